@@ -1,0 +1,52 @@
+# Two commands do everything on a machine with Python 3.11+, make and a package registry: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
+
+.PHONY: help install demo test check torture bench lock clean
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+install: $(VENV)/.installed ## the package and what it needs, into .venv
+
+demo: $(VENV)/.installed ## install, then write, look up, compare and attack a million rows
+	$(BIN)/bloomseal demo
+
+test: $(VENV)/.dev check ## all tests but the long ones
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not torture"
+
+check: $(VENV)/.dev ## style, types and the import contract
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+torture: $(VENV)/.dev ## the whole interop matrix and long crash runs
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+bench: $(VENV)/.dev ## ratios against peers, in one run
+	$(BIN)/python -m bench
+
+lock: $(VENV)/.dev ## resolve the dependencies again, with hashes
+	$(BIN)/python -m pip -q install uv
+	$(BIN)/uv pip compile pyproject.toml --group build --universal --python-version 3.11 --generate-hashes \
+	    --no-header --no-annotate --no-emit-index-url --no-emit-find-links -q -o requirements/runtime.lock
+	$(BIN)/uv pip compile pyproject.toml --group dev --extra spark --extra jvm --extra aws --extra vault --extra pkcs11 \
+	    --extra gcp --extra azure -c requirements/runtime.lock --universal --python-version 3.11 --generate-hashes \
+	    --no-header --no-annotate --no-emit-index-url --no-emit-find-links -q -o requirements/dev.lock
+
+clean: ## remove what was installed and generated
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/out
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(BIN)/python requirements/runtime.lock pyproject.toml
+	$(PIP) install --require-hashes -r requirements/runtime.lock
+	$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.installed requirements/dev.lock
+	$(PIP) install --require-hashes -r requirements/dev.lock
+	@touch $@

@@ -1,0 +1,1 @@
+"""Encrypted Bloom filters for lakehouse files."""

@@ -1,0 +1,171 @@
+"""Seal and open one framed module; sign and verify a plaintext footer (Parquet encryption, sections 4.2 and 5).
+
+A framed GCM module is ``u32le length ‖ nonce(12) ‖ ciphertext ‖ tag(16)``; a CTR page has no tag. The length counts what
+follows it. Bytes in, bytes out: this file knows no Parquet file and no Bloom filter.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from enum import StrEnum
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from ..errors import FormatError, IntegrityError
+from ..limits import MAX_MODULE_BYTES
+from .modules import ModuleType
+from .seals import SealCounter
+from .secret import SecretKey
+
+__all__ = ["FRAME_BYTES", "NONCE_BYTES", "SIGNATURE_BYTES", "TAG_BYTES", "Algorithm", "ModuleCipher", "framed_length"]
+
+LENGTH_BYTES: Final = 4
+NONCE_BYTES: Final = 12
+TAG_BYTES: Final = 16
+FRAME_BYTES: Final = LENGTH_BYTES + NONCE_BYTES + TAG_BYTES
+SIGNATURE_BYTES: Final = NONCE_BYTES + TAG_BYTES
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Algorithm(StrEnum):
+    """The two algorithms of section 4.3. CTR applies to pages only; every other module is GCM under both."""
+
+    AES_GCM_V1 = "AES_GCM_V1"
+    AES_GCM_CTR_V1 = "AES_GCM_CTR_V1"
+
+
+def framed_length(framed: Buffer, module: ModuleType) -> int:
+    """Bytes of the framed module that starts `framed`, its own length prefix included.
+
+    Raises:
+        FormatError: fewer than 4 bytes, or a length that no module can have.
+    """
+    if len(framed) < LENGTH_BYTES:
+        raise FormatError("truncated before the module's length", module=module.label)
+    length = int.from_bytes(framed[:LENGTH_BYTES], "little")
+    if not NONCE_BYTES <= length <= MAX_MODULE_BYTES:
+        raise FormatError(f"a module length of {length} bytes is impossible", module=module.label)
+    return LENGTH_BYTES + length
+
+
+class ModuleCipher:
+    """Seals and opens modules under one key.
+
+    Args:
+        key: the data key.
+        algorithm: decides how pages are sealed.
+    """
+
+    __slots__ = ("_counter", "_gcm", "algorithm", "key")
+
+    def __init__(self, key: SecretKey, algorithm: Algorithm = Algorithm.AES_GCM_V1) -> None:
+        self.key = key
+        self.algorithm = algorithm
+        self._gcm = AESGCM(key.reveal())
+        self._counter = SealCounter.of(key)
+
+    def __repr__(self) -> str:
+        return f"<ModuleCipher {self.algorithm} {self.key!r}>"
+
+    def overhead(self, module: ModuleType) -> int:
+        """Bytes that sealing adds to a module: 32 for GCM, 16 for a CTR page."""
+        return FRAME_BYTES - TAG_BYTES if self._is_ctr(module) else FRAME_BYTES
+
+    def seal(self, plaintext: Buffer, module: ModuleType, aad: bytes) -> bytearray:
+        """The framed module; the nonce is fresh from the system's generator.
+
+        Raises:
+            KeyAccessError: the key's invocation limit is reached.
+        """
+        self._counter.add()
+        nonce = os.urandom(NONCE_BYTES)
+        size = len(plaintext)
+        framed = bytearray(size + self.overhead(module))
+        framed[:LENGTH_BYTES] = (len(framed) - LENGTH_BYTES).to_bytes(LENGTH_BYTES, "little")
+        framed[LENGTH_BYTES : LENGTH_BYTES + NONCE_BYTES] = nonce
+        with memoryview(framed) as view:
+            body = view[LENGTH_BYTES + NONCE_BYTES :]
+            if self._is_ctr(module):
+                if size:
+                    self._ctr(nonce, plaintext, body)
+            else:
+                self._gcm.encrypt_into(nonce, plaintext, aad, body)
+        return framed
+
+    def open(self, framed: Buffer, module: ModuleType, aad: bytes) -> bytearray:
+        """The plaintext of one framed module that fills `framed` exactly.
+
+        CTR pages are not authenticated: any bytes open to something.
+
+        Raises:
+            FormatError: the frame does not fit.
+            IntegrityError: authentication failed.
+        """
+        plaintext = bytearray(self.opened_size(framed, module))
+        with memoryview(plaintext) as view:
+            self.open_into(framed, module, aad, view)
+        return plaintext
+
+    def opened_size(self, framed: Buffer, module: ModuleType) -> int:
+        """Bytes of plaintext in the module that fills `framed` exactly; checks the frame."""
+        if framed_length(framed, module) != len(framed):
+            raise FormatError(
+                f"the module's length prefix does not match the {len(framed)} bytes that it has", module=module.label
+            )
+        size = len(framed) - self.overhead(module)
+        if size < 0:
+            raise FormatError("a module too short for its nonce and tag", module=module.label)
+        return size
+
+    def open_into(self, framed: Buffer, module: ModuleType, aad: bytes, out: memoryview) -> None:
+        """As `open`, into `out`, whose size must be `opened_size`."""
+        view = memoryview(framed)
+        nonce = bytes(view[LENGTH_BYTES : LENGTH_BYTES + NONCE_BYTES])
+        body = view[LENGTH_BYTES + NONCE_BYTES :]
+        if self._is_ctr(module):
+            if len(body):
+                self._ctr(nonce, body, out)
+            return
+        try:
+            self._gcm.decrypt_into(nonce, body, aad, out)
+        except InvalidTag:
+            raise IntegrityError(
+                "authentication failed: wrong key, wrong AAD prefix, a module moved from another place, or altered bytes",
+                module=module.label,
+            ) from None
+
+    def sign(self, footer: bytes, aad: bytes) -> bytes:
+        """``nonce(12) ‖ tag(16)`` of GCM over the serialised footer (section 5.2, plaintext footer mode)."""
+        self._counter.add()
+        nonce = os.urandom(NONCE_BYTES)
+        return nonce + self._gcm.encrypt(nonce, footer, aad)[-TAG_BYTES:]
+
+    def verify(self, footer: bytes, signature: bytes, aad: bytes) -> None:
+        """Check `signature` over the footer's raw bytes.
+
+        Raises:
+            IntegrityError: it does not fit. The computed tag stays here: whoever can submit footers and read logs would
+                learn valid tags from it.
+        """
+        nonce, tag = signature[:NONCE_BYTES], signature[NONCE_BYTES:]
+        computed = self._gcm.encrypt(nonce, footer, aad)[-TAG_BYTES:]
+        if not hmac.compare_digest(tag, computed):
+            raise IntegrityError(
+                "the footer's signature does not fit: wrong footer key, wrong AAD prefix, or altered bytes",
+                module=ModuleType.FOOTER.label,
+            )
+
+    def _is_ctr(self, module: ModuleType) -> bool:
+        return module.is_page and self.algorithm is Algorithm.AES_GCM_CTR_V1
+
+    def _ctr(self, nonce: bytes, data: Buffer, out: memoryview) -> None:
+        # Imported here: most files never need it, and a cold probe should not pay for it.
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+        stream = Cipher(algorithms.AES(self.key.reveal()), modes.CTR(nonce + b"\x00\x00\x00\x01")).encryptor()
+        stream.update_into(data, out)
+        stream.finalize()

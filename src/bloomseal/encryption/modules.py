@@ -1,0 +1,67 @@
+"""Module kinds and the AAD that pins a module to its place (Parquet encryption, section 4.4)."""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+
+from ..errors import UnsupportedError
+from ..limits import MAX_ORDINAL
+
+__all__ = ["ModuleType", "file_aad", "module_aad"]
+
+
+class ModuleType(IntEnum):
+    """The module kinds of section 4.4.2; the value is the byte that stands in the AAD."""
+
+    FOOTER = 0
+    COLUMN_META_DATA = 1
+    DATA_PAGE = 2
+    DICTIONARY_PAGE = 3
+    DATA_PAGE_HEADER = 4
+    DICTIONARY_PAGE_HEADER = 5
+    COLUMN_INDEX = 6
+    OFFSET_INDEX = 7
+    BLOOM_FILTER_HEADER = 8
+    BLOOM_FILTER_BITSET = 9
+
+    @property
+    def label(self) -> str:
+        """The kind in words, as errors and reports name it."""
+        return self.name.replace("_", " ").capitalize().replace("meta data", "metadata")
+
+    @property
+    def is_page(self) -> bool:
+        """True for the two kinds that AES_GCM_CTR_V1 seals with CTR (section 4.2)."""
+        return self in (ModuleType.DATA_PAGE, ModuleType.DICTIONARY_PAGE)
+
+    @property
+    def has_page_ordinal(self) -> bool:
+        return self in (ModuleType.DATA_PAGE, ModuleType.DATA_PAGE_HEADER)
+
+
+def file_aad(prefix: bytes, unique: bytes) -> bytes:
+    """File AAD = AAD prefix ‖ aad_file_unique (section 4.4.1)."""
+    return prefix + unique
+
+
+def module_aad(file_aad: bytes, kind: ModuleType, row_group: int = -1, column: int = -1, page: int = -1) -> bytes:
+    """Module AAD = file AAD ‖ kind ‖ row group (i16le) ‖ column (i16le) ‖ page (i16le, data pages only).
+
+    The footer's AAD stops after the kind. −1 is a lawful row group only for column metadata that Arrow C++ wrote
+    without an ordinal.
+
+    Raises:
+        UnsupportedError: an ordinal that int16 cannot hold.
+    """
+    if kind is ModuleType.FOOTER:
+        return file_aad + b"\x00"
+    if max(row_group, column, page) > MAX_ORDINAL:
+        raise UnsupportedError(
+            f"encrypted files hold at most {MAX_ORDINAL + 1} row groups, columns, and pages in a column chunk",
+            module=kind.label,
+            hint="larger row groups or larger data pages",
+        )
+    if kind.has_page_ordinal:
+        return file_aad + struct.pack("<Bhhh", kind, row_group, column, page)
+    return file_aad + struct.pack("<Bhh", kind, row_group, column)

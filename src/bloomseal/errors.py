@@ -1,0 +1,133 @@
+"""The errors of Bloomseal, drawn and then defined.
+
+::
+
+    BloomsealError                what, where (file, row group, column, module), what to try
+    ├─ FormatError                the bytes break the specification: truncated, thrift, limit exceeded
+    ├─ UnsupportedError           lawful, but not ours: algorithm, hash, compression
+    ├─ IntegrityError             authentication failed; wrong key, wrong place or altered bytes give one answer
+    ├─ KeyAccessError             key metadata, key not found, access denied, KMS unavailable (retryable), invocation limit
+    ├─ PolicyError                plaintext where encryption is required, wrong AAD prefix, key not allowed
+    ├─ UsageError(ValueError)     column not found, value does not fit the column's type
+    └─ MissingDependencyError     names the extra to install
+
+No other exception type leaves the package for any input file. No message carries key bytes, a wrapping
+token, a probed value or a computed tag.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+__all__ = [
+    "BloomsealError",
+    "FormatError",
+    "IntegrityError",
+    "KeyAccessError",
+    "MissingDependencyError",
+    "PolicyError",
+    "UnsupportedError",
+    "UsageError",
+]
+
+_PLACES = ("file", "row_group", "column", "module")
+
+
+class BloomsealError(Exception):
+    """Root of all errors: what happened, where, and what to try next.
+
+    Args:
+        what: one sentence without the place.
+        file, row_group, column, module: the place, as far as it is known. `row_group` is an index from 0,
+            `column` a dotted path, `module` a module's name such as ``"Bloom filter header"``.
+        hint: what the reader of the message can try next.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        file: str | None = None,
+        row_group: int | None = None,
+        column: str | None = None,
+        module: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.file = file
+        self.row_group = row_group
+        self.column = column
+        self.module = module
+        self.hint = hint
+
+    def at(self, **place: Any) -> Self:
+        """Fill in the parts of the place that are not known yet; outer layers know more than inner ones."""
+        for name in _PLACES:
+            if getattr(self, name) is None and place.get(name) is not None:
+                setattr(self, name, place[name])
+        return self
+
+    def __str__(self) -> str:
+        place = [f"{name.replace('_', ' ')} {value}" for name in _PLACES if (value := getattr(self, name)) is not None]
+        text = self.what
+        if place:
+            text += f" ({', '.join(place)})"
+        if self.hint:
+            text += f". Try: {self.hint}"
+        return text
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as plain data, for ``--format json`` and reports."""
+        return {
+            "error": type(self).__name__,
+            "what": self.what,
+            **{name: getattr(self, name) for name in _PLACES},
+            "hint": self.hint,
+        }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Executors send errors back by pickle; keyword arguments need help to survive it.
+        return (_rebuild, (type(self), self.what, {k: v for k, v in self.__dict__.items() if k != "what"}))
+
+
+class FormatError(BloomsealError):
+    """The bytes break the specification: truncated, broken Thrift, or a limit of `bloomseal.limits` exceeded."""
+
+
+class UnsupportedError(BloomsealError):
+    """Lawful, but not ours: an unknown encryption algorithm, hash or compression."""
+
+
+class IntegrityError(BloomsealError):
+    """Authentication failed. A wrong key, a wrong place and altered bytes give this one answer, on purpose."""
+
+
+class KeyAccessError(BloomsealError):
+    """A key could not be had: bad key metadata, not found, denied, KMS unavailable, or invocation limit reached.
+
+    `retryable` is True only where the same call may succeed later (the KMS did not answer).
+    """
+
+    def __init__(self, what: str, *, retryable: bool = False, **rest: Any) -> None:
+        super().__init__(what, **rest)
+        self.retryable = retryable
+
+
+class PolicyError(BloomsealError):
+    """The file or the call breaks a rule that the caller set: plaintext where encryption is required, a wrong AAD
+    prefix, a key or KMS address that is not allowed."""
+
+
+class UsageError(BloomsealError, ValueError):
+    """The call is wrong: no such column, a value that does not fit the column's type, contradicting options."""
+
+
+class MissingDependencyError(BloomsealError):
+    """An optional library is not installed; the hint is the ``pip install`` line."""
+
+
+def _rebuild(kind: type[BloomsealError], what: str, state: dict[str, Any]) -> BloomsealError:
+    error = kind(what)
+    error.__dict__.update(state)
+    return error

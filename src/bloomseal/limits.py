@@ -1,0 +1,35 @@
+"""Every ceiling on untrusted input, with its source. Lengths meet these at the door, before any allocation."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MAX_ORDINAL: Final = 32767
+"""Row group, column and page ordinals are int16 in the module AAD (Parquet encryption, section 4.4.2)."""
+
+MAX_BITSET_BYTES: Final = 128 * 1024 * 1024
+"""parquet-java's upper bound for a Bloom filter (BlockSplitBloomFilter.UPPER_BOUND_BYTES)."""
+
+MIN_BITSET_BYTES: Final = 32
+"""One block (Parquet Bloom filter specification: z is at least one)."""
+
+MAX_BLOOM_HEADER_BYTES: Final = 4096
+"""A Bloom filter header is some 16 bytes; parquet-java pads its plaintext to 100."""
+
+MAX_FOOTER_BYTES: Final = 1 << 30
+"""Above this a footer is refused; 1,000 columns × 50 row groups take 6 MB."""
+
+MAX_MODULE_BYTES: Final = (1 << 31) - 1
+"""PageHeader sizes are i32; a framed module's length is written as u32 but held in a Java int by every peer."""
+
+MAX_PAGE_HEADER_BYTES: Final = 16 * 1024 * 1024
+"""Page headers carry statistics of their values; Arrow C++ stops at the same size (kDefaultMaxPageHeaderSize)."""
+
+MAX_SCHEMA_DEPTH: Final = 60
+"""The thrift library refuses structs nested deeper than 64; schemas deeper than this are not seen in practice."""
+
+MAX_GCM_SEALS: Final = 1 << 32
+"""NIST SP 800-38D section 8.3: at most 2^32 invocations per key with random 96-bit nonces."""
+
+MAX_KEY_METADATA_BYTES: Final = 64 * 1024
+"""Key metadata is an id or a short JSON text (key tools)."""
