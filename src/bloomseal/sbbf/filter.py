@@ -1,0 +1,229 @@
+"""The split-block Bloom filter as an object: a bitset, and what can be asked of it and done to it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import limits
+from ..errors import FormatError, UsageError
+from . import batch
+from .block import BLOCK_BYTES, WORDS
+from .encoding import encode_value
+from .hashing import hash_bytes
+from .sizing import check_fpp
+from .types import ColumnType
+
+__all__ = ["SplitBlockBloomFilter"]
+
+_WORD_BITS: Final = 32
+
+
+class SplitBlockBloomFilter:
+    """A split-block Bloom filter over 64-bit hashes (Parquet Bloom filter specification, "Technical Approach").
+
+    Args:
+        num_bytes: size of the empty filter's bitset: a multiple of 32, from 32 to `limits.MAX_BITSET_BYTES`.
+
+    Raises:
+        UsageError: any other size.
+    """
+
+    __slots__ = ("_bytes", "_words")
+
+    def __init__(self, num_bytes: int) -> None:
+        check_num_bytes(num_bytes)
+        self._adopt(np.zeros(num_bytes, dtype=np.uint8))
+
+    @classmethod
+    def from_bitset(cls, buffer: bytes | bytearray | memoryview) -> Self:
+        """Take a bitset as it stands in a file, without copying it where its memory is aligned.
+
+        Any size is lawful: the number of blocks is the floor of size / 32, and what is left over is kept as it is.
+        The buffer itself is never changed: the first insert copies it.
+
+        Raises:
+            FormatError: shorter than one block, or longer than `limits.MAX_BITSET_BYTES`.
+        """
+        data = np.frombuffer(memoryview(buffer).cast("B"), dtype=np.uint8) if len(buffer) else np.zeros(0, np.uint8)
+        if len(data) < limits.MIN_BITSET_BYTES:
+            raise FormatError("a Bloom filter's bitset is shorter than one block of 32 bytes")
+        if len(data) > limits.MAX_BITSET_BYTES:
+            raise FormatError(f"a Bloom filter's bitset is longer than {limits.MAX_BITSET_BYTES} bytes")
+        if data.ctypes.data % 4:
+            data = data.copy()
+        data.flags.writeable = False
+        made = cls.__new__(cls)
+        made._adopt(data)
+        return made
+
+    def _adopt(self, data: npt.NDArray[np.uint8]) -> None:
+        self._bytes = data
+        self._words = data[: len(data) // BLOCK_BYTES * BLOCK_BYTES].view("<u4")
+
+    def _own(self) -> None:
+        if not self._words.flags.writeable:
+            self._adopt(self._bytes.copy())
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of the bitset in bytes, as the Bloom filter header gives it."""
+        return len(self._bytes)
+
+    @property
+    def num_blocks(self) -> int:
+        """The specification's z."""
+        return len(self._words) // WORDS
+
+    @property
+    def bitset(self) -> memoryview:
+        """The bitset, read-only, with any bytes beyond the last whole block; a view, not a copy."""
+        return self._bytes.data.toreadonly()
+
+    # Values and hashes -------------------------------------------------------------------------------------------
+
+    def insert(self, value: Any, column_type: ColumnType) -> None:
+        """Insert one value, in the encoding that writers use for it. Null and NaN are not inserted.
+
+        Raises:
+            UsageError: the value is of the wrong kind for the column, or its type cannot hold it.
+        """
+        encodings = encode_value(value, column_type, int96_utc=True)
+        if encodings is None:
+            return
+        if not encodings:
+            raise UsageError(f"a {column_type} column cannot hold this value")
+        self.insert_hash(hash_bytes(encodings[0]))
+
+    def check(self, value: Any, column_type: ColumnType, *, int96_utc: bool = False) -> bool:
+        """False: the value is absent. True: it may be present.
+
+        The answer is about the bits alone: that an empty filter over a column with values proves nothing is for the
+        caller to know.
+
+        Raises:
+            UsageError: the value is of the wrong kind for the column.
+        """
+        encodings = encode_value(value, column_type, int96_utc=int96_utc)
+        return encodings is None or any(self.check_hash(hash_bytes(data)) for data in encodings)
+
+    def insert_hash(self, value: int) -> None:
+        """Insert one 64-bit hash."""
+        self.insert_hashes(np.array([value], dtype=np.uint64))
+
+    def check_hash(self, value: int) -> bool:
+        """False: the 64-bit hash was never inserted."""
+        return bool(self.check_hashes(np.array([value], dtype=np.uint64))[0])
+
+    def insert_hashes(self, hashes: npt.NDArray[np.uint64]) -> None:
+        """Insert 64-bit hashes, an array of shape (n,)."""
+        self._own()
+        batch.insert(self._words, _as_hashes(hashes))
+
+    def check_hashes(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        """One bool per hash of an array of shape (n,): False where it was never inserted."""
+        return batch.check(self._words, _as_hashes(hashes))
+
+    # The whole filter --------------------------------------------------------------------------------------------
+
+    def fold(self, factor: int = 2) -> SplitBlockBloomFilter:
+        """The filter that the same inserts would have made in `num_blocks` / `factor` blocks.
+
+        A block's index is the upper half of the hash scaled down to the number of blocks, so it is *adjacent* blocks
+        that fall together. Bytes beyond the last whole block are dropped.
+
+        Raises:
+            UsageError: `factor` does not divide the number of blocks.
+        """
+        if factor < 1 or self.num_blocks % factor:
+            raise UsageError(f"{self.num_blocks} blocks cannot be folded by {factor}")
+        folded = SplitBlockBloomFilter(self.num_blocks // factor * BLOCK_BYTES)
+        groups = self._words.reshape(-1, factor, WORDS)
+        np.bitwise_or.reduce(groups, axis=1, out=folded._words.reshape(-1, WORDS))
+        return folded
+
+    def fold_to(self, fpp: float) -> SplitBlockBloomFilter:
+        """Halve as long as the exact false positive probability stays at or below `fpp`.
+
+        Returns this filter itself where not even one halving is possible.
+
+        Raises:
+            UsageError: `fpp` is not between 0 and 1.
+        """
+        check_fpp(fpp)
+        best = self
+        while best.num_blocks % 2 == 0:
+            halved = best.fold()
+            if halved.false_positive_probability() > fpp:
+                break
+            best = halved
+        return best
+
+    def merge(self, other: SplitBlockBloomFilter) -> None:
+        """Add all that was inserted into `other`, a filter with as many blocks.
+
+        Raises:
+            UsageError: the numbers of blocks differ.
+        """
+        if other.num_blocks != self.num_blocks:
+            raise UsageError(f"filters of {self.num_blocks} and {other.num_blocks} blocks cannot be merged")
+        self._own()
+        np.bitwise_or(self._words, other._words, out=self._words)
+
+    def false_positive_probability(self) -> float:
+        """The probability that a hash never inserted is found: exact, from the bits as they are."""
+        return batch.false_positive_probability(self._words)
+
+    @property
+    def fill(self) -> float:
+        """The share of bits that are set, 0 to 1."""
+        return self._set_bits() / (len(self._words) * _WORD_BITS)
+
+    @property
+    def is_empty(self) -> bool:
+        """True when no bit is set: nothing was inserted, or the writer never filled it."""
+        return not self._words.any()
+
+    def estimated_ndv(self) -> int:
+        """The likely number of distinct values, from the share of unset bits; for a full filter a lower bound."""
+        bits = len(self._words) * _WORD_BITS
+        unset = max(bits - self._set_bits(), 0.5)
+        return round(-_WORD_BITS * self.num_blocks * math.log(unset / bits))
+
+    def _set_bits(self) -> int:
+        return int(np.bitwise_count(self._words).sum(dtype=np.int64))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SplitBlockBloomFilter):
+            return NotImplemented
+        return np.array_equal(self._bytes, other._bytes)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (SplitBlockBloomFilter.from_bitset, (self._bytes.tobytes(),))
+
+    def __repr__(self) -> str:
+        # No bits, and nothing derived from them: the filter may be the opened form of a sealed one.
+        return f"<SplitBlockBloomFilter of {self.num_bytes} bytes>"
+
+
+def check_num_bytes(num_bytes: int) -> None:
+    """Refuse a size that Bloomseal does not write."""
+    if (
+        isinstance(num_bytes, bool)
+        or not isinstance(num_bytes, int)
+        or num_bytes % BLOCK_BYTES
+        or not limits.MIN_BITSET_BYTES <= num_bytes <= limits.MAX_BITSET_BYTES
+    ):
+        raise UsageError(
+            f"a Bloom filter's size is a multiple of {BLOCK_BYTES} bytes from {limits.MIN_BITSET_BYTES} "
+            f"to {limits.MAX_BITSET_BYTES}"
+        )
+
+
+def _as_hashes(hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    if not isinstance(hashes, np.ndarray) or hashes.dtype != np.uint64 or hashes.ndim != 1:
+        raise UsageError("hashes are a one-dimensional numpy array of uint64")
+    return np.ascontiguousarray(hashes)

@@ -1,0 +1,183 @@
+"""Many values asked of many filters: encoded and hashed once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ..errors import UsageError
+from .encoding import encode_value, int_range
+from .filter import SplitBlockBloomFilter
+from .hashing import hash_array, hash_bytes
+from .types import ColumnType, PhysicalType
+
+__all__ = ["ProbeSet"]
+
+U64 = npt.NDArray[np.uint64]
+Indices = npt.NDArray[np.intp]
+Bools = npt.NDArray[np.bool_]
+
+
+class ProbeSet:
+    """Probe values of one column type, hashed and ready to be asked of any number of filters.
+
+    Make one with `ProbeSet.of`. It shows and pickles nothing: XXH64 is not keyed, so the hashes tell the values.
+    """
+
+    __slots__ = ("_hashes", "_owners", "_undecided")
+
+    def __init__(self, hashes: U64, owners: Indices, undecided: Bools) -> None:
+        self._hashes = hashes
+        self._owners = owners  # which value each hash is an encoding of
+        self._undecided = undecided  # one per value: no filter can exclude it
+
+    @classmethod
+    def of(
+        cls,
+        values: Sequence[Any] | npt.NDArray[Any] | pa.Array | pa.ChunkedArray,
+        column_type: ColumnType,
+        *,
+        int96_utc: bool = False,
+    ) -> Self:
+        """Encode and hash `values` for a column of this type; see `encode_value` for what is taken and how.
+
+        numpy and Arrow arrays whose memory already is the plain encoding are hashed without a loop over the values.
+
+        Raises:
+            UsageError: a value of the wrong kind for the column.
+        """
+        if isinstance(values, str | bytes | bytearray | memoryview) or not isinstance(values, Iterable):
+            raise UsageError("probe values come as a sequence", hint="a list, also for a single value")
+        fast = _from_array(values, column_type)
+        if fast is not None:
+            return cls(*fast)
+        hashes: list[int] = []
+        owners: list[int] = []
+        undecided: list[bool] = []
+        for i, value in enumerate(values):
+            encodings = encode_value(value, column_type, int96_utc=int96_utc)
+            undecided.append(encodings is None)
+            for data in encodings or ():
+                hashes.append(hash_bytes(data))
+                owners.append(i)
+        return cls(
+            np.array(hashes, dtype=np.uint64), np.array(owners, dtype=np.intp), np.array(undecided, dtype=np.bool_)
+        )
+
+    def check(self, bloom_filter: SplitBlockBloomFilter) -> Bools:
+        """One bool per value: False is absent, True may be present."""
+        answer = self._undecided.copy()
+        answer[self._owners[bloom_filter.check_hashes(self._hashes)]] = True
+        return answer
+
+    def __len__(self) -> int:
+        return len(self._undecided)
+
+    def __repr__(self) -> str:
+        return f"<ProbeSet of {len(self)} values>"
+
+    def __reduce__(self) -> Any:
+        raise UsageError("a ProbeSet is not pickled: its hashes tell the values", hint="build it where it is used")
+
+
+# Whole arrays ----------------------------------------------------------------------------------------------------
+
+_Parts = tuple[U64, Indices, Bools]
+_WORTH_AN_ARRAY: Final = 64
+"""A shorter list is encoded value by value."""
+
+
+def _from_array(values: Any, column_type: ColumnType) -> _Parts | None:
+    """Hash an array without a loop over its values; None where only the loop knows what each value stands for."""
+    array = _as_arrow(values)
+    if array is None:
+        return None
+    arrow = array.type
+    physical, kind = column_type.physical, column_type.kind
+    if pa.types.is_integer(arrow) and physical in (PhysicalType.INT32, PhysicalType.INT64) and kind in ("", "int"):
+        return _from_ints(array, column_type)
+    if pa.types.is_floating(arrow) and physical in (PhysicalType.FLOAT, PhysicalType.DOUBLE):
+        return _from_floats(array, column_type)
+    if not _stands_for_itself(arrow, column_type):
+        return None
+    known = array.is_valid().to_numpy(zero_copy_only=False)
+    return hash_array(array, column_type), np.flatnonzero(known), ~known
+
+
+def _as_arrow(values: Any) -> pa.Array | None:
+    if isinstance(values, np.ndarray):
+        if values.ndim != 1:
+            raise UsageError("probe values come as a one-dimensional array")
+        if type(values) is not np.ndarray or values.dtype.kind not in "iufM" or values.dtype.itemsize > 8:
+            return None
+        values = values.astype(values.dtype.newbyteorder("="), copy=False)
+    elif isinstance(values, list | tuple):
+        kinds = {str: pa.large_string(), bytes: pa.large_binary(), int: pa.int64(), float: pa.float64()}
+        found = set(map(type, values)) - {type(None)}
+        if len(values) < _WORTH_AN_ARRAY or len(found) != 1 or not found <= kinds.keys():
+            return None
+        try:
+            return pa.array(values, type=kinds[found.pop()])
+        except (pa.ArrowException, ValueError, OverflowError):  # the loop tells which value, and why
+            return None
+    if isinstance(values, np.ndarray):
+        try:
+            return pa.array(values)
+        except pa.ArrowException:
+            return None
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if not isinstance(values, pa.Array):
+        return None
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+
+
+def _from_ints(array: pa.Array, column_type: ColumnType) -> _Parts | None:
+    bounds = int_range(column_type)
+    if bounds is None:
+        return None
+    known = array.is_valid().to_numpy(zero_copy_only=False)
+    numbers = array.fill_null(0).to_numpy()
+    asked = np.flatnonzero(known & (numbers >= bounds[0]) & (numbers <= bounds[1]))
+    width = 4 if column_type.physical is PhysicalType.INT32 else 8
+    stored = numbers[asked].astype(f"<i{width}")  # unsigned numbers keep their bits
+    return hash_array(pa.array(stored), ColumnType(column_type.physical)), asked, ~known
+
+
+def _from_floats(array: pa.Array, column_type: ColumnType) -> _Parts:
+    numbers = array.fill_null(float("nan")).to_numpy()
+    undecided = np.isnan(numbers)
+    asked = np.flatnonzero(~undecided)
+    with np.errstate(over="ignore", under="ignore"):
+        stored = numbers[asked].astype("<f4" if column_type.physical is PhysicalType.FLOAT else "<f8")
+    zeros = np.flatnonzero(stored == 0)
+    stored = np.concatenate([stored, -stored[zeros]])  # 0.0 == -0.0, but their bits differ
+    return hash_array(pa.array(stored), column_type), np.concatenate([asked, asked[zeros]]), undecided
+
+
+def _stands_for_itself(arrow: pa.DataType, column_type: ColumnType) -> bool:
+    """True where each value of this Arrow type has one encoding in the column, namely the bytes it already has."""
+    types, physical, logical = pa.types, column_type.physical, column_type.logical
+    kind = column_type.kind
+    if isinstance(arrow, pa.BaseExtensionType):
+        return isinstance(arrow, pa.UuidType) and kind == "uuid" and column_type.type_length == 16
+    if physical is PhysicalType.BYTE_ARRAY:
+        if kind in ("string", "enum", "json"):
+            return bool(types.is_string(arrow) or types.is_large_string(arrow) or types.is_string_view(arrow))
+        is_binary = types.is_binary(arrow) or types.is_large_binary(arrow) or types.is_binary_view(arrow)
+        return bool(is_binary) and kind not in ("decimal", "uuid")
+    if physical is PhysicalType.FIXED_LEN_BYTE_ARRAY and types.is_fixed_size_binary(arrow):
+        textual = kind in ("decimal", "float16", "string", "enum", "json")
+        return not textual and int(arrow.byte_width) == column_type.type_length
+    if logical is None:
+        return False
+    if types.is_timestamp(arrow) and physical is PhysicalType.INT64:
+        return kind == "timestamp" and str(arrow.unit) == logical.unit and (arrow.tz is not None) is logical.utc
+    if types.is_time(arrow) and physical in (PhysicalType.INT32, PhysicalType.INT64):
+        width = 32 if physical is PhysicalType.INT32 else 64
+        return kind == "time" and str(arrow.unit) == logical.unit and int(arrow.bit_width) == width
+    return bool(types.is_date32(arrow)) and physical is PhysicalType.INT32 and kind == "date"
