@@ -1,0 +1,37 @@
+"""Fixtures that every test may ask for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from support.jvm import JavaUnavailableError, Jvm, start_jvm
+
+
+@pytest.fixture(scope="session")
+def java() -> Jvm:
+    """The JVM with parquet-java; its use is through the `java_…` functions of `support.jvm`."""
+    try:
+        return start_jvm()
+    except JavaUnavailableError as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="session")
+def parquet_test_data() -> Path:
+    """The folder of published encrypted files: `PARQUET_TEST_DATA`, or a checkout beside the project's."""
+    beside = Path(__file__).parents[2] / "shared" / "parquet-testing"
+    folder = Path(os.environ.get("PARQUET_TEST_DATA") or beside)
+    if not folder.is_dir():
+        pytest.skip("PARQUET_TEST_DATA does not name a folder with the files of apache/parquet-testing")
+    return folder
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "java" in getattr(item, "fixturenames", ()):
+            item.add_marker("jvm")
+            item.add_marker(pytest.mark.xdist_group("jvm"))  # one worker runs them all, so one JVM is started
