@@ -17,7 +17,7 @@ import pyarrow.parquet.encryption as pe
 import pytest
 
 from support import java_runtime
-from support.java_types import NESTED_SCHEMA, TYPES, message, nested_physical, sample
+from support.java_types import NESTED_SCHEMA, TYPES, arrow_table, message, nested_physical, nested_table, sample
 from support.jvm import (
     JavaCallError,
     JavaDecryption,
@@ -211,13 +211,25 @@ def test_every_type_comes_back_with_its_filter(tmp_path: Path, algorithm: str, p
     assert [group["rows"] for group in facts["row_groups"]] == [70, 50]
     assert {column["pages_v2"] for group in facts["row_groups"] for column in group["columns"]} == {page_version == 2}
     for one in TYPES:
-        assert f"optional {one.declaration.format(one.name)}" in facts["schema"]
+        assert f"optional {one.declaration.format(one.name)};" in facts["schema"]
         groups = [[row[one.name] for row in part if row[one.name] is not None] for part in (rows[:70], rows[70:])]
         for i, values in enumerate(groups):
             answers = java_probe(path, one.name, values, access)[i]
             assert answers == [True] * len(values), one.name
         # Eight bits in one block of 256 must miss some of what stands only in the other row group.
         assert java_probe(path, one.name, groups[1], access)[0] != [True] * len(groups[1]), one.name
+
+
+def test_arrow_writes_the_same_types_and_values(tmp_path: Path) -> None:
+    """So a table and its physical rows may stand for each other in other tests."""
+    path, types = tmp_path / "arrow.parquet", [one for one in TYPES if one.arrow is not None]
+    pq.write_table(arrow_table(types, 120), path)
+    assert physical_bits(java_rows(path)) == physical_bits(sample(types, 120))
+    schema = java_describe(path)["schema"]
+    for one in types:
+        assert f"optional {one.declaration.format(one.name)};" in schema
+    pq.write_table(nested_table(60), path)
+    assert java_rows(path) == nested_physical(60)
 
 
 @pytest.mark.parametrize("compression", ["UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4_RAW"])

@@ -238,6 +238,19 @@ def sample(types: Sequence[ColumnType], count: int, *, nulls: bool = True) -> li
     ]
 
 
+def arrow_table(types: Sequence[ColumnType], count: int, *, nulls: bool = True) -> pa.Table:
+    """The table of which `sample` gives the physical rows; each type must have its `arrow`."""
+    columns = {}
+    for k, one in enumerate(types):
+        values = [None if nulls and (i + k) % 7 == 3 else one.logical(i) for i in range(count)]
+        if one.arrow == pa.uuid():  # Arrow takes no UUID objects
+            values = [value and value.bytes for value in values]
+            columns[one.name] = pa.ExtensionArray.from_storage(pa.uuid(), pa.array(values, pa.binary(16)))
+        else:
+            columns[one.name] = pa.array(values, one.arrow)
+    return pa.table(columns)
+
+
 NESTED_SCHEMA = """message m {
     required int64 id;
     optional group person { optional binary name (STRING); optional group home { optional int32 number; } }
