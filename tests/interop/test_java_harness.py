@@ -17,7 +17,16 @@ import pyarrow.parquet.encryption as pe
 import pytest
 
 from support import java_runtime
-from support.java_types import NESTED_SCHEMA, TYPES, arrow_table, message, nested_physical, nested_table, sample
+from support.java_types import (
+    NESTED_LEAVES,
+    NESTED_SCHEMA,
+    TYPES,
+    arrow_table,
+    message,
+    nested_physical,
+    nested_table,
+    sample,
+)
 from support.jvm import (
     JavaCallError,
     JavaDecryption,
@@ -235,14 +244,6 @@ def test_arrow_writes_the_same_types_and_values(tmp_path: Path) -> None:
 @pytest.mark.parametrize("compression", ["UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4_RAW"])
 def test_nested_columns_and_codecs(tmp_path: Path, compression: str) -> None:
     path, rows = tmp_path / "nested.parquet", nested_physical(300)
-    leaves = [
-        "id",
-        "person.name",
-        "person.home.number",
-        "tags.list.element",
-        "scores.key_value.key",
-        "scores.key_value.value",
-    ]
     java_write(
         path,
         NESTED_SCHEMA,
@@ -250,7 +251,7 @@ def test_nested_columns_and_codecs(tmp_path: Path, compression: str) -> None:
         encryption=JavaEncryption(
             FOOTER_KEY, {"person.name": COLUMN_KEY, "tags.list.element": None}, plaintext_footer=True
         ),
-        filters={name: {"ndv": 500} for name in leaves},
+        filters={name: {"ndv": 500} for name in NESTED_LEAVES},
         page_rows=20,
         compression=compression,
     )

@@ -7,7 +7,7 @@ import decimal
 import math
 import struct
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 __all__ = [
     "INT96_EPOCH_DAY",
+    "NESTED_LEAVES",
     "NESTED_SCHEMA",
     "TYPES",
     "ColumnType",
@@ -251,14 +252,22 @@ def arrow_table(types: Sequence[ColumnType], count: int, *, nulls: bool = True) 
     return pa.table(columns)
 
 
+NESTED_LEAVES = (
+    "id",
+    "person.name",
+    "person.home.number",
+    "tags.list.element",
+    "scores.key_value.key",
+    "scores.key_value.value",
+)
+
 NESTED_SCHEMA = """message m {
     required int64 id;
     optional group person { optional binary name (STRING); optional group home { optional int32 number; } }
     optional group tags (LIST) { repeated group list { optional binary element (STRING); } }
     optional group scores (MAP) { repeated group key_value { required binary key (STRING); optional double value; } }
 }"""
-"""Struct in struct, list and map, as Arrow lays them out. Leaves: id, person.name, person.home.number, tags.list.element,
-scores.key_value.key, scores.key_value.value."""
+"""Struct in struct, list and map, as Arrow lays them out."""
 
 
 def nested_physical(count: int) -> list[dict[str, Any]]:
@@ -305,3 +314,15 @@ def nested_table(count: int) -> pa.Table:
             }
         )
     return pa.Table.from_pylist(rows, schema=schema)
+
+
+def leaf_values(rows: Iterable[Any], leaf: str) -> list[Any]:
+    """The values of a leaf (dotted path) in physical rows, in order, nulls and absent groups left out."""
+    name, _, rest = leaf.partition(".")
+    found: list[Any] = []
+    for row in rows:
+        value = row[name]
+        members = value if isinstance(value, list) else [value]
+        present = [member for member in members if member is not None]
+        found += leaf_values(present, rest) if rest else present
+    return found
