@@ -1,17 +1,21 @@
 """The batch operations, each by the cheapest way for its size: xxhash or numpy for few values, numba for many.
 
-Loading the compiled kernels costs some tenths of a second, so a batch must be large enough to earn that back; once
-they are loaded, much smaller batches go to them as well.
+Loading the compiled kernels costs some tenths of a second: a single look-up must not pay that, a writer must not do
+without. So the time spent without them is added up (from costs per value that were measured once), and they are loaded
+when a batch would take that sum past the price of loading. Nobody waits twice as long as with perfect foresight.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
+from types import ModuleType
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from ..errors import FormatError
 from . import twins
 
 __all__ = ["check", "false_positive_probability", "hash_fixed", "hash_spans", "hash_views", "insert"]
@@ -19,43 +23,115 @@ __all__ = ["check", "false_positive_probability", "hash_fixed", "hash_spans", "h
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
 U8 = npt.NDArray[np.uint8]
+Bools = npt.NDArray[np.bool_]
 
-false_positive_probability = twins.false_positive_probability
+_LOADING: Final = 400_000_000
+"""Nanoseconds to import numba and load the kernels from their cache."""
+_INSERT, _CHECK, _SPAN, _VIEW, _LANE = 75, 40, 170, 700, 15
+"""Nanoseconds per value without kernels; `_LANE` per eight bytes of a fixed-width value."""
+
+_kernels: ModuleType | None = None
+_spent = 0
+
+
+def _kernels_for(cost: int) -> ModuleType | None:
+    """The kernels, if they are loaded or work of `cost` nanoseconds makes loading them worth it."""
+    global _kernels, _spent
+    if _kernels is None:
+        _spent += cost
+        if _spent >= _LOADING:
+            from . import kernels
+
+            _kernels = kernels
+    return _kernels
 
 
 def insert(words: U32, hashes: U64) -> None:
     """Insert hashes (n,) into words (blocks × 8,), in place."""
-    twins.insert(words, hashes)
+    (_kernels_for(_INSERT * len(hashes)) or twins).insert(words, hashes)
 
 
-def check(words: U32, hashes: U64) -> npt.NDArray[np.bool_]:
+def check(words: U32, hashes: U64) -> Bools:
     """One bool per hash: False where it was never inserted."""
-    return twins.check(words, hashes)
+    kernels = _kernels_for(_CHECK * len(hashes))
+    if kernels is None:
+        return twins.check(words, hashes)
+    found = np.empty(len(hashes), dtype=np.bool_)
+    kernels.check(words, hashes, found)
+    return found
 
 
-def hash_fixed(data: U8, width: int) -> U64:
-    """XXH64 of consecutive values of `width` bytes each."""
-    return twins.hash_rows(data.reshape(-1, width))
+def hash_fixed(data: U8, width: int, count: int) -> U64:
+    """XXH64 of `count` consecutive values of `width` bytes each."""
+    kernels = _kernels_for(_LANE * (width // 8 + 1) * count)
+    if kernels is None:
+        return twins.hash_rows(data.reshape(count, width))
+    hashes = np.empty(count, dtype=np.uint64)
+    if width == 8 and data.ctypes.data % 8 == 0:
+        kernels.hash_words64(data.view(np.uint64), hashes)
+    elif width == 4 and data.ctypes.data % 4 == 0:
+        kernels.hash_words32(data.view(np.uint32), hashes)
+    else:
+        kernels.hash_width(data.ctypes.data, width, hashes)
+    return hashes
 
 
 def hash_spans(data: U8, offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64]) -> U64:
-    """XXH64 of the bytes between each two neighbouring offsets; one hash fewer than there are offsets."""
+    """XXH64 of the bytes between each two neighbouring offsets; one hash fewer than there are offsets.
+
+    Raises:
+        FormatError: offsets that fall, or that leave `data`.
+    """
+    kernels = _kernels_for(_SPAN * len(offsets))
+    hashes = np.empty(len(offsets) - 1, dtype=np.uint64)
+    if kernels is not None:
+        hash_kernel = kernels.hash_spans32 if offsets.dtype == np.int32 else kernels.hash_spans64
+        if not hash_kernel(data.ctypes.data, len(data), offsets, hashes):
+            raise _outside()
+        return hashes
     view, ends = data.data, offsets.tolist()
-    digests = (xxhash.xxh64_intdigest(view[start:end]) for start, end in pairwise(ends))
-    return np.fromiter(digests, dtype=np.uint64, count=len(ends) - 1)
+    if ends[0] < 0 or ends[-1] > len(data) or bool((offsets[1:] < offsets[:-1]).any()):
+        raise _outside()
+    for i, (start, end) in enumerate(pairwise(ends)):
+        hashes[i] = xxhash.xxh64_intdigest(view[start:end])
+    return hashes
 
 
-def hash_views(views: U8, buffers: list[U8], valid: npt.NDArray[np.bool_] | None) -> U64:
+def hash_views(views: U8, buffers: list[U8], valid: Bools) -> U64:
     """XXH64 of Arrow views (16 bytes each: length, then either the bytes or prefix, buffer index and offset).
 
     Null slots, where `valid` is False, are not looked at: what stands there is undefined.
+
+    Raises:
+        FormatError: a view that leaves its buffer.
     """
     count = len(views) // 16
-    fields = views.view(np.int32).reshape(count, 4)
-    inline, others = views.data, [buffer.data for buffer in buffers]
     hashes = np.zeros(count, dtype=np.uint64)
-    for i in range(count) if valid is None else np.flatnonzero(valid).tolist():
+    kernels = _kernels_for(_VIEW * count)
+    if kernels is not None:
+        addresses = np.array([buffer.ctypes.data for buffer in buffers], dtype=np.int64)
+        sizes = np.array([len(buffer) for buffer in buffers], dtype=np.int64)
+        if not kernels.hash_views(views.ctypes.data, addresses, sizes, valid, hashes):
+            raise _outside()
+        return hashes
+    fields = views.view(np.uint32).reshape(count, 4)
+    inline = views.data
+    for i in np.flatnonzero(valid).tolist():
         length, _, index, start = fields[i].tolist()
-        data = inline[16 * i + 4 : 16 * i + 4 + length] if length <= 12 else others[index][start : start + length]
+        if length <= 12:
+            data = inline[16 * i + 4 : 16 * i + 4 + length]
+        elif index < len(buffers) and start + length <= len(buffers[index]):
+            data = buffers[index].data[start : start + length]
+        else:
+            raise _outside()
         hashes[i] = xxhash.xxh64_intdigest(data)
     return hashes
+
+
+def false_positive_probability(words: U32) -> float:
+    """The exact probability, from the bits of words (blocks × 8,)."""
+    return twins.false_positive_probability(words)
+
+
+def _outside() -> FormatError:
+    return FormatError("an Arrow array points outside its own buffers")

@@ -40,6 +40,7 @@ def hash_array(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> U6
 
     Raises:
         UsageError: any other Arrow type, or a value that the column's type cannot hold.
+        FormatError: the array's offsets or views leave its buffers.
     """
     if isinstance(array, pa.ChunkedArray):
         parts = [hash_array(chunk, column_type) for chunk in array.chunks]
@@ -53,9 +54,9 @@ def hash_array(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> U6
     array = _as_stored(array, column_type)
     if len(array) == 0:
         return np.zeros(0, dtype=np.uint64)
-    valid = None if array.null_count == 0 else array.is_valid().to_numpy(zero_copy_only=False)
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
     hashes = _hash_slots(array, column_type, valid)
-    return hashes if valid is None else hashes[valid]
+    return hashes if array.null_count == 0 else hashes[valid]
 
 
 def _used_entries(array: pa.DictionaryArray) -> pa.Array:
@@ -158,13 +159,14 @@ def _has_views(arrow: pa.DataType) -> bool:
     return bool(pa.types.is_string_view(arrow) or pa.types.is_binary_view(arrow))
 
 
-def _hash_slots(array: pa.Array, column_type: ColumnType, valid: npt.NDArray[np.bool_] | None) -> U64:
+def _hash_slots(array: pa.Array, column_type: ColumnType, valid: npt.NDArray[np.bool_]) -> U64:
     """One hash per slot; those of null slots mean nothing."""
     arrow, buffers = array.type, array.buffers()
     if _has_offsets(arrow):
         wide = pa.types.is_large_string(arrow) or pa.types.is_large_binary(arrow)
         offsets: npt.NDArray[Any] = np.frombuffer(buffers[1], dtype=np.int64 if wide else np.int32)
-        return batch.hash_spans(_bytes_of(buffers[2]), offsets[array.offset : array.offset + len(array) + 1])
+        offsets = np.require(offsets[array.offset : array.offset + len(array) + 1], requirements="A")
+        return batch.hash_spans(_bytes_of(buffers[2]), offsets)
     if _has_views(arrow):
         views = _bytes_of(buffers[1])[16 * array.offset : 16 * (array.offset + len(array))]
         return batch.hash_views(views, [_bytes_of(buffer) for buffer in buffers[2:]], valid)
@@ -172,7 +174,7 @@ def _hash_slots(array: pa.Array, column_type: ColumnType, valid: npt.NDArray[np.
     values = _bytes_of(buffers[1])[width * array.offset : width * (array.offset + len(array))]
     if pa.types.is_decimal(arrow):
         values, width = _decimal_bytes(values.reshape(-1, width), column_type)
-    return batch.hash_fixed(values, width)
+    return batch.hash_fixed(values, width, len(array))
 
 
 def _decimal_bytes(rows: U8, column_type: ColumnType) -> tuple[U8, int]:

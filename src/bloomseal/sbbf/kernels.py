@@ -1,0 +1,306 @@
+"""Compiled batch operations (numba). `batch` imports this module when a batch is large enough to earn it back.
+
+Kernels that read Arrow data take addresses, not arrays: strings start at any byte, and an unaligned eight-byte load
+is one instruction. Every address is checked against its buffer's size first; offsets may come from a hostile file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numba
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from .block import SALT, WORDS
+
+__all__ = [
+    "check",
+    "hash_spans32",
+    "hash_spans64",
+    "hash_views",
+    "hash_width",
+    "hash_words32",
+    "hash_words64",
+    "insert",
+]
+
+
+def _frozen(dtype: Any) -> Any:
+    return types.Array(dtype, 1, "C", readonly=True)
+
+
+def _kernel(*signature: Any, result: Any = types.void) -> Callable[[Any], Any]:
+    """Compile for one signature; the machine code is cached beside this file or in the user's cache directory."""
+
+    def compiled(function: Any) -> Any:
+        try:
+            return numba.njit(result(*signature), cache=True, nogil=True, error_model="numpy")(function)
+        except RuntimeError:
+            # No directory to write to (a read-only image without a home). A shared temporary directory is no way
+            # out: whoever puts a file there first would have his code run. So compile again in each process.
+            return numba.njit(result(*signature), nogil=True, error_model="numpy")(function)
+
+    return compiled
+
+
+def _inline(function: Any) -> Any:
+    return numba.njit(inline="always")(function)
+
+
+def _intrinsic(function: Callable[..., Any]) -> Any:
+    return intrinsic(function)
+
+
+def _loader(bits: int) -> Any:
+    """An unaligned little-endian load of `bits` bits from an address, widened to 64."""
+
+    @_intrinsic
+    def load(_typing: Any, _address: Any) -> Any:
+        def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            pointer = builder.inttoptr(args[0], ir.IntType(bits).as_pointer())
+            value = builder.load(pointer, align=1)
+            return value if bits == 64 else builder.zext(value, ir.IntType(64))
+
+        return types.uint64(types.intp), generate
+
+    return load
+
+
+_load64, _load32, _load8 = _loader(64), _loader(32), _loader(8)
+
+
+# XXH64 with seed 0 -----------------------------------------------------------------------------------------------
+
+_P1: Final = np.uint64(0x9E3779B185EBCA87)
+_P2: Final = np.uint64(0xC2B2AE3D27D4EB4F)
+_P3: Final = np.uint64(0x165667B19E3779F9)
+_P4: Final = np.uint64(0x85EBCA77C2B2AE63)
+_P5: Final = np.uint64(0x27D4EB2F165667C5)
+_START1: Final = np.uint64((int(_P1) + int(_P2)) % (1 << 64))
+_START4: Final = np.uint64(-int(_P1) % (1 << 64))
+
+
+@_inline
+def _rotl(x: Any, bits: Any) -> Any:
+    return (x << np.uint64(bits)) | (x >> np.uint64(64 - bits))
+
+
+@_inline
+def _round(accumulator: Any, lane: Any) -> Any:
+    return _rotl(accumulator + lane * _P2, 31) * _P1
+
+
+@_inline
+def _take64(h: Any, lane: Any) -> Any:
+    return _rotl(h ^ _round(np.uint64(0), lane), 27) * _P1 + _P4
+
+
+@_inline
+def _take32(h: Any, lane: Any) -> Any:
+    return _rotl(h ^ (lane * _P1), 23) * _P2 + _P3
+
+
+@_inline
+def _avalanche(h: Any) -> Any:
+    h = (h ^ (h >> np.uint64(33))) * _P2
+    h = (h ^ (h >> np.uint64(29))) * _P3
+    return h ^ (h >> np.uint64(32))
+
+
+@numba.njit
+def _xxh64(address: Any, length: Any) -> Any:
+    """XXH64 of `length` bytes at `address`; the caller has checked that they are there."""
+    at, end = address, address + length
+    if length >= 32:
+        lane1, lane2, lane3, lane4 = _START1, _P2, np.uint64(0), _START4
+        while at + 32 <= end:
+            lane1 = _round(lane1, _load64(at))
+            lane2 = _round(lane2, _load64(at + 8))
+            lane3 = _round(lane3, _load64(at + 16))
+            lane4 = _round(lane4, _load64(at + 24))
+            at += 32
+        h = _rotl(lane1, 1) + _rotl(lane2, 7) + _rotl(lane3, 12) + _rotl(lane4, 18)
+        h = (h ^ _round(np.uint64(0), lane1)) * _P1 + _P4
+        h = (h ^ _round(np.uint64(0), lane2)) * _P1 + _P4
+        h = (h ^ _round(np.uint64(0), lane3)) * _P1 + _P4
+        h = (h ^ _round(np.uint64(0), lane4)) * _P1 + _P4
+        h += np.uint64(length)
+    else:
+        h = _P5 + np.uint64(length)
+    while at + 8 <= end:
+        h = _take64(h, _load64(at))
+        at += 8
+    if at + 4 <= end:
+        h = _take32(h, _load32(at))
+        at += 4
+    while at < end:
+        h = _rotl(h ^ (_load8(at) * _P5), 11) * _P1
+        at += 1
+    return _avalanche(h)
+
+
+@_kernel(_frozen(types.uint64), types.uint64[::1])
+def hash_words64(values: Any, out: Any) -> None:
+    """XXH64 of eight-byte values."""
+    for i in range(len(values)):
+        out[i] = _avalanche(_take64(_P5 + np.uint64(8), values[i]))
+
+
+@_kernel(_frozen(types.uint32), types.uint64[::1])
+def hash_words32(values: Any, out: Any) -> None:
+    """XXH64 of four-byte values."""
+    for i in range(len(values)):
+        out[i] = _avalanche(_take32(_P5 + np.uint64(4), np.uint64(values[i])))
+
+
+@_kernel(types.intp, types.intp, types.uint64[::1])
+def hash_width(address: Any, width: Any, out: Any) -> None:
+    """XXH64 of ``len(out)`` values of `width` bytes, one after the other from `address`."""
+    for i in range(len(out)):
+        out[i] = _xxh64(address + i * width, width)
+
+
+def _hash_spans(address: Any, size: Any, offsets: Any, out: Any) -> Any:
+    start = np.int64(offsets[0])
+    if start < 0:
+        return False
+    for i in range(len(out)):
+        end = np.int64(offsets[i + 1])
+        if end < start or end > size:  # the only guard between an offset and foreign memory
+            return False
+        out[i] = _xxh64(address + start, end - start)
+        start = end
+    return True
+
+
+def _spans_kernel(offset: Any) -> Any:
+    return _kernel(types.intp, types.intp, _frozen(offset), types.uint64[::1], result=types.boolean)(_hash_spans)
+
+
+hash_spans32 = _spans_kernel(types.int32)
+hash_spans64 = _spans_kernel(types.int64)
+
+
+@_kernel(
+    types.intp,
+    _frozen(types.int64),
+    _frozen(types.int64),
+    _frozen(types.boolean),
+    types.uint64[::1],
+    result=types.boolean,
+)
+def hash_views(views: Any, addresses: Any, sizes: Any, valid: Any, out: Any) -> Any:
+    """XXH64 of ``len(out)`` Arrow views at address `views`; False if one of them leaves its buffer.
+
+    `addresses` and `sizes` are those of the data buffers. Slots that are not `valid` are skipped.
+    """
+    for i in range(len(out)):
+        if not valid[i]:
+            continue
+        view = views + 16 * i
+        length = np.int64(_load32(view))
+        if length <= 12:
+            out[i] = _xxh64(view + 4, length)
+            continue
+        index, start = np.int64(_load32(view + 8)), np.int64(_load32(view + 12))
+        if index >= len(sizes) or start + length > sizes[index]:
+            return False
+        out[i] = _xxh64(addresses[index] + start, length)
+    return True
+
+
+# Blocks ----------------------------------------------------------------------------------------------------------
+#
+# A block is one vector of eight 32-bit words, which is how the specification means it and how AVX2 holds it. numba's
+# own loops do not vectorise here (it widens 32-bit arithmetic to 64), at a fifth of the speed; hence LLVM's words.
+
+_WORD: Final = ir.IntType(32)
+_BLOCK: Final = ir.VectorType(_WORD, WORDS)
+_AHEAD: Final = 24
+"""Values between asking for a block's cache line and using it: enough to cover a read from memory."""
+
+
+def _block_of(words: Sequence[int]) -> Any:
+    return ir.Constant(_BLOCK, [_WORD(word) for word in words])
+
+
+def _mask(builder: Any, x: Any) -> Any:
+    """The specification's mask(x), all eight words at once."""
+    unset = ir.Constant(_BLOCK, ir.Undefined)
+    repeated = builder.shuffle_vector(builder.insert_element(unset, x, _WORD(0)), unset, _block_of([0] * WORDS))
+    y = builder.mul(repeated, _block_of(SALT))
+    return builder.shl(_block_of([1] * WORDS), builder.lshr(y, _block_of([27] * WORDS)))
+
+
+def _block_pointer(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    array = context.make_array(signature.args[0])(context, builder, args[0])
+    return builder.bitcast(builder.gep(array.data, [args[1]]), _BLOCK.as_pointer())
+
+
+@_intrinsic
+def _block_insert(_typing: Any, words: Any, _at: Any, _x: Any) -> Any:
+    """block_insert of `_x` into the block whose first word is ``words[_at]``."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = _block_pointer(context, builder, signature, args)
+        builder.store(builder.or_(builder.load(pointer, align=4), _mask(builder, args[2])), pointer, align=4)
+        return context.get_dummy_value()
+
+    return types.void(words, types.uint64, types.uint32), generate
+
+
+@_intrinsic
+def _block_check(_typing: Any, words: Any, _at: Any, _x: Any) -> Any:
+    """block_check of `_x` in the block whose first word is ``words[_at]``."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        block = builder.load(_block_pointer(context, builder, signature, args), align=4)
+        missing = builder.and_(builder.not_(block), _mask(builder, args[2]))
+        whole = ir.IntType(32 * WORDS)
+        return builder.icmp_unsigned("==", builder.bitcast(missing, whole), whole(0))
+
+    return types.boolean(words, types.uint64, types.uint32), generate
+
+
+@_intrinsic
+def _prefetch(_typing: Any, words: Any, _at: Any) -> Any:
+    """Ask for the cache line of ``words[_at]`` before it is needed; changes nothing but time."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = builder.bitcast(_block_pointer(context, builder, signature, args), cgutils.voidptr_t)
+        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, _WORD, _WORD, _WORD])
+        function = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
+            builder.module, kind, "llvm.prefetch.p0"
+        )
+        builder.call(function, [pointer, _WORD(1), _WORD(3), _WORD(1)])
+        return context.get_dummy_value()
+
+    return types.void(words, types.uint64), generate
+
+
+@_inline
+def _first_word(h: Any, number_of_blocks: Any) -> Any:
+    return (((h >> np.uint64(32)) * number_of_blocks) >> np.uint64(32)) * np.uint64(WORDS)
+
+
+@_kernel(types.uint32[::1], _frozen(types.uint64))
+def insert(words: Any, hashes: Any) -> None:
+    """Insert hashes into words (blocks × 8)."""
+    number_of_blocks, last = np.uint64(len(words) // WORDS), len(hashes) - 1
+    for i in range(len(hashes)):
+        _prefetch(words, _first_word(hashes[min(i + _AHEAD, last)], number_of_blocks))
+        _block_insert(words, _first_word(hashes[i], number_of_blocks), np.uint32(hashes[i]))
+
+
+@_kernel(_frozen(types.uint32), _frozen(types.uint64), types.boolean[::1])
+def check(words: Any, hashes: Any, out: Any) -> None:
+    """Look hashes up in words (blocks × 8)."""
+    number_of_blocks, last = np.uint64(len(words) // WORDS), len(hashes) - 1
+    for i in range(len(hashes)):
+        _prefetch(words, _first_word(hashes[min(i + _AHEAD, last)], number_of_blocks))
+        out[i] = _block_check(words, _first_word(hashes[i], number_of_blocks), np.uint32(hashes[i]))
