@@ -226,4 +226,4 @@ def check_num_bytes(num_bytes: int) -> None:
 def _as_hashes(hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     if not isinstance(hashes, np.ndarray) or hashes.dtype != np.uint64 or hashes.ndim != 1:
         raise UsageError("hashes are a one-dimensional numpy array of uint64")
-    return np.require(hashes, requirements="CA")
+    return np.require(hashes, requirements=("C", "A"))
