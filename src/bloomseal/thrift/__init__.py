@@ -1,0 +1,5 @@
+"""Compact-protocol Thrift: lossless structs to rewrite, slim views to read."""
+
+from .compact import Cursor, Struct, WireType, element_spans, encode_binary, encode_list
+
+__all__ = ["Cursor", "Struct", "WireType", "element_spans", "encode_binary", "encode_list"]

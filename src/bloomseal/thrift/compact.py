@@ -1,0 +1,362 @@
+"""A lossless view of Thrift compact-protocol structs: one level parsed, every value kept as the raw bytes it came in.
+
+Rewriting a footer must not change what we did not understand, so a struct that nobody touched is spliced back byte for
+byte, unknown fields included. Children are parsed when asked for. Skipping over nested structs is left to the C decoder
+of the ``thrift`` package, which bounds their depth; our own recursion (lists of lists, maps) is bounded here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Final
+
+from thrift.protocol import fastbinary
+from thrift.protocol.TCompactProtocol import TCompactProtocolAccelerated
+from thrift.protocol.TProtocol import TProtocolException
+from thrift.transport.TTransport import TMemoryBuffer, TTransportException
+
+from ..errors import FormatError
+
+__all__ = ["Cursor", "Struct", "WireType", "element_spans", "encode_binary", "encode_list"]
+
+_MAX_DEPTH: Final = 32
+
+
+class WireType(IntEnum):
+    """The type nibbles of the compact protocol (Thrift compact protocol, "Struct encoding")."""
+
+    TRUE = 1
+    FALSE = 2
+    BYTE = 3
+    I16 = 4
+    I32 = 5
+    I64 = 6
+    DOUBLE = 7
+    BINARY = 8
+    LIST = 9
+    SET = 10
+    MAP = 11
+    STRUCT = 12
+    UUID = 13
+
+
+_VARINTS = (WireType.I16, WireType.I32, WireType.I64)
+
+
+class _Skipped:
+    """What the C decoder fills with nothing when every field is undeclared."""
+
+    __slots__ = ()
+
+
+_SKIP: Final = [_Skipped, ()]
+_NOTHING: Final = _Skipped()
+
+
+class Cursor:
+    """A position in compact-protocol bytes, shared by our reader and the C decoder.
+
+    Args:
+        data: the bytes; never copied.
+        position: where to start.
+        container_limit: the longest list that a declared field may claim; the C decoder allocates what a list claims.
+    """
+
+    __slots__ = ("_buffer", "_limit", "_protocol", "data", "position")
+
+    def __init__(self, data: bytes, position: int = 0, *, container_limit: int | None = None) -> None:
+        self.data = data
+        self.position = position
+        self._limit = len(data) if container_limit is None else container_limit
+        self._protocol: TCompactProtocolAccelerated | None = None
+
+    def decode(self, into: object, spec: list[object]) -> None:
+        """Let the C decoder read the struct here into `into`; `spec` is ``[class, thrift_spec]``.
+
+        Raises:
+            FormatError: broken Thrift.
+        """
+        if self._protocol is None:
+            transport = TMemoryBuffer(self.data)
+            self._buffer = transport.cstringio_buf
+            self._protocol = TCompactProtocolAccelerated(
+                transport, string_length_limit=len(self.data), container_length_limit=self._limit
+            )
+        self._buffer.seek(self.position)
+        try:
+            fastbinary.decode_compact(into, self._protocol, spec)
+        except (EOFError, TProtocolException, TTransportException, ValueError, TypeError, OverflowError, MemoryError):
+            raise FormatError("broken Thrift: a struct that can't be decoded") from None
+        self.position = self._buffer.tell()
+
+    def varint(self) -> int:
+        """An unsigned varint of at most ten bytes."""
+        data, position, result, shift = self.data, self.position, 0, 0
+        while True:
+            if position >= len(data):
+                raise FormatError("broken Thrift: truncated in a varint")
+            byte = data[position]
+            position += 1
+            result |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                self.position = position
+                return result
+            shift += 7
+            if shift > 63:
+                raise FormatError("broken Thrift: a varint of more than ten bytes")
+
+    def list_header(self) -> tuple[int, int]:
+        """Element type and count of the list here. A count beyond the bytes that remain is refused."""
+        byte = self._byte()
+        count = byte >> 4
+        if count == 15:
+            count = self.varint()
+        if count > len(self.data) - self.position:
+            raise FormatError("broken Thrift: a list claims more elements than bytes remain")
+        return byte & 0x0F, count
+
+    def skip(self, wire: int, depth: int = 0) -> None:
+        """Step over one value of type `wire`, as it stands in a struct field."""
+        if wire == WireType.STRUCT:
+            self.decode(_NOTHING, _SKIP)
+        elif wire in _VARINTS:
+            self.varint()
+        elif wire == WireType.BINARY:
+            self._advance(self.varint())
+        elif wire in (WireType.TRUE, WireType.FALSE):
+            pass
+        elif wire in (WireType.LIST, WireType.SET):
+            element, count = self.list_header()
+            for _ in range(count):
+                self.skip_element(element, depth + 1)
+        elif wire == WireType.BYTE:
+            self._advance(1)
+        elif wire == WireType.DOUBLE:
+            self._advance(8)
+        elif wire == WireType.UUID:
+            self._advance(16)
+        elif wire == WireType.MAP:
+            count = self.varint()
+            if count > len(self.data) - self.position:
+                raise FormatError("broken Thrift: a map claims more entries than bytes remain")
+            types = self._byte() if count else 0
+            for _ in range(count):
+                self.skip_element(types >> 4, depth + 1)
+                self.skip_element(types & 0x0F, depth + 1)
+        else:
+            raise FormatError(f"broken Thrift: unknown type {wire}")
+
+    def skip_element(self, wire: int, depth: int = 0) -> None:
+        """Step over one list element; there a bool takes a byte."""
+        if depth > _MAX_DEPTH:
+            raise FormatError("broken Thrift: nested too deeply")
+        if wire in (WireType.TRUE, WireType.FALSE):
+            self._advance(1)
+        else:
+            self.skip(wire, depth)
+
+    def _byte(self) -> int:
+        if self.position >= len(self.data):
+            raise FormatError("broken Thrift: truncated")
+        self.position += 1
+        return self.data[self.position - 1]
+
+    def _advance(self, count: int) -> None:
+        if count > len(self.data) - self.position:
+            raise FormatError("broken Thrift: a value reaches past the end")
+        self.position += count
+
+
+class Struct:
+    """The fields of one struct as ``{id: (wire type, raw value)}``, in their order.
+
+    Reading a field that is absent gives None; one of another type than asked is a FormatError. Serialising a struct that
+    was parsed and not changed gives the same fields with the same values; unchanged children are the same bytes.
+    """
+
+    __slots__ = ("fields",)
+
+    def __init__(self) -> None:
+        self.fields: dict[int, tuple[int, bytes]] = {}
+
+    @classmethod
+    def parse(cls, data: bytes) -> Struct:
+        """The struct at the start of `data`; what follows it is ignored (sealed Thrift may be zero-padded)."""
+        return cls.read(Cursor(data))
+
+    @classmethod
+    def read(cls, cursor: Cursor) -> Struct:
+        """The struct at `cursor`, which is moved past it.
+
+        Raises:
+            FormatError: broken Thrift, or a field that stands twice: two readers could see two different structs.
+        """
+        struct = cls()
+        data, previous = cursor.data, 0
+        while True:
+            byte = cursor._byte()
+            if byte == 0:
+                return struct
+            wire, delta = byte & 0x0F, byte >> 4
+            field = previous + delta if delta else _unzigzag(cursor.varint())
+            if field in struct.fields:
+                raise FormatError(f"broken Thrift: field {field} stands twice")
+            start = cursor.position
+            cursor.skip(wire)
+            struct.fields[field] = (wire, data[start : cursor.position])
+            previous = field
+
+    def to_bytes(self) -> bytes:
+        """The struct in compact protocol, its stop byte included."""
+        out, previous = bytearray(), 0
+        for field, (wire, value) in self.fields.items():
+            delta = field - previous
+            if 0 < delta <= 15:
+                out.append(delta << 4 | wire)
+            else:
+                out.append(wire)
+                out += _varint(_zigzag(field))
+            out += value
+            previous = field
+        out.append(0)
+        return bytes(out)
+
+    def copy(self) -> Struct:
+        twin = Struct()
+        twin.fields = dict(self.fields)
+        return twin
+
+    def __contains__(self, field: int) -> bool:
+        return field in self.fields
+
+    # reading
+
+    def integer(self, field: int) -> int | None:
+        """An i16, i32 or i64."""
+        value = self._value(field, *_VARINTS)
+        return None if value is None else _unzigzag(Cursor(value).varint())
+
+    def boolean(self, field: int) -> bool | None:
+        if field not in self.fields:
+            return None
+        self._value(field, WireType.TRUE, WireType.FALSE)
+        return self.fields[field][0] == WireType.TRUE
+
+    def binary(self, field: int) -> bytes | None:
+        value = self._value(field, WireType.BINARY)
+        if value is None:
+            return None
+        cursor = Cursor(value)
+        cursor.varint()
+        return value[cursor.position :]
+
+    def string(self, field: int) -> str | None:
+        value = self.binary(field)
+        try:
+            return None if value is None else value.decode()
+        except UnicodeDecodeError:
+            raise FormatError("broken Thrift: a string that is not UTF-8") from None
+
+    def struct(self, field: int) -> Struct | None:
+        value = self._value(field, WireType.STRUCT)
+        return None if value is None else Struct.parse(value)
+
+    def raw(self, field: int) -> bytes | None:
+        """The raw bytes of a struct or list field."""
+        return self.fields[field][1] if field in self.fields else None
+
+    def elements(self, field: int, wire: WireType = WireType.STRUCT) -> list[bytes]:
+        """The raw elements of a list field; an absent list is empty."""
+        value = self._value(field, WireType.LIST)
+        if value is None:
+            return []
+        return [value[start:end] for start, end in element_spans(value, wire)]
+
+    # changing
+
+    def set_i32(self, field: int, value: int) -> None:
+        self._set(field, WireType.I32, _varint(_zigzag(value)))
+
+    def set_i64(self, field: int, value: int) -> None:
+        self._set(field, WireType.I64, _varint(_zigzag(value)))
+
+    def set_i16(self, field: int, value: int) -> None:
+        self._set(field, WireType.I16, _varint(_zigzag(value)))
+
+    def set_boolean(self, field: int, value: bool) -> None:
+        self._set(field, WireType.TRUE if value else WireType.FALSE, b"")
+
+    def set_binary(self, field: int, value: bytes | bytearray) -> None:
+        self._set(field, WireType.BINARY, _varint(len(value)) + bytes(value))
+
+    def set_struct(self, field: int, value: Struct | bytes) -> None:
+        self._set(field, WireType.STRUCT, value if isinstance(value, bytes) else value.to_bytes())
+
+    def set_list(self, field: int, elements: list[bytes], wire: WireType = WireType.STRUCT) -> None:
+        self._set(field, WireType.LIST, encode_list(elements, wire))
+
+    def remove(self, *fields: int) -> None:
+        for field in fields:
+            self.fields.pop(field, None)
+
+    def _value(self, field: int, *wires: WireType) -> bytes | None:
+        held = self.fields.get(field)
+        if held is None:
+            return None
+        if held[0] not in wires:
+            raise FormatError(f"broken Thrift: field {field} has type {held[0]}, not {wires[0].name}")
+        return held[1]
+
+    def _set(self, field: int, wire: WireType, value: bytes) -> None:
+        if field in self.fields or not self.fields or field > next(reversed(self.fields)):
+            self.fields[field] = (wire, value)
+            return
+        # Field ids ascend in every writer's output; a new one goes where a decoder expects it.
+        self.fields[field] = (wire, value)
+        self.fields = dict(sorted(self.fields.items()))
+
+
+def element_spans(value: bytes, wire: WireType) -> Iterator[tuple[int, int]]:
+    """Start and end of each element in a raw list value.
+
+    Raises:
+        FormatError: the list holds another type.
+    """
+    cursor = Cursor(value)
+    element, count = cursor.list_header()
+    if count and element != wire:
+        raise FormatError(f"broken Thrift: a list of type {element}, not {wire.name}")
+    for _ in range(count):
+        start = cursor.position
+        cursor.skip_element(element)
+        yield start, cursor.position
+
+
+def encode_list(elements: list[bytes], wire: WireType = WireType.STRUCT) -> bytes:
+    """A raw list value from raw elements."""
+    count = len(elements)
+    header = bytes([count << 4 | wire]) if count < 15 else bytes([0xF0 | wire]) + _varint(count)
+    return header + b"".join(elements)
+
+
+def encode_binary(value: bytes) -> bytes:
+    """A raw binary element: its length, then its bytes."""
+    return _varint(len(value)) + value
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _zigzag(value: int) -> int:
+    return value << 1 if value >= 0 else (-value << 1) - 1
+
+
+def _unzigzag(value: int) -> int:
+    return value >> 1 ^ -(value & 1)
