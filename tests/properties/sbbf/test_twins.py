@@ -1,0 +1,110 @@
+"""The specification in plain Python, numpy and numba: three ways, one result."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bloomseal.sbbf import block, kernels, twins
+
+HASHES = st.lists(st.integers(0, (1 << 64) - 1), max_size=60)
+BLOCKS = st.integers(1, 70)
+
+
+def as_array(hashes: list[int]) -> np.ndarray:
+    return np.array(hashes, dtype=np.uint64)
+
+
+def in_plain_python(blocks: int, hashes: list[int]) -> list[list[int]]:
+    made = [[0] * block.WORDS for _ in range(blocks)]
+    for value in hashes:
+        block.filter_insert(made, value)
+    return made
+
+
+@given(BLOCKS, HASHES, HASHES)
+@settings(deadline=None)
+def test_inserting_and_checking(blocks: int, inserted: list[int], asked: list[int]) -> None:
+    specified = in_plain_python(blocks, inserted)
+    everything = [*inserted, *asked]
+    answers = [block.filter_check(specified, value) for value in everything]
+    assert all(answers[: len(inserted)])
+    for way in (twins, kernels):
+        words = np.zeros(blocks * block.WORDS, dtype=np.uint32)
+        way.insert(words, as_array(inserted))
+        assert words.reshape(-1, block.WORDS).tolist() == specified
+    assert twins.check(words, as_array(everything)).tolist() == answers
+    found = np.empty(len(everything), dtype=np.bool_)
+    kernels.check(words, as_array(everything), found)
+    assert found.tolist() == answers
+
+
+@given(st.integers(0, (1 << 32) - 1))
+def test_masks(x: int) -> None:
+    assert twins.masks(as_array([x]))[0].tolist() == block.mask(x)
+    assert all(word.bit_count() == 1 for word in block.mask(x))
+
+
+@given(st.integers(1, (1 << 31) - 1), st.lists(st.integers(0, (1 << 64) - 1), min_size=1))
+def test_block_numbers(blocks: int, hashes: list[int]) -> None:
+    """Up to the greatest z of the specification, where the product needs all of its 64 bits."""
+    specified = [block.block_index(blocks, value) for value in hashes]
+    assert twins.block_indices(as_array(hashes), blocks).tolist() == specified
+    assert max(specified) < blocks
+
+
+def test_more_values_than_one_step_takes() -> None:
+    hashes = np.random.default_rng(1).integers(0, 1 << 64, 100_000, dtype=np.uint64)
+    by_numpy, by_numba = np.zeros(1 << 16, np.uint32), np.zeros(1 << 16, np.uint32)
+    twins.insert(by_numpy, hashes)
+    kernels.insert(by_numba, hashes)
+    assert (by_numpy == by_numba).all()
+    strangers = ~hashes
+    found = np.empty(len(hashes), np.bool_)
+    kernels.check(by_numba, strangers, found)
+    assert (twins.check(by_numpy, strangers) == found).all()
+    assert 0 < np.count_nonzero(found) < len(hashes)
+
+
+@given(st.integers(0, 100).flatmap(lambda width: st.lists(st.binary(min_size=width, max_size=width), min_size=1)))
+@settings(deadline=None)
+def test_hashing_values_of_one_width(values: list[bytes]) -> None:
+    expected = [xxhash.xxh64_intdigest(value) for value in values]
+    data, width = np.frombuffer(b"".join(values), dtype=np.uint8), len(values[0])
+    assert twins.hash_rows(data.reshape(len(values), width)).tolist() == expected
+    out = np.empty(len(values), dtype=np.uint64)
+    kernels.hash_width(data.ctypes.data, width, out)
+    assert out.tolist() == expected
+    if width in (4, 8):
+        kernel = kernels.hash_words32 if width == 4 else kernels.hash_words64
+        kernel(data.view(f"<u{width}"), out)
+        assert out.tolist() == expected
+
+
+@given(st.lists(st.one_of(st.none(), st.binary(max_size=100)), min_size=1), st.booleans())
+@settings(deadline=None)
+def test_hashing_values_of_any_width(values: list[bytes | None], wide: bool) -> None:
+    expected = [xxhash.xxh64_intdigest(value or b"") for value in values]
+    array = pa.array(values, type=pa.large_binary() if wide else pa.binary())
+    _, offsets, data = array.buffers()
+    out = np.empty(len(values), dtype=np.uint64)
+    kernel, dtype = (kernels.hash_spans64, np.int64) if wide else (kernels.hash_spans32, np.int32)
+    assert kernel(
+        data.address if data else 0, data.size if data else 0, np.frombuffer(offsets, dtype)[: len(values) + 1], out
+    )
+    assert out.tolist() == expected
+
+
+@given(BLOCKS, HASHES)
+def test_exact_probability(blocks: int, hashes: list[int]) -> None:
+    expected = 0.0
+    for words in in_plain_python(blocks, hashes):
+        product = 1.0
+        for word in words:
+            product *= word.bit_count() / 32
+        expected += product / blocks
+    words = np.array(in_plain_python(blocks, hashes), dtype=np.uint32).reshape(-1)
+    assert abs(twins.false_positive_probability(words) - expected) < 1e-12
