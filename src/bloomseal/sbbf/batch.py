@@ -62,7 +62,13 @@ def check(words: U32, hashes: U64) -> Bools:
 
 
 def hash_fixed(data: U8, width: int, count: int) -> U64:
-    """XXH64 of `count` consecutive values of `width` bytes each."""
+    """XXH64 of `count` consecutive values of `width` bytes each.
+
+    Raises:
+        FormatError: `data` is not exactly that long.
+    """
+    if len(data) != count * width:
+        raise _outside()
     kernels = _kernels_for(_LANE * (width // 8 + 1) * count)
     if kernels is None:
         return twins.hash_rows(data.reshape(count, width))
@@ -105,7 +111,9 @@ def hash_views(views: U8, buffers: list[U8], valid: Bools) -> U64:
     Raises:
         FormatError: a view that leaves its buffer.
     """
-    count = len(views) // 16
+    count = len(valid)
+    if len(views) != 16 * count:
+        raise _outside()
     hashes = np.zeros(count, dtype=np.uint64)
     kernels = _kernels_for(_VIEW * count)
     if kernels is not None:

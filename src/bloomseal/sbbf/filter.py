@@ -25,6 +25,8 @@ _WORD_BITS: Final = 32
 class SplitBlockBloomFilter:
     """A split-block Bloom filter over 64-bit hashes (Parquet Bloom filter specification, "Technical Approach").
 
+    Any number of threads may check one filter at once; only one may insert, and then nobody else checks.
+
     Args:
         num_bytes: size of the empty filter's bitset: a multiple of 32, from 32 to `limits.MAX_BITSET_BYTES`.
 

@@ -54,9 +54,9 @@ def hash_array(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> U6
     array = _as_stored(array, column_type)
     if len(array) == 0:
         return np.zeros(0, dtype=np.uint64)
-    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
     hashes = _hash_slots(array, column_type, valid)
-    return hashes if array.null_count == 0 else hashes[valid]
+    return hashes if valid is None else hashes[valid]
 
 
 def _used_entries(array: pa.DictionaryArray) -> pa.Array:
@@ -159,7 +159,7 @@ def _has_views(arrow: pa.DataType) -> bool:
     return bool(pa.types.is_string_view(arrow) or pa.types.is_binary_view(arrow))
 
 
-def _hash_slots(array: pa.Array, column_type: ColumnType, valid: npt.NDArray[np.bool_]) -> U64:
+def _hash_slots(array: pa.Array, column_type: ColumnType, valid: npt.NDArray[np.bool_] | None) -> U64:
     """One hash per slot; those of null slots mean nothing."""
     arrow, buffers = array.type, array.buffers()
     if _has_offsets(arrow):
@@ -169,7 +169,8 @@ def _hash_slots(array: pa.Array, column_type: ColumnType, valid: npt.NDArray[np.
         return batch.hash_spans(_bytes_of(buffers[2]), offsets)
     if _has_views(arrow):
         views = _bytes_of(buffers[1])[16 * array.offset : 16 * (array.offset + len(array))]
-        return batch.hash_views(views, [_bytes_of(buffer) for buffer in buffers[2:]], valid)
+        looked_at = np.ones(len(array), dtype=np.bool_) if valid is None else valid
+        return batch.hash_views(views, [_bytes_of(buffer) for buffer in buffers[2:]], looked_at)
     width = arrow.byte_width
     values = _bytes_of(buffers[1])[width * array.offset : width * (array.offset + len(array))]
     if pa.types.is_decimal(arrow):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -13,19 +12,17 @@ import pytest
 import xxhash
 
 from bloomseal.errors import FormatError, UsageError
-from bloomseal.sbbf import ColumnType, LogicalType, PhysicalType, batch, hash_array, hash_bytes
+from bloomseal.sbbf import ColumnType, LogicalType, PhysicalType, batch, hash_array, hash_bytes, kernels
 
 BINARY = ColumnType(PhysicalType.BYTE_ARRAY)
 LAYOUTS = [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()]
 
 
 @pytest.fixture(params=["numpy", "numba"], autouse=True)
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways that a batch can take, whatever its size."""
-    monkeypatch.setattr(batch, "_kernels", None)
-    monkeypatch.setattr(batch, "_spent", batch._LOADING if request.param == "numba" else -(1 << 60))
-    yield
-    assert (batch._kernels is not None) == (request.param == "numba" and batch._spent > batch._LOADING)
+    monkeypatch.setattr(batch, "_kernels", kernels if request.param == "numba" else None)
+    monkeypatch.setattr(batch, "_spent", -(1 << 60))
 
 
 def column(physical: str, length: int | None = None, kind: str = "", **rest: Any) -> ColumnType:
@@ -39,7 +36,7 @@ def digests(values: list[bytes]) -> list[int]:
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_every_length_in_every_layout(layout: pa.DataType) -> None:
     words = [bytes(97 + (i * j) % 26 for j in range(i)) for i in range(101)]
-    values = [word if i % 3 else None for i, word in enumerate(words)]
+    values = [None if i % 7 == 1 else word for i, word in enumerate(words)]
     array = pa.array(values, type=pa.binary()).cast(layout)
     assert hash_array(array, BINARY).tolist() == digests([value for value in values if value is not None])
     assert hash_array(array[7:60], BINARY).tolist() == digests([value for value in values[7:60] if value is not None])
@@ -114,6 +111,19 @@ def test_array_with_an_offset_that_leaves_its_buffer() -> None:
     array = pa.Array.from_buffers(pa.binary(), 2, [None, offsets, pa.py_buffer(b"abc")])
     with pytest.raises(FormatError, match="outside its own buffers"):
         hash_array(array, BINARY)
+
+
+def test_buffers_shorter_than_their_values() -> None:
+    data = np.zeros(31, dtype=np.uint8)
+    with pytest.raises(FormatError, match="outside its own buffers"):
+        batch.hash_fixed(data, 8, 4)
+    with pytest.raises(FormatError, match="outside its own buffers"):
+        batch.hash_views(data, [], np.ones(2, dtype=np.bool_))
+
+
+def test_durations_are_their_bits() -> None:
+    array = pa.array([5, None, -5], pa.duration("us"))
+    assert hash_array(array, column("INT64")).tolist() == digests([struct.pack("<q", 5), struct.pack("<q", -5)])
 
 
 @pytest.mark.parametrize(
