@@ -57,7 +57,7 @@ class FilterSpec:
                 raise UsageError(
                     "a constant size is needed to hide it", hint="ndv= or num_bytes= beside hide_size=True"
                 )
-            if self.ndv is not None and num_bytes(self.ndv, self.fpp) > self.max_bytes:
+            if self.ndv is not None and num_bytes(self.ndv, self.fpp) > self._size(0):
                 raise UsageError(
                     f"{self.ndv} distinct values do not fit into max_bytes at this probability",
                     hint="a higher fpp=, or smaller row groups",

@@ -86,6 +86,7 @@ def test_hidden_size_lets_pass_the_scatter_of_a_small_filter() -> None:
         {"hide_size": True},
         {"hide_size": True, "ndv": 1_000_000, "max_bytes": 1024},
         {"hide_size": True, "ndv": 1 << 40},
+        {"hide_size": True, "ndv": 70, "max_bytes": 96},  # three blocks; the power of two below has two
     ],
     ids=str,
 )
