@@ -1,0 +1,70 @@
+"""Why a master key can't be used: five answers that a person acts on in five different ways, and a sixth for nonsense."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from ..errors import KeyAccessError
+
+__all__ = ["KmsAccessError", "Problem", "shown"]
+
+
+class Problem(StrEnum):
+    """What stands between the caller and a master key. Only UNREACHABLE may pass by itself."""
+
+    DENIED = "denied"
+    DISABLED = "disabled"
+    DESTROYED = "destroyed"
+    UNKNOWN = "unknown"
+    UNREACHABLE = "unreachable"
+    INVALID = "invalid"
+
+
+_WHAT = {
+    Problem.DENIED: "{kms} denies the use of master key {key}",
+    Problem.DISABLED: "master key {key} is disabled in {kms}",
+    Problem.DESTROYED: "master key {key} was destroyed in {kms}; nothing that it wrapped can be opened again",
+    Problem.UNKNOWN: "{kms} knows no master key {key}",
+    Problem.UNREACHABLE: "{kms} could not be reached for master key {key}",
+    Problem.INVALID: "{kms} gave no usable answer for master key {key}",
+}
+_HINT = {
+    Problem.DENIED: "ask the key's owner for the right to use it; docs/kms.md lists the permissions",
+    Problem.DISABLED: "enable the key again, or read what other keys cover",
+    Problem.DESTROYED: "restore the data from a copy under another key",
+    Problem.UNKNOWN: "check the name, the region or project, and which KMS the file was written with",
+    Problem.UNREACHABLE: "try again; check network and address",
+    Problem.INVALID: "the wrapped key may be altered, truncated, or another master key's",
+}
+
+
+def shown(name: str) -> str:
+    """A master key's name or an address, as messages show it: quoted, control characters escaped, of bounded length."""
+    return repr(name if len(name) <= 200 else name[:197] + "...")
+
+
+class KmsAccessError(KeyAccessError):
+    """A master key could not be used.
+
+    Attributes:
+        problem: one of `Problem`.
+        retryable: True for UNREACHABLE only.
+    """
+
+    problem: Problem = Problem.INVALID
+
+    @classmethod
+    def because(
+        cls, problem: Problem, master_key: str, kms: str = "the KMS", *, detail: str | None = None, **rest: Any
+    ) -> KmsAccessError:
+        """The error for `problem`; `detail` (never secret, never a vendor's free text) is appended to the sentence."""
+        what = _WHAT[problem].format(key=shown(master_key), kms=kms)
+        error = cls(
+            f"{what}: {detail}" if detail else what,
+            retryable=problem is Problem.UNREACHABLE,
+            hint=rest.pop("hint", _HINT[problem]),
+            **rest,
+        )
+        error.problem = problem
+        return error

@@ -1,0 +1,172 @@
+"""The seams: who finds a file's keys (readers, writers) and who guards master keys (KMS clients).
+
+Every interface is structural: an object with the right methods will do, whatever class it is. What a KMS client may
+offer beyond wrapping stands in protocols of its own, found at run time, so that the basic contract stays two methods.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from ..encryption import SecretKey
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+__all__ = [
+    "DatedKms",
+    "FileKeys",
+    "FileRef",
+    "KeyDates",
+    "KeyRetriever",
+    "KeySource",
+    "KeyState",
+    "KmsClient",
+    "RewrappingKms",
+    "StatefulKms",
+    "VersionedKms",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class FileRef:
+    """Where a data file is, for sources that keep key material beside it.
+
+    Attributes:
+        path: the path as its file system knows it.
+        filesystem: None means local.
+    """
+
+    path: str
+    filesystem: FileSystem | None = None
+
+
+@runtime_checkable
+class KeyRetriever(Protocol):
+    """Key metadata → data key. The reader needs no more than this."""
+
+    def retrieve_key(self, key_metadata: bytes, column: str | None) -> bytes | SecretKey:
+        """The data key.
+
+        Args:
+            key_metadata: the bytes that the file holds for this key; may be empty.
+            column: the column's dotted path; None for the footer key.
+
+        Raises:
+            KeyAccessError: the key can't be had. Any other exception is taken for a failing retriever.
+        """
+        ...
+
+
+@runtime_checkable
+class FileKeys(Protocol):
+    """The keys of one file, to read with and to write with."""
+
+    def retrieve_key(self, key_metadata: bytes, column: str | None) -> bytes | SecretKey:
+        """As `KeyRetriever.retrieve_key`."""
+        ...
+
+    def new_key(self, master_key: str, column: str | None, bits: int) -> tuple[SecretKey, bytes]:
+        """A fresh data key of `bits` bits wrapped under `master_key`, and the key metadata to store in the file.
+
+        `column` is None for the footer key.
+        """
+        ...
+
+    def store(self) -> None:
+        """Make key material that lives outside the file durable. Call it after the last `new_key` and before the data
+        file is renamed into place: a file without its material can't be read, material without its file harms nobody.
+        """
+        ...
+
+    def discard(self) -> None:
+        """Writing failed: undo what `store` left behind. May be called at any time, also twice."""
+        ...
+
+
+@runtime_checkable
+class KeySource(Protocol):
+    """Finds the keys of files."""
+
+    def for_file(self, ref: FileRef, *, writing: bool = False) -> FileKeys:
+        """The keys of one file. `writing` says that `new_key` will be called."""
+        ...
+
+
+@runtime_checkable
+class KmsClient(Protocol):
+    """Guards master keys. Subclasses of ``pyarrow.parquet.encryption.KmsClient`` satisfy it as they are.
+
+    Clients of Bloomseal raise `KmsAccessError`. Of foreign ones, PermissionError is read as *denied*, LookupError as
+    *unknown*, TimeoutError and ConnectionError as *unreachable*; anything else as a failure, without its message.
+    """
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
+        """`key_bytes` (16, 24 or 32) sealed under the master key's current version, as text."""
+        ...
+
+    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
+        """What `wrap_key` was given."""
+        ...
+
+
+class KeyState(StrEnum):
+    """A master key's (or one version's) state."""
+
+    ENABLED = "enabled"
+    DISABLED = "disabled"
+    PENDING_DELETION = "pending deletion"
+    DESTROYED = "destroyed"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDates:
+    """When a master key was made and last rotated, in UTC; None where the KMS does not tell."""
+
+    created: datetime | None
+    rotated: datetime | None
+
+
+@runtime_checkable
+class VersionedKms(Protocol):
+    """A KMS client that knows versions of master keys."""
+
+    def current_version(self, master_key_identifier: str) -> str | None:
+        """The version that `wrap_key` uses now; None where the KMS does not tell."""
+        ...
+
+    def wrapping_version(self, wrapped_key: str, master_key_identifier: str) -> str | None:
+        """The version that wrapped this blob; None where it can't be told."""
+        ...
+
+
+@runtime_checkable
+class StatefulKms(Protocol):
+    """A KMS client that tells whether a master key may be used."""
+
+    def key_state(self, master_key_identifier: str) -> KeyState:
+        """The master key's state."""
+        ...
+
+
+@runtime_checkable
+class DatedKms(Protocol):
+    """A KMS client that knows when master keys were made and rotated."""
+
+    def key_dates(self, master_key_identifier: str) -> KeyDates:
+        """Creation and latest rotation."""
+        ...
+
+
+@runtime_checkable
+class RewrappingKms(Protocol):
+    """A KMS client that re-wraps without the key ever reaching this process."""
+
+    def rewrap_key(
+        self, wrapped_key: str, master_key_identifier: str, new_master_key_identifier: str | None = None
+    ) -> str:
+        """The same key under the current version of `new_master_key_identifier` (default: the same master key)."""
+        ...

@@ -1,0 +1,300 @@
+"""The local keyring: versions, states, protection, concurrent writers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bloomseal.errors import KeyAccessError, PolicyError, UsageError
+from bloomseal.keytools import (
+    DatedKms,
+    FileRef,
+    Keyring,
+    KeyState,
+    KmsAccessError,
+    KmsClient,
+    Problem,
+    RewrappingKms,
+    StatefulKms,
+    VersionedKms,
+    as_key_source,
+)
+
+KEY = bytes(range(16))
+
+
+@pytest.fixture(params=[None, "correct horse"], ids=["clear", "passphrase"])
+def passphrase(request: pytest.FixtureRequest) -> str | None:
+    return request.param
+
+
+@pytest.fixture
+def keyring(tmp_path: Path, passphrase: str | None) -> Keyring:
+    ring = Keyring(tmp_path / "keys.json", passphrase=passphrase, create=True)
+    ring.create("pii", bits=256)
+    ring.create("health", bits=128)
+    return ring
+
+
+def problem(caught: pytest.ExceptionInfo[KmsAccessError]) -> Problem:
+    return caught.value.problem
+
+
+def test_it_offers_every_capability(keyring: Keyring) -> None:
+    for capability in (KmsClient, VersionedKms, StatefulKms, DatedKms, RewrappingKms):
+        assert isinstance(keyring, capability)
+
+
+def test_another_object_opens_what_this_one_wrapped(keyring: Keyring, passphrase: str | None) -> None:
+    wrapped = keyring.wrap_key(KEY, "pii")
+    again = Keyring(keyring.path, passphrase=passphrase)
+    assert again.unwrap_key(wrapped, "pii") == KEY
+    assert again.protected is (passphrase is not None)
+    assert [(key.name, key.current.bits) for key in again.list()] == [("health", 128), ("pii", 256)]
+
+
+def test_rotation_keeps_the_old_version_for_unwrapping(keyring: Keyring) -> None:
+    old = keyring.wrap_key(KEY, "pii")
+    assert keyring.rotate("pii").current.version == 2
+    new = keyring.wrap_key(KEY, "pii")
+    assert keyring.current_version("pii") == "2"
+    assert (keyring.wrapping_version(old, "pii"), keyring.wrapping_version(new, "pii")) == ("1", "2")
+    assert keyring.unwrap_key(old, "pii") == keyring.unwrap_key(new, "pii") == KEY
+    rewrapped = keyring.rewrap_key(old, "pii")
+    assert keyring.wrapping_version(rewrapped, "pii") == "2"
+    moved = keyring.rewrap_key(old, "pii", "health")
+    assert keyring.unwrap_key(moved, "health") == KEY
+    dates = keyring.key_dates("pii")
+    assert dates.created is not None
+    assert dates.rotated is not None
+    assert dates.created <= dates.rotated
+    assert keyring.key_dates("health").rotated is None
+
+
+def test_disabled_destroyed_and_unknown_are_three_answers(keyring: Keyring) -> None:
+    wrapped = keyring.wrap_key(KEY, "pii")
+    keyring.disable("pii")
+    for use in (lambda: keyring.unwrap_key(wrapped, "pii"), lambda: keyring.wrap_key(KEY, "pii")):
+        with pytest.raises(KmsAccessError, match="disabled") as caught:
+            use()
+        assert problem(caught) is Problem.DISABLED
+    assert keyring.key_state("pii") is KeyState.DISABLED
+    keyring.enable("pii")
+    assert keyring.unwrap_key(wrapped, "pii") == KEY
+    keyring.destroy("pii")
+    with pytest.raises(KmsAccessError, match="destroyed") as caught:
+        keyring.unwrap_key(wrapped, "pii")
+    assert problem(caught) is Problem.DESTROYED
+    with pytest.raises(KmsAccessError, match="destroyed"):
+        keyring.rotate("pii")
+    with pytest.raises(KmsAccessError, match="destroyed"):
+        keyring.enable("pii", 1)
+    assert keyring.key_state("pii") is KeyState.DESTROYED
+    with pytest.raises(KmsAccessError, match="knows no master key") as caught:
+        keyring.unwrap_key(wrapped, "nobody")
+    assert problem(caught) is Problem.UNKNOWN
+
+
+def test_one_version_can_be_destroyed_alone(keyring: Keyring) -> None:
+    old = keyring.wrap_key(KEY, "pii")
+    keyring.rotate("pii")
+    new = keyring.wrap_key(KEY, "pii")
+    keyring.destroy("pii", 1)
+    assert keyring.unwrap_key(new, "pii") == KEY
+    with pytest.raises(KmsAccessError, match="version 1"):
+        keyring.unwrap_key(old, "pii")
+
+
+def test_destroying_takes_the_bytes_out_of_the_file(tmp_path: Path) -> None:
+    ring = Keyring(tmp_path / "keys.json", create=True)
+    stored = json.loads(ring.path.read_text())["keys"]
+    ring.create("pii")
+    stored = json.loads(ring.path.read_text())["keys"]["pii"][0]["key"]
+    ring.destroy("pii")
+    assert stored not in ring.path.read_text()
+    assert [path.name for path in tmp_path.iterdir() if not path.name.endswith(".lock")] == ["keys.json"]
+
+
+def test_a_wrapped_key_serves_no_other_master_key_or_version(keyring: Keyring) -> None:
+    wrapped = keyring.wrap_key(KEY, "pii")
+    with pytest.raises(KmsAccessError, match="does not open") as caught:
+        keyring.unwrap_key(wrapped, "health")
+    assert problem(caught) is Problem.INVALID
+    keyring.rotate("pii")
+    claimed = json.dumps({**json.loads(wrapped), "masterKeyVersion": "2"})
+    with pytest.raises(KmsAccessError, match="does not open"):
+        keyring.unwrap_key(claimed, "pii")
+
+
+@pytest.mark.parametrize(
+    "wrapped", ["", "{}", "garbage", '{"masterKeyVersion":"9","encryptedKey":"AAAA"}', '{"masterKeyVersion":"1","encryptedKey":"AA"}',
+                '{"masterKeyVersion":"-1","encryptedKey":""}', '{"masterKeyVersion":1,"encryptedKey":""}', '{"masterKeyVersion":"²","encryptedKey":""}']
+)  # fmt: skip
+def test_garbage_is_refused(tmp_path: Path, wrapped: str) -> None:
+    ring = Keyring(tmp_path / "k", create=True)
+    ring.create("pii")
+    with pytest.raises(KmsAccessError):
+        ring.unwrap_key(wrapped, "pii")
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644])
+def test_a_looser_mode_is_refused(keyring: Keyring, passphrase: str | None, mode: int) -> None:
+    assert keyring.path.stat().st_mode & 0o777 == 0o600
+    keyring.path.chmod(mode)
+    with pytest.raises(PolicyError, match="chmod 600"):
+        Keyring(keyring.path, passphrase=passphrase)
+    with pytest.raises(PolicyError, match="chmod 600"):
+        keyring.list()
+
+
+def test_a_missing_file_says_so(tmp_path: Path) -> None:
+    with pytest.raises(KeyAccessError, match="No such file"):
+        Keyring(tmp_path / "none.json")
+    (tmp_path / "file").touch()
+    with pytest.raises(KeyAccessError, match="can't be"):
+        Keyring(tmp_path / "file" / "keys.json", create=True)
+
+
+def test_a_wrong_passphrase_opens_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "keys.json"
+    Keyring(path, passphrase="right", create=True).create("pii")
+    with pytest.raises(KeyAccessError, match="passphrase"):
+        Keyring(path, passphrase="wrong")
+    with pytest.raises(KeyAccessError, match="protected by a passphrase"):
+        Keyring(path)
+    monkeypatch.setenv("BLOOMSEAL_KEYRING_PASSPHRASE", "right")
+    monkeypatch.setenv("BLOOMSEAL_KEYRING", str(path))
+    assert Keyring.from_environment().list()[0].name == "pii"
+    monkeypatch.delenv("BLOOMSEAL_KEYRING")
+    with pytest.raises(UsageError, match="BLOOMSEAL_KEYRING is not set"):
+        Keyring.from_environment()
+
+
+def tampered(document: dict[str, object], what: str) -> dict[str, object]:
+    keys = document["keys"]
+    assert isinstance(keys, dict)
+    match what:
+        case "entries exchanged":
+            keys["pii"], keys["health"] = keys["health"], keys["pii"]
+        case "key bytes exchanged":
+            keys["pii"][0]["key"], keys["health"][0]["key"] = keys["health"][0]["key"], keys["pii"][0]["key"]
+        case "entry dropped":
+            del keys["pii"]
+        case "disabled key enabled":
+            keys["health"][0]["state"] = "enabled"
+        case "scrypt weakened":
+            document["protection"]["n"] = 2  # type: ignore[index]
+        case "memory bomb":
+            document["protection"]["n"] = 1 << 40  # type: ignore[index]
+        case "authentication dropped":
+            del document["authentication"]
+        case "protection dropped":
+            document["protection"] = None
+    return document
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "entries exchanged",
+        "key bytes exchanged",
+        "entry dropped",
+        "disabled key enabled",
+        "scrypt weakened",
+        "memory bomb",
+        "authentication dropped",
+        "protection dropped",
+    ],
+)
+def test_whoever_can_write_the_file_but_lacks_the_passphrase_changes_nothing(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "keys.json"
+    ring = Keyring(path, passphrase="right", create=True)
+    ring.create("pii", bits=128)
+    ring.create("health", bits=128)
+    ring.disable("health")
+    path.write_text(json.dumps(tampered(json.loads(path.read_text()), what)))
+    with pytest.raises(KeyAccessError):
+        Keyring(path, passphrase="right")
+
+
+def test_every_truncation_and_flipped_byte_is_noticed_or_harmless(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    ring = Keyring(path, passphrase="right", create=True)
+    ring.create("pii")
+    wrapped = ring.wrap_key(KEY, "pii")
+    data = path.read_bytes()
+    for cut in range(0, len(data) - 1, 7):
+        path.write_bytes(data[:cut])
+        with pytest.raises(KeyAccessError):
+            ring.unwrap_key(wrapped, "pii")
+    for at in range(len(data)):
+        if b"salt" in data[max(0, at - 40) : at + 3] or b'"n"' in data[at - 12 : at + 12]:
+            continue  # each flip here costs one scrypt; the cases above cover it
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        with contextlib.suppress(KeyAccessError):  # a flip in white space changes nothing
+            assert ring.unwrap_key(wrapped, "pii") == KEY
+
+
+def test_a_change_by_another_process_is_seen(keyring: Keyring, passphrase: str | None) -> None:
+    other = Keyring(keyring.path, passphrase=passphrase)
+    other.create("new")
+    wrapped = other.wrap_key(KEY, "new")
+    assert keyring.unwrap_key(wrapped, "new") == KEY
+    keyring.disable("new")
+    with pytest.raises(KmsAccessError, match="disabled"):
+        other.unwrap_key(wrapped, "new")
+
+
+def test_writers_in_many_processes_lose_no_key(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    Keyring(path, create=True)
+    code = "import sys; from bloomseal.keytools import Keyring\nfor i in range(5): Keyring(sys.argv[1]).create(f'{sys.argv[2]}-{i}')"
+    running = [subprocess.Popen([sys.executable, "-c", code, str(path), str(n)]) for n in range(4)]
+    assert [process.wait() for process in running] == [0] * 4
+    assert {key.name for key in Keyring(path).list()} == {f"{n}-{i}" for n in range(4) for i in range(5)}
+
+
+def test_names_and_sizes_are_checked(keyring: Keyring) -> None:
+    for name in ("", "x" * 201, "a\nb"):
+        with pytest.raises(UsageError):
+            keyring.create(name)
+    with pytest.raises(UsageError, match="exists"):
+        keyring.create("pii")
+    with pytest.raises(UsageError, match="100 bits"):
+        keyring.create("odd", bits=100)
+
+
+def test_a_link_is_followed_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    ring = Keyring(tmp_path / "real" / "keys.json", create=True)
+    (tmp_path / "link.json").symlink_to(ring.path)
+    Keyring(tmp_path / "link.json").create("pii")
+    assert (tmp_path / "link.json").is_symlink()
+    assert ring.list()[0].name == "pii"
+
+
+def test_a_pickle_carries_the_path_only(
+    keyring: Keyring, passphrase: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = pickle.dumps(keyring)
+    assert b"correct horse" not in data
+    assert len(data) < 400 + len(os.fspath(keyring.path))
+    if passphrase:
+        monkeypatch.setenv("BLOOMSEAL_KEYRING_PASSPHRASE", passphrase)
+    assert {key.name for key in pickle.loads(data).list()} == {"pii", "health"}  # noqa: S301
+
+
+def test_it_makes_and_finds_the_keys_of_a_file(keyring: Keyring) -> None:
+    keys = as_key_source(keyring).for_file(FileRef("t.parquet"), writing=True)
+    made = {column: keys.new_key("pii", column, bits) for column, bits in ((None, 128), ("ssn", 192), ("name", 256))}
+    keys.store()
+    for column, (key, metadata) in made.items():
+        assert as_key_source(keyring).for_file(FileRef("t.parquet")).retrieve_key(metadata, column) == key
+    assert len({key.fingerprint for key, _ in made.values()}) == 3
