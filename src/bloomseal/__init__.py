@@ -1,1 +1,51 @@
-"""Encrypted Bloom filters for lakehouse files."""
+"""Encrypted Bloom filters for lakehouse files: write, attach, probe, read and verify.
+
+Importing this loads no numba, no PySpark, no cloud SDK, and contacts nobody.
+"""
+
+from .errors import (
+    BloomsealError,
+    BloomsealWarning,
+    FormatError,
+    IntegrityError,
+    KeyAccessError,
+    MissingDependencyError,
+    PolicyError,
+    UnsupportedError,
+    UsageError,
+)
+from .keytools import ExplicitKeys, Keyring, KeyRetriever, KeyTools
+from .parquet.reader import SealedFile, Verdict, open_file, probe, read_table, verify
+from .parquet.specs import DecryptionSpec, EncryptionSpec
+from .parquet.writer import SealedWriter, write_table
+from .sbbf import FilterSpec, SplitBlockBloomFilter
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BloomsealError",
+    "BloomsealWarning",
+    "DecryptionSpec",
+    "EncryptionSpec",
+    "ExplicitKeys",
+    "FilterSpec",
+    "FormatError",
+    "IntegrityError",
+    "KeyAccessError",
+    "KeyRetriever",
+    "KeyTools",
+    "Keyring",
+    "MissingDependencyError",
+    "PolicyError",
+    "SealedFile",
+    "SealedWriter",
+    "SplitBlockBloomFilter",
+    "UnsupportedError",
+    "UsageError",
+    "Verdict",
+    "open_file",
+    "probe",
+    "read_table",
+    "verify",
+    "write_table",
+]

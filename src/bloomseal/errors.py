@@ -21,6 +21,7 @@ from typing import Any, Self
 
 __all__ = [
     "BloomsealError",
+    "BloomsealWarning",
     "FormatError",
     "IntegrityError",
     "KeyAccessError",
@@ -131,3 +132,7 @@ def _rebuild(kind: type[BloomsealError], what: str, state: dict[str, Any]) -> Bl
     error = kind(what)
     error.__dict__.update(state)
     return error
+
+
+class BloomsealWarning(UserWarning):
+    """Something in a file proves less than it claims, such as a filter in clear on an encrypted column."""

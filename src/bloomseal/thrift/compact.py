@@ -175,18 +175,22 @@ class Struct:
     was parsed and not changed gives the same fields with the same values; unchanged children are the same bytes.
     """
 
-    __slots__ = ("fields",)
+    __slots__ = ("fields", "spans")
 
     def __init__(self) -> None:
         self.fields: dict[int, tuple[int, bytes]] = {}
+        self.spans: dict[int, list[tuple[int, int]]] = {}
 
     @classmethod
-    def parse(cls, data: bytes) -> Struct:
-        """The struct at the start of `data`; what follows it is ignored (sealed Thrift may be zero-padded)."""
-        return cls.read(Cursor(data))
+    def parse(cls, data: bytes, *, remember: int | None = None) -> Struct:
+        """The struct at the start of `data`; what follows it is ignored (sealed Thrift may be zero-padded).
+
+        `remember` names a long list field whose element spans are kept from this pass, for `elements`.
+        """
+        return cls.read(Cursor(data), remember=remember)
 
     @classmethod
-    def read(cls, cursor: Cursor) -> Struct:
+    def read(cls, cursor: Cursor, *, remember: int | None = None) -> Struct:
         """The struct at `cursor`, which is moved past it.
 
         Raises:
@@ -203,7 +207,10 @@ class Struct:
             if field in struct.fields:
                 raise FormatError(f"broken Thrift: field {field} stands twice")
             start = cursor.position
-            cursor.skip(wire)
+            if field == remember and wire == WireType.LIST:
+                struct.spans[field] = [(begin - start, end - start) for begin, end in _spans(cursor, WireType.STRUCT)]
+            else:
+                cursor.skip(wire)
             struct.fields[field] = (wire, data[start : cursor.position])
             previous = field
 
@@ -225,6 +232,7 @@ class Struct:
     def copy(self) -> Struct:
         twin = Struct()
         twin.fields = dict(self.fields)
+        twin.spans = dict(self.spans)
         return twin
 
     def __contains__(self, field: int) -> bool:
@@ -271,7 +279,8 @@ class Struct:
         value = self._value(field, WireType.LIST)
         if value is None:
             return []
-        return [value[start:end] for start, end in element_spans(value, wire)]
+        spans = self.spans.get(field) or element_spans(value, wire)
+        return [value[start:end] for start, end in spans]
 
     # changing
 
@@ -294,6 +303,7 @@ class Struct:
         self._set(field, WireType.STRUCT, value if isinstance(value, bytes) else value.to_bytes())
 
     def set_list(self, field: int, elements: list[bytes], wire: WireType = WireType.STRUCT) -> None:
+        self.spans.pop(field, None)
         self._set(field, WireType.LIST, encode_list(elements, wire))
 
     def remove(self, *fields: int) -> None:
@@ -323,7 +333,10 @@ def element_spans(value: bytes, wire: WireType) -> Iterator[tuple[int, int]]:
     Raises:
         FormatError: the list holds another type.
     """
-    cursor = Cursor(value)
+    yield from _spans(Cursor(value), wire)
+
+
+def _spans(cursor: Cursor, wire: WireType) -> Iterator[tuple[int, int]]:
     element, count = cursor.list_header()
     if count and element != wire:
         raise FormatError(f"broken Thrift: a list of type {element}, not {wire.name}")

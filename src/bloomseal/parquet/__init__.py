@@ -1,0 +1,1 @@
+"""Parquet files as their modules: walk, footer, writer, reader, surgery."""

@@ -1,0 +1,204 @@
+"""Plaintext Parquet files in memory, made of opened modules, for pyarrow to decode. They never touch a disk."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..errors import BloomsealError, FormatError
+from ..sbbf import PhysicalType
+from ..thrift import Struct
+from .footer import plain_footer
+from .layout import MAGIC, Column, FileMeta, Group, Meta
+from .walk import Chunk, Page, Walk
+
+__all__ = ["decode_leaf", "mini_file", "read_row_group"]
+
+_ARROW_SCHEMA = b"ARROW:schema"
+
+
+def read_row_group(walk: Walk, row_group: int | None, leaves: Sequence[int], **options: Any) -> pa.Table:
+    """Decode these leaves of one row group (None: of no row group, for the schema alone).
+
+    Raises:
+        FormatError: pyarrow could not decode what the modules held.
+    """
+    groups = [] if row_group is None else [row_group]
+    data = mini_file(walk, groups, leaves)
+    try:
+        return _decode(data, **options)
+    except BloomsealError as error:
+        raise error.at(file=walk.source.name, row_group=row_group) from None
+
+
+def decode_leaf(walk: Walk, row_group: int, leaf: int) -> pa.ChunkedArray:
+    """The values of one leaf as the file stores them: physical types, no nesting, nulls left out or null.
+
+    BYTE_ARRAY columns come as dictionary arrays where the file has a dictionary; INT96 as 12 bytes.
+    """
+    data = mini_file(walk, [row_group], [leaf], physical=True)
+    path = walk.footer.schema.leaves[leaf]
+    options: dict[str, Any] = {}
+    if path.type.physical is PhysicalType.BYTE_ARRAY and len(path.path) == 1:
+        options["read_dictionary"] = [path.name]
+    try:
+        column = _decode(data, **options).column(0)
+    except BloomsealError as error:
+        raise error.at(file=walk.source.name, row_group=row_group, column=path.name) from None
+    return _flatten(column)
+
+
+def _decode(data: bytes | bytearray, *, use_threads: bool = False, **options: Any) -> pa.Table:
+    try:
+        return pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)), **options).read(use_threads=use_threads)
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
+        # Plaintext pages and CTR pages are not authenticated: hostile bytes get as far as the decoder.
+        raise FormatError(f"the decoder refused the pages ({type(error).__name__})") from None
+
+
+def _flatten(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    chunks = column.chunks
+    while True:
+        kind = chunks[0].type if chunks else column.type
+        if pa.types.is_struct(kind):
+            # flatten() gives children the parent's nulls, which field() would not.
+            chunks = [chunk.flatten()[0] for chunk in chunks]
+        elif pa.types.is_map(kind):
+            keys_only = kind.item_type == pa.null()
+            chunks = [chunk.keys if keys_only else chunk.items for chunk in chunks]
+        elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+            chunks = [chunk.flatten() for chunk in chunks]
+        else:
+            return pa.chunked_array(chunks, type=None if chunks else kind)
+        if not chunks:
+            return pa.chunked_array([], type=_leaf_type(kind))
+
+
+def _leaf_type(kind: pa.DataType) -> pa.DataType:
+    while pa.types.is_nested(kind):
+        kind = kind.field(0).type
+    return kind
+
+
+def mini_file(walk: Walk, row_groups: Sequence[int], leaves: Sequence[int], *, physical: bool = False) -> bytearray:
+    """A plaintext Parquet file of these row groups and leaves (indexes, ascending).
+
+    Pages are opened straight into the file's bytes; page headers say the plaintext size; statistics, indexes and
+    filters are left out.
+
+    Raises:
+        FormatError, IntegrityError, KeyAccessError.
+    """
+    schema = walk.footer.schema
+    chunks = [[walk.chunk(group, leaf) for leaf in leaves] for group in row_groups]
+    # Opening only ever makes pages smaller; a header may grow by the few bytes of a changed varint.
+    room = sum(walk.extent(chunk)[1] for group in chunks for chunk in group) + 4
+    out = bytearray(room)
+    out[:4] = MAGIC
+    position = 4
+    groups = []
+    for index, group in zip(row_groups, chunks, strict=True):
+        columns = []
+        for chunk in group:
+            out, position, column = _add_chunk(walk, chunk, out, position, physical)
+            columns.append(column)
+        rows = walk.footer.row_group(index).num_rows or 0
+        struct = Struct()
+        struct.set_list(Group.COLUMNS, columns)
+        struct.set_i64(Group.TOTAL_BYTE_SIZE, position)
+        struct.set_i64(Group.NUM_ROWS, rows)
+        groups.append(struct.to_bytes())
+    footer = Struct()
+    original = walk.footer.struct
+    for field in (FileMeta.VERSION, FileMeta.CREATED_BY):
+        if field in original:
+            footer.fields[field] = original.fields[field]
+    footer.set_list(FileMeta.SCHEMA, schema.cut(leaves, physical=physical))
+    footer.set_i64(FileMeta.NUM_ROWS, sum(walk.footer.row_group(index).num_rows or 0 for index in row_groups))
+    footer.set_list(FileMeta.ROW_GROUPS, groups)
+    if not physical:
+        footer.set_list(FileMeta.KEY_VALUE, _key_values(walk, frozenset(leaves)))
+    del out[position:]
+    out += plain_footer(footer.to_bytes())
+    return out
+
+
+def _add_chunk(
+    walk: Walk, chunk: Chunk, out: bytearray, position: int, physical: bool
+) -> tuple[bytearray, int, bytes]:
+    meta = Struct.parse(walk.meta_raw(chunk))
+    meta.remove(*Meta.REVEALING, Meta.INDEX_PAGE, Meta.DICTIONARY_PAGE)
+    start, uncompressed, first_data = position, 0, None
+    for page in walk.pages(chunk):
+        header = plain_header(page)
+        end = position + len(header) + page.size
+        if end > len(out):
+            out.extend(bytes(end - len(out)))
+        if page.ordinal < 0:
+            meta.set_i64(Meta.DICTIONARY_PAGE, position)
+        elif first_data is None:
+            first_data = position
+        out[position : position + len(header)] = header
+        with memoryview(out) as view:
+            try:
+                page.open_into(view[position + len(header) : end])
+            except BloomsealError as error:
+                raise error.at(file=walk.source.name, module=f"{page.kind.label} {page.ordinal}", **chunk.place) from None
+        uncompressed += len(header) + (page.view.uncompressed_size or 0)
+        position = end
+    meta.set_i64(Meta.DATA_PAGE, start if first_data is None else first_data)
+    meta.set_i64(Meta.COMPRESSED, position - start)
+    meta.set_i64(Meta.UNCOMPRESSED, uncompressed)
+    if physical and chunk.leaf.type.physical is PhysicalType.INT96:
+        meta.set_i32(Meta.TYPE, PhysicalType.FIXED_LEN_BYTE_ARRAY)
+    column = Struct()
+    column.set_i64(Column.FILE_OFFSET, 0)
+    column.set_struct(Column.META, meta)
+    return out, position, column.to_bytes()
+
+
+def plain_header(page: Page) -> bytes:
+    """The page's header with the plaintext's size; without the CRC, which covers the bytes as stored."""
+    if page.size == page.view.size and page.view.crc is None:
+        return page.header
+    header = Struct.parse(page.header)
+    header.set_i32(3, page.size)
+    header.remove(4)
+    return header.to_bytes()
+
+
+def _key_values(walk: Walk, leaves: frozenset[int]) -> list[bytes]:
+    """Key-value metadata; the Arrow schema in it is cut to the fields that are there, or left out."""
+    whole = walk.footer.schema.whole_fields(leaves)
+    kept = []
+    for raw in walk.footer.struct.elements(FileMeta.KEY_VALUE):
+        pair = Struct.parse(raw)
+        if pair.binary(1) == _ARROW_SCHEMA and not all(whole):
+            cut = _cut_arrow_schema(walk, pair.binary(2) or b"", leaves, whole)
+            if cut is None:
+                continue
+            pair.set_binary(2, cut)
+            raw = pair.to_bytes()
+        kept.append(raw)
+    return kept
+
+
+def _cut_arrow_schema(walk: Walk, encoded: bytes, leaves: frozenset[int], whole: list[bool]) -> bytes | None:
+    touched = {walk.footer.schema.leaves[leaf].path[0] for leaf in leaves}
+    names = walk.footer.schema.top_level
+    if any(name in touched and not complete for name, complete in zip(names, whole, strict=True)):
+        return None
+    try:
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(encoded)))
+    except (pa.ArrowException, OSError, ValueError):
+        return None
+    if len(schema) != len(names):
+        return None
+    fields = [schema.field(i) for i, complete in enumerate(whole) if complete]
+    return base64.b64encode(pa.schema(fields, metadata=schema.metadata).serialize().to_pybytes())
+
+

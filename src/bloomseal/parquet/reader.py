@@ -1,0 +1,384 @@
+"""`SealedFile`: probe filters, and read exactly the rows asked for, opening as little as possible."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..errors import BloomsealWarning, PolicyError, UnsupportedError
+from ..sbbf import ProbeSet, SplitBlockBloomFilter
+from ..thrift.structs import ColumnMetaData
+from .minifile import read_row_group
+from .opening import open_footer, required_columns
+from .predicate import Predicate, Term
+from .schema import Leaf
+from .source import Source
+from .specs import DecryptionSpec
+from .statistics import all_null, excludes
+from .verify import VerifyReport, verify_walk
+from .walk import Chunk, Walk
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+__all__ = ["ReadStats", "RowGroupInfo", "SealedFile", "Verdict", "open_file", "probe", "read_table", "verify"]
+
+
+class Verdict(StrEnum):
+    """What one row group's filter says about one value."""
+
+    ABSENT = "absent"
+    MAYBE_PRESENT = "maybe present"
+    NO_FILTER = "no filter"
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroupInfo:
+    """A row group: its index, rows, and bytes before compression."""
+
+    index: int
+    num_rows: int
+    total_byte_size: int
+
+
+@dataclass(slots=True)
+class ReadStats:
+    """What a read did: row groups in the file, pruned by statistics, pruned by filters, and decoded."""
+
+    row_groups: int = 0
+    pruned_by_statistics: int = 0
+    pruned_by_filter: int = 0
+    decoded: int = 0
+    rows: int = 0
+
+
+class SealedFile:
+    """An open Parquet file, encrypted or not. Threads may share it; make one with `open_file`.
+
+    Attributes:
+        stats: what the last `read` did.
+    """
+
+    def __init__(self, source: Source, decryption: DecryptionSpec | None) -> None:
+        self._source = source
+        self._decryption = decryption
+        self._required = required_columns(decryption)
+        footer, keys = open_footer(source, decryption)
+        self._footer = footer
+        self._walk = Walk(source, footer, keys)
+        self.stats = ReadStats()
+
+    @property
+    def path(self) -> str:
+        return self._source.name
+
+    @property
+    def encrypted(self) -> bool:
+        """Is anything in the file encrypted?"""
+        return self._footer.crypto is not None
+
+    @property
+    def footer_verified(self) -> bool:
+        """Was the footer opened or its signature checked with the footer key? A plaintext file's never is."""
+        return self._footer.crypto is not None and self._footer.verified
+
+    @property
+    def columns(self) -> list[str]:
+        """Dotted paths of all leaf columns."""
+        return [leaf.name for leaf in self._footer.schema.leaves]
+
+    @property
+    def num_rows(self) -> int:
+        return self._footer.num_rows
+
+    @property
+    def num_row_groups(self) -> int:
+        return len(self._footer.row_groups)
+
+    @property
+    def row_groups(self) -> list[RowGroupInfo]:
+        """All row groups."""
+        views = (self._footer.row_group(index) for index in range(self.num_row_groups))
+        return [RowGroupInfo(i, view.num_rows or 0, view.total_byte_size or 0) for i, view in enumerate(views)]
+
+    @property
+    def walk(self) -> Walk:
+        """The file as its modules."""
+        return self._walk
+
+    def column_type(self, column: str) -> str:
+        """The column's physical and logical type, in words."""
+        return str(self._footer.schema.leaf(column).type)
+
+    def filter(self, row_group: int, column: str) -> SplitBlockBloomFilter | None:
+        """A column chunk's filter; None where there is none that proves anything.
+
+        On an encrypted column only an authenticated filter counts: one in clear is ignored with a BloomsealWarning.
+
+        Raises:
+            PolicyError: the column, or its filter, is in clear, and the caller named it as encrypted.
+            FormatError, IntegrityError, KeyAccessError.
+        """
+        return self._filter(self._walk.chunk(row_group, self._footer.schema.leaf(column).index))
+
+    def probe(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> list[list[Verdict]]:
+        """Ask every row group's filter for these values.
+
+        Args:
+            column: dotted path; leaves inside lists and maps may be probed too.
+            values: one or many, encoded by the *footer's* type and hashed once.
+
+        Returns:
+            One list per row group, one verdict per value.
+
+        Raises:
+            UsageError: no such column, or a value of the wrong kind.
+            PolicyError: the footer could not be verified, so that row groups may be missing.
+        """
+        self._need_verified("probe")
+        leaf = self._footer.schema.leaf(column)
+        asked = ProbeSet.of(values, leaf.type, int96_utc=self._int96_utc)
+        verdicts = []
+        for group in range(self.num_row_groups):
+            bloom_filter = self._filter(self._walk.chunk(group, leaf.index))
+            if bloom_filter is None:
+                verdicts.append([Verdict.NO_FILTER] * len(asked))
+            else:
+                hits = asked.check(bloom_filter).tolist()
+                verdicts.append([Verdict.MAYBE_PRESENT if hit else Verdict.ABSENT for hit in hits])
+        return verdicts
+
+    def read(self, columns: Sequence[str] | None = None, filters: Any = None) -> pa.Table:
+        """Read rows.
+
+        Row groups are ruled out by statistics, then by filters; of the others the predicate's columns are opened first,
+        and the rest only where a row matches. The predicate is applied to the rows, so the answer is exact.
+
+        Args:
+            columns: top-level names or dotted paths, in the order wanted; None for all.
+            filters: ``[(column, op, value), ...]``, or a list of such lists.
+
+        Raises:
+            UsageError: no such column, or a value of the wrong kind.
+            KeyAccessError: a column is asked for (also by ``columns=None``) whose key is not at hand.
+            FormatError, IntegrityError, PolicyError.
+        """
+        self._need_verified("read")
+        schema = self._footer.schema
+        names = schema.top_level if columns is None else list(dict.fromkeys(columns))
+        wanted = sorted({leaf.index for name in names for leaf in schema.below(name)})
+        order = list(dict.fromkeys(schema.leaves[schema.below(name)[0].index].path[0] for name in names))
+        predicate = Predicate(filters, schema, int96_utc=self._int96_utc) if filters is not None else None
+        stats = ReadStats(row_groups=self.num_row_groups)
+        # Its own schema comes first, so that a read that matches nothing still has one.
+        tables = [read_row_group(self._walk, None, wanted).select(order)]
+        self._refuse_clear(wanted, predicate)
+        for group in range(self.num_row_groups):
+            if predicate is not None and self._pruned(group, predicate, stats):
+                continue
+            stats.decoded += 1
+            if (table := self._read_group(group, wanted, order, predicate)) is not None:
+                tables.append(table)
+        self.stats = stats
+        result = pa.concat_tables(tables)
+        stats.rows = result.num_rows
+        return result
+
+    def verify(self) -> VerifyReport:
+        """Open every module that the keys at hand can open, and say which they can't."""
+        return verify_walk(self._walk)
+
+    def close(self) -> None:
+        self._source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "encrypted" if self.encrypted else "plaintext"
+        return f"<SealedFile {self.path}: {self.num_rows} rows, {self.num_row_groups} row groups, {state}>"
+
+    @property
+    def _int96_utc(self) -> bool:
+        return bool(self._decryption and self._decryption.int96_utc)
+
+    def _need_verified(self, what: str) -> None:
+        allowed = self._decryption is not None and self._decryption.allow_unverified_footer
+        if not self._footer.verified and not allowed:
+            raise PolicyError(
+                f"the footer's signature can't be checked without the footer key, so a {what} could miss row groups",
+                file=self.path,
+                hint="the footer key, or DecryptionSpec(allow_unverified_footer=True)",
+            )
+
+    def _is_required(self, leaf: Leaf) -> bool:
+        return any(leaf.name == name or leaf.name.startswith(name + ".") for name in self._required)
+
+    def _refuse_clear(self, wanted: Sequence[int], predicate: Predicate | None) -> None:
+        leaves = {self._footer.schema.leaves[index].index for index in wanted}
+        leaves |= {leaf.index for leaf in predicate.leaves} if predicate else set()
+        for index in sorted(leaves):
+            if self._required and self._is_required(self._footer.schema.leaves[index]):
+                for group in range(self.num_row_groups):
+                    self._need_encrypted(self._walk.chunk(group, index))
+
+    def _need_encrypted(self, chunk: Chunk) -> None:
+        if not chunk.encrypted and self._is_required(chunk.leaf):
+            raise PolicyError(
+                "the column is in plaintext where an encrypted one was expected",
+                file=self.path,
+                row_group=chunk.row_group,
+                column=chunk.leaf.name,
+            )
+
+    def _filter(self, chunk: Chunk) -> SplitBlockBloomFilter | None:
+        self._need_encrypted(chunk)
+        try:
+            found = self._walk.filter(chunk)
+        except UnsupportedError as error:
+            # A filter of a kind that we don't know proves nothing, and is no reason to refuse the rows.
+            warnings.warn(str(error), BloomsealWarning, stacklevel=3)
+            return None
+        if found is None:
+            return None
+        place: dict[str, Any] = {"file": self.path, **chunk.place}
+        if chunk.encrypted and not found.sealed:
+            if self._is_required(chunk.leaf):
+                raise PolicyError("the filter of an encrypted column stands in clear", hint="attach_filters", **place)
+            warnings.warn(
+                f"{self.path}: the filter of encrypted column {chunk.leaf.name} stands in clear; it was ignored",
+                BloomsealWarning,
+                stacklevel=3,
+            )
+            return None
+        bloom_filter = SplitBlockBloomFilter.from_bitset(found.bitset)  # type: ignore[arg-type]
+        if bloom_filter.is_empty and not all_null(self._walk.meta(chunk)):
+            # No value ever leaves a filter empty: whoever wrote this one did not insert (booleans of parquet-java), or
+            # somebody has zeroed it.
+            return None
+        return bloom_filter
+
+    def _pruned(self, group: int, predicate: Predicate, stats: ReadStats) -> bool:
+        metas: dict[int, tuple[Chunk, ColumnMetaData]] = {}
+        for leaf in predicate.leaves:
+            chunk = self._walk.chunk(group, leaf.index)
+            metas[leaf.index] = chunk, self._walk.meta(chunk)
+        ordered = self._footer.type_ordered
+
+        def by_statistics(term: Term) -> bool:
+            meta = metas[term.leaf.index][1]
+
+            def prove(op: str, value: Any) -> bool:
+                return value is None or excludes(meta, term.leaf.type, ordered[term.leaf.index], op, value)
+
+            return all_null(meta) or term.excluded_by(prove)
+
+        filters: dict[int, SplitBlockBloomFilter | None] = {}
+
+        def by_filter(term: Term) -> bool:
+            if term.probe_set is None:
+                return False
+            index = term.leaf.index
+            if index not in filters:
+                filters[index] = self._filter(metas[index][0])
+            bloom_filter = filters[index]
+            return bloom_filter is not None and not term.probe_set.check(bloom_filter).any()
+
+        if predicate.excluded(by_statistics):
+            stats.pruned_by_statistics += 1
+            return True
+        if predicate.excluded(lambda term: by_statistics(term) or by_filter(term)):
+            stats.pruned_by_filter += 1
+            return True
+        return False
+
+    def _read_group(
+        self, group: int, wanted: list[int], order: list[str], predicate: Predicate | None
+    ) -> pa.Table | None:
+        if predicate is None:
+            return read_row_group(self._walk, group, wanted, use_threads=True).select(order)
+        looked_at = [leaf.index for leaf in predicate.leaves]
+        first = read_row_group(self._walk, group, looked_at)
+        mask = predicate.mask(first)
+        if not pc.any(mask).as_py():
+            return None
+        leaves = self._footer.schema.leaves
+        # A top-level field is taken over from the predicate's own columns only where it is wanted in the same shape.
+        same = {leaves[i].path[0] for i in wanted} & {leaves[i].path[0] for i in looked_at}
+        same -= {leaves[i].path[0] for i in set(wanted) ^ set(looked_at)}
+        rest = [i for i in wanted if leaves[i].path[0] not in same]
+        table = first.select([name for name in first.column_names if name in same])
+        if rest:
+            others = read_row_group(self._walk, group, rest, use_threads=True)
+            for name in others.column_names:
+                table = table.append_column(others.schema.field(name), others.column(name))
+            table = table.replace_schema_metadata(others.schema.metadata)
+        return table.select(order).filter(mask)
+
+
+def open_file(
+    path: str | os.PathLike[str], *, decryption: DecryptionSpec | None = None, filesystem: FileSystem | None = None
+) -> SealedFile:
+    """Open a Parquet file: one read of its tail, the footer opened or its signature verified.
+
+    Args:
+        path: local path, URI, or path on `filesystem`.
+        decryption: keys and expectations; None for a plaintext file.
+
+    Raises:
+        FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError, UsageError.
+    """
+    source = Source.open(path, filesystem)
+    try:
+        return SealedFile(source, decryption)
+    except BaseException:
+        source.close()
+        raise
+
+
+def read_table(
+    path: str | os.PathLike[str],
+    *,
+    columns: Sequence[str] | None = None,
+    filters: Any = None,
+    decryption: DecryptionSpec | None = None,
+    filesystem: FileSystem | None = None,
+) -> pa.Table:
+    """`open_file(path).read(columns, filters)`."""
+    with open_file(path, decryption=decryption, filesystem=filesystem) as file:
+        return file.read(columns, filters)
+
+
+def probe(
+    path: str | os.PathLike[str],
+    column: str,
+    values: Sequence[Any] | pa.Array | pa.ChunkedArray,
+    *,
+    decryption: DecryptionSpec | None = None,
+    filesystem: FileSystem | None = None,
+) -> list[list[Verdict]]:
+    """`open_file(path).probe(column, values)`."""
+    with open_file(path, decryption=decryption, filesystem=filesystem) as file:
+        return file.probe(column, values)
+
+
+def verify(
+    path: str | os.PathLike[str], *, decryption: DecryptionSpec | None = None, filesystem: FileSystem | None = None
+) -> VerifyReport:
+    """`open_file(path).verify()`."""
+    with open_file(path, decryption=decryption, filesystem=filesystem) as file:
+        return file.verify()
+

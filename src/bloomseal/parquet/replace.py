@@ -1,0 +1,211 @@
+"""Write aside, sync, reopen, check, rename: at every instant a path holds the old file or the new one.
+
+The file aside is ``.NAME.TOKEN.bloomseal-tmp`` in the same folder, locked while its writer lives. The next writer of the
+same path removes those whose writer has died. Object stores have no rename: there the new file is assembled in an
+anonymous local temporary file, checked, and then sent to its final key in one upload.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from ..errors import BloomsealError, UsageError
+from ..keytools.protocols import FileRef
+from .source import Source
+
+__all__ = ["AtomicFile", "fault_point"]
+
+_SUFFIX = ".bloomseal-tmp"
+_COPY_BYTES = 1 << 20
+
+
+def fault_point(name: str) -> None:
+    """Die here by SIGKILL when the environment says so: the crash tests' way to stop at a named instant."""
+    if os.environ.get("BLOOMSEAL_FAULT_POINT") == name:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class AtomicFile:
+    """A new file that takes its name only by `commit`; leaving the ``with`` block without it leaves no trace.
+
+    Args:
+        ref: the final place.
+        replaces: the file's identity as it was read (`identity`); if it differs at commit, someone else has changed the
+            file meanwhile and nothing is replaced.
+
+    Raises:
+        UsageError: the folder can't be written to.
+    """
+
+    def __init__(self, ref: FileRef, *, replaces: tuple[int, ...] | None = None) -> None:
+        self._ref = ref
+        self._replaces = replaces
+        self._done = False
+        self._lock = -1
+        self._file: IO[bytes]
+        if ref.filesystem is not None:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115  # closed by commit or abort
+            return
+        # A link stays a link: what it points to is replaced.
+        self._target = Path(os.path.realpath(ref.path))
+        try:
+            _remove_leftovers(self._target)
+            self._aside, self._file, self._lock = _create_aside(self._target)
+        except OSError as error:
+            raise UsageError(f"can't write beside the file: {error.strerror}", file=ref.path) from None
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Append.
+
+        Raises:
+            BloomsealError: the storage failed (disk full); the old file stays.
+        """
+        try:
+            self._file.write(data)
+        except OSError as error:
+            raise BloomsealError(f"can't write: {error.strerror}", file=self._ref.path) from None
+
+    def zero(self, offset: int, length: int) -> None:
+        """Overwrite a range that was already written."""
+        end = self._file.tell()
+        self._file.seek(offset)
+        while length > 0:
+            self._file.write(bytes(min(length, _COPY_BYTES)))
+            length -= _COPY_BYTES
+        self._file.seek(end)
+
+    def copy_from(self, source: Source, length: int) -> None:
+        """Append the first `length` bytes of `source`; within local file systems the kernel copies."""
+        if source.ref.filesystem is None and self._ref.filesystem is None:
+            self._file.flush()
+            with open(source.ref.path, "rb") as original:
+                self._kernel_copy(original.fileno(), length)
+            self._file.seek(length)
+            return
+        for offset in range(0, length, _COPY_BYTES):
+            self.write(source.read(offset, min(_COPY_BYTES, length - offset)))
+
+    def _kernel_copy(self, original: int, length: int) -> None:
+        done = 0
+        copy: Any = getattr(os, "copy_file_range", None)
+        try:
+            while copy and done < length:
+                step = copy(original, self._file.fileno(), min(length - done, 1 << 30), done, done)
+                if step == 0:
+                    break
+                done += step
+            if done < length:
+                self._file.seek(done)
+                with os.fdopen(os.dup(original), "rb") as rest:
+                    rest.seek(done)
+                    shutil.copyfileobj(rest, self._file, _COPY_BYTES)
+                self._file.truncate(length)
+        except OSError as error:
+            raise BloomsealError(f"can't copy the file: {error.strerror}", file=self._ref.path) from None
+
+    def commit(self, check: Callable[[Source], None]) -> None:
+        """Sync, reopen for `check`, and rename into place.
+
+        Raises:
+            BloomsealError: what `check` raises; or the file was changed by someone else meanwhile.
+        """
+        self._file.flush()
+        if self._ref.filesystem is not None:
+            self._upload(check)
+            return
+        fault_point("written")
+        os.fsync(self._file.fileno())
+        fault_point("synced")
+        with Source.open(self._aside) as reopened:
+            check(reopened)
+        fault_point("checked")
+        if self._replaces is not None and identity(self._target) != self._replaces:
+            raise BloomsealError("the file was changed by someone else meanwhile; it was left as it is", file=self._ref.path)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copymode(self._target, self._aside)
+        self._aside.replace(self._target)
+        fault_point("renamed")
+        folder = os.open(self._target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        self._close()
+
+    def _upload(self, check: Callable[[Source], None]) -> None:
+        self._file.seek(0, os.SEEK_END)
+        size, fd = self._file.tell(), self._file.fileno()
+        check(Source(self._ref, size, lambda offset, length: os.pread(fd, length, offset), lambda: None))
+        assert self._ref.filesystem is not None  # noqa: S101
+        try:
+            with self._ref.filesystem.open_output_stream(self._ref.path) as stream:
+                self._file.seek(0)
+                shutil.copyfileobj(self._file, stream, _COPY_BYTES)
+        except OSError as error:
+            raise BloomsealError(f"can't upload: {type(error).__name__}", file=self._ref.path) from None
+        self._close()
+
+    def abort(self) -> None:
+        """Remove what was written; the final place stays as it was."""
+        if self._done:
+            return
+        if self._ref.filesystem is None:
+            self._aside.unlink(missing_ok=True)
+        self._close()
+
+    def _close(self) -> None:
+        self._done = True
+        # A full disk may refuse even the last flush; the file is gone anyway.
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.abort()
+
+
+def identity(path: Path | str) -> tuple[int, ...] | None:
+    """What tells a file from another one put in its place; None where there is none."""
+    try:
+        status = os.stat(path)  # noqa: PTH116
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _create_aside(target: Path) -> tuple[Path, IO[bytes], int]:
+    while True:
+        aside = target.with_name(f".{target.name}.{secrets.token_hex(4)}{_SUFFIX}")
+        fd = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        # Between creation and lock another writer may have taken it for a leftover.
+        if aside.exists() and os.fstat(fd).st_ino == aside.stat().st_ino:
+            return aside, os.fdopen(fd, "w+b", buffering=_COPY_BYTES), fd
+        os.close(fd)
+
+
+def _remove_leftovers(target: Path) -> None:
+    for entry in os.scandir(target.parent):
+        if not (entry.name.startswith(f".{target.name}.") and entry.name.endswith(_SUFFIX)):
+            continue
+        with contextlib.suppress(OSError):
+            fd = os.open(entry.path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                Path(entry.path).unlink()
+            finally:
+                os.close(fd)

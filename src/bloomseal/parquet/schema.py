@@ -1,0 +1,225 @@
+"""A footer's schema: its leaf columns with their types, and smaller schemas cut out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from ..errors import FormatError, UsageError
+from ..limits import MAX_ORDINAL, MAX_SCHEMA_DEPTH
+from ..sbbf import ColumnType, LogicalType, PhysicalType
+from ..thrift import Struct
+from ..thrift.structs import SchemaElement, decode
+
+__all__ = ["Leaf", "Schema"]
+
+_REPEATED = 2
+_UNITS = ("ms", "us", "ns")
+_CONVERTED = {
+    0: LogicalType("string"),
+    4: LogicalType("enum"),
+    6: LogicalType("date"),
+    7: LogicalType("time", unit="ms", utc=True),
+    8: LogicalType("time", unit="us", utc=True),
+    9: LogicalType("timestamp", unit="ms", utc=True),
+    10: LogicalType("timestamp", unit="us", utc=True),
+    **{11 + i: LogicalType("int", bit_width=8 << i, signed=False) for i in range(4)},
+    **{15 + i: LogicalType("int", bit_width=8 << i) for i in range(4)},
+    19: LogicalType("json"),
+    20: LogicalType("bson"),
+    21: LogicalType("interval"),
+}
+_DECIMAL = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A leaf column: what a column chunk holds.
+
+    Attributes:
+        index: the column ordinal.
+        path: path in schema, without the root.
+        type: what its values are.
+        repeated: it, or a group above it, is repeated (lists and maps).
+    """
+
+    index: int
+    path: tuple[str, ...]
+    type: ColumnType
+    repeated: bool
+
+    @property
+    def name(self) -> str:
+        """The dotted path."""
+        return ".".join(self.path)
+
+
+@dataclass(slots=True)
+class _Node:
+    name: str
+    raw: bytes
+    children: list[_Node] = field(default_factory=list)
+    leaf: int = -1
+
+    def leaves(self) -> Iterable[int]:
+        if not self.children:
+            yield self.leaf
+        for child in self.children:
+            yield from child.leaves()
+
+
+class Schema:
+    """The schema of a footer, parsed from the raw elements of ``FileMetaData.schema``.
+
+    Raises:
+        FormatError: not a tree, nested too deeply, or a leaf without a type.
+    """
+
+    def __init__(self, elements: list[bytes]) -> None:
+        self._elements = elements
+        self.leaves: list[Leaf] = []
+        self._next = 0
+        self._root = self._read((), False)
+        if self._next != len(elements):
+            raise FormatError("the schema's elements do not form one tree")
+        if len(self.leaves) > MAX_ORDINAL + 1:
+            raise FormatError(f"the schema has {len(self.leaves)} columns; the limit is {MAX_ORDINAL + 1}")
+
+    @cached_property
+    def _by_name(self) -> dict[str, Leaf]:
+        return {leaf.name: leaf for leaf in reversed(self.leaves)}
+
+    @property
+    def top_level(self) -> list[str]:
+        """Names of the top-level fields, in order."""
+        return [node.name for node in self._root.children]
+
+    def leaf(self, name: str) -> Leaf:
+        """The leaf of this dotted path, or the only leaf below it.
+
+        Raises:
+            UsageError: no such column, or several leaves stand below it.
+        """
+        if (leaf := self._by_name.get(name)) is not None:
+            return leaf
+        below = self.below(name)
+        if len(below) > 1:
+            raise UsageError(
+                f"column {name} has {len(below)} leaves", column=name, hint=", ".join(leaf.name for leaf in below[:5])
+            )
+        return below[0]
+
+    def below(self, name: str) -> list[Leaf]:
+        """All leaves at or below this dotted path.
+
+        Raises:
+            UsageError: no such column.
+        """
+        found = [leaf for leaf in self.leaves if leaf.name == name or leaf.name.startswith(name + ".")]
+        if not found:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, [*self._by_name, *self.top_level], n=3)
+            hint = f"one of {', '.join(near)}" if near else f"one of {', '.join(list(self._by_name)[:10])}"
+            raise UsageError("no such column", column=name, hint=hint)
+        return found
+
+    def whole_fields(self, leaves: Collection[int]) -> list[bool]:
+        """For each top-level field: is every one of its leaves among `leaves`?"""
+        return [all(leaf in leaves for leaf in node.leaves()) for node in self._root.children]
+
+    def cut(self, leaves: Collection[int], *, physical: bool = False) -> list[bytes]:
+        """Raw elements of the schema that keeps only these leaves.
+
+        With `physical` the leaves lose their logical types and INT96 becomes 12 plain bytes (its plain encoding is the
+        same), so that a decoder hands out exactly what the file stores.
+        """
+        out: list[bytes] = []
+        self._cut(self._root, frozenset(leaves), physical, out)
+        return out
+
+    def _cut(self, node: _Node, keep: frozenset[int], physical: bool, out: list[bytes]) -> None:
+        if not node.children:
+            out.append(_physical(node.raw) if physical and node.leaf >= 0 else node.raw)
+            return
+        children = [child for child in node.children if any(leaf in keep for leaf in child.leaves())]
+        raw = node.raw
+        if len(children) < len(node.children):
+            group = Struct.parse(raw)
+            group.set_i32(5, len(children))
+            # A map without its values is no map; what remains reads as a list of structs.
+            group.remove(6, 10)
+            raw = group.to_bytes()
+        out.append(raw)
+        for child in children:
+            self._cut(child, keep, physical, out)
+
+    def _read(self, parents: tuple[str, ...], repeated: bool) -> _Node:
+        if self._next >= len(self._elements):
+            raise FormatError("the schema names more children than it has elements")
+        if len(parents) > MAX_SCHEMA_DEPTH:
+            raise FormatError(f"the schema is nested more than {MAX_SCHEMA_DEPTH} deep")
+        root = self._next == 0
+        raw = self._elements[self._next]
+        self._next += 1
+        element = decode(SchemaElement, raw)
+        try:
+            name = (element.name or b"").decode()
+        except UnicodeDecodeError:
+            raise FormatError("a column name that is not UTF-8") from None
+        node = _Node(name, raw)
+        path = () if root else (*parents, name)
+        repeated = repeated or (not root and element.repetition == _REPEATED)
+        if element.type is None:
+            for _ in range(min(max(element.num_children or 0, 0), len(self._elements))):
+                node.children.append(self._read(path, repeated))
+        elif root:
+            raise FormatError("the schema's root has a type")
+        else:
+            node.leaf = len(self.leaves)
+            self.leaves.append(Leaf(node.leaf, path, _column_type(element, ".".join(path)), repeated))
+        return node
+
+
+def _column_type(element: SchemaElement, name: str) -> ColumnType:
+    try:
+        physical = PhysicalType(element.type or 0)
+    except ValueError:
+        raise FormatError(f"unknown physical type {element.type}", column=name) from None
+    length = element.type_length if physical is PhysicalType.FIXED_LEN_BYTE_ARRAY else None
+    if physical is PhysicalType.FIXED_LEN_BYTE_ARRAY and (length is None or length < 0):
+        raise FormatError("a FIXED_LEN_BYTE_ARRAY column without a length", column=name)
+    return ColumnType(physical, length, _logical(element))
+
+
+def _logical(element: SchemaElement) -> LogicalType | None:
+    union = element.logical_type
+    if union is None:
+        if element.converted_type == _DECIMAL:
+            return LogicalType("decimal", precision=element.precision or 0, scale=element.scale or 0)
+        return None if element.converted_type is None else _CONVERTED.get(element.converted_type)
+    kind = union.kind()
+    if kind is None:
+        # A logical type younger than this code: say so, so that nothing is taken for a plain number.
+        return LogicalType("unrecognised")
+    if kind == "decimal" and union.decimal is not None:
+        return LogicalType(kind, precision=union.decimal.precision or 0, scale=union.decimal.scale or 0)
+    if kind in ("time", "timestamp"):
+        time = union.time if kind == "time" else union.timestamp
+        unit = next((unit for unit in _UNITS if time and time.unit and getattr(time.unit, unit) is not None), "")
+        return LogicalType(kind if unit else "unrecognised", unit=unit, utc=bool(time and time.utc))
+    if kind == "int" and union.int is not None:
+        return LogicalType(kind, bit_width=union.int.bit_width or 0, signed=bool(union.int.signed))
+    return LogicalType(kind)
+
+
+def _physical(raw: bytes) -> bytes:
+    element = Struct.parse(raw)
+    element.remove(6, 7, 8, 10)
+    if element.integer(1) == PhysicalType.INT96:
+        element.set_i32(1, PhysicalType.FIXED_LEN_BYTE_ARRAY)
+        element.set_i32(2, 12)
+    return element.to_bytes()
+
+

@@ -1,0 +1,126 @@
+"""Random access to a file's bytes, wherever they are; every range is checked against the file's size first."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from ..errors import BloomsealError, FormatError, UsageError
+from ..keytools.protocols import FileRef
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+__all__ = ["Buffer", "Source", "resolve_path"]
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Source:
+    """A file opened for reading at positions; threads may share it.
+
+    Obtain it with `Source.open` (local path, URI or any ``pyarrow.fs`` file system) or `Source.memory`.
+    """
+
+    __slots__ = ("_close", "_read", "ref", "size")
+
+    def __init__(
+        self, ref: FileRef, size: int, read: Callable[[int, int], Buffer], close: Callable[[], object]
+    ) -> None:
+        self.ref = ref
+        self.size = size
+        self._read = read
+        self._close = close
+
+    @property
+    def name(self) -> str:
+        """The path, as errors name it."""
+        return self.ref.path
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], filesystem: FileSystem | None = None) -> Source:
+        """Open a file.
+
+        Raises:
+            UsageError: there is no such file, or it can't be opened.
+        """
+        ref = resolve_path(path, filesystem)
+        try:
+            if ref.filesystem is None:
+                fd = os.open(ref.path, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    size = os.lseek(fd, 0, os.SEEK_END)
+                except OSError:
+                    os.close(fd)
+                    raise
+                return cls(ref, size, lambda offset, length: os.pread(fd, length, offset), lambda: os.close(fd))
+            file = ref.filesystem.open_input_file(ref.path)
+            return cls(ref, file.size(), lambda offset, length: file.read_at(length, offset), file.close)
+        except OSError as error:
+            raise UsageError(f"can't open the file: {_reason(error)}", file=ref.path) from None
+
+    @classmethod
+    def memory(cls, data: Buffer, name: str = "memory") -> Source:
+        """A source over bytes in memory, without a copy."""
+        view = memoryview(data)
+        return cls(FileRef(name), len(view), lambda offset, length: view[offset : offset + length], lambda: None)
+
+    def read(self, offset: int, length: int) -> Buffer:
+        """Exactly `length` bytes from `offset`.
+
+        Raises:
+            FormatError: the range reaches outside the file.
+            BloomsealError: the storage failed.
+        """
+        if offset < 0 or length < 0 or offset + length > self.size:
+            raise FormatError(
+                f"{length} bytes at offset {offset} reach outside the file's {self.size} bytes: truncated or corrupt",
+                file=self.name,
+            )
+        try:
+            data = self._read(offset, length)
+        except OSError as error:
+            raise BloomsealError(f"can't read the file: {_reason(error)}", file=self.name) from None
+        if len(data) != length:
+            raise FormatError("the file became shorter while it was read", file=self.name)
+        return data
+
+    def close(self) -> None:
+        close, self._close = self._close, lambda: None
+        close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # A user who never closes must not run out of file descriptors.
+        if hasattr(self, "_close"):
+            self.close()
+
+
+def resolve_path(path: str | os.PathLike[str], filesystem: FileSystem | None = None) -> FileRef:
+    """A path, or a URI such as ``s3://bucket/key``, as a path on a file system; None means local."""
+    text = os.fspath(path)
+    if not isinstance(text, str):
+        raise UsageError("a path is a str or an os.PathLike of str")
+    if filesystem is None and "://" in text:
+        from pyarrow.fs import FileSystem, LocalFileSystem
+
+        try:
+            filesystem, text = FileSystem.from_uri(text)
+        except (ValueError, OSError) as error:
+            raise UsageError(f"can't open the location: {_reason(error)}", file=text) from None
+        if isinstance(filesystem, LocalFileSystem):
+            filesystem = None
+    return FileRef(text, filesystem)
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or type(error).__name__

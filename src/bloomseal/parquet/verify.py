@@ -1,0 +1,148 @@
+"""Verify: open every module that the keys at hand can open, and say which they can't."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..encryption import ModuleType
+from ..errors import BloomsealError, KeyAccessError
+from ..sbbf import SplitBlockBloomFilter
+from .statistics import all_null
+from .walk import Chunk, Protection, Walk
+
+__all__ = ["VerifyReport", "verify_walk"]
+
+
+@dataclass
+class VerifyReport:
+    """What `verify` found.
+
+    Attributes:
+        path: the file.
+        footer_verified: the footer was opened or its signature checked.
+        authenticated: module kind → number of modules that opened and authenticated.
+        unauthenticated: module kind → number of modules read that nothing authenticates (plaintext, CTR pages, clear
+            levels of V2 pages).
+        inaccessible: column → why its modules could not be opened (no key).
+        failures: modules that broke the specification or did not authenticate.
+        notes: what is lawful but worth knowing, such as a filter in clear on an encrypted column.
+    """
+
+    path: str
+    footer_verified: bool
+    authenticated: Counter[str] = field(default_factory=Counter)
+    unauthenticated: Counter[str] = field(default_factory=Counter)
+    inaccessible: dict[str, str] = field(default_factory=dict)
+    failures: list[BloomsealError] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """No module failed. Modules without a key, and unauthenticated ones, are no failures; look at them too."""
+        return not self.failures
+
+    @property
+    def complete(self) -> bool:
+        """Every module was opened and every one authenticated."""
+        return self.ok and self.footer_verified and not self.inaccessible and not self.unauthenticated
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for ``--format json``."""
+        return {
+            "path": self.path,
+            "ok": self.ok,
+            "complete": self.complete,
+            "footer_verified": self.footer_verified,
+            "authenticated": dict(self.authenticated),
+            "unauthenticated": dict(self.unauthenticated),
+            "inaccessible": self.inaccessible,
+            "failures": [error.to_dict() for error in self.failures],
+            "notes": self.notes,
+        }
+
+
+def verify_walk(walk: Walk) -> VerifyReport:
+    """Verify every row group and column of an open file; one bad chunk does not hide the next."""
+    encrypted = walk.footer.crypto is not None
+    report = VerifyReport(walk.source.name, encrypted and walk.footer.verified)
+    (report.authenticated if report.footer_verified else report.unauthenticated)[ModuleType.FOOTER.label] += 1
+    rows = 0
+    for group in range(len(walk.footer.row_groups)):
+        try:
+            rows += walk.footer.row_group(group).num_rows or 0
+            chunks = list(walk.chunks(group))
+        except BloomsealError as error:
+            report.failures.append(error.at(file=walk.source.name, row_group=group))
+            continue
+        for chunk in chunks:
+            _verify_chunk(walk, chunk, report)
+    if rows != walk.footer.num_rows and not report.failures:
+        report.notes.append(f"the footer says {walk.footer.num_rows} rows, its row groups have {rows}")
+    return report
+
+
+def _verify_chunk(walk: Walk, chunk: Chunk, report: VerifyReport) -> None:
+    place: dict[str, Any] = {"file": walk.source.name, **chunk.place}
+    try:
+        walk.cipher(chunk)
+        walk.meta(chunk)
+    except KeyAccessError as error:
+        report.inaccessible.setdefault(chunk.leaf.name, error.what)
+        return
+    except BloomsealError as error:
+        report.failures.append(error.at(**place))
+        return
+    if chunk.view.encrypted_column_metadata is not None and chunk.encrypted:
+        report.authenticated[ModuleType.COLUMN_META_DATA.label] += 1
+    elif chunk.protection is Protection.FOOTER_KEY and walk.footer.crypto and walk.footer.crypto.plaintext_footer:
+        report.notes.append(f"column metadata of {chunk.leaf.name} stands in clear in the signed footer")
+    for step in (_verify_pages, _verify_indexes, _verify_filter):
+        try:
+            step(walk, chunk, report)
+        except BloomsealError as error:
+            report.failures.append(error.at(**place))
+
+
+def _verify_pages(walk: Walk, chunk: Chunk, report: VerifyReport) -> None:
+    scratch = bytearray()
+    for page in walk.pages(chunk):
+        name = page.kind.label
+        if not chunk.encrypted:
+            report.unauthenticated[name] += 1
+            continue
+        report.authenticated[f"{name} header"] += 1
+        if not page.authenticated:
+            report.unauthenticated[name] += 1
+            continue
+        if len(scratch) < page.size:
+            scratch = bytearray(page.size)
+        try:
+            with memoryview(scratch) as view:
+                page.open_into(view[: page.size])
+        except BloomsealError as error:
+            raise error.at(module=f"{name} {page.ordinal}") from None
+        report.authenticated[name] += 1
+        if page.clear_levels:
+            report.unauthenticated["Data page levels"] += 1
+
+
+def _verify_indexes(walk: Walk, chunk: Chunk, report: VerifyReport) -> None:
+    for kind in (ModuleType.COLUMN_INDEX, ModuleType.OFFSET_INDEX):
+        if walk.index(chunk, kind) is not None:
+            (report.authenticated if chunk.encrypted else report.unauthenticated)[kind.label] += 1
+
+
+def _verify_filter(walk: Walk, chunk: Chunk, report: VerifyReport) -> None:
+    found = walk.filter(chunk)
+    if found is None:
+        return
+    where = report.authenticated if found.sealed else report.unauthenticated
+    where[ModuleType.BLOOM_FILTER_HEADER.label] += 1
+    where[ModuleType.BLOOM_FILTER_BITSET.label] += 1
+    if chunk.encrypted and not found.sealed:
+        report.notes.append(f"row group {chunk.row_group}: the filter of encrypted column {chunk.leaf.name} is in clear")
+    empty = SplitBlockBloomFilter.from_bitset(found.bitset).is_empty  # type: ignore[arg-type]
+    if empty and not all_null(walk.meta(chunk)):
+        report.notes.append(f"row group {chunk.row_group}: the filter of {chunk.leaf.name} is empty and proves nothing")

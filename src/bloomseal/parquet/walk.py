@@ -1,0 +1,496 @@
+"""The module walk: the one place that knows where a file's modules are, and which key and AAD seal each.
+
+Two storeys: `Walk.chunk` is cheap and knows a column chunk, its filter and its indexes; `Walk.pages` needs the opened
+column metadata. Nothing here writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ..encryption import FRAME_BYTES, ModuleCipher, ModuleType, framed_length, module_aad
+from ..errors import BloomsealError, FormatError, IntegrityError, UnsupportedError
+from ..limits import MAX_BITSET_BYTES, MAX_BLOOM_HEADER_BYTES, MAX_PAGE_HEADER_BYTES, MIN_BITSET_BYTES
+from ..thrift import Cursor, Struct
+from ..thrift.structs import BloomFilterHeader, ColumnChunk, ColumnMetaData, PageHeader, decode, decode_at
+from .footer import Footer
+from .layout import Column
+from .opening import KeysAtHand
+from .schema import Leaf
+from .source import Buffer, Source
+
+__all__ = ["Chunk", "FilterBytes", "Page", "Protection", "Walk"]
+
+_INDEX_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 1, 2, 3
+
+
+class Protection(StrEnum):
+    """Which key a column chunk is under (ColumnCryptoMetaData)."""
+
+    PLAINTEXT = "plaintext"
+    FOOTER_KEY = "footer key"
+    COLUMN_KEY = "column key"
+
+
+@dataclass(slots=True)
+class Chunk:
+    """A column chunk.
+
+    Attributes:
+        row_group: index and ordinal of its row group.
+        leaf: its column.
+        view: the decoded ColumnChunk.
+        protection: which key seals it.
+        key_metadata: what leads to a column key.
+        meta: the opened metadata, filled by `Walk.meta`.
+        meta_raw: its raw bytes, filled by `Walk.meta_raw`.
+    """
+
+    row_group: int
+    leaf: Leaf
+    view: ColumnChunk
+    protection: Protection
+    key_metadata: bytes
+    meta: ColumnMetaData | None = field(default=None, repr=False)
+    meta_raw: bytes | None = field(default=None, repr=False)
+
+    @property
+    def encrypted(self) -> bool:
+        return self.protection is not Protection.PLAINTEXT
+
+    @property
+    def place(self) -> dict[str, object]:
+        """The place, for errors."""
+        return {"row_group": self.row_group, "column": self.leaf.name}
+
+
+@dataclass(frozen=True, slots=True)
+class FilterBytes:
+    """A filter as read from the file.
+
+    Attributes:
+        offset, length: its range, both modules with their framing.
+        sealed: it was sealed and has authenticated.
+        bitset: the bitset in clear.
+    """
+
+    offset: int
+    length: int
+    sealed: bool
+    bitset: Buffer
+
+
+class Page:
+    """A page of a column chunk: its header in clear, and its body as stored.
+
+    Attributes:
+        kind: DATA_PAGE or DICTIONARY_PAGE.
+        ordinal: index among the data pages; −1 for the dictionary page.
+        header: the plaintext PageHeader, its padding cut off.
+        view: the decoded header.
+        stored: the body's bytes in the file, sealed where the chunk is encrypted.
+        size: bytes of the body's plaintext (compressed, as the writer had it).
+        offset, length: the range of header and body in the file.
+        clear_levels: bytes of levels that an encrypted V2 page leaves in clear.
+    """
+
+    __slots__ = (
+        "_aad", "_cipher", "clear_levels", "header", "kind", "length", "offset", "ordinal", "size", "stored", "view",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        kind: ModuleType,
+        ordinal: int,
+        header: bytes,
+        view: PageHeader,
+        stored: Buffer,
+        place: tuple[int, int],
+        cipher: ModuleCipher | None,
+        aad: bytes,
+    ) -> None:
+        self.kind, self.ordinal, self.header, self.view, self.stored = kind, ordinal, header, view, stored
+        self.offset, self.length = place
+        self._cipher, self._aad = cipher, aad
+        self.clear_levels = 0
+        self.size = len(stored)
+        if cipher is not None:
+            self.clear_levels = _clear_levels(view, stored)
+            if self.clear_levels < len(stored) or view.type != _DATA_PAGE_V2:
+                frame = memoryview(stored)[self.clear_levels :]
+                self.size = self.clear_levels + cipher.opened_size(frame, kind)
+
+    @property
+    def authenticated(self) -> bool:
+        """Does opening prove the body? Not for plaintext, not for CTR."""
+        return self._cipher is not None and self._cipher.overhead(self.kind) == FRAME_BYTES
+
+    def open_into(self, out: memoryview) -> None:
+        """Write the body's plaintext into `out`, of `size` bytes.
+
+        Raises:
+            IntegrityError: it does not authenticate.
+        """
+        if self._cipher is None:
+            out[:] = self.stored
+            return
+        levels = self.clear_levels
+        view = memoryview(self.stored)
+        out[:levels] = view[:levels]
+        if levels < len(view):
+            self._cipher.open_into(view[levels:], self.kind, self._aad, out[levels:])
+
+    def body(self) -> Buffer:
+        """The body's plaintext."""
+        if self._cipher is None:
+            return self.stored
+        out = bytearray(self.size)
+        with memoryview(out) as view:
+            self.open_into(view)
+        return out
+
+
+class Walk:
+    """A file as its modules.
+
+    Args:
+        source: the file.
+        footer: its opened footer.
+        keys: the keys at hand.
+    """
+
+    def __init__(self, source: Source, footer: Footer, keys: KeysAtHand) -> None:
+        self.source = source
+        self.footer = footer
+        self.keys = keys
+
+    def chunk(self, row_group: int, column: int) -> Chunk:
+        """A column chunk, without opening anything.
+
+        Raises:
+            FormatError: the row group does not fit the schema.
+        """
+        view = (self.footer.row_group(row_group).columns or [])[column]
+        leaf = self.footer.schema.leaves[column]
+        if view.file_path is not None:
+            raise UnsupportedError("a column chunk in another file", row_group=row_group, column=leaf.name)
+        crypto = view.crypto_metadata
+        if crypto is None:
+            protection, key_metadata = Protection.PLAINTEXT, b""
+        elif crypto.footer_key is not None:
+            protection, key_metadata = Protection.FOOTER_KEY, b""
+        elif crypto.column_key is not None:
+            protection, key_metadata = Protection.COLUMN_KEY, crypto.column_key.key_metadata or b""
+        else:
+            raise UnsupportedError("an unknown kind of column encryption", row_group=row_group, column=leaf.name)
+        if protection is not Protection.PLAINTEXT and self.footer.crypto is None:
+            raise FormatError("an encrypted column in a file without encryption", row_group=row_group, column=leaf.name)
+        return Chunk(row_group, leaf, view, protection, key_metadata)
+
+    def chunks(self, row_group: int) -> Iterator[Chunk]:
+        """All column chunks of a row group, in schema order."""
+        for column in range(len(self.footer.schema.leaves)):
+            yield self.chunk(row_group, column)
+
+    def cipher(self, chunk: Chunk) -> ModuleCipher | None:
+        """The cipher of a chunk's key; None for plaintext.
+
+        Raises:
+            KeyAccessError: the key can't be had.
+        """
+        match chunk.protection:
+            case Protection.PLAINTEXT:
+                return None
+            case Protection.FOOTER_KEY:
+                return self.keys.footer()
+            case Protection.COLUMN_KEY:
+                return self.keys.column(chunk.key_metadata, chunk.leaf.name)
+
+    def aad(self, chunk: Chunk, kind: ModuleType, page: int = -1, *, row_group: int | None = None) -> bytes:
+        """The AAD of one of the chunk's modules; empty for a plaintext file."""
+        if self.footer.crypto is None:
+            return b""
+        ordinal = chunk.row_group if row_group is None else row_group
+        return module_aad(self.footer.crypto.file_aad, kind, ordinal, chunk.leaf.index, page)
+
+    def meta(self, chunk: Chunk) -> ColumnMetaData:
+        """The chunk's metadata: opened where it is sealed, and checked against schema and file.
+
+        Raises:
+            FormatError, IntegrityError, KeyAccessError.
+        """
+        if chunk.meta is None:
+            if chunk.view.encrypted_column_metadata is not None and chunk.encrypted:
+                meta = decode(ColumnMetaData, self.meta_raw(chunk))
+            elif chunk.view.meta_data is not None:
+                if chunk.protection is Protection.COLUMN_KEY:
+                    raise FormatError("the column has a key of its own, but its metadata is not sealed", **chunk.place)  # type: ignore[arg-type]
+                meta = chunk.view.meta_data
+            else:
+                raise FormatError("a column chunk without metadata", **chunk.place)  # type: ignore[arg-type]
+            self._check(chunk, meta)
+            chunk.meta = meta
+        return chunk.meta
+
+    def meta_raw(self, chunk: Chunk) -> bytes:
+        """The raw ColumnMetaData, opened where it is sealed."""
+        if chunk.meta_raw is None:
+            sealed = chunk.view.encrypted_column_metadata
+            if sealed is not None and chunk.encrypted:
+                chunk.meta_raw = self._open_meta(chunk, sealed)
+            else:
+                raw = Struct.parse(self.footer.chunk_raw(chunk.row_group, chunk.leaf.index)).raw(Column.META)
+                if raw is None:
+                    raise FormatError("a column chunk without metadata", **chunk.place)  # type: ignore[arg-type]
+                chunk.meta_raw = raw
+        return chunk.meta_raw
+
+    def filter(self, chunk: Chunk) -> FilterBytes | None:
+        """Read a chunk's filter and open it (Parquet encryption, modules 8 and 9): one range where its length is known.
+
+        A filter in clear on an encrypted column comes back with ``sealed=False``; it proves nothing there.
+
+        Raises:
+            FormatError, IntegrityError, KeyAccessError; UnsupportedError for an unknown hash, algorithm or compression.
+        """
+        meta = self.meta(chunk)
+        if meta.bloom_filter_offset is None:
+            return None
+        try:
+            return self._filter(chunk, meta.bloom_filter_offset, meta.bloom_filter_length)
+        except BloomsealError as error:
+            raise error.at(file=self.source.name, **chunk.place) from None
+
+    def index(self, chunk: Chunk, kind: ModuleType) -> bytes | None:
+        """The plaintext of the chunk's column index or offset index (modules 6 and 7); None where there is none."""
+        view = chunk.view
+        if kind is ModuleType.COLUMN_INDEX:
+            offset, length = view.column_index_offset, view.column_index_length
+        else:
+            offset, length = view.offset_index_offset, view.offset_index_length
+        if offset is None or length is None:
+            return None
+        data = self.source.read(offset, length)
+        cipher = self.cipher(chunk)
+        if cipher is None:
+            return bytes(data)
+        try:
+            return bytes(cipher.open(data, kind, self.aad(chunk, kind)))
+        except BloomsealError as error:
+            raise error.at(file=self.source.name, module=kind.label, **chunk.place) from None
+
+    def extent(self, chunk: Chunk) -> tuple[int, int]:
+        """Offset and length of the chunk's pages."""
+        meta = self.meta(chunk)
+        return _start(meta), meta.total_compressed_size or 0
+
+    def pages(self, chunk: Chunk) -> Iterator[Page]:
+        """The chunk's pages in their order, headers opened, bodies not yet.
+
+        The whole chunk is read at once. After the last page the values are counted: pages cut off at the end leave no
+        other trace.
+
+        Raises:
+            FormatError, IntegrityError, KeyAccessError.
+        """
+        try:
+            yield from self._pages(chunk)
+        except BloomsealError as error:
+            raise error.at(file=self.source.name, **chunk.place) from None
+
+    def _pages(self, chunk: Chunk) -> Iterator[Page]:
+        cipher, meta = self.cipher(chunk), self.meta(chunk)
+        start, length = self.extent(chunk)
+        data = memoryview(self.source.read(start, length))
+        whole = bytes(data) if cipher is None else b""
+        position, ordinal, values = 0, 0, 0
+        # Which of two writers' habits tells of a dictionary page is no matter: the first header says it (its AAD does).
+        maybe_dictionary = True
+        while position < length:
+            begin = position
+            if cipher is None:
+                cursor = Cursor(whole, position)
+                view = decode_at(PageHeader, cursor)
+                header = whole[position : cursor.position]
+                position = cursor.position
+            else:
+                size = framed_length(data[position:], ModuleType.DATA_PAGE_HEADER)
+                if size > min(length - position, MAX_PAGE_HEADER_BYTES):
+                    raise FormatError("a page header reaches past its column chunk")
+                header = self._open_page_header(chunk, cipher, data[position : position + size], ordinal, maybe_dictionary)
+                cursor = Cursor(header)
+                view = decode_at(PageHeader, cursor)
+                header = header[: cursor.position]
+                position += size
+            body = view.size
+            if body is None or not 0 <= body <= length - position:
+                raise FormatError("a page reaches past its column chunk", module=ModuleType.DATA_PAGE.label)
+            if view.type == _INDEX_PAGE:
+                raise UnsupportedError("an index page inside a column chunk")
+            dictionary = view.type == _DICTIONARY_PAGE
+            if dictionary and not maybe_dictionary:
+                raise FormatError("a dictionary page after the first page")
+            kind = ModuleType.DICTIONARY_PAGE if dictionary else ModuleType.DATA_PAGE
+            page = -1 if dictionary else ordinal
+            stored = data[position : position + body]
+            position += body
+            try:
+                yield Page(
+                    kind, page, header, view, stored, (start + begin, position - begin), cipher,
+                    self.aad(chunk, kind, page) if cipher else b"",
+                )  # fmt: skip
+            except BloomsealError as error:
+                raise error.at(module=f"{kind.label} {ordinal}") from None
+            maybe_dictionary = False
+            if not dictionary:
+                ordinal += 1
+                counted = view.data or view.data_v2
+                values += max(counted.num_values or 0, 0) if counted else 0
+        if values != meta.num_values:
+            raise FormatError(f"the pages hold {values} values, the column metadata says {meta.num_values}")
+
+    def _open_page_header(
+        self, chunk: Chunk, cipher: ModuleCipher, framed: memoryview, ordinal: int, maybe_dictionary: bool
+    ) -> bytes:
+        data_aad = self.aad(chunk, ModuleType.DATA_PAGE_HEADER, ordinal)
+        if maybe_dictionary:
+            aad = self.aad(chunk, ModuleType.DICTIONARY_PAGE_HEADER)
+            try:
+                return bytes(cipher.open(framed, ModuleType.DICTIONARY_PAGE_HEADER, aad))
+            except IntegrityError:
+                pass
+        try:
+            return bytes(cipher.open(framed, ModuleType.DATA_PAGE_HEADER, data_aad))
+        except IntegrityError as error:
+            raise error.at(module=f"Data page header {ordinal}") from None
+
+    def _open_meta(self, chunk: Chunk, sealed: bytes) -> bytes:
+        cipher = self.cipher(chunk)
+        assert cipher is not None  # noqa: S101
+        kind = ModuleType.COLUMN_META_DATA
+        ordinals = [chunk.row_group]
+        if self.footer.row_group(chunk.row_group).ordinal is None:
+            # Without RowGroup.ordinal Arrow C++ seals column metadata as row group −1, parquet-java as 0.
+            ordinals += [-1, 0]
+        for ordinal in ordinals:
+            try:
+                return bytes(cipher.open(sealed, kind, self.aad(chunk, kind, row_group=ordinal)))
+            except IntegrityError as error:
+                failure = error
+        raise failure.at(**chunk.place) from None
+
+    def _check(self, chunk: Chunk, meta: ColumnMetaData) -> None:
+        def wrong(what: str) -> FormatError:
+            return FormatError(what, file=self.source.name, module="Column metadata", **chunk.place)  # type: ignore[arg-type]
+
+        if meta.type != chunk.leaf.type.physical:
+            # Probing with another type's encoding finds nothing and says nothing: the worst kind of wrong answer.
+            raise wrong("the column metadata's type is not the schema's")
+        if meta.num_values is None or meta.num_values < 0:
+            raise wrong("no lawful number of values")
+        size, start = meta.total_compressed_size, _start(meta)
+        if size is None or size < 0 or start < 4 or start + size > self.source.size:
+            raise wrong("the pages reach outside the file")
+
+    def _filter(self, chunk: Chunk, offset: int, length: int | None) -> FilterBytes:
+        cipher = self.cipher(chunk)
+        most = MAX_BITSET_BYTES + MAX_BLOOM_HEADER_BYTES + 2 * FRAME_BYTES
+        if length is not None and not 0 < length <= most:
+            raise FormatError(f"a Bloom filter of {length} bytes; the limit is {most}", module="Bloom filter header")
+        data = self.source.read(offset, length) if length is not None else b""
+        if cipher is None:
+            return self._clear_filter(offset, data, length)
+        try:
+            return self._sealed_filter(chunk, cipher, offset, data)
+        except (FormatError, IntegrityError):
+            try:
+                clear = self._clear_filter(offset, data, length)
+            except BloomsealError:
+                clear = None
+            if clear is None:
+                raise
+            return clear
+
+    def _sealed_filter(self, chunk: Chunk, cipher: ModuleCipher, offset: int, data: Buffer) -> FilterBytes:
+        view = memoryview(data)
+        kind = ModuleType.BLOOM_FILTER_HEADER
+        first = self._frame(offset, view, kind, MAX_BLOOM_HEADER_BYTES)
+        header = decode(BloomFilterHeader, bytes(cipher.open(first, kind, self.aad(chunk, kind))))
+        size = _bitset_size(header)
+        kind = ModuleType.BLOOM_FILTER_BITSET
+        second = self._frame(offset + len(first), view[len(first) :], kind, size)
+        if len(second) != size + FRAME_BYTES:
+            raise FormatError(f"the header says {size} bytes of bitset", module=kind.label)
+        total = len(first) + len(second)
+        if len(data) and total != len(data):
+            raise FormatError(f"bloom_filter_length says {len(data)} bytes, its modules have {total}", module=kind.label)
+        return FilterBytes(offset, total, True, cipher.open(second, kind, self.aad(chunk, kind)))
+
+    def _frame(self, offset: int, known: memoryview, kind: ModuleType, limit: int) -> Buffer:
+        """One framed module, from the bytes already read or from the file; its length meets the limit first."""
+        prefix = known[:4] if len(known) else self.source.read(offset, 4)
+        size = framed_length(prefix, kind)
+        if size > limit + FRAME_BYTES:
+            raise FormatError(f"a module of {size} bytes where at most {limit + FRAME_BYTES} can stand", module=kind.label)
+        if not len(known):
+            return self.source.read(offset, size)
+        if size > len(known):
+            raise FormatError("a module reaches past bloom_filter_length", module=kind.label)
+        return known[:size]
+
+    def _clear_filter(self, offset: int, data: Buffer, length: int | None) -> FilterBytes:
+        if length is None:
+            data = self.source.read(offset, min(MAX_BLOOM_HEADER_BYTES, max(self.source.size - offset, 0)))
+        cursor = Cursor(bytes(data[:MAX_BLOOM_HEADER_BYTES]))
+        size = _bitset_size(decode_at(BloomFilterHeader, cursor))
+        begin = cursor.position
+        if length is None:
+            return FilterBytes(offset, begin + size, False, self.source.read(offset + begin, size))
+        if begin + size != length:
+            # parquet-java fills a filter that its length cuts short with zeros: false negatives.
+            raise FormatError(f"bloom_filter_length says {length} bytes, the filter has {begin + size}")
+        return FilterBytes(offset, length, False, memoryview(data)[begin:])
+
+
+def _bitset_size(header: BloomFilterHeader) -> int:
+    label = ModuleType.BLOOM_FILTER_HEADER.label
+    size = header.num_bytes
+    if size is None or header.algorithm is None or header.hash is None or header.compression is None:
+        raise FormatError("a Bloom filter header without its required fields", module=label)
+    if not MIN_BITSET_BYTES <= size <= MAX_BITSET_BYTES:
+        raise FormatError(f"a bitset of {size} bytes; from {MIN_BITSET_BYTES} to {MAX_BITSET_BYTES} are lawful", module=label)
+    for name in ("algorithm", "hash", "compression"):
+        if getattr(header, name).first is None:
+            raise UnsupportedError(f"the Bloom filter's {name} is not one that the specification knows", module=label)
+    return size
+
+
+def _start(meta: ColumnMetaData) -> int:
+    data, dictionary = meta.data_page_offset, meta.dictionary_page_offset
+    if data is None:
+        return -1
+    # parquet-java writes 0 for "no dictionary page", which Arrow then believes in.
+    return dictionary if dictionary is not None and 0 < dictionary < data else data
+
+
+def _clear_levels(view: PageHeader, stored: Buffer) -> int:
+    """Bytes of levels before the sealed part of a V2 page: parquet-java leaves them in clear, Arrow C++ seals all.
+
+    The length prefix tells which: it fits in one place only.
+    """
+    v2 = view.data_v2
+    if view.type != _DATA_PAGE_V2 or v2 is None:
+        return 0
+    size = len(stored)
+    if size >= 4 and int.from_bytes(stored[:4], "little") == size - 4:
+        return 0
+    levels = (v2.definition_levels or 0) + (v2.repetition_levels or 0)
+    if 0 <= levels <= size - 4 and int.from_bytes(stored[levels : levels + 4], "little") == size - levels - 4:
+        return levels
+    if levels == size:
+        return levels
+    raise FormatError("a V2 page whose length prefix fits neither layout", module=ModuleType.DATA_PAGE.label)
+
+

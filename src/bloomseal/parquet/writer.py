@@ -1,0 +1,264 @@
+"""Writing tables with sealed filters: pyarrow encodes pages in memory, every module is sealed on its way out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..errors import BloomsealError, FormatError, UsageError
+from ..sbbf import FilterSpec, SplitBlockBloomFilter
+from .assemble import Assembler
+from .crypto import OutputKeys
+from .footer import Footer
+from .hashing import carries_filter, chunk_hashes
+from .layout import read_tail
+from .opening import KeysAtHand, open_footer
+from .replace import AtomicFile
+from .schema import Leaf, Schema
+from .source import Source, resolve_path
+from .specs import DecryptionSpec, EncryptionSpec
+from .walk import Walk
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+__all__ = ["DEFAULT_ROW_GROUP_SIZE", "FilterLayout", "SealedWriter", "write_table"]
+
+DEFAULT_ROW_GROUP_SIZE: Final = 1 << 20
+FilterLayout = Literal["row_group", "end"]
+FilterRequest = Mapping[str, FilterSpec | bool]
+
+_OURS = {"encryption_properties", "bloom_filter_options", "row_group_size", "where", "sink", "filesystem", "memory_pool"}
+
+
+def write_table(
+    table: pa.Table,
+    path: str | os.PathLike[str],
+    *,
+    encryption: EncryptionSpec | None = None,
+    bloom_filters: FilterRequest | None = None,
+    row_group_size: int = DEFAULT_ROW_GROUP_SIZE,
+    filter_layout: FilterLayout = "row_group",
+    filesystem: FileSystem | None = None,
+    **options: Any,
+) -> None:
+    """Write a table as one Parquet file, its sensitive columns' filters sealed.
+
+    The file takes its name only when it is complete and has been reopened and probed.
+
+    Args:
+        table: the data.
+        path: local path, URI, or path on `filesystem`.
+        encryption: keys and modes; None writes a plaintext file.
+        bloom_filters: dotted column path → `FilterSpec` (or True for the default one). Filters of encrypted columns are
+            sealed with the column's key; those of plaintext columns stand in clear, as asked.
+        row_group_size: rows per row group, at most.
+        filter_layout: ``row_group`` writes each row group's filters behind it, ``end`` all after the last row group
+            (Parquet Bloom filter specification, "File Format").
+        options: what `pyarrow.parquet.ParquetWriter` takes for encoding: compression, use_dictionary, ...
+
+    Raises:
+        UsageError: no such column, a column that can't carry a filter, contradicting options, an overfilled filter
+            whose size is to be hidden.
+        KeyAccessError: a data key could not be made or wrapped.
+        BloomsealError: the storage failed. The old file, if any, is still there.
+    """
+    with SealedWriter(
+        path,
+        table.schema,
+        encryption=encryption,
+        bloom_filters=bloom_filters,
+        row_group_size=row_group_size,
+        filter_layout=filter_layout,
+        filesystem=filesystem,
+        **options,
+    ) as writer:
+        writer.write_table(table)
+
+
+class SealedWriter:
+    """A streaming writer that holds at most one row group.
+
+    Leave the ``with`` block normally to complete the file; an exception inside it leaves no file. Arguments are those
+    of `write_table`.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        schema: pa.Schema,
+        *,
+        encryption: EncryptionSpec | None = None,
+        bloom_filters: FilterRequest | None = None,
+        row_group_size: int = DEFAULT_ROW_GROUP_SIZE,
+        filter_layout: FilterLayout = "row_group",
+        filesystem: FileSystem | None = None,
+        **options: Any,
+    ) -> None:
+        _check_options(options, encryption)
+        if row_group_size < 1:
+            raise UsageError(f"a row group of {row_group_size} rows", hint="row_group_size= of at least 1")
+        if filter_layout not in ("row_group", "end"):
+            raise UsageError(f"unknown filter layout {filter_layout!r}", hint="'row_group' or 'end'")
+        self._ref = resolve_path(path, filesystem)
+        self._arrow = schema
+        self._options = options
+        self._row_group_size = row_group_size
+        self._template = self._encode(schema.empty_table()).footer
+        self._specs = _resolve_filters(self._template.schema, bloom_filters or {})
+        self._pending: list[pa.Table] = []
+        self._pending_rows = 0
+        self._samples: dict[tuple[int, int], int] = {}
+        self._keys = OutputKeys(encryption, self._template.schema, self._ref) if encryption else None
+        try:
+            self._file = AtomicFile(self._ref)
+        except BaseException:
+            self._discard_keys()
+            raise
+        self._out = Assembler(self._file.write, self._keys, filters_at_end=filter_layout == "end")
+
+    def write_table(self, table: pa.Table) -> None:
+        """Append rows. They are written whenever a row group is full."""
+        if not table.schema.equals(self._arrow):
+            raise UsageError("the table's schema is not the writer's", hint="table.cast(schema)")
+        position = 0
+        while position < table.num_rows:
+            piece = table.slice(position, self._row_group_size - self._pending_rows)
+            position += piece.num_rows
+            self._pending.append(piece)
+            self._pending_rows += piece.num_rows
+            if self._pending_rows == self._row_group_size:
+                self._flush()
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """Append a record batch."""
+        self.write_table(pa.Table.from_batches([batch], schema=batch.schema))
+
+    def write_batches(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Append all batches of a stream, such as a RecordBatchReader."""
+        for batch in batches:
+            self.write_batch(batch)
+
+    def close(self) -> None:
+        """Write what is pending, the footer, reopen, check, and give the file its name."""
+        self._flush()
+        self._out.finish(self._template.struct)
+        self._out.close()
+        if self._keys is not None:
+            self._keys.store()
+        self._file.commit(self._check)
+
+    def abort(self) -> None:
+        """Drop everything that was written."""
+        self._out.close()
+        self._file.abort()
+        self._discard_keys()
+
+    def _flush(self) -> None:
+        if not self._pending:
+            return
+        rows = pa.concat_tables(self._pending)
+        self._pending, self._pending_rows = [], 0
+        walk = self._encode(rows)
+        ordinal = self._out.num_row_groups
+        filters: dict[int, SplitBlockBloomFilter] = {}
+        for leaf, spec in self._specs:
+            array = rows.column(leaf.name) if len(leaf.path) == 1 else None
+            try:
+                hashes = chunk_hashes(walk, 0, leaf, array)
+                filters[leaf.index] = spec.build(hashes)
+            except BloomsealError as error:
+                error.row_group = ordinal
+                raise error.at(file=self._ref.path, column=leaf.name) from None
+            if len(hashes):
+                self._samples[ordinal, leaf.index] = int(hashes[len(hashes) // 2])
+        self._out.add_row_group(walk, 0, filters)
+
+    def _encode(self, rows: pa.Table) -> Walk:
+        """The rows as a plaintext Parquet file of one row group, in memory only."""
+        sink = pa.BufferOutputStream()
+        try:
+            with pq.ParquetWriter(sink, self._arrow, **self._options) as writer:
+                if rows.num_rows:
+                    writer.write_table(rows, row_group_size=rows.num_rows)
+        except (pa.ArrowException, ValueError, TypeError) as error:
+            raise UsageError(f"pyarrow can't encode this table: {error}", file=self._ref.path) from None
+        source = Source.memory(memoryview(sink.getvalue()))
+        walk = Walk(source, Footer(read_tail(source).data, 0, None, True), KeysAtHand(None, None))
+        if len(walk.footer.row_groups) != (1 if rows.num_rows else 0):
+            raise UsageError("the options split the row group", hint="row_group_size= alone decides its rows")
+        return walk
+
+    def _check(self, reopened: Source) -> None:
+        """Before the file gets its name: the footer opens and every filter finds a value that went into it."""
+        decryption = None
+        if self._keys is not None:
+            crypto = self._keys.crypto
+            supplied = crypto.aad_prefix if crypto.aad_prefix and not crypto.prefix_stored else None
+            decryption = DecryptionSpec(self._keys, aad_prefix=supplied)
+        footer, keys = open_footer(reopened, decryption)
+        walk = Walk(reopened, footer, keys)
+        for group in range(len(footer.row_groups)):
+            for leaf, _ in self._specs:
+                check_filter(walk, group, leaf, self._samples.get((group, leaf.index)))
+
+    def _discard_keys(self) -> None:
+        if self._keys is not None:
+            self._keys.discard()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self.close()
+        except BaseException:
+            self.abort()
+            raise
+        if kind is not None:
+            self.abort()
+
+
+def check_filter(walk: Walk, row_group: int, leaf: Leaf, sample: int | None) -> None:
+    """A filter just written must open, sealed where its column is, and find a value's hash that went into it.
+
+    Raises:
+        FormatError: it does not; the file must not take its name.
+    """
+    chunk = walk.chunk(row_group, leaf.index)
+    found = walk.filter(chunk)
+    if found is None or found.sealed != chunk.encrypted:
+        raise FormatError("the filter just written is missing or not sealed", row_group=row_group, column=leaf.name)
+    if sample is not None and not SplitBlockBloomFilter.from_bitset(found.bitset).check_hash(sample):  # type: ignore[arg-type]
+        raise FormatError("the filter just written does not find its values", row_group=row_group, column=leaf.name)
+
+
+def _check_options(options: dict[str, Any], encryption: EncryptionSpec | None) -> None:
+    if taken := _OURS & options.keys():
+        raise UsageError(f"{', '.join(sorted(taken))} can't be passed on to pyarrow here")
+    if encryption is not None and options.get("data_page_version", "1.0") != "1.0":
+        # parquet-java leaves the levels of encrypted V2 pages in clear, Arrow C++ seals them: no V2 page suits both.
+        raise UsageError("encrypted files are written with V1 data pages", hint='data_page_version="1.0"')
+
+
+def _resolve_filters(schema: Schema, wanted: FilterRequest) -> list[tuple[Leaf, FilterSpec]]:
+    specs = []
+    for name, spec in wanted.items():
+        if spec is False or spec is None:
+            continue
+        if not isinstance(spec, FilterSpec) and spec is not True:
+            raise UsageError(f"a FilterSpec or True, not {type(spec).__name__}", column=name)
+        leaf = schema.leaf(name)
+        carries_filter(leaf)
+        specs.append((leaf, FilterSpec() if spec is True else spec))
+    return sorted(specs, key=lambda item: item[0].index)
+
+
