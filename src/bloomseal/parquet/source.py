@@ -64,7 +64,7 @@ class Source:
     @classmethod
     def memory(cls, data: Buffer, name: str = "memory") -> Source:
         """A source over bytes in memory, without a copy."""
-        view = memoryview(data)
+        view = memoryview(data).cast("B")
         return cls(FileRef(name), len(view), lambda offset, length: view[offset : offset + length], lambda: None)
 
     def read(self, offset: int, length: int) -> Buffer:
