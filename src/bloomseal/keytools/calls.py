@@ -1,92 +1,196 @@
-"""Calls to KMS clients and retrievers, whoever wrote them: only our errors come out, and only answers of the right kind."""
+"""Calls to one KMS client: bounded in time and number, retried where that can help, counted, and failing with our errors only."""
 
 from __future__ import annotations
 
+import functools
+import threading
+import time
 from collections.abc import Callable
-from typing import Any
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..encryption import SecretKey
 from ..errors import BloomsealError, KeyAccessError
+from ..limits import MAX_KEY_METADATA_BYTES
 from .access import KmsAccessError, Problem
-from .protocols import KeyRetriever, KmsClient
+from .protocols import KmsClient
 
-__all__ = ["call", "kms_name", "retrieve_key", "unwrap_key", "wrap_key"]
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+
+__all__ = ["Counters", "KmsCalls"]
+
+T = TypeVar("T")
+_FIRST_WAIT: Final = 0.1
+_LONGEST_WAIT: Final = 5.0
 
 
-def kms_name(kms: object) -> str:
-    """How messages name a client: by its class, never by its repr, which may hold a token."""
-    return f"KMS client {type(kms).__name__}"
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What a KMS was asked, and what that cost.
 
-
-def call(kms: object, master_key: str, method: Callable[..., Any], *arguments: Any) -> Any:
-    """``method(*arguments)``; every exception becomes a KeyAccessError.
-
-    Foreign exceptions are named by their type only and leave no chain: their text may hold key bytes or a token.
+    Attributes:
+        wraps, unwraps: calls that were made, repeated ones included.
+        hits: answers from the cache, refusals included.
+        denials: calls that the KMS refused for good: denied, disabled, destroyed, unknown.
+        failures: calls that failed otherwise.
+        retries: calls that repeated one that failed.
+        seconds: total time in calls. Calls at the same time count each.
+        slowest: seconds of the longest call.
     """
-    try:
-        return method(*arguments)
-    except KeyAccessError:
-        raise
-    except BloomsealError as ours:
-        failure = KeyAccessError(ours.what, hint=ours.hint)
-    except PermissionError:
-        failure = KmsAccessError.because(Problem.DENIED, master_key, kms_name(kms))
-    except LookupError:
-        failure = KmsAccessError.because(Problem.UNKNOWN, master_key, kms_name(kms))
-    except (TimeoutError, ConnectionError) as error:
-        failure = KmsAccessError.because(Problem.UNREACHABLE, master_key, kms_name(kms), detail=type(error).__name__)
-    except Exception as error:
-        failure = KmsAccessError.because(
-            Problem.INVALID, master_key, kms_name(kms), detail=f"it raised {type(error).__name__}"
-        )
-    # Raised outside the handlers, so that not even __context__ remembers the foreign exception.
-    raise failure
+
+    wraps: int = 0
+    unwraps: int = 0
+    hits: int = 0
+    denials: int = 0
+    failures: int = 0
+    retries: int = 0
+    seconds: float = 0.0
+    slowest: float = 0.0
+
+    def to_dict(self) -> dict[str, float]:
+        """As plain data."""
+        return asdict(self)
 
 
-def wrap_key(kms: KmsClient, key: SecretKey, master_key: str) -> str:
-    """The key wrapped by the KMS, as text. pyarrow lets its clients answer in bytes, so we do too."""
-    wrapped = call(kms, master_key, kms.wrap_key, key.reveal(), master_key)
-    if isinstance(wrapped, bytes | bytearray):
-        wrapped = wrapped.decode("utf-8", "replace")
-    if not isinstance(wrapped, str) or not wrapped or "\ufffd" in wrapped:
-        raise KmsAccessError.because(Problem.INVALID, master_key, kms_name(kms), detail="wrap_key returned no text")
-    return wrapped
+class KmsCalls:
+    """A KMS client as the key tools call it.
 
-
-def unwrap_key(kms: KmsClient, wrapped_key: str, master_key: str) -> SecretKey:
-    """The key that the KMS unwrapped."""
-    value = call(kms, master_key, kms.unwrap_key, wrapped_key, master_key)
-    if isinstance(value, str):
-        value = value.encode()
-    if isinstance(value, SecretKey):
-        return value
-    if not isinstance(value, bytes | bytearray) or len(value) not in (16, 24, 32):
-        size = f"{len(value)} bytes" if isinstance(value, bytes | bytearray) else "no bytes"
-        raise KmsAccessError.because(
-            Problem.INVALID, master_key, kms_name(kms), detail=f"unwrap_key returned {size}, not an AES key"
-        )
-    return SecretKey(bytes(value))
-
-
-def retrieve_key(retriever: KeyRetriever, key_metadata: bytes, column: str | None) -> SecretKey:
-    """The key that a retriever found, checked to be one.
-
-    Raises:
-        KeyAccessError: the retriever has none, failed, or returned something else.
+    Args:
+        client: the caller's client; it must bear calls from several threads.
+        timeout: seconds that one key may take, with waiting for a free slot and all retries.
+        attempts: calls for one key, at most. Only retryable failures are repeated, after a random, growing wait.
+        max_parallel: calls under way at the same time, at most.
     """
-    whose = "the footer" if column is None else f"column {column}"
-    try:
-        value = retriever.retrieve_key(key_metadata, column)
-        if isinstance(value, SecretKey):
-            return value
-        if isinstance(value, bytes | bytearray):
-            return SecretKey(bytes(value))
-        failure = KeyAccessError(f"{type(retriever).__name__} returned no key for {whose}", column=column)
-    except KeyAccessError as error:
-        error.at(column=column)
-        raise
-    except Exception as error:
-        failure = KeyAccessError(
-            f"{type(retriever).__name__} failed for {whose}: it raised {type(error).__name__}", column=column
+
+    def __init__(self, client: KmsClient, *, timeout: float, attempts: int, max_parallel: int) -> None:
+        self.client = client
+        self._timeout = timeout
+        self._attempts = attempts
+        self._slots = threading.BoundedSemaphore(max_parallel)
+        self._lock = threading.Lock()
+        self._counters = Counters()
+
+    @property
+    def counters(self) -> Counters:
+        """A snapshot; `hits` is the cache's affair."""
+        with self._lock:
+            return self._counters
+
+    def wrap(self, key: SecretKey, master_key: str) -> str:
+        """`key` wrapped by the KMS.
+
+        Raises:
+            KeyAccessError: refused, unreachable, or an answer that is no text.
+        """
+        wrapped = self._call("wraps", self.client.wrap_key, key.reveal(), master_key, master_key=master_key)
+        if isinstance(wrapped, bytes):
+            # pyarrow takes bytes from its subclasses too, and many return what base64.b64encode gave them.
+            wrapped = wrapped.decode("utf-8", "replace")
+        if not isinstance(wrapped, str) or not 0 < len(wrapped) <= MAX_KEY_METADATA_BYTES // 4:
+            raise self._invalid(master_key, "it returned no text of reasonable length for a wrapped key")
+        return wrapped
+
+    def unwrap(self, wrapped: str, master_key: str) -> SecretKey:
+        """The key that `wrapped` holds.
+
+        Raises:
+            KeyAccessError: refused, unreachable, or an answer that is no AES key.
+        """
+        key = self._call("unwraps", self.client.unwrap_key, wrapped, master_key, master_key=master_key)
+        if not isinstance(key, bytes | bytearray):
+            raise self._invalid(master_key, "it returned something other than bytes for a key")
+        if len(key) not in (16, 24, 32):
+            raise self._invalid(master_key, f"it returned a key of {len(key)} bytes; AES keys have 16, 24 or 32")
+        return SecretKey(bytes(key))
+
+    @property
+    def name(self) -> str:
+        """How messages call the KMS."""
+        return str(getattr(self.client, "kms_name", type(self.client).__name__))
+
+    def _invalid(self, master_key: str, detail: str) -> KmsAccessError:
+        return KmsAccessError.because(Problem.INVALID, master_key, self.name, detail=detail)
+
+    def _call(self, counter: str, function: Callable[..., T], *arguments: Any, master_key: str) -> T:
+        from tenacity import Retrying, retry_if_exception, stop_after_attempt, stop_before_delay
+        from tenacity.wait import wait_random_exponential
+
+        deadline = time.monotonic() + self._timeout
+
+        def again(state: RetryCallState) -> None:  # noqa: ARG001
+            self._count(retries=1)
+
+        retrying = Retrying(
+            retry=retry_if_exception(lambda error: isinstance(error, KeyAccessError) and error.retryable),
+            stop=stop_after_attempt(self._attempts) | stop_before_delay(self._timeout),
+            wait=wait_random_exponential(multiplier=_FIRST_WAIT, max=_LONGEST_WAIT),
+            before_sleep=again,
+            reraise=True,
         )
-    raise failure
+        answer: T = retrying(self._once, counter, functools.partial(function, *arguments), master_key, deadline)
+        return answer
+
+    def _once(self, counter: str, function: Callable[[], T], master_key: str, deadline: float) -> T:
+        if not self._slots.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            raise KmsAccessError.because(
+                Problem.UNREACHABLE, master_key, self.name, detail="too many calls are waiting"
+            )
+        began = time.monotonic()
+        try:
+            outcome = _started(function)
+            try:
+                # Not Future.result: its exception would be the context of ours, message and all.
+                failure = outcome.exception(max(0.0, deadline - began))
+            except TimeoutError:
+                failure = TimeoutError()
+        finally:
+            # Also when the call is still under way: it was given up, and must not keep others from trying.
+            self._slots.release()
+            elapsed = time.monotonic() - began
+            self._count(**{counter: 1}, seconds=elapsed, slowest=elapsed)
+        if failure is None:
+            return outcome.result()
+        error = self._translated(failure, master_key)
+        refused = isinstance(error, KmsAccessError) and error.problem not in (Problem.UNREACHABLE, Problem.INVALID)
+        self._count(**{"denials" if refused else "failures": 1})
+        raise error
+
+    def _translated(self, failure: BaseException, master_key: str) -> BloomsealError:
+        """The error for what a client raised. A foreign message may hold a token or a key, so only its type is told."""
+        if isinstance(failure, BloomsealError):
+            return failure
+        detail = None
+        if isinstance(failure, PermissionError):
+            problem = Problem.DENIED
+        elif isinstance(failure, LookupError):
+            problem = Problem.UNKNOWN
+        elif isinstance(failure, TimeoutError):
+            problem, detail = Problem.UNREACHABLE, "no answer in time"
+        elif isinstance(failure, ConnectionError):
+            problem = Problem.UNREACHABLE
+        else:
+            problem, detail = Problem.INVALID, f"the client failed with {type(failure).__name__}"
+        return KmsAccessError.because(problem, master_key, self.name, detail=detail)
+
+    def _count(self, **more: float) -> None:
+        with self._lock:
+            now = asdict(self._counters)
+            slowest = max(now["slowest"], more.pop("slowest", 0.0))
+            summed = {name: now[name] + amount for name, amount in more.items()}
+            self._counters = replace(self._counters, slowest=slowest, **summed)
+
+
+def _started(function: Callable[[], T]) -> Future[T]:
+    """Run in a daemon thread: a call that never returns must hang neither its caller nor the end of the interpreter."""
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(function())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name="bloomseal KMS call", daemon=True).start()
+    return outcome

@@ -7,14 +7,11 @@ import json
 import os
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
-
-from filelock import FileLock
-from filelock import Timeout as LockTimeout
 
 from ..encryption import SecretKey
 from ..errors import BloomsealError, KeyAccessError, PolicyError, UsageError
@@ -49,6 +46,8 @@ class Keyring:
     Threads and processes may share the file: changes are made under a file lock and replace it atomically. A pickled
     Keyring carries its path only; whoever unpickles it reads the file and the passphrase's variable where they are.
     """
+
+    kms_name = _KMS
 
     def __init__(self, path: str | os.PathLike[str], *, passphrase: str | None = None, create: bool = False) -> None:
         self._path = Path(path).expanduser().absolute()
@@ -194,6 +193,11 @@ class Keyring:
         key = self._key(master_key_identifier, self._load())
         return KeyDates(created=key.created, rotated=key.rotated)
 
+    def change_marker(self) -> Hashable:
+        """Differs once the file was replaced, so that a disabled or destroyed key stops working at once."""
+        self._load()
+        return self._seen
+
     # The file
 
     def _key(self, name: str, keys: dict[str, MasterKey]) -> MasterKey:
@@ -253,6 +257,10 @@ class Keyring:
     @contextlib.contextmanager
     def _changing(self, *, missing_ok: bool = False) -> Iterator[dict[str, MasterKey]]:
         """The keys, to be changed in place; on leaving, the file is replaced by one that holds them."""
+        # Here, because reading a keyring needs no lock, and this library is slow to load.
+        from filelock import FileLock
+        from filelock import Timeout as LockTimeout
+
         # A link is followed first: replacing it would leave the old keys where it pointed.
         target = self._path.resolve()
         lock = FileLock(target.with_name(target.name + ".lock"), timeout=_LOCK_SECONDS, mode=0o600)

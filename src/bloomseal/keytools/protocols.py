@@ -6,6 +6,7 @@ offer beyond wrapping stands in protocols of its own, found at run time, so that
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 __all__ = [
+    "ChangingKms",
     "DatedKms",
     "FileKeys",
     "FileRef",
@@ -169,4 +171,13 @@ class RewrappingKms(Protocol):
         self, wrapped_key: str, master_key_identifier: str, new_master_key_identifier: str | None = None
     ) -> str:
         """The same key under the current version of `new_master_key_identifier` (default: the same master key)."""
+        ...
+
+
+@runtime_checkable
+class ChangingKms(Protocol):
+    """A KMS client that notices, at no cost, that its keys have changed; cached keys are then asked for again."""
+
+    def change_marker(self) -> Hashable:
+        """Some value that differs from an earlier one if keys were made, rotated, disabled or destroyed in between."""
         ...

@@ -1,271 +1,330 @@
-"""Key tools: fresh data keys per file and column, wrapped under master keys that a KMS guards.
-
-Byte-compatible with parquet-java's and Arrow's key tools (PKMT1): each reads what the other wrote, given the same master keys.
-"""
+"""The key tools: data keys wrapped by a KMS, directly or through key encryption keys, kept in the file or beside it."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import os
-import threading
-from collections import OrderedDict
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Collection, Hashable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, NoReturn
 
 from ..encryption import SealCounter, SecretKey
-from ..errors import KeyAccessError, UsageError
-from . import calls
+from ..errors import BloomsealError, KeyAccessError, UsageError
+from ..limits import MAX_GCM_SEALS
 from .access import shown
+from .cache import Cache
+from .calls import Counters, KmsCalls
 from .material import DEFAULT_INSTANCE, KeyMaterial, KeyMetadata
-from .protocols import FileKeys, FileRef, KeyRetriever, KeySource, KmsClient
+from .protocols import ChangingKms, FileRef, KmsClient, VersionedKms
 from .wrapping import unwrap_locally, wrap_locally
 
-__all__ = ["KeyTools", "as_key_source"]
+__all__ = ["KeyDescription", "KeyTools", "ToolsFileKeys"]
 
 _KEK_ID_BYTES: Final = 16
 
 
+@dataclass(frozen=True, slots=True)
+class KeyDescription:
+    """What key metadata tells without any key.
+
+    Attributes:
+        master_key: the master key's identifier.
+        internal: the material stands in the file itself.
+        reference: the material's name in the external store; None where it is internal.
+        is_footer_key: as the material says.
+        kek_id: base64 of the KEK's 16-byte id; None under single wrapping.
+        kms_instance_url: the KMS's address by the writer's account; footer keys only.
+        wrapping_version: the master key's version that wrapped the key, where the KMS client can tell from the text alone.
+    """
+
+    master_key: str
+    internal: bool
+    reference: str | None
+    is_footer_key: bool
+    kek_id: str | None
+    kms_instance_url: str | None
+    wrapping_version: str | None
+
+    @property
+    def double_wrapping(self) -> bool:
+        return self.kek_id is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Kek:
+    """A KEK of this process's making. It holds its counter, which would be forgotten between wrappings otherwise."""
+
+    key: SecretKey
+    id: bytes
+    wrapped: str
+    counter: SealCounter
+
+
 class KeyTools:
-    """A `KeySource` over a KMS client.
+    """A `KeySource` over a KMS, byte-compatible with the key tools of parquet-java and Arrow.
 
     Args:
-        kms: wraps and unwraps under master keys: a `Keyring`, any other `KmsClient`, a subclass of pyarrow's.
-        double_wrapping: data keys are wrapped here under a key encryption key (KEK), and only that by the KMS: one KMS call
-            per master key and process instead of one per data key.
-        internal: key material stands in the data file. Otherwise in ``_KEY_MATERIAL_FOR_<name>.json`` beside it, so that
-            master keys can be rotated without touching data files.
-        kek_bits: 128, 192 or 256.
-        cache_lifetime: seconds for which unwrapped KEKs (or data keys, under single wrapping) are remembered.
-        allowed_urls: KMS addresses that files may name besides `instance_url` and "DEFAULT". An address in a file is
-            never followed: keys go to `kms` or nowhere.
-        instance_id, instance_url: what new files say about the KMS. Peers need both to be non-empty.
+        kms: the KMS client, or its URI.
+        double_wrapping: wrap data keys under a key encryption key (KEK) made here, and only that by the KMS: one call serves
+            many files.
+        internal: keep key material in the file. Otherwise it goes to ``_KEY_MATERIAL_FOR_<name>.json`` beside the file, where
+            master keys can be rotated without touching the file.
+        kek_bits: length of KEKs: 128, 192 or 256.
+        cache_lifetime: seconds that unwrapped keys are kept in this process, and that a KEK is used for new files; 0: not at all.
+        allowed_urls: addresses that a file may name as its KMS. Either a collection, all served by `kms`; or a map from
+            address to the client that serves it. A file that names any other address is refused: an address in a file is
+            matched, never followed.
+        instance_id, instance_url: what new files say about their KMS.
+        seal_limit: how often one KEK may seal; at most, and by default, 2^32.
+        timeout: seconds that one key may take, retries included.
+        attempts: calls for one key at most, if the KMS can't be reached.
+        max_parallel: calls to the KMS at the same time.
+        max_cached: keys kept at most.
+
+    Raises:
+        UsageError: contradicting arguments.
+
+    Threads may share it; it can't be pickled.
     """
 
     def __init__(
         self,
-        kms: KmsClient,
+        kms: KmsClient | str,
         *,
         double_wrapping: bool = True,
         internal: bool = True,
         kek_bits: int = 128,
         cache_lifetime: float = 600.0,
-        allowed_urls: Iterable[str] = (),
-        instance_id: str = DEFAULT_INSTANCE,
-        instance_url: str = DEFAULT_INSTANCE,
+        allowed_urls: Collection[str] | Mapping[str, KmsClient | str] = (),
+        instance_id: str | None = None,
+        instance_url: str | None = None,
+        seal_limit: int = MAX_GCM_SEALS,
+        timeout: float = 30.0,
+        attempts: int = 4,
+        max_parallel: int = 16,
+        max_cached: int = 10_000,
     ) -> None:
-        if not isinstance(kms, KmsClient):
-            raise UsageError(f"a KMS client has wrap_key and unwrap_key; {type(kms).__name__} has not")
         if kek_bits not in (128, 192, 256):
-            raise UsageError(f"key encryption keys of {kek_bits} bits do not exist in AES", hint="128, 192 or 256")
-        self.kms = kms
+            raise UsageError(f"AES has no keys of {kek_bits} bits", hint="128, 192 or 256")
+        if isinstance(allowed_urls, str):
+            raise UsageError("allowed_urls is a collection of addresses, not one address")
+        if min(seal_limit, attempts, max_parallel, max_cached) < 1 or timeout <= 0 or cache_lifetime < 0:
+            raise UsageError("limits and times are positive")
         self.double_wrapping = double_wrapping
         self.internal = internal
-        self.kek_bits = kek_bits
-        self.cache_lifetime = cache_lifetime
-        self.instance_id = instance_id
-        self.instance_url = instance_url
-        self.allowed_urls = frozenset({*allowed_urls, instance_url, DEFAULT_INSTANCE, ""})
-        self._lock = threading.Lock()
-        self._unwrapped: dict[tuple[str, ...], SecretKey] = {}
-        self._keks: dict[str, _Kek] = {}
+        self._kek_bits = kek_bits
+        self._seal_limit = min(seal_limit, MAX_GCM_SEALS)
+        self._instance = (instance_id, instance_url)
 
-    def for_file(self, ref: FileRef, *, writing: bool = False) -> FileKeys:  # noqa: ARG002
-        """The keys of one file."""
-        return _ToolsFileKeys(self, ref)
+        def calls(client: KmsClient | str) -> KmsCalls:
+            return KmsCalls(_client(client), timeout=timeout, attempts=attempts, max_parallel=max_parallel)
 
-    def open_material(self, material: KeyMaterial) -> SecretKey:
-        """The data key in `material`.
+        self._kms = calls(kms)
+        self._allowed = dict.fromkeys((DEFAULT_INSTANCE, "", instance_url or ""), self._kms)
+        for url in allowed_urls:
+            self._allowed[url] = calls(allowed_urls[url]) if isinstance(allowed_urls, Mapping) else self._kms
+        self._unwrapped: Cache[SecretKey] = Cache(cache_lifetime, max_entries=max_cached)
+        self._keks: Cache[_Kek] = Cache(cache_lifetime, max_entries=max_cached)
 
-        Raises:
-            KeyAccessError: the material names a KMS that is not allowed, the KMS refuses, or what it holds does not open.
-        """
-        url = material.kms_instance_url
-        if url is not None and url not in self.allowed_urls:
-            # A file that chose the address would choose where credentials go.
-            raise KeyAccessError(
-                f"the file names the KMS at {shown(url)}, which is not among the allowed addresses",
-                hint="add it to allowed_urls if it is the same KMS as the client's",
+    @property
+    def kms(self) -> KmsClient:
+        """The client that wraps new keys."""
+        return self._kms.client
+
+    @property
+    def counters(self) -> Counters:
+        """Calls so far, over all clients; a snapshot."""
+        total = Counters(hits=self._unwrapped.hits + self._keks.hits)
+        for calls in set(self._allowed.values()):
+            one = calls.counters
+            total = Counters(
+                **{name: value + getattr(one, name) for name, value in total.to_dict().items() if name != "slowest"},
+                slowest=max(total.slowest, one.slowest),
             )
-        if material.kek_id is None or material.wrapped_kek is None:
-            return self._unwrap(material.master_key, material.wrapped_dek)
-        kek = self._unwrap(material.master_key, material.wrapped_kek, material.kek_id)
-        return unwrap_locally(material.wrapped_dek, kek, _kek_id_bytes(material.kek_id))
+        return total
 
-    def seal_material(self, data_key: SecretKey, master_key: str, *, is_footer_key: bool) -> KeyMaterial:
-        """`data_key` wrapped under `master_key`.
+    def for_file(self, ref: FileRef, *, writing: bool = False) -> ToolsFileKeys:  # noqa: ARG002
+        """The keys of one file; costs nothing until one is asked for."""
+        return ToolsFileKeys(self, ref)
+
+    def describe(self, key_metadata: bytes, ref: FileRef | None = None) -> KeyDescription:
+        """What `key_metadata` says, without any key and without asking the KMS.
+
+        Args:
+            key_metadata: the bytes in the file.
+            ref: the file, needed where the material is external.
 
         Raises:
-            KeyAccessError: the KMS refuses.
+            KeyAccessError: not of key tools; or external material that can't be had.
         """
-        kek_id = wrapped_kek = None
-        if self.double_wrapping:
-            kek = self._kek_for(master_key)
-            kek_id, wrapped_kek = kek.id, kek.wrapped
-            wrapped = wrap_locally(data_key, kek.key, _kek_id_bytes(kek.id))
-        else:
-            wrapped = calls.wrap_key(self.kms, data_key, master_key)
-        return KeyMaterial(
-            master_key=master_key,
-            wrapped_dek=wrapped,
-            is_footer_key=is_footer_key,
-            kek_id=kek_id,
-            wrapped_kek=wrapped_kek,
-            kms_instance_id=self.instance_id if is_footer_key else None,
-            kms_instance_url=self.instance_url if is_footer_key else None,
+        return ToolsFileKeys(self, ref or FileRef("")).describe(key_metadata)
+
+    def forget(self) -> None:
+        """Drop all cached keys, refusals too: after rights have changed, for instance."""
+        self._unwrapped.forget()
+        self._keks.forget()
+
+    # What a file's keys need
+
+    def _calls_for(self, url: str | None) -> KmsCalls:
+        if (calls := self._allowed.get(url or "")) is not None:
+            return calls
+        raise KeyAccessError(
+            f"the file names the KMS {shown(url or '')}, which is not among the allowed ones",
+            hint="if you trust it: KeyTools(kms, allowed_urls=[...])",
         )
 
-    def _unwrap(self, master_key: str, wrapped: str, kek_id: str = "") -> SecretKey:
-        # The wrapped text is part of the name: a KEK id alone comes from the file and could claim another file's KEK.
-        name = (master_key, kek_id, wrapped)
-        if (key := self._unwrapped.get(name)) is None:
-            key = self._unwrapped[name] = calls.unwrap_key(self.kms, wrapped, master_key)
-        return key
+    def _unwrap(self, material: KeyMaterial, calls: KmsCalls) -> SecretKey:
+        if material.kek_id is None or material.wrapped_kek is None:
+            return self._from_kms(material.wrapped_dek, material.master_key, calls)
+        kek = self._from_kms(material.wrapped_kek, material.master_key, calls)
+        return unwrap_locally(material.wrapped_dek, kek, _kek_id(material.kek_id))
 
-    def _kek_for(self, master_key: str) -> _Kek:
-        with self._lock:
-            kek = self._keks.get(master_key)
-            if kek is None or kek.exhausted:
-                key = SecretKey.generate(self.kek_bits)
-                kek_id = base64.b64encode(os.urandom(_KEK_ID_BYTES)).decode("ascii")
-                kek = self._keks[master_key] = _Kek(key, kek_id, calls.wrap_key(self.kms, key, master_key))
-            return kek
+    def _from_kms(self, wrapped: str, master_key: str, calls: KmsCalls) -> SecretKey:
+        return self._unwrapped.get(_place(calls, master_key, wrapped), lambda: calls.unwrap(wrapped, master_key))
+
+    def _wrap(self, key: SecretKey, master_key: str) -> KeyMaterial:
+        if not self.double_wrapping:
+            wrapped = self._kms.wrap(key, master_key)
+            # A process that may wrap but not unwrap can so still read back what it has written.
+            self._unwrapped.put(_place(self._kms, master_key, wrapped), key)
+            return KeyMaterial(master_key, wrapped, is_footer_key=False)
+        kek = self._kek(master_key)
+        return KeyMaterial(
+            master_key,
+            wrap_locally(key, kek.key, kek.id),
+            is_footer_key=False,
+            kek_id=base64.b64encode(kek.id).decode("ascii"),
+            wrapped_kek=kek.wrapped,
+        )
+
+    def _kek(self, master_key: str) -> _Kek:
+        name = (_epoch(self._kms.client), master_key)
+        kek = self._keks.get(name, lambda: self._new_kek(master_key))
+        if kek.counter.count >= kek.counter.limit:
+            self._keks.forget(name)
+            kek = self._keks.get(name, lambda: self._new_kek(master_key))
+        return kek
+
+    def _new_kek(self, master_key: str) -> _Kek:
+        key = SecretKey.generate(self._kek_bits)
+        counter = SealCounter.of(key)
+        counter.lower_limit(self._seal_limit)
+        kek = _Kek(key, os.urandom(_KEK_ID_BYTES), self._kms.wrap(key, master_key), counter)
+        self._unwrapped.put(_place(self._kms, master_key, kek.wrapped), key)
+        return kek
 
     def __repr__(self) -> str:
         wrapping = "double" if self.double_wrapping else "single"
-        return f"<KeyTools {wrapping} wrapping, {'internal' if self.internal else 'external'} material, {calls.kms_name(self.kms)}>"
+        return f"<KeyTools over {self._kms.name}, {wrapping} wrapping, {'internal' if self.internal else 'external'} material>"
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Keys stay behind; whether the client may travel is for the client to say.
-        options = {
-            name: getattr(self, name)
-            for name in (
-                "double_wrapping",
-                "internal",
-                "kek_bits",
-                "cache_lifetime",
-                "allowed_urls",
-                "instance_id",
-                "instance_url",
-            )
-        }
-        return (_rebuild, (self.kms, options))
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("KeyTools are never pickled: they hold keys; let each process make its own")
 
 
-def _rebuild(kms: KmsClient, options: dict[str, Any]) -> KeyTools:
-    return KeyTools(kms, **options)
-
-
-class _Kek:
-    __slots__ = ("counter", "id", "key", "wrapped")
-
-    def __init__(self, key: SecretKey, kek_id: str, wrapped: str) -> None:
-        self.key, self.id, self.wrapped = key, kek_id, wrapped
-        self.counter = SealCounter.of(key)
-
-    @property
-    def exhausted(self) -> bool:
-        return self.counter.count >= self.counter.limit
-
-
-class _ToolsFileKeys:
-    """The keys of one file, by key tools."""
+class ToolsFileKeys:
+    """The keys of one file, through `KeyTools`."""
 
     def __init__(self, tools: KeyTools, ref: FileRef) -> None:
         self._tools = tools
         self._ref = ref
+        self._calls = tools._kms
 
     def retrieve_key(self, key_metadata: bytes, column: str | None) -> SecretKey:
+        """The data key that `key_metadata` stands for.
+
+        Raises:
+            KeyAccessError: see `Problem`; or no key metadata of key tools; or a KMS that is not allowed.
+        """
         try:
-            metadata = KeyMetadata.from_bytes(key_metadata)
-            if metadata.material is None:
-                raise KeyAccessError("key material in an external store")
-            return self._tools.open_material(metadata.material)
-        except KeyAccessError as error:
-            error.at(file=self._ref.path, column=column)
-            raise
+            material = self._material(KeyMetadata.from_bytes(key_metadata))
+            if material.is_footer_key:
+                # Column keys don't say which KMS they are from: it is the footer key's.
+                self._calls = self._tools._calls_for(material.kms_instance_url)
+            return self._tools._unwrap(material, self._calls)
+        except BloomsealError as error:
+            raise error.at(column=column) from None
 
     def new_key(self, master_key: str, column: str | None, bits: int) -> tuple[SecretKey, bytes]:
-        if not isinstance(master_key, str) or not master_key:
-            raise UsageError("a master key is named by a non-empty text")
+        """A fresh data key wrapped under `master_key`, and its key metadata.
+
+        Raises:
+            KeyAccessError: the KMS would not wrap.
+            UsageError: no such key size.
+        """
         key = SecretKey.generate(bits)
-        material = self._tools.seal_material(key, master_key, is_footer_key=column is None)
-        return key, KeyMetadata(material=material).to_bytes()
+        try:
+            material = self._tools._wrap(key, master_key)
+        except BloomsealError as error:
+            raise error.at(column=column) from None
+        if column is None:
+            instance_id, instance_url = self._tools._instance
+            material = replace(material, is_footer_key=True, kms_instance_id=instance_id, kms_instance_url=instance_url)
+        return key, self._metadata(material).to_bytes()
 
-    def store(self) -> None:
-        """Nothing to do: the material stands in the file."""
-
-    def discard(self) -> None:
-        """Nothing to undo."""
-
-
-class _RetrieverSource:
-    """Adapts a plain retriever, which needs no file and makes no keys."""
-
-    def __init__(self, retriever: KeyRetriever) -> None:
-        self._retriever = retriever
-
-    def for_file(self, ref: FileRef, *, writing: bool = False) -> FileKeys:  # noqa: ARG002
-        return self
-
-    def retrieve_key(self, key_metadata: bytes, column: str | None) -> bytes | SecretKey:
-        return calls.retrieve_key(self._retriever, key_metadata, column)
-
-    def new_key(self, master_key: str, column: str | None, bits: int) -> tuple[SecretKey, bytes]:  # noqa: ARG002
-        raise UsageError(
-            f"{type(self._retriever).__name__} reads keys and makes none, so master key {shown(master_key)} can't be used",
-            hint="give a Keyring or KeyTools as keys=, or the data key itself as bytes",
+    def describe(self, key_metadata: bytes) -> KeyDescription:
+        """As `KeyTools.describe`."""
+        metadata = KeyMetadata.from_bytes(key_metadata)
+        material = self._material(metadata)
+        kms = self._calls.client
+        version = None
+        if isinstance(kms, VersionedKms):
+            try:
+                version = kms.wrapping_version(material.wrapped_kek or material.wrapped_dek, material.master_key)
+            except KeyAccessError:
+                version = None  # another KMS's wrapping
+        return KeyDescription(
+            master_key=material.master_key,
+            internal=metadata.reference is None,
+            reference=metadata.reference,
+            is_footer_key=material.is_footer_key,
+            kek_id=material.kek_id,
+            kms_instance_url=material.kms_instance_url,
+            wrapping_version=version,
         )
 
     def store(self) -> None:
-        pass
+        """Nothing: the material is in the file."""
 
     def discard(self) -> None:
-        pass
+        """Nothing: the material is in the file."""
+
+    def _material(self, metadata: KeyMetadata) -> KeyMaterial:
+        if metadata.material is not None:
+            return metadata.material
+        raise KeyAccessError("external key material")
+
+    def _metadata(self, material: KeyMaterial) -> KeyMetadata:
+        return KeyMetadata(material=material)
+
+    def __repr__(self) -> str:
+        return f"<keys of {self._ref.path!r} through {self._tools!r}>"
 
 
-# One KeyTools per client object, so that opening many files with it shares one cache. Told apart by identity: two clients
-# may act for two people. The few that are kept hold their clients alive.
-_SHARED_TOOLS: Final = 32
-_shared: OrderedDict[int, KeyTools] = OrderedDict()
-_shared_lock = threading.Lock()
+def _client(kms: KmsClient | str) -> KmsClient:
+    if isinstance(kms, str):
+        from .registry import client_for
+
+        return client_for(kms)
+    if not isinstance(kms, KmsClient):
+        raise UsageError(f"a {type(kms).__name__} is no KMS client", hint="it needs wrap_key and unwrap_key")
+    return kms
 
 
-def as_key_source(keys: object) -> KeySource:
-    """Whatever a caller may pass as ``keys=``, as a `KeySource`.
-
-    Accepted: a `KeySource` such as `KeyTools`; a KMS client such as `Keyring`; a plain `KeyRetriever` such as `ExplicitKeys`
-    (for reading).
-
-    Raises:
-        UsageError: none of these.
-    """
-    if isinstance(keys, KeySource):
-        return keys
-    if isinstance(keys, KmsClient):
-        return _shared_tools(keys)
-    if isinstance(keys, KeyRetriever):
-        return _RetrieverSource(keys)
-    raise UsageError(
-        f"{type(keys).__name__} offers no keys",
-        hint="a Keyring, KeyTools, ExplicitKeys, or an object with retrieve_key",
-    )
+def _epoch(client: KmsClient) -> Hashable:
+    return client.change_marker() if isinstance(client, ChangingKms) else None
 
 
-def _shared_tools(kms: KmsClient) -> KeyTools:
-    with _shared_lock:
-        tools = _shared.pop(id(kms), None) or KeyTools(kms)
-        _shared[id(kms)] = tools
-        if len(_shared) > _SHARED_TOOLS:
-            _shared.popitem(last=False)
-        return tools
+def _place(calls: KmsCalls, master_key: str, wrapped: str) -> Hashable:
+    # By what was wrapped, never by the KEK's id: a hostile file could claim another file's id, and put its refusal in the way.
+    return id(calls), _epoch(calls.client), master_key, hashlib.sha256(wrapped.encode()).digest()
 
 
-def _kek_id_bytes(kek_id: str) -> bytes:
+def _kek_id(text: str) -> bytes:
     try:
-        raw = base64.b64decode(kek_id, validate=True)
+        return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raw = b""
-    if len(raw) != _KEK_ID_BYTES:
-        raise KeyAccessError("a key encryption key's id is not base64 of 16 bytes")
-    return raw
+        pass
+    raise KeyAccessError("key material whose KEK id is not base64")

@@ -1,0 +1,90 @@
+"""Whatever a caller gives for `keys=` → a `KeySource`."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final
+
+from ..encryption import SecretKey
+from ..errors import UsageError
+from .protocols import FileKeys, FileRef, KeyRetriever, KeySource, KmsClient
+
+if TYPE_CHECKING:
+    from .tools import KeyTools
+
+__all__ = ["as_key_source"]
+
+_KEPT: Final = 64
+_lock = threading.Lock()
+_tools: OrderedDict[int, tuple[object, KeyTools]] = OrderedDict()
+
+
+def as_key_source(keys: Any) -> KeySource:
+    """A source of keys from any of the things that can be one.
+
+    Args:
+        keys: a `KeySource` (`KeyTools`, for one) as it is; a `Keyring` or any other KMS client, also a subclass of pyarrow's, or
+            a KMS URI: key tools over it, shared by all calls that name the same one, and so are their caches;
+            `ExplicitKeys` or any other retriever: a source that can read but not make keys.
+
+    Raises:
+        UsageError: none of these; or a URI of an unknown scheme.
+    """
+    if isinstance(keys, str):
+        from .registry import client_for
+
+        keys = client_for(keys)
+    if isinstance(keys, KeySource):
+        return keys
+    if isinstance(keys, KmsClient):
+        return _shared_tools(keys)
+    if isinstance(keys, KeyRetriever):
+        return _Retrieving(keys)
+    raise UsageError(
+        f"keys can't come from a {type(keys).__name__}",
+        hint="a Keyring, KeyTools, a KMS client, a KMS URI, or ExplicitKeys",
+    )
+
+
+def _shared_tools(kms: KmsClient) -> KeyTools:
+    from .tools import KeyTools
+
+    with _lock:
+        if (known := _tools.get(id(kms))) is None:
+            # The client is held along with its tools, so that its id can't come to mean another object. The bound is there
+            # because nothing says when a caller is done with a client.
+            known = _tools[id(kms)] = (kms, KeyTools(kms))
+            if len(_tools) > _KEPT:
+                _tools.popitem(last=False)
+        _tools.move_to_end(id(kms))
+        return known[1]
+
+
+class _Retrieving:
+    """A source, and every file's keys, over a bare retriever."""
+
+    def __init__(self, retriever: KeyRetriever) -> None:
+        self._retriever = retriever
+
+    def for_file(self, ref: FileRef, *, writing: bool = False) -> FileKeys:  # noqa: ARG002
+        return self
+
+    def retrieve_key(self, key_metadata: bytes, column: str | None) -> bytes | SecretKey:
+        return self._retriever.retrieve_key(key_metadata, column)
+
+    def new_key(self, master_key: str, column: str | None, bits: int) -> tuple[SecretKey, bytes]:  # noqa: ARG002
+        raise UsageError(
+            f"a {type(self._retriever).__name__} has no master keys to wrap new keys with",
+            column=column,
+            hint="keys= a Keyring or KMS, or give the data keys themselves as bytes",
+        )
+
+    def store(self) -> None:
+        pass
+
+    def discard(self) -> None:
+        pass
+
+    def __repr__(self) -> str:
+        return f"<key source over {type(self._retriever).__name__}>"
