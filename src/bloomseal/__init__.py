@@ -14,7 +14,9 @@ from .errors import (
     UnsupportedError,
     UsageError,
 )
-from .keytools import ExplicitKeys, Keyring, KeyRetriever, KeyTools
+from .keytools import ExplicitKeys, KeyRetriever, Keyring, KeyTools
+from .parquet.attach import AttachReport, attach_filters
+from .parquet.inspect import Inspection, inspect
 from .parquet.reader import SealedFile, Verdict, open_file, probe, read_table, verify
 from .parquet.specs import DecryptionSpec, EncryptionSpec
 from .parquet.writer import SealedWriter, write_table
@@ -23,6 +25,7 @@ from .sbbf import FilterSpec, SplitBlockBloomFilter
 __version__ = "0.1.0"
 
 __all__ = [
+    "AttachReport",
     "BloomsealError",
     "BloomsealWarning",
     "DecryptionSpec",
@@ -30,6 +33,7 @@ __all__ = [
     "ExplicitKeys",
     "FilterSpec",
     "FormatError",
+    "Inspection",
     "IntegrityError",
     "KeyAccessError",
     "KeyRetriever",
@@ -43,6 +47,8 @@ __all__ = [
     "UnsupportedError",
     "UsageError",
     "Verdict",
+    "attach_filters",
+    "inspect",
     "open_file",
     "probe",
     "read_table",

@@ -117,7 +117,8 @@ class KeyAccessError(BloomsealError):
 
 class PolicyError(BloomsealError):
     """The file or the call breaks a rule that the caller set: plaintext where encryption is required, a wrong AAD
-    prefix, a key or KMS address that is not allowed."""
+    prefix, a key or KMS address that is not allowed.
+    """
 
 
 class UsageError(BloomsealError, ValueError):

@@ -84,12 +84,14 @@ class Assembler:
         out.struct.remove(Group.COLUMNS)
         out.struct.set_i64(Group.FILE_OFFSET, start)
         out.struct.set_i64(Group.TOTAL_COMPRESSED, self.position - start)
-        out.struct.set_i64(Group.TOTAL_BYTE_SIZE, sum(chunk.meta.integer(Meta.UNCOMPRESSED) or 0 for chunk in out.chunks))
+        out.struct.set_i64(
+            Group.TOTAL_BYTE_SIZE, sum(chunk.meta.integer(Meta.UNCOMPRESSED) or 0 for chunk in out.chunks)
+        )
         out.struct.set_i16(Group.ORDINAL, ordinal)
         self._groups.append(out)
-        for chunk in out.chunks:
-            if (bloom_filter := filters.get(chunk.leaf.index)) is not None:
-                self._add_filter(chunk, ordinal, bloom_filter)
+        for added in out.chunks:
+            if (bloom_filter := filters.get(added.leaf.index)) is not None:
+                self._add_filter(added, ordinal, bloom_filter)
 
     def finish(self, template: Struct) -> None:
         """Write waiting filters, indexes and the footer, which takes every other field from the FileMetaData `template`."""
@@ -290,4 +292,3 @@ def _relocated(index: bytes, locations: list[tuple[int, int]]) -> bytes:
         moved.append(page.to_bytes())
     struct.set_list(1, moved)
     return struct.to_bytes()
-

@@ -45,7 +45,12 @@ class OutputKeys:
             footer_key, footer_metadata = self._new_key(spec.footer_key, None)
             prefix = spec.aad_prefix if isinstance(spec.aad_prefix, bytes) else b""
             self.crypto = FileCrypto(
-                algorithm, prefix, os.urandom(_UNIQUE_BYTES), spec.store_aad_prefix, spec.plaintext_footer, footer_metadata
+                algorithm,
+                prefix,
+                os.urandom(_UNIQUE_BYTES),
+                spec.store_aad_prefix,
+                spec.plaintext_footer,
+                footer_metadata,
             )
             self.footer = ModuleCipher(footer_key, algorithm)
             self._columns = self._resolve_columns(schema)

@@ -25,7 +25,9 @@ def carries_filter(leaf: Leaf) -> None:
         raise UsageError("a BOOLEAN column can't carry a Bloom filter", column=leaf.name, hint="leave it out")
 
 
-def chunk_hashes(walk: Walk, row_group: int, leaf: Leaf, array: pa.ChunkedArray | None = None) -> npt.NDArray[np.uint64]:
+def chunk_hashes(
+    walk: Walk, row_group: int, leaf: Leaf, array: pa.ChunkedArray | None = None
+) -> npt.NDArray[np.uint64]:
     """XXH64 of the non-null values of one column chunk; values of dictionaries may be named once each.
 
     Args:

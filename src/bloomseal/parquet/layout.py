@@ -109,8 +109,5 @@ def read_tail(source: Source) -> Tail:
     offset = source.size - 8 - length
     if offset < 4 or length > MAX_FOOTER_BYTES:
         raise FormatError(f"a footer of {length} bytes does not fit the file", file=source.name)
-    if length + 8 <= take:
-        data = end[-8 - length : -8]
-    else:
-        data = bytes(source.read(offset, length))
+    data = end[-8 - length : -8] if length + 8 <= take else bytes(source.read(offset, length))
     return Tail(magic == MAGIC_ENCRYPTED, offset, data)

@@ -42,11 +42,13 @@ def decode_leaf(walk: Walk, row_group: int, leaf: int) -> pa.ChunkedArray:
     """
     data = mini_file(walk, [row_group], [leaf], physical=True)
     path = walk.footer.schema.leaves[leaf]
-    options: dict[str, Any] = {}
-    if path.type.physical is PhysicalType.BYTE_ARRAY and len(path.path) == 1:
-        options["read_dictionary"] = [path.name]
     try:
-        column = _decode(data, **options).column(0)
+        if path.type.physical is PhysicalType.BYTE_ARRAY and len(path.path) == 1:
+            try:
+                return _decode(data, read_dictionary=[path.name]).column(0)
+            except FormatError:
+                pass  # Arrow reads no dictionaries out of the delta encodings
+        column = _decode(data).column(0)
     except BloomsealError as error:
         raise error.at(file=walk.source.name, row_group=row_group, column=path.name) from None
     return _flatten(column)
@@ -127,9 +129,7 @@ def mini_file(walk: Walk, row_groups: Sequence[int], leaves: Sequence[int], *, p
     return out
 
 
-def _add_chunk(
-    walk: Walk, chunk: Chunk, out: bytearray, position: int, physical: bool
-) -> tuple[bytearray, int, bytes]:
+def _add_chunk(walk: Walk, chunk: Chunk, out: bytearray, position: int, physical: bool) -> tuple[bytearray, int, bytes]:
     meta = Struct.parse(walk.meta_raw(chunk))
     meta.remove(*Meta.REVEALING, Meta.INDEX_PAGE, Meta.DICTIONARY_PAGE)
     start, uncompressed, first_data = position, 0, None
@@ -147,7 +147,9 @@ def _add_chunk(
             try:
                 page.open_into(view[position + len(header) : end])
             except BloomsealError as error:
-                raise error.at(file=walk.source.name, module=f"{page.kind.label} {page.ordinal}", **chunk.place) from None
+                raise error.at(
+                    file=walk.source.name, module=f"{page.kind.label} {page.ordinal}", **chunk.place
+                ) from None
         uncompressed += len(header) + (page.view.uncompressed_size or 0)
         position = end
     meta.set_i64(Meta.DATA_PAGE, start if first_data is None else first_data)
@@ -200,5 +202,3 @@ def _cut_arrow_schema(walk: Walk, encoded: bytes, leaves: frozenset[int], whole:
         return None
     fields = [schema.field(i) for i, complete in enumerate(whole) if complete]
     return base64.b64encode(pa.schema(fields, metadata=schema.metadata).serialize().to_pybytes())
-
-

@@ -70,7 +70,9 @@ class KeysAtHand:
         return ModuleCipher(key if isinstance(key, SecretKey) else SecretKey(key), self.crypto.algorithm)
 
 
-def open_footer(source: Source, decryption: DecryptionSpec | None, *, keyless: bool = False) -> tuple[Footer, KeysAtHand]:
+def open_footer(
+    source: Source, decryption: DecryptionSpec | None, *, keyless: bool = False
+) -> tuple[Footer, KeysAtHand]:
     """Read, open and verify a file's footer.
 
     Args:
@@ -88,9 +90,7 @@ def open_footer(source: Source, decryption: DecryptionSpec | None, *, keyless: b
         raise error.at(file=source.name) from None
 
 
-def _open(
-    source: Source, tail: Tail, decryption: DecryptionSpec | None, keyless: bool
-) -> tuple[Footer, KeysAtHand]:
+def _open(source: Source, tail: Tail, decryption: DecryptionSpec | None, keyless: bool) -> tuple[Footer, KeysAtHand]:
     supplied = decryption.aad_prefix if decryption else None
     assert supplied is None or isinstance(supplied, bytes)  # noqa: S101  # DecryptionSpec encodes a str
     if tail.encrypted:

@@ -21,7 +21,17 @@ from .schema import Leaf, Schema
 
 __all__ = ["Predicate", "Term"]
 
-_OPERATORS = {"=": "==", "==": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "in": "in", "not in": "not in"}
+_OPERATORS = {
+    "=": "==",
+    "==": "==",
+    "!=": "!=",
+    "<": "<",
+    "<=": "<=",
+    ">": ">",
+    ">=": ">=",
+    "in": "in",
+    "not in": "not in",
+}
 _COMPARE = {"<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 
 
@@ -104,7 +114,9 @@ class Term:
         if isinstance(value, pa.Scalar):
             value = value.as_py()
         if pa.types.is_floating(kind):
-            return pa.scalar(float(value), pa.float64()).cast(kind) if not _is_float16(self.leaf) else _half(value, kind)
+            return (
+                pa.scalar(float(value), pa.float64()).cast(kind) if not _is_float16(self.leaf) else _half(value, kind)
+            )
         if pa.types.is_integer(kind):
             # Beyond 64 bits an integer is larger or smaller than every value; the next lawful bound says the same.
             number = int(value)
@@ -120,7 +132,9 @@ class Term:
             value = value.as_py()
         try:
             if pa.types.is_floating(kind):
-                return _half(value, kind) if _is_float16(self.leaf) else pa.scalar(float(value), pa.float64()).cast(kind)
+                return (
+                    _half(value, kind) if _is_float16(self.leaf) else pa.scalar(float(value), pa.float64()).cast(kind)
+                )
             if pa.types.is_timestamp(kind):
                 return _timestamp(value, kind).cast(kind)
             if pa.types.is_decimal(kind):
@@ -263,5 +277,3 @@ def _timestamp(value: Any, kind: pa.DataType) -> pa.Scalar:
     if kind.tz is not None and not aware:
         return scalar.cast(pa.timestamp(scalar.type.unit, "UTC"))
     return scalar
-
-

@@ -264,7 +264,7 @@ class SealedFile:
                 stacklevel=3,
             )
             return None
-        bloom_filter = SplitBlockBloomFilter.from_bitset(found.bitset)  # type: ignore[arg-type]
+        bloom_filter = SplitBlockBloomFilter.from_bitset(found.bitset)
         if bloom_filter.is_empty and not all_null(self._walk.meta(chunk)):
             # No value ever leaves a filter empty: whoever wrote this one did not insert (booleans of parquet-java), or
             # somebody has zeroed it.
@@ -381,4 +381,3 @@ def verify(
     """`open_file(path).verify()`."""
     with open_file(path, decryption=decryption, filesystem=filesystem) as file:
         return file.verify()
-

@@ -130,7 +130,9 @@ class AtomicFile:
             check(reopened)
         fault_point("checked")
         if self._replaces is not None and identity(self._target) != self._replaces:
-            raise BloomsealError("the file was changed by someone else meanwhile; it was left as it is", file=self._ref.path)
+            raise BloomsealError(
+                "the file was changed by someone else meanwhile; it was left as it is", file=self._ref.path
+            )
         with contextlib.suppress(FileNotFoundError):
             shutil.copymode(self._target, self._aside)
         self._aside.replace(self._target)

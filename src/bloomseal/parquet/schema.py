@@ -221,5 +221,3 @@ def _physical(raw: bytes) -> bytes:
         element.set_i32(1, PhysicalType.FIXED_LEN_BYTE_ARRAY)
         element.set_i32(2, 12)
     return element.to_bytes()
-
-

@@ -142,7 +142,9 @@ def _verify_filter(walk: Walk, chunk: Chunk, report: VerifyReport) -> None:
     where[ModuleType.BLOOM_FILTER_HEADER.label] += 1
     where[ModuleType.BLOOM_FILTER_BITSET.label] += 1
     if chunk.encrypted and not found.sealed:
-        report.notes.append(f"row group {chunk.row_group}: the filter of encrypted column {chunk.leaf.name} is in clear")
-    empty = SplitBlockBloomFilter.from_bitset(found.bitset).is_empty  # type: ignore[arg-type]
+        report.notes.append(
+            f"row group {chunk.row_group}: the filter of encrypted column {chunk.leaf.name} is in clear"
+        )
+    empty = SplitBlockBloomFilter.from_bitset(found.bitset).is_empty
     if empty and not all_null(walk.meta(chunk)):
         report.notes.append(f"row group {chunk.row_group}: the filter of {chunk.leaf.name} is empty and proves nothing")

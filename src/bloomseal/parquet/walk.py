@@ -46,6 +46,7 @@ class Chunk:
         key_metadata: what leads to a column key.
         meta: the opened metadata, filled by `Walk.meta`.
         meta_raw: its raw bytes, filled by `Walk.meta_raw`.
+        meta_ordinal: the row group ordinal that its sealed metadata is bound to, known once it was opened.
     """
 
     row_group: int
@@ -55,6 +56,7 @@ class Chunk:
     key_metadata: bytes
     meta: ColumnMetaData | None = field(default=None, repr=False)
     meta_raw: bytes | None = field(default=None, repr=False)
+    meta_ordinal: int | None = None
 
     @property
     def encrypted(self) -> bool:
@@ -319,7 +321,9 @@ class Walk:
                 size = framed_length(data[position:], ModuleType.DATA_PAGE_HEADER)
                 if size > min(length - position, MAX_PAGE_HEADER_BYTES):
                     raise FormatError("a page header reaches past its column chunk")
-                header = self._open_page_header(chunk, cipher, data[position : position + size], ordinal, maybe_dictionary)
+                header = self._open_page_header(
+                    chunk, cipher, data[position : position + size], ordinal, maybe_dictionary
+                )
                 cursor = Cursor(header)
                 view = decode_at(PageHeader, cursor)
                 header = header[: cursor.position]
@@ -376,7 +380,9 @@ class Walk:
             ordinals += [-1, 0]
         for ordinal in ordinals:
             try:
-                return bytes(cipher.open(sealed, kind, self.aad(chunk, kind, row_group=ordinal)))
+                opened = bytes(cipher.open(sealed, kind, self.aad(chunk, kind, row_group=ordinal)))
+                chunk.meta_ordinal = ordinal
+                return opened
             except IntegrityError as error:
                 failure = error
         raise failure.at(**chunk.place) from None
@@ -425,7 +431,9 @@ class Walk:
             raise FormatError(f"the header says {size} bytes of bitset", module=kind.label)
         total = len(first) + len(second)
         if len(data) and total != len(data):
-            raise FormatError(f"bloom_filter_length says {len(data)} bytes, its modules have {total}", module=kind.label)
+            raise FormatError(
+                f"bloom_filter_length says {len(data)} bytes, its modules have {total}", module=kind.label
+            )
         return FilterBytes(offset, total, True, cipher.open(second, kind, self.aad(chunk, kind)))
 
     def _frame(self, offset: int, known: memoryview, kind: ModuleType, limit: int) -> Buffer:
@@ -433,7 +441,9 @@ class Walk:
         prefix = known[:4] if len(known) else self.source.read(offset, 4)
         size = framed_length(prefix, kind)
         if size > limit + FRAME_BYTES:
-            raise FormatError(f"a module of {size} bytes where at most {limit + FRAME_BYTES} can stand", module=kind.label)
+            raise FormatError(
+                f"a module of {size} bytes where at most {limit + FRAME_BYTES} can stand", module=kind.label
+            )
         if not len(known):
             return self.source.read(offset, size)
         if size > len(known):
@@ -460,7 +470,9 @@ def _bitset_size(header: BloomFilterHeader) -> int:
     if size is None or header.algorithm is None or header.hash is None or header.compression is None:
         raise FormatError("a Bloom filter header without its required fields", module=label)
     if not MIN_BITSET_BYTES <= size <= MAX_BITSET_BYTES:
-        raise FormatError(f"a bitset of {size} bytes; from {MIN_BITSET_BYTES} to {MAX_BITSET_BYTES} are lawful", module=label)
+        raise FormatError(
+            f"a bitset of {size} bytes; from {MIN_BITSET_BYTES} to {MAX_BITSET_BYTES} are lawful", module=label
+        )
     for name in ("algorithm", "hash", "compression"):
         if getattr(header, name).first is None:
             raise UnsupportedError(f"the Bloom filter's {name} is not one that the specification knows", module=label)
@@ -492,5 +504,3 @@ def _clear_levels(view: PageHeader, stored: Buffer) -> int:
     if levels == size:
         return levels
     raise FormatError("a V2 page whose length prefix fits neither layout", module=ModuleType.DATA_PAGE.label)
-
-

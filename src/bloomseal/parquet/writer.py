@@ -27,13 +27,29 @@ from .walk import Walk
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["DEFAULT_ROW_GROUP_SIZE", "FilterLayout", "SealedWriter", "write_table"]
+__all__ = [
+    "DEFAULT_ROW_GROUP_SIZE",
+    "FilterLayout",
+    "FilterRequest",
+    "SealedWriter",
+    "check_filter",
+    "resolve_filters",
+    "write_table",
+]
 
 DEFAULT_ROW_GROUP_SIZE: Final = 1 << 20
 FilterLayout = Literal["row_group", "end"]
 FilterRequest = Mapping[str, FilterSpec | bool]
 
-_OURS = {"encryption_properties", "bloom_filter_options", "row_group_size", "where", "sink", "filesystem", "memory_pool"}
+_OURS = {
+    "encryption_properties",
+    "bloom_filter_options",
+    "row_group_size",
+    "where",
+    "sink",
+    "filesystem",
+    "memory_pool",
+}
 
 
 def write_table(
@@ -110,7 +126,7 @@ class SealedWriter:
         self._options = options
         self._row_group_size = row_group_size
         self._template = self._encode(schema.empty_table()).footer
-        self._specs = _resolve_filters(self._template.schema, bloom_filters or {})
+        self._specs = resolve_filters(self._template.schema, bloom_filters or {})
         self._pending: list[pa.Table] = []
         self._pending_rows = 0
         self._samples: dict[tuple[int, int], int] = {}
@@ -237,7 +253,7 @@ def check_filter(walk: Walk, row_group: int, leaf: Leaf, sample: int | None) -> 
     found = walk.filter(chunk)
     if found is None or found.sealed != chunk.encrypted:
         raise FormatError("the filter just written is missing or not sealed", row_group=row_group, column=leaf.name)
-    if sample is not None and not SplitBlockBloomFilter.from_bitset(found.bitset).check_hash(sample):  # type: ignore[arg-type]
+    if sample is not None and not SplitBlockBloomFilter.from_bitset(found.bitset).check_hash(sample):
         raise FormatError("the filter just written does not find its values", row_group=row_group, column=leaf.name)
 
 
@@ -249,7 +265,12 @@ def _check_options(options: dict[str, Any], encryption: EncryptionSpec | None) -
         raise UsageError("encrypted files are written with V1 data pages", hint='data_page_version="1.0"')
 
 
-def _resolve_filters(schema: Schema, wanted: FilterRequest) -> list[tuple[Leaf, FilterSpec]]:
+def resolve_filters(schema: Schema, wanted: FilterRequest) -> list[tuple[Leaf, FilterSpec]]:
+    """The leaves and specifications of a ``bloom_filters=`` argument, in schema order.
+
+    Raises:
+        UsageError: no such column, a column that can't carry a filter, or neither a FilterSpec nor a bool.
+    """
     specs = []
     for name, spec in wanted.items():
         if spec is False or spec is None:
@@ -260,5 +281,3 @@ def _resolve_filters(schema: Schema, wanted: FilterRequest) -> list[tuple[Leaf, 
         carries_filter(leaf)
         specs.append((leaf, FilterSpec() if spec is True else spec))
     return sorted(specs, key=lambda item: item[0].index)
-
-
