@@ -16,6 +16,7 @@ from .errors import (
 )
 from .keytools import ExplicitKeys, KeyRetriever, Keyring, KeyTools
 from .parquet.attach import AttachReport, attach_filters
+from .parquet.convert import ConversionReport, rekey, seal_file, unseal_file
 from .parquet.inspect import Inspection, inspect
 from .parquet.reader import SealedFile, Verdict, open_file, probe, read_table, verify
 from .parquet.specs import DecryptionSpec, EncryptionSpec
@@ -28,6 +29,7 @@ __all__ = [
     "AttachReport",
     "BloomsealError",
     "BloomsealWarning",
+    "ConversionReport",
     "DecryptionSpec",
     "EncryptionSpec",
     "ExplicitKeys",
@@ -52,6 +54,9 @@ __all__ = [
     "open_file",
     "probe",
     "read_table",
+    "rekey",
+    "seal_file",
+    "unseal_file",
     "verify",
     "write_table",
 ]

@@ -160,7 +160,7 @@ class Assembler:
             if page.kind is ModuleType.DICTIONARY_PAGE
             else ModuleType.DATA_PAGE_HEADER
         )
-        body = cipher.seal(page.body(), page.kind, self._keys.aad(page.kind, ordinal, leaf, page.ordinal))
+        body = self._seal_body(page, cipher, self._keys.aad(page.kind, ordinal, leaf, page.ordinal))
         header = Struct.parse(page.header)
         header.set_i32(3, len(body))
         if page.view.crc is not None:
@@ -170,6 +170,15 @@ class Assembler:
             cipher.seal(header.to_bytes(), header_kind, self._keys.aad(header_kind, ordinal, leaf, page.ordinal))
         )
         self._write(body)
+
+    @staticmethod
+    def _seal_body(page: Page, cipher: ModuleCipher, aad: bytes) -> Buffer:
+        plaintext = page.body()
+        if not page.clear_levels:
+            return cipher.seal(plaintext, page.kind, aad)
+        # A V2 page keeps its writer's layout: parquet-java reads no other than the one with levels in clear.
+        levels = page.clear_levels
+        return bytes(plaintext[:levels]) + cipher.seal(memoryview(plaintext)[levels:], page.kind, aad)
 
     def _add_filter(self, chunk: _OutChunk, ordinal: int, bloom_filter: SplitBlockBloomFilter) -> None:
         modules = filter_modules(

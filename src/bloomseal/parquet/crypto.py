@@ -12,7 +12,7 @@ from ..keytools.protocols import FileKeys, FileRef
 from ..thrift import Struct, WireType, encode_binary
 from .footer import FileCrypto
 from .schema import Leaf, Schema
-from .specs import EncryptionSpec, KeyChoice
+from .specs import DecryptionSpec, EncryptionSpec, KeyChoice
 from .walk import Protection
 
 __all__ = ["OutputKeys"]
@@ -117,6 +117,11 @@ class OutputKeys:
         if column is None:
             return self.footer.key
         return next(self._columns[leaf.index][0].key for leaf in self._leaves if leaf.name == column)
+
+    def decryption(self) -> DecryptionSpec:
+        """What opens the file just written."""
+        supplied = self.crypto.aad_prefix if not self.crypto.prefix_stored else b""
+        return DecryptionSpec(self, aad_prefix=supplied or None)
 
     def store(self) -> None:
         """Make external key material durable, before the file appears under its name."""

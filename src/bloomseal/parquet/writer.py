@@ -21,7 +21,7 @@ from .opening import KeysAtHand, open_footer
 from .replace import AtomicFile
 from .schema import Leaf, Schema
 from .source import Source, resolve_path
-from .specs import DecryptionSpec, EncryptionSpec
+from .specs import EncryptionSpec
 from .walk import Walk
 
 if TYPE_CHECKING:
@@ -212,11 +212,7 @@ class SealedWriter:
 
     def _check(self, reopened: Source) -> None:
         """Before the file gets its name: the footer opens and every filter finds a value that went into it."""
-        decryption = None
-        if self._keys is not None:
-            crypto = self._keys.crypto
-            supplied = crypto.aad_prefix if crypto.aad_prefix and not crypto.prefix_stored else None
-            decryption = DecryptionSpec(self._keys, aad_prefix=supplied)
+        decryption = self._keys.decryption() if self._keys else None
         footer, keys = open_footer(reopened, decryption)
         walk = Walk(reopened, footer, keys)
         for group in range(len(footer.row_groups)):
