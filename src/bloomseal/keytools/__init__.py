@@ -10,18 +10,39 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .access import KmsAccessError, Problem
+    from .calls import Counters
     from .explicit import ExplicitKeys
     from .keyring import Keyring
-    from .protocols import FileKeys, FileRef, KeyDates, KeyRetriever, KeySource, KeyState, KmsClient
+    from .material import KeyMaterial, KeyMetadata
+    from .protocols import (
+        ChangingKms,
+        DatedKms,
+        FileKeys,
+        FileRef,
+        KeyDates,
+        KeyRetriever,
+        KeySource,
+        KeyState,
+        KmsClient,
+        RewrappingKms,
+        StatefulKms,
+        VersionedKms,
+    )
+    from .registry import client_for, register_kms
     from .sources import as_key_source
     from .tools import KeyDescription, KeyTools
 
 __all__ = [
+    "ChangingKms",
+    "Counters",
+    "DatedKms",
     "ExplicitKeys",
     "FileKeys",
     "FileRef",
     "KeyDates",
     "KeyDescription",
+    "KeyMaterial",
+    "KeyMetadata",
     "KeyRetriever",
     "KeySource",
     "KeyState",
@@ -30,15 +51,25 @@ __all__ = [
     "KmsAccessError",
     "KmsClient",
     "Problem",
+    "RewrappingKms",
+    "StatefulKms",
+    "VersionedKms",
     "as_key_source",
+    "client_for",
+    "register_kms",
 ]
 
 _WHERE = {
+    "ChangingKms": "protocols",
+    "Counters": "calls",
+    "DatedKms": "protocols",
     "ExplicitKeys": "explicit",
     "FileKeys": "protocols",
     "FileRef": "protocols",
     "KeyDates": "protocols",
     "KeyDescription": "tools",
+    "KeyMaterial": "material",
+    "KeyMetadata": "material",
     "KeyRetriever": "protocols",
     "KeySource": "protocols",
     "KeyState": "protocols",
@@ -47,7 +78,12 @@ _WHERE = {
     "KmsAccessError": "access",
     "KmsClient": "protocols",
     "Problem": "access",
+    "RewrappingKms": "protocols",
+    "StatefulKms": "protocols",
+    "VersionedKms": "protocols",
     "as_key_source": "sources",
+    "client_for": "registry",
+    "register_kms": "registry",
 }
 
 

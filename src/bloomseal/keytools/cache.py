@@ -78,9 +78,13 @@ class Cache(Generic[T]):
                 self.hits += 1
         if mine:
             self._load(name, flight, load)
-        if (error := flight.exception()) is not None:
-            raise copy.copy(error) if isinstance(error, KeyAccessError) else error
-        return flight.result()
+        if (error := flight.exception()) is None:
+            return flight.result()
+        if isinstance(error, KeyAccessError):
+            raise copy.copy(error)
+        if mine:
+            raise error
+        return self.get(name, load)  # the thread that was loading was interrupted, not this one
 
     def put(self, name: Hashable, value: T) -> None:
         """Remember a value that was come by without a load."""

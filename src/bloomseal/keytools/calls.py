@@ -85,7 +85,7 @@ class KmsCalls:
             KeyAccessError: refused, unreachable, or an answer that is no text.
         """
         wrapped = self._call("wraps", self.client.wrap_key, key.reveal(), master_key, master_key=master_key)
-        if isinstance(wrapped, bytes):
+        if isinstance(wrapped, bytes | bytearray):
             # pyarrow takes bytes from its subclasses too, and many return what base64.b64encode gave them.
             wrapped = wrapped.decode("utf-8", "replace")
         if not isinstance(wrapped, str) or not 0 < len(wrapped) <= MAX_KEY_METADATA_BYTES // 4:
@@ -99,6 +99,8 @@ class KmsCalls:
             KeyAccessError: refused, unreachable, or an answer that is no AES key.
         """
         key = self._call("unwraps", self.client.unwrap_key, wrapped, master_key, master_key=master_key)
+        if isinstance(key, str):
+            key = key.encode()  # as pyarrow does
         if not isinstance(key, bytes | bytearray):
             raise self._invalid(master_key, "it returned something other than bytes for a key")
         if len(key) not in (16, 24, 32):

@@ -17,6 +17,7 @@ from ..encryption import SecretKey
 from ..errors import BloomsealError, KeyAccessError, PolicyError, UsageError
 from . import keyfile
 from .access import KmsAccessError, Problem, shown
+from .durable import replace_durably
 from .keyfile import KeyVersion, MasterKey, Protection
 from .material import parse_object
 from .protocols import KeyDates, KeyState
@@ -273,7 +274,7 @@ class Keyring:
                     if fresh and (secret := self._secret()):
                         self._protection = Protection(secret)
                     yield keys
-                    _replace_durably(target, keyfile.dump(keys.values(), self._protection))
+                    replace_durably(target, keyfile.dump(keys.values(), self._protection), mode=0o600)
                     self._seen = None
             except LockTimeout:
                 raise KeyAccessError(
@@ -331,22 +332,3 @@ def _parse(wrapped_key: str, name: str) -> tuple[int, str]:
     ):
         raise KmsAccessError.because(Problem.INVALID, name, _KMS, detail="not a key that a keyring wrapped")
     return int(version), wrapped
-
-
-def _replace_durably(target: Path, data: bytes) -> None:
-    aside = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}.tmp")
-    try:
-        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, target)  # noqa: PTH105
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
-    directory = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

@@ -13,7 +13,14 @@ from typing import Any, Final
 from ..errors import KeyAccessError
 from ..limits import MAX_KEY_METADATA_BYTES
 
-__all__ = ["DEFAULT_INSTANCE", "FOOTER_KEY_REFERENCE", "KeyMaterial", "KeyMetadata", "parse_object"]
+__all__ = [
+    "COLUMN_KEY_REFERENCE",
+    "DEFAULT_INSTANCE",
+    "FOOTER_KEY_REFERENCE",
+    "KeyMaterial",
+    "KeyMetadata",
+    "parse_object",
+]
 
 _TYPE: Final = "PKMT1"
 FOOTER_KEY_REFERENCE: Final = "footerKey"

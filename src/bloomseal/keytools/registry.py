@@ -23,7 +23,12 @@ ENTRY_POINTS: Final = "bloomseal.kms"
 """The entry-point group: name = scheme, object = a `ClientFactory`."""
 
 _BUILT_IN: Final = {
+    "aws-kms": "aws",
+    "azure-kv": "azure",
+    "gcp-kms": "gcp",
     "keyring": "keyring",
+    "pkcs11": "pkcs11",
+    "vault": "vault",
 }
 _SECRET_PARTS: Final = frozenset({"password", "passphrase", "token", "secret", "pin", "pin-value"})
 _KEPT: Final = 64

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
 from ..encryption import SecretKey
-from ..errors import UsageError
+from ..errors import BloomsealError, KeyAccessError, UsageError
 from .protocols import FileKeys, FileRef, KeyRetriever, KeySource, KmsClient
 
 if TYPE_CHECKING:
@@ -70,8 +70,19 @@ class _Retrieving:
     def for_file(self, ref: FileRef, *, writing: bool = False) -> FileKeys:  # noqa: ARG002
         return self
 
-    def retrieve_key(self, key_metadata: bytes, column: str | None) -> bytes | SecretKey:
-        return self._retriever.retrieve_key(key_metadata, column)
+    def retrieve_key(self, key_metadata: bytes, column: str | None) -> SecretKey:
+        name = type(self._retriever).__name__
+        try:
+            key = self._retriever.retrieve_key(key_metadata, column)
+            if isinstance(key, bytes | bytearray | SecretKey):
+                return key if isinstance(key, SecretKey) else SecretKey(bytes(key))
+            failure = f"{name} returned no key"
+        except BloomsealError as error:
+            raise error.at(column=column) from None
+        except Exception as error:
+            failure = f"{name} failed with {type(error).__name__}"
+        # Raised out here, so that the chain ends here: a foreign message may hold a key or a token.
+        raise KeyAccessError(failure, column=column)
 
     def new_key(self, master_key: str, column: str | None, bits: int) -> tuple[SecretKey, bytes]:  # noqa: ARG002
         raise UsageError(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import hashlib
 import os
+import secrets
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NoReturn
@@ -16,8 +18,9 @@ from ..limits import MAX_GCM_SEALS
 from .access import shown
 from .cache import Cache
 from .calls import Counters, KmsCalls
-from .material import DEFAULT_INSTANCE, KeyMaterial, KeyMetadata
+from .material import COLUMN_KEY_REFERENCE, DEFAULT_INSTANCE, FOOTER_KEY_REFERENCE, KeyMaterial, KeyMetadata
 from .protocols import ChangingKms, FileRef, KmsClient, VersionedKms
+from .store import MaterialStore
 from .wrapping import unwrap_locally, wrap_locally
 
 __all__ = ["KeyDescription", "KeyTools", "ToolsFileKeys"]
@@ -77,7 +80,7 @@ class KeyTools:
             address to the client that serves it. A file that names any other address is refused: an address in a file is
             matched, never followed.
         instance_id, instance_url: what new files say about their KMS.
-        seal_limit: how often one KEK may seal; at most, and by default, 2^32.
+        seal_limit: how often one fresh key, KEK or data key, may seal; at most, and by default, 2^32.
         timeout: seconds that one key may take, retries included.
         attempts: calls for one key at most, if the KMS can't be reached.
         max_parallel: calls to the KMS at the same time.
@@ -115,7 +118,7 @@ class KeyTools:
         self.double_wrapping = double_wrapping
         self.internal = internal
         self._kek_bits = kek_bits
-        self._seal_limit = min(seal_limit, MAX_GCM_SEALS)
+        self.seal_limit = min(seal_limit, MAX_GCM_SEALS)
         self._instance = (instance_id, instance_url)
 
         def calls(client: KmsClient | str) -> KmsCalls:
@@ -211,7 +214,7 @@ class KeyTools:
     def _new_kek(self, master_key: str) -> _Kek:
         key = SecretKey.generate(self._kek_bits)
         counter = SealCounter.of(key)
-        counter.lower_limit(self._seal_limit)
+        counter.lower_limit(self.seal_limit)
         kek = _Kek(key, os.urandom(_KEK_ID_BYTES), self._kms.wrap(key, master_key), counter)
         self._unwrapped.put(_place(self._kms, master_key, kek.wrapped), key)
         return kek
@@ -231,6 +234,10 @@ class ToolsFileKeys:
         self._tools = tools
         self._ref = ref
         self._calls = tools._kms
+        self._store = MaterialStore(ref)
+        self._stored: dict[str, str] | None = None
+        self._new: dict[str, str] = {}
+        self._counters: list[SealCounter] = []
 
     def retrieve_key(self, key_metadata: bytes, column: str | None) -> SecretKey:
         """The data key that `key_metadata` stands for.
@@ -245,7 +252,7 @@ class ToolsFileKeys:
                 self._calls = self._tools._calls_for(material.kms_instance_url)
             return self._tools._unwrap(material, self._calls)
         except BloomsealError as error:
-            raise error.at(column=column) from None
+            raise error.at(file=self._ref.path or None, column=column) from None
 
     def new_key(self, master_key: str, column: str | None, bits: int) -> tuple[SecretKey, bytes]:
         """A fresh data key wrapped under `master_key`, and its key metadata.
@@ -255,10 +262,13 @@ class ToolsFileKeys:
             UsageError: no such key size.
         """
         key = SecretKey.generate(bits)
+        # Held as long as these keys are: a counter that nobody holds is forgotten, and its limit with it.
+        self._counters.append(counter := SealCounter.of(key))
+        counter.lower_limit(self._tools.seal_limit)
         try:
             material = self._tools._wrap(key, master_key)
         except BloomsealError as error:
-            raise error.at(column=column) from None
+            raise error.at(file=self._ref.path or None, column=column) from None
         if column is None:
             instance_id, instance_url = self._tools._instance
             material = replace(material, is_footer_key=True, kms_instance_id=instance_id, kms_instance_url=instance_url)
@@ -286,18 +296,79 @@ class ToolsFileKeys:
         )
 
     def store(self) -> None:
-        """Nothing: the material is in the file."""
+        """Make external key material durable; nothing where it is internal.
+
+        What an older file of the same name refers to stays: until the new file has taken its name, the old one must open.
+
+        Raises:
+            KeyAccessError: the material can't be written, or another process is writing the same file.
+        """
+        if not self._new:
+            return
+
+        def add(entries: dict[str, str]) -> None:
+            if any(entries.get(reference, material) != material for reference, material in self._new.items()):
+                raise KeyAccessError(
+                    "another process has written key material for this file meanwhile", file=self._ref.path
+                )
+            entries.update(self._new)
+
+        self._store.change(add)
 
     def discard(self) -> None:
-        """Nothing: the material is in the file."""
+        """Remove what `store` added; nothing where material is internal."""
+        if not self._new:
+            return
+
+        def remove(entries: dict[str, str]) -> None:
+            for reference, material in self._new.items():
+                if entries.get(reference) == material:
+                    del entries[reference]
+
+        # It is called while something else has failed already, and material without its file harms nobody.
+        with contextlib.suppress(KeyAccessError):
+            self._store.change(remove)
+
+    def commit(self) -> None:
+        """The data file is in place: drop the material that only its predecessor needed. Leaving it out harms nobody."""
+        if not self._new or not self._existing():
+            return
+
+        def keep_mine(entries: dict[str, str]) -> None:
+            entries.clear()
+            entries.update(self._new)
+            # Under the usual name too, because the rotation of parquet-java and of Arrow starts from it.
+            footer = next((text for name, text in self._new.items() if name.startswith(FOOTER_KEY_REFERENCE)), None)
+            if footer is not None:
+                entries[FOOTER_KEY_REFERENCE] = footer
+
+        self._store.change(keep_mine)
 
     def _material(self, metadata: KeyMetadata) -> KeyMaterial:
         if metadata.material is not None:
             return metadata.material
-        raise KeyAccessError("external key material")
+        reference = metadata.reference or ""
+        if (text := self._new.get(reference)) is None and (text := self._existing().get(reference)) is None:
+            raise KeyAccessError(
+                f"there is no key material {shown(reference)} beside the file",
+                hint=f"{self._store.path} must be there, and belong to the file",
+            )
+        return KeyMaterial.from_json(text)
 
     def _metadata(self, material: KeyMaterial) -> KeyMetadata:
-        return KeyMetadata(material=material)
+        if self._tools.internal:
+            return KeyMetadata(material=material)
+        reference = FOOTER_KEY_REFERENCE if material.is_footer_key else f"{COLUMN_KEY_REFERENCE}{len(self._new)}"
+        if self._existing():
+            # Not the plain names: those may be the old file's, which must open until the new one has taken its place.
+            reference = f"{reference}-{secrets.token_hex(4)}"
+        self._new[reference] = material.to_json(internal=False)
+        return KeyMetadata(reference=reference)
+
+    def _existing(self) -> dict[str, str]:
+        if self._stored is None:
+            self._stored = self._store.read()
+        return self._stored
 
     def __repr__(self) -> str:
         return f"<keys of {self._ref.path!r} through {self._tools!r}>"

@@ -1,0 +1,206 @@
+"""``aws-kms://REGION`` (or ``aws-kms://``: the environment's region), optionally ``?profile=NAME`` or ``?endpoint=URL``: AWS KMS.
+
+Needs ``bloomseal[aws]``. Credentials come from boto3's own chain: environment, profile, instance or web identity role.
+
+Master keys are named by key id, ARN, or alias (``alias/NAME``, or an alias's ARN), and must be symmetric.
+
+Permissions on the master key: to read ``kms:Decrypt``; to write ``kms:Encrypt``; for audits ``kms:DescribeKey`` and
+``kms:ListKeyRotations``; to re-wrap ``kms:ReEncryptFrom`` and ``kms:ReEncryptTo``. They can be bound to
+``kms:EncryptionContext:bloomseal:master-key``.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, Final, NoReturn
+from urllib.parse import parse_qs, urlsplit
+
+from ...errors import UsageError
+from ..access import KmsAccessError, Problem, shown
+from ..protocols import KeyDates, KeyState
+from .common import Diagnosis, answered, unb64, vendor_library
+
+__all__ = ["AwsKms", "from_uri"]
+
+_CONTEXT: Final = "bloomseal:master-key"
+_PROBLEMS: Final = {
+    "AccessDeniedException": Problem.DENIED,
+    "ExpiredTokenException": Problem.DENIED,
+    "IncompleteSignature": Problem.DENIED,
+    "InvalidClientTokenId": Problem.DENIED,
+    "InvalidSignatureException": Problem.DENIED,
+    "MissingAuthenticationToken": Problem.DENIED,
+    "OptInRequired": Problem.DENIED,
+    "UnrecognizedClientException": Problem.DENIED,
+    "DisabledException": Problem.DISABLED,
+    "KMSInvalidStateException": Problem.DISABLED,
+    "NotFoundException": Problem.UNKNOWN,
+    "InvalidArnException": Problem.UNKNOWN,
+    "DependencyTimeoutException": Problem.UNREACHABLE,
+    "KMSInternalException": Problem.UNREACHABLE,
+    "KeyUnavailableException": Problem.UNREACHABLE,
+    "LimitExceededException": Problem.UNREACHABLE,
+    "RequestLimitExceeded": Problem.UNREACHABLE,
+    "ServiceUnavailableException": Problem.UNREACHABLE,
+    "Throttling": Problem.UNREACHABLE,
+    "ThrottlingException": Problem.UNREACHABLE,
+}
+_UNREACHABLE: Final = (
+    "EndpointConnectionError",
+    "ConnectionError",
+    "HTTPClientError",
+    "ConnectTimeoutError",
+    "ReadTimeoutError",
+)
+_NO_CREDENTIALS: Final = (
+    "NoCredentialsError",
+    "CredentialRetrievalError",
+    "PartialCredentialsError",
+    "TokenRetrievalError",
+)
+_STATES: Final = {
+    "Enabled": KeyState.ENABLED,
+    "PendingDeletion": KeyState.PENDING_DELETION,
+    "PendingReplicaDeletion": KeyState.PENDING_DELETION,
+}
+
+
+class AwsKms:
+    """AWS KMS. The encryption context binds every wrapped key to the name of its master key, exactly as it was given.
+
+    Args:
+        region: None takes the environment's.
+        profile: a profile of the shared configuration; None takes the environment's.
+        endpoint: another address than the region's: a VPC endpoint, or a stand-in for tests.
+    """
+
+    kms_name = "AWS KMS"
+
+    def __init__(self, region: str | None = None, *, profile: str | None = None, endpoint: str | None = None) -> None:
+        boto3 = vendor_library("boto3", "aws")
+        config = vendor_library("botocore.config", "aws").Config(
+            connect_timeout=5,
+            read_timeout=10,
+            # The key tools retry, and count it.
+            retries={"total_max_attempts": 1, "mode": "standard"},
+            max_pool_connections=32,
+        )
+        session = boto3.session.Session(profile_name=profile)
+        self._client = session.client("kms", region_name=region, endpoint_url=endpoint, config=config)
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
+        """`key_bytes` encrypted under the master key."""
+        answer = self._call(
+            "encrypt", master_key_identifier, Plaintext=key_bytes, EncryptionContext=_context(master_key_identifier)
+        )
+        return base64.b64encode(answer["CiphertextBlob"]).decode("ascii")
+
+    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
+        """What `wrap_key` was given."""
+        answer = self._call(
+            "decrypt",
+            master_key_identifier,
+            CiphertextBlob=_blob(wrapped_key, master_key_identifier),
+            EncryptionContext=_context(master_key_identifier),
+        )
+        return bytes(answer["Plaintext"])
+
+    def rewrap_key(
+        self, wrapped_key: str, master_key_identifier: str, new_master_key_identifier: str | None = None
+    ) -> str:
+        """By ReEncrypt: the key never leaves AWS."""
+        new = new_master_key_identifier or master_key_identifier
+        request = {
+            "CiphertextBlob": _blob(wrapped_key, master_key_identifier),
+            "SourceKeyId": master_key_identifier,
+            "SourceEncryptionContext": _context(master_key_identifier),
+            "DestinationKeyId": new,
+            "DestinationEncryptionContext": _context(new),
+        }
+        answer = answered(lambda: self._client.re_encrypt(**request), _diagnose, master_key_identifier, self.kms_name)
+        return base64.b64encode(answer["CiphertextBlob"]).decode("ascii")
+
+    def current_version(self, master_key_identifier: str) -> str | None:
+        """The id of the current key material."""
+        return self._describe(master_key_identifier).get("CurrentKeyMaterialId")
+
+    def wrapping_version(self, wrapped_key: str, master_key_identifier: str) -> str | None:  # noqa: ARG002
+        """None: AWS tells it with a decryption only, not from the text."""
+        return None
+
+    def key_state(self, master_key_identifier: str) -> KeyState:
+        """By DescribeKey. Whatever is neither enabled nor to be deleted counts as disabled: it can't be used."""
+        return _STATES.get(self._describe(master_key_identifier).get("KeyState", ""), KeyState.DISABLED)
+
+    def key_dates(self, master_key_identifier: str) -> KeyDates:
+        """By DescribeKey, and ListKeyRotations where that is allowed."""
+        described = self._describe(master_key_identifier)
+        try:
+            # This call knows no aliases.
+            listed = self._call("list_key_rotations", described["Arn"])
+            rotated = max(
+                (one["RotationDate"] for one in listed.get("Rotations", ()) if "RotationDate" in one), default=None
+            )
+        except KmsAccessError:
+            rotated = None
+        return KeyDates(created=described.get("CreationDate"), rotated=rotated)
+
+    def _describe(self, master_key: str) -> dict[str, Any]:
+        described: dict[str, Any] = self._call("describe_key", master_key)["KeyMetadata"]
+        return described
+
+    def _call(self, operation: str, master_key: str, **request: Any) -> dict[str, Any]:
+        def call() -> dict[str, Any]:
+            answer: dict[str, Any] = getattr(self._client, operation)(KeyId=master_key, **request)
+            return answer
+
+        return answered(call, _diagnose, master_key, self.kms_name)
+
+    def __repr__(self) -> str:
+        return f"<AwsKms in {self._client.meta.region_name}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a KMS client is never pickled; hand its URI over instead")
+
+
+def from_uri(uri: str) -> AwsKms:
+    """The client for a region.
+
+    Raises:
+        UsageError: no such URI; or no region, and none in the environment.
+        MissingDependencyError: boto3 isn't installed.
+    """
+    parts = urlsplit(uri)
+    query = parse_qs(parts.query)
+    if parts.path.strip("/") or set(query) - {"endpoint", "profile"}:
+        raise UsageError(
+            f"{shown(uri)} is no AWS KMS URI", hint="aws-kms://eu-central-1?profile=NAME; keys are named elsewhere"
+        )
+    return AwsKms(
+        parts.netloc or None, profile=query.get("profile", [None])[0], endpoint=query.get("endpoint", [None])[0]
+    )
+
+
+def _context(master_key: str) -> dict[str, str]:
+    return {_CONTEXT: master_key}
+
+
+def _blob(wrapped_key: str, master_key: str) -> bytes:
+    if not (blob := unb64(wrapped_key)):
+        raise KmsAccessError.because(Problem.INVALID, master_key, AwsKms.kms_name, detail="not a key that it wrapped")
+    return blob
+
+
+def _diagnose(error: Exception) -> Diagnosis:
+    name = type(error).__name__
+    response = getattr(error, "response", None)
+    if isinstance(response, dict):
+        code = str(response.get("Error", {}).get("Code", ""))
+        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        unavailable = status >= 500 or status == 429
+        return _PROBLEMS.get(code, Problem.UNREACHABLE if unavailable else Problem.INVALID), code or None
+    if any(base.__name__ in _UNREACHABLE for base in type(error).__mro__):
+        return Problem.UNREACHABLE, name
+    if name in _NO_CREDENTIALS:
+        return Problem.DENIED, "there are no usable credentials"
+    return Problem.INVALID, name

@@ -1,0 +1,169 @@
+"""``azure-kv://NAME.vault.azure.net`` or ``azure-kv://NAME.managedhsm.azure.net``: Azure Key Vault and Managed HSM.
+
+Needs ``bloomseal[azure]``. Credentials come from ``DefaultAzureCredential``.
+
+Master keys are named as in the vault: RSA keys wrap with RSA-OAEP-256, the HSM's symmetric keys with AES key wrap. Only that vault's keys
+can be reached, whatever a file says.
+
+Permissions (data plane): to read ``keys/unwrap/action``; to write ``keys/wrap/action``; for both, and for audits, ``keys/read``. The role
+"Key Vault Crypto Service Encryption User" has all three.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, NoReturn
+from urllib.parse import urlsplit
+
+from ...errors import UsageError
+from ..access import KmsAccessError, Problem, shown
+from ..protocols import KeyDates, KeyState
+from .common import Diagnosis, answered, pack, unpack, vendor_library
+
+__all__ = ["AzureKeyVault", "from_uri"]
+
+_NAME: Final = re.compile(r"[A-Za-z0-9-]{1,127}")
+_VERSION: Final = re.compile(r"[0-9A-Fa-f]{32}")
+_HOSTS: Final = (".vault.azure.net", ".managedhsm.azure.net", ".vault.azure.cn", ".vault.usgovcloudapi.net")
+_ALGORITHMS: Final = {"RSA": "RSA-OAEP-256", "RSA-HSM": "RSA-OAEP-256", "oct": "A256KW", "oct-HSM": "A256KW"}
+_TIMEOUT_SECONDS: Final = 10
+
+
+class AzureKeyVault:
+    """One vault or managed HSM.
+
+    Args:
+        vault_url: ``https://NAME.vault.azure.net``.
+        credential: a token credential; None takes ``DefaultAzureCredential``.
+        options: for the vendor's clients, such as a transport of the caller's own.
+    """
+
+    kms_name = "Azure Key Vault"
+
+    def __init__(self, vault_url: str, credential: Any = None, **options: Any) -> None:
+        keys = vendor_library("azure.keyvault.keys", "azure")
+        self._crypto = vendor_library("azure.keyvault.keys.crypto", "azure")
+        self._url = vault_url.rstrip("/")
+        self._credential = credential or vendor_library("azure.identity", "azure").DefaultAzureCredential()
+        self._options = {
+            "retry_total": 0,  # the key tools retry, and count it
+            "connection_timeout": _TIMEOUT_SECONDS,
+            "read_timeout": _TIMEOUT_SECONDS,
+            **options,
+        }
+        self._keys = keys.KeyClient(self._url, self._credential, **self._options)
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
+        """`key_bytes` under the key's latest version."""
+        key = self._get(master_key_identifier)
+        algorithm = _ALGORITHMS.get(str(getattr(key.key_type, "value", key.key_type)))
+        if algorithm is None:
+            raise KmsAccessError.because(
+                Problem.INVALID, master_key_identifier, self.kms_name, detail="it is no key that wraps"
+            )
+        if not key.properties.enabled:
+            # An RSA key's public half wraps in this process, where the vault could not object.
+            raise KmsAccessError.because(Problem.DISABLED, master_key_identifier, self.kms_name)
+        result = self._call(
+            lambda: self._client_of(key).wrap_key(self._crypto.KeyWrapAlgorithm(algorithm), key_bytes),
+            master_key_identifier,
+        )
+        return pack(str(key.properties.version), result.encrypted_key, algorithm=algorithm)
+
+    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
+        """What `wrap_key` was given."""
+        version, wrapped, fields = unpack(wrapped_key, master_key_identifier, self.kms_name)
+        algorithm = fields.get("algorithm")
+        if not _VERSION.fullmatch(version) or algorithm not in _ALGORITHMS.values():
+            raise KmsAccessError.because(
+                Problem.INVALID, master_key_identifier, self.kms_name, detail="not a key that it wrapped"
+            )
+        _check_name(master_key_identifier)
+        key_id = f"{self._url}/keys/{master_key_identifier}/{version}"
+        answer = self._call(
+            lambda: self._client_of(key_id).unwrap_key(self._crypto.KeyWrapAlgorithm(algorithm), wrapped),
+            master_key_identifier,
+        )
+        return bytes(answer.key)
+
+    def rewrap_key(
+        self, wrapped_key: str, master_key_identifier: str, new_master_key_identifier: str | None = None
+    ) -> str:
+        """Through this process: Azure Key Vault has no such operation."""
+        return self.wrap_key(
+            self.unwrap_key(wrapped_key, master_key_identifier), new_master_key_identifier or master_key_identifier
+        )
+
+    def current_version(self, master_key_identifier: str) -> str | None:
+        """The latest version's id."""
+        version: str | None = self._get(master_key_identifier).properties.version
+        return version
+
+    def wrapping_version(self, wrapped_key: str, master_key_identifier: str) -> str:
+        """The version that wrapped this blob, by its own account."""
+        return unpack(wrapped_key, master_key_identifier, self.kms_name)[0]
+
+    def key_state(self, master_key_identifier: str) -> KeyState:
+        """The latest version's state."""
+        return KeyState.ENABLED if self._get(master_key_identifier).properties.enabled else KeyState.DISABLED
+
+    def key_dates(self, master_key_identifier: str) -> KeyDates:
+        """The latest version's date; the vault does not tell the first one's without a right to list versions."""
+        return KeyDates(created=None, rotated=self._get(master_key_identifier).properties.created_on)
+
+    def _get(self, master_key: str) -> Any:
+        _check_name(master_key)
+        return self._call(lambda: self._keys.get_key(master_key), master_key)
+
+    def _client_of(self, key: Any) -> Any:
+        return self._crypto.CryptographyClient(key, self._credential, **self._options)
+
+    def _call(self, call: Any, master_key: str) -> Any:
+        return answered(call, _diagnose, master_key, self.kms_name)
+
+    def __repr__(self) -> str:
+        return f"<AzureKeyVault {self._url}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a KMS client is never pickled; hand its URI over instead")
+
+
+def from_uri(uri: str) -> AzureKeyVault:
+    """The client for a vault.
+
+    Raises:
+        UsageError: no such URI, or a host outside Azure's domains.
+        MissingDependencyError: azure-keyvault-keys or azure-identity isn't installed.
+    """
+    parts = urlsplit(uri)
+    host = (parts.hostname or "").lower()
+    if parts.path.strip("/") or parts.query or parts.port or parts.username or not host.endswith(_HOSTS):
+        raise UsageError(f"{shown(uri)} is no Azure Key Vault URI", hint="azure-kv://NAME.vault.azure.net")
+    return AzureKeyVault(f"https://{host}")
+
+
+def _check_name(master_key: str) -> None:
+    if not _NAME.fullmatch(master_key):
+        raise KmsAccessError.because(
+            Problem.UNKNOWN, master_key, AzureKeyVault.kms_name, detail="not a name that a key can have"
+        )
+
+
+def _diagnose(error: Exception) -> Diagnosis:
+    name = type(error).__name__
+    bases = {base.__name__ for base in type(error).__mro__}
+    status = getattr(error, "status_code", None)
+    if isinstance(status, int):
+        if "disabled" in str(getattr(getattr(error, "error", None), "innererror", "")).lower():
+            return Problem.DISABLED, None
+        if status == 404:
+            return Problem.UNKNOWN, None
+        if status in (401, 403):
+            return Problem.DENIED, f"status {status}"
+        unavailable = status >= 500 or status in (408, 429)
+        return Problem.UNREACHABLE if unavailable else Problem.INVALID, f"status {status}"
+    if bases & {"ClientAuthenticationError", "CredentialUnavailableError"}:
+        return Problem.DENIED, "there are no usable credentials"
+    if bases & {"ServiceRequestError", "ServiceResponseError"}:
+        return Problem.UNREACHABLE, name
+    return Problem.INVALID, name

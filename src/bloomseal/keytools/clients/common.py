@@ -1,0 +1,79 @@
+"""What the clients share: loading a vendor's library, and turning its exceptions into ours without carrying them along."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, TypeVar
+
+from ...errors import BloomsealError, KeyAccessError, MissingDependencyError
+from ..access import KmsAccessError, Problem
+from ..material import parse_object
+
+__all__ = ["Diagnosis", "answered", "pack", "unb64", "unpack", "vendor_library"]
+
+T = TypeVar("T")
+Diagnosis = tuple[Problem, str | None]
+"""What a vendor's exception means, and a detail for the message: an error code or a type's name, never free text."""
+
+
+def vendor_library(module: str, extra: str) -> Any:
+    """The vendor's library.
+
+    Raises:
+        MissingDependencyError: it isn't installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError:
+        pass
+    raise MissingDependencyError(f"this KMS needs the library {module}", hint=f"pip install 'bloomseal[{extra}]'")
+
+
+def answered(call: Callable[[], T], diagnose: Callable[[Exception], Diagnosis], master_key: str, kms: str) -> T:
+    """What `call` returns; its failure as ours.
+
+    Raises:
+        KmsAccessError: by `diagnose`. The vendor's exception is not part of its chain: requests, with their tokens and
+            plaintexts, often are part of it.
+    """
+    try:
+        return call()
+    except BloomsealError:
+        raise
+    except Exception as error:
+        problem, detail = diagnose(error)
+    raise KmsAccessError.because(problem, master_key, kms, detail=detail)
+
+
+def pack(version: str, wrapped: bytes, **more: str) -> str:
+    """A wrapped key along with the version that wrapped it."""
+    fields = {"masterKeyVersion": version, **more, "encryptedKey": base64.b64encode(wrapped).decode("ascii")}
+    return json.dumps(fields, separators=(",", ":"))
+
+
+def unpack(wrapped_key: str, master_key: str, kms: str) -> tuple[str, bytes, dict[str, Any]]:
+    """Version, wrapped key, all fields.
+
+    Raises:
+        KmsAccessError: not of `pack`'s making.
+    """
+    try:
+        fields = parse_object(wrapped_key, "wrapped key")
+    except KeyAccessError:
+        fields = {}
+    version, wrapped = fields.get("masterKeyVersion"), unb64(fields.get("encryptedKey"))
+    if not isinstance(version, str) or not wrapped:
+        raise KmsAccessError.because(Problem.INVALID, master_key, kms, detail="not a key that it wrapped")
+    return version, wrapped, fields
+
+
+def unb64(text: object) -> bytes:
+    """Base64 decoded; nothing where it isn't base64."""
+    try:
+        return base64.b64decode(text, validate=True) if isinstance(text, str) else b""
+    except (binascii.Error, ValueError):
+        return b""

@@ -1,0 +1,185 @@
+"""``vault://HOST[:PORT]/MOUNT`` (mount default: transit), optionally ``?namespace=NAME``: the transit engine of Vault and OpenBao.
+
+Needs ``bloomseal[vault]``. The token comes from ``$VAULT_TOKEN`` or ``~/.vault-token``, as for the vendor's own tools; a private CA from
+``$VAULT_CACERT``. ``?plain_http=true`` leaves TLS out, for a server on this machine only.
+
+Master keys are named as in the engine, and must be of a symmetric type with authentication (the default, aes256-gcm96).
+
+Policy: to read ``update`` on ``MOUNT/decrypt/KEY``; to write ``update`` on ``MOUNT/encrypt/KEY``; for audits ``read`` on ``MOUNT/keys/KEY``;
+to re-wrap ``update`` on ``MOUNT/rewrap/KEY``. Without ``create`` on the encryption path no key comes into being by a mistyped name.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import os
+import re
+from datetime import UTC, datetime
+from typing import Any, Final, NoReturn
+from urllib.parse import parse_qs, urlsplit
+
+from ...errors import UsageError
+from ..access import KmsAccessError, Problem, shown
+from ..protocols import KeyDates, KeyState
+from .common import Diagnosis, answered, unb64, vendor_library
+
+__all__ = ["VaultKms", "from_uri"]
+
+# Names become part of a request's path: nothing in a file may lead to another one.
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
+_WRAPPED: Final = re.compile(r"vault:v([0-9]{1,9}):[A-Za-z0-9+/=]+")
+_TIMEOUT_SECONDS: Final = 10
+_PROBLEMS: Final = {
+    "Forbidden": Problem.DENIED,
+    "Unauthorized": Problem.DENIED,
+    "InvalidPath": Problem.UNKNOWN,
+    "BadGateway": Problem.UNREACHABLE,
+    "InternalServerError": Problem.UNREACHABLE,
+    "RateLimitExceeded": Problem.UNREACHABLE,
+    "VaultDown": Problem.UNREACHABLE,
+    "VaultNotInitialized": Problem.UNREACHABLE,
+    "ConnectionError": Problem.UNREACHABLE,
+    "Timeout": Problem.UNREACHABLE,
+}
+
+
+class VaultKms:
+    """A transit engine.
+
+    Args:
+        url: ``https://HOST:PORT``.
+        mount: where the engine is mounted.
+        namespace: of Vault Enterprise or OpenBao.
+        token: None takes the environment's.
+    """
+
+    kms_name = "Vault"
+
+    def __init__(
+        self, url: str, *, mount: str = "transit", namespace: str | None = None, token: str | None = None
+    ) -> None:
+        hvac = vendor_library("hvac", "vault")
+        self._url, self._mount = url, mount
+        # A redirect would carry the token to an address that nobody has named.
+        self._client = hvac.Client(
+            url=url,
+            token=token,
+            namespace=namespace,
+            timeout=_TIMEOUT_SECONDS,
+            verify=os.environ.get("VAULT_CACERT") or True,
+            allow_redirects=False,
+        )
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
+        """``vault:vN:…``, as the engine gives it."""
+        plaintext = base64.b64encode(key_bytes).decode("ascii")
+        data = self._call("encrypt_data", master_key_identifier, plaintext=plaintext)
+        return str(data["ciphertext"])
+
+    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
+        """What `wrap_key` was given."""
+        _version(wrapped_key, master_key_identifier)
+        return unb64(self._call("decrypt_data", master_key_identifier, ciphertext=wrapped_key).get("plaintext"))
+
+    def rewrap_key(
+        self, wrapped_key: str, master_key_identifier: str, new_master_key_identifier: str | None = None
+    ) -> str:
+        """Under the same master key by the engine itself, the key never reaching this process; under another one through here."""
+        if new_master_key_identifier not in (None, master_key_identifier):
+            return self.wrap_key(self.unwrap_key(wrapped_key, master_key_identifier), str(new_master_key_identifier))
+        _version(wrapped_key, master_key_identifier)
+        return str(self._call("rewrap_data", master_key_identifier, ciphertext=wrapped_key)["ciphertext"])
+
+    def current_version(self, master_key_identifier: str) -> str | None:
+        """The key's latest version."""
+        return str(self._call("read_key", master_key_identifier)["latest_version"])
+
+    def wrapping_version(self, wrapped_key: str, master_key_identifier: str) -> str:
+        """The N of ``vault:vN:``."""
+        return _version(wrapped_key, master_key_identifier)
+
+    def key_state(self, master_key_identifier: str) -> KeyState:
+        """ENABLED where it exists (deleting a transit key is immediate); DISABLED where it was soft-deleted."""
+        data = self._call("read_key", master_key_identifier)
+        return KeyState.DISABLED if data.get("soft_deleted") else KeyState.ENABLED
+
+    def key_dates(self, master_key_identifier: str) -> KeyDates:
+        """When the first version that is still there and the latest one were made."""
+        versions = self._call("read_key", master_key_identifier).get("keys", {})
+        made = [_moment(versions[number]) for number in sorted(versions, key=int)]
+        return KeyDates(created=made[0] if made else None, rotated=made[-1] if len(made) > 1 else None)
+
+    def _call(self, operation: str, master_key: str, **request: Any) -> dict[str, Any]:
+        if not _NAME.fullmatch(master_key):
+            raise KmsAccessError.because(
+                Problem.UNKNOWN, master_key, self.kms_name, detail="not a name that a key can have"
+            )
+
+        def call() -> dict[str, Any]:
+            method = getattr(self._client.secrets.transit, operation)
+            answer = method(name=master_key, mount_point=self._mount, **request)
+            return dict(answer["data"])
+
+        return answered(call, _diagnose, master_key, self.kms_name)
+
+    def __repr__(self) -> str:
+        return f"<VaultKms at {self._url}, mount {self._mount}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a KMS client is never pickled; hand its URI over instead")
+
+
+def from_uri(uri: str) -> VaultKms:
+    """The client for an engine.
+
+    Raises:
+        UsageError: no such URI; or plain HTTP to another machine.
+        MissingDependencyError: hvac isn't installed.
+    """
+    parts = urlsplit(uri)
+    query = parse_qs(parts.query)
+    if not parts.hostname or set(query) - {"namespace", "plain_http"} or parts.username:
+        raise UsageError(f"{shown(uri)} is no Vault URI", hint="vault://host:8200/transit")
+    plain = query.get("plain_http", ["false"])[0] == "true"
+    if plain and not _is_this_machine(parts.hostname):
+        raise UsageError("plain HTTP would send the token and the keys in clear", hint="leave ?plain_http out")
+    return VaultKms(
+        f"{'http' if plain else 'https'}://{parts.netloc}",
+        mount=parts.path.strip("/") or "transit",
+        namespace=query.get("namespace", [None])[0],
+    )
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _version(wrapped_key: str, master_key: str) -> str:
+    if (match := _WRAPPED.fullmatch(wrapped_key)) is None:
+        raise KmsAccessError.because(Problem.INVALID, master_key, VaultKms.kms_name, detail="not a key that it wrapped")
+    return match[1]
+
+
+def _moment(made: Any) -> datetime | None:
+    """Symmetric keys have seconds since 1970 here, asymmetric ones an object."""
+    return datetime.fromtimestamp(made, UTC) if isinstance(made, int | float) else None
+
+
+def _diagnose(error: Exception) -> Diagnosis:
+    for base in type(error).__mro__:
+        if (problem := _PROBLEMS.get(base.__name__)) is not None:
+            return problem, base.__name__
+    told = " ".join(str(text) for text in getattr(error, "errors", None) or ())
+    if "encryption key not found" in told or "no existing key named" in told:
+        return Problem.UNKNOWN, None
+    if "soft deleted" in told:
+        return Problem.DISABLED, None
+    if "ciphertext version is disallowed by policy" in told or "ciphertext or signature version is disallowed" in told:
+        return Problem.DISABLED, "the version is below min_decryption_version"
+    if "key version not found" in told or "invalid key version" in told:
+        return Problem.DESTROYED, "the version was trimmed"
+    return Problem.INVALID, type(error).__name__
