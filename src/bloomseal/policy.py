@@ -1,0 +1,409 @@
+"""The policy file: which column gets which master key, filter and sensitivity, and what binds a file to its table.
+
+Writer, reader, rotation and audit share it. `keys/policy.example.toml` shows every setting.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from functools import cached_property
+from pathlib import PurePosixPath
+from string import Formatter
+from typing import TYPE_CHECKING, Any, Final
+
+from .encryption import Algorithm
+from .errors import BloomsealError, PolicyError
+from .limits import MAX_GCM_SEALS
+
+if TYPE_CHECKING:
+    from .keytools.pinned import PinnedKeys
+    from .sbbf import FilterSpec
+
+__all__ = ["ColumnPolicy", "Policy", "Sensitivity", "TablePolicy"]
+
+_VERSION: Final = 1
+_PLACEHOLDERS: Final = frozenset({"table", "file"})
+_SETTINGS: Final = {
+    "aad_prefix": str,
+    "algorithm": str,
+    "complete": bool,
+    "double_wrapping": bool,
+    "kek_bits": int,
+    "key_bits": int,
+    "material": str,
+    "max_key_age_days": int,
+    "plaintext_footer": bool,
+    "seal_limit": int,
+    "store_aad_prefix": bool,
+}
+
+
+class Sensitivity(StrEnum):
+    """How bad it would be if a column's values became known. CONFIDENTIAL and RESTRICTED columns must have a key."""
+
+    PUBLIC = "public"
+    INTERNAL = "internal"
+    CONFIDENTIAL = "confidential"
+    RESTRICTED = "restricted"
+
+
+@dataclass(frozen=True)
+class ColumnPolicy:
+    """One column, or a group of columns.
+
+    Attributes:
+        key: the master key's name; None leaves the column under the table's rule for all others.
+        sensitivity: for audits, and against mistakes in the policy.
+        filter: the Bloom filter to write; None for none.
+        previous_keys: master keys that older files may be sealed under.
+    """
+
+    key: str | None = None
+    sensitivity: Sensitivity = Sensitivity.INTERNAL
+    filter: FilterSpec | None = None
+    previous_keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TablePolicy:
+    """One table. Its methods give the arguments of `bloomseal.EncryptionSpec` and `bloomseal.DecryptionSpec`.
+
+    Attributes:
+        name: the table's identity.
+        kms: a KMS client, its URI, or `KeyTools` (whose own settings then count).
+        footer_key: master key of the footer, and of all columns if none has a key of its own (uniform encryption).
+        columns: dotted path → column.
+        previous_footer_keys: master keys that older files' footers may be sealed under.
+        algorithm: ``AES_GCM_V1`` or ``AES_GCM_CTR_V1``.
+        plaintext_footer: leave the footer readable, and signed.
+        complete: seal columns without a key under the footer key.
+        key_bits, kek_bits: 128, 192 or 256.
+        double_wrapping: wrap data keys under a KEK, and that by the KMS.
+        internal: keep key material in the file.
+        aad_prefix: template over ``{table}`` and ``{file}``, bound into every module; None for none.
+        store_aad_prefix: keep the prefix in the file. If not, a file moved into another table or put in another one's place
+            does not open.
+        max_key_age: how old a master key's version may grow before an audit reports it.
+        seal_limit: how often one key may seal; at most 2^32.
+        allowed_kms_urls: addresses that files may name as their KMS.
+
+    Raises:
+        PolicyError: a setting that can't be, or a confidential column that would be in plaintext.
+    """
+
+    name: str
+    kms: Any
+    footer_key: str
+    columns: Mapping[str, ColumnPolicy] = field(default_factory=dict)
+    previous_footer_keys: tuple[str, ...] = ()
+    algorithm: Algorithm = Algorithm.AES_GCM_V1
+    plaintext_footer: bool = False
+    complete: bool = False
+    key_bits: int = 128
+    kek_bits: int = 128
+    double_wrapping: bool = True
+    internal: bool = True
+    aad_prefix: str | None = None
+    store_aad_prefix: bool = True
+    max_key_age: timedelta | None = None
+    seal_limit: int = MAX_GCM_SEALS
+    allowed_kms_urls: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.key_bits not in (128, 192, 256) or self.kek_bits not in (128, 192, 256):
+            raise PolicyError(f"table {self.name}: keys have 128, 192 or 256 bits")
+        if not 1 <= self.seal_limit <= MAX_GCM_SEALS:
+            raise PolicyError(f"table {self.name}: seal_limit lies between 1 and 2^32")
+        if self.aad_prefix is not None:
+            _check_template(self.aad_prefix, self.name)
+        if self.aad_prefix is None and not self.store_aad_prefix:
+            raise PolicyError(f"table {self.name}: store_aad_prefix = false without an aad_prefix")
+        for name, column in self.columns.items():
+            exposed = column.sensitivity in (Sensitivity.CONFIDENTIAL, Sensitivity.RESTRICTED)
+            if exposed and self.master_key(name) is None:
+                raise PolicyError(
+                    f"table {self.name}: a {column.sensitivity} column would be written in plaintext",
+                    column=name,
+                    hint="give it a key, or set complete = true",
+                )
+
+    @property
+    def uniform(self) -> bool:
+        """Everything is sealed under the footer key."""
+        return all(column.key is None for column in self.columns.values())
+
+    def master_key(self, column: str) -> str | None:
+        """The name of the master key that a column is to be sealed under; None where it is to be in plaintext."""
+        if (entry := self._entry(column)) is not None and entry.key is not None:
+            return entry.key
+        return self.footer_key if self.uniform or self.complete else None
+
+    def sensitivity(self, column: str) -> Sensitivity:
+        """The column's, or that of the group it is in; INTERNAL where the policy says nothing."""
+        entry = self._entry(column)
+        return Sensitivity.INTERNAL if entry is None else entry.sensitivity
+
+    def prefix(self, path: str | os.PathLike[str]) -> str | None:
+        """The AAD prefix of one file."""
+        if self.aad_prefix is None:
+            return None
+        return self.aad_prefix.format_map({"table": self.name, "file": PurePosixPath(os.fspath(path)).name})
+
+    def encryption_arguments(self, path: str | os.PathLike[str]) -> dict[str, Any]:
+        """What to write a file of this table with: the keyword arguments of `bloomseal.EncryptionSpec`."""
+        return {
+            "footer_key": self.footer_key,
+            "column_keys": {name: column.key for name, column in self.columns.items() if column.key is not None},
+            "keys": self.keys,
+            "algorithm": self.algorithm,
+            "plaintext_footer": self.plaintext_footer,
+            "complete": self.complete,
+            "aad_prefix": self.prefix(path),
+            "store_aad_prefix": self.store_aad_prefix,
+            "key_bits": self.key_bits,
+        }
+
+    def decryption_arguments(self, path: str | os.PathLike[str]) -> dict[str, Any]:
+        """What to read a file of this table with: keyword arguments of `bloomseal.DecryptionSpec`."""
+        return {
+            "keys": self.keys,
+            "aad_prefix": self.prefix(path),
+            "encrypted_columns": tuple(name for name, column in self.columns.items() if column.key is not None),
+        }
+
+    def bloom_filters(self) -> dict[str, FilterSpec]:
+        """Dotted path → the filter to write."""
+        return {name: column.filter for name, column in self.columns.items() if column.filter is not None}
+
+    @cached_property
+    def keys(self) -> PinnedKeys:
+        """The table's key source, held to the master keys that the policy names; shared by all its files.
+
+        Raises:
+            UsageError, MissingDependencyError, KeyAccessError: there is no way to the KMS.
+        """
+        from .keytools.pinned import PinnedKeys
+        from .keytools.tools import KeyTools
+
+        tools = self.kms
+        if not isinstance(tools, KeyTools):
+            tools = KeyTools(
+                tools,
+                double_wrapping=self.double_wrapping,
+                internal=self.internal,
+                kek_bits=self.kek_bits,
+                seal_limit=self.seal_limit,
+                allowed_urls=self.allowed_kms_urls,
+            )
+        footer = {self.footer_key, *self.previous_footer_keys}
+        own = {
+            name: {column.key, *column.previous_keys} for name, column in self.columns.items() if column.key is not None
+        }
+        return PinnedKeys(tools, footer=footer, columns=own, others=footer)
+
+    def _entry(self, column: str) -> ColumnPolicy | None:
+        parts = column.split(".")
+        found = (self.columns.get(".".join(parts[:end])) for end in range(len(parts), 0, -1))
+        return next((entry for entry in found if entry is not None), None)
+
+    def __repr__(self) -> str:
+        return f"<TablePolicy {self.name!r}: {len(self.columns)} columns>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The key source holds keys; each process makes its own.
+        return {name: value for name, value in self.__dict__.items() if name != "keys"}
+
+
+class Policy:
+    """The policies of all tables.
+
+    Args:
+        tables: name → policy.
+    """
+
+    def __init__(self, tables: Mapping[str, TablePolicy]) -> None:
+        self.tables = dict(tables)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, kms: Any = None) -> Policy:
+        """Read a policy file.
+
+        Args:
+            path: TOML.
+            kms: takes the place of the KMS that the file names.
+
+        Raises:
+            PolicyError: it can't be read, or says something that is not understood. Nothing is skipped: a misspelt setting
+                could be the one that encrypts.
+        """
+        try:
+            with open(path, "rb") as file:
+                document = tomllib.load(file)
+        except OSError as error:
+            raise PolicyError(f"the policy can't be read: {error.strerror}", file=os.fspath(path)) from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise PolicyError(f"the policy is not TOML: {error}", file=os.fspath(path)) from None
+        try:
+            return cls.from_dict(document, kms=kms)
+        except BloomsealError as error:
+            raise error.at(file=os.fspath(path)) from None
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any], *, kms: Any = None) -> Policy:
+        """A policy from plain data of the file's shape.
+
+        Raises:
+            PolicyError: as `load`.
+        """
+        top = _Reader(document, "the policy")
+        if top.take("version", int, None) != _VERSION:
+            raise PolicyError(f"the policy is not of version {_VERSION}", hint=f"version = {_VERSION}")
+        named = top.take("kms", str, "keyring:")
+        urls = top.strings("allowed_kms_urls")
+        defaults = top.inner("defaults").settings()
+        tables = top.inner("tables")
+        top.done()
+        return cls(
+            {
+                name: _table(name, tables.inner(name), defaults, kms=kms or named, allowed_kms_urls=urls)
+                for name in tables.names()
+            }
+        )
+
+    def for_table(self, name: str) -> TablePolicy:
+        """One table's policy.
+
+        Raises:
+            PolicyError: the policy says nothing of it.
+        """
+        if (table := self.tables.get(name)) is None:
+            raise PolicyError(
+                f"the policy has no table {name!r}", hint=f"known: {', '.join(sorted(self.tables)) or 'none'}"
+            )
+        return table
+
+    def __repr__(self) -> str:
+        return f"<Policy: {', '.join(sorted(self.tables)) or 'no tables'}>"
+
+
+def _table(name: str, entry: _Reader, defaults: dict[str, Any], **more: Any) -> TablePolicy:
+    columns = entry.inner("columns")
+    arguments = {
+        "footer_key": entry.take("footer_key", str),
+        "previous_footer_keys": entry.strings("previous_footer_keys"),
+        "columns": {column: _column(columns.inner(column)) for column in columns.names()},
+        **defaults,
+        **entry.settings(),
+        **more,
+    }
+    entry.done()
+    return TablePolicy(name=name, **arguments)
+
+
+def _column(entry: _Reader) -> ColumnPolicy:
+    sensitivity = entry.take("sensitivity", str, Sensitivity.INTERNAL.value)
+    if sensitivity not in tuple(Sensitivity):
+        raise PolicyError(f"{entry.where}: no sensitivity {sensitivity!r}", hint=", ".join(Sensitivity))
+    column = ColumnPolicy(
+        key=entry.take("key", str, None),
+        sensitivity=Sensitivity(sensitivity),
+        filter=_filter(entry),
+        previous_keys=entry.strings("previous_keys"),
+    )
+    entry.done()
+    return column
+
+
+def _filter(entry: _Reader) -> FilterSpec | None:
+    from .sbbf import FilterSpec
+
+    wanted = entry.take("filter", (bool, dict), False)
+    if not isinstance(wanted, dict):
+        return FilterSpec() if wanted else None
+    inner = _Reader(wanted, f"{entry.where}.filter")
+    given = {
+        "fpp": inner.take("fpp", (float, int), None),
+        "ndv": inner.take("ndv", int, None),
+        "num_bytes": inner.take("num_bytes", int, None),
+        "hide_size": inner.take("hide_size", bool, None),
+        "max_bytes": inner.take("max_bytes", int, None),
+    }
+    inner.done()
+    try:
+        return FilterSpec(**{name: value for name, value in given.items() if value is not None})
+    except BloomsealError as error:
+        raise PolicyError(f"{inner.where}: {error.what}", hint=error.hint) from None
+
+
+class _Reader:
+    """A TOML table whose every entry must be asked for."""
+
+    def __init__(self, entries: object, where: str) -> None:
+        if not isinstance(entries, Mapping):
+            raise PolicyError(f"{where} is not a table")
+        self._rest = dict(entries)
+        self.where = where
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._rest)
+
+    def take(self, name: str, kind: type | tuple[type, ...], default: Any = ...) -> Any:
+        value = self._rest.pop(name, default)
+        if value is ...:
+            raise PolicyError(f"{self.where} lacks {name}")
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        # To Python True is an int; to the author of a policy it isn't.
+        if value is not default and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
+            raise PolicyError(f"{self.where}: {name} is not {' or '.join(kind.__name__ for kind in kinds)}")
+        return value
+
+    def strings(self, name: str) -> tuple[str, ...]:
+        values = self.take(name, list, [])
+        if not all(isinstance(value, str) for value in values):
+            raise PolicyError(f"{self.where}: {name} is not a list of texts")
+        return tuple(values)
+
+    def inner(self, name: str) -> _Reader:
+        where = name if self.where == "the policy" else f"{self.where}.{name}"
+        return _Reader(self._rest.pop(name, {}), where)
+
+    def settings(self) -> dict[str, Any]:
+        """The settings that defaults and tables share, as `TablePolicy` names them."""
+        given = {name: self.take(name, kind) for name, kind in _SETTINGS.items() if name in self._rest}
+        if "algorithm" in given:
+            if given["algorithm"] not in tuple(Algorithm):
+                raise PolicyError(f"{self.where}: no algorithm {given['algorithm']!r}", hint=" or ".join(Algorithm))
+            given["algorithm"] = Algorithm(given["algorithm"])
+        if "material" in given:
+            if (material := given.pop("material")) not in ("internal", "external"):
+                raise PolicyError(f"{self.where}: no material {material!r}", hint="internal or external")
+            given["internal"] = material == "internal"
+        if "max_key_age_days" in given:
+            given["max_key_age"] = timedelta(days=given.pop("max_key_age_days"))
+        if self.where == "defaults":
+            self.done()
+        return given
+
+    def done(self) -> None:
+        if self._rest:
+            raise PolicyError(
+                f"{self.where}: {', '.join(map(repr, sorted(self._rest)))} is not understood", hint="check the spelling"
+            )
+
+
+def _check_template(template: str, table: str) -> None:
+    try:
+        parts = list(Formatter().parse(template))
+    except ValueError:
+        parts = [("", "", "", None)]
+    for _, name, form, conversion in parts:
+        # Only plain names: a format string could reach into objects.
+        if name is not None and (name not in _PLACEHOLDERS or form or conversion):
+            raise PolicyError(f"table {table}: aad_prefix takes {{table}} and {{file}} only")
+    if not template:
+        raise PolicyError(f"table {table}: an empty aad_prefix", hint="leave it out")
