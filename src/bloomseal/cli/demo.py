@@ -1,0 +1,9 @@
+import click
+
+
+@click.command()
+def demo():
+    pass
+
+
+__all__ = ["demo"]

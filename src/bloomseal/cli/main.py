@@ -1,0 +1,135 @@
+"""``bloomseal``: the group of commands, and the one place where errors become messages and exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+import click
+
+from .. import __version__
+from ..errors import BloomsealError, BloomsealWarning
+from .attach import attach
+from .demo import demo
+from .hints import hint_for
+from .inspect import inspect
+from .keyring import keyring
+from .probe import probe
+from .read import read
+from .render import json_line, printable, remark
+from .state import State, common_options
+from .verify import verify
+from .write import write
+
+__all__ = ["cli", "main"]
+
+_ERROR, _INTERRUPTED, _BROKEN_PIPE = 2, 130, 141
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="bloomseal")
+@common_options()
+def cli() -> None:
+    """Write, attach, probe, read and verify encrypted Bloom filters in Parquet files.
+
+    Keys come from a keyring file, a KMS, files or environment variables, never from an argument.
+
+    \b
+    Examples:
+      bloomseal keyring create --keyring keys.json footer pii
+      bloomseal write people.csv people.parquet --keyring keys.json \\
+          --footer-key footer --column-key ssn=pii --filter ssn
+      bloomseal probe people.parquet ssn 078-05-1120 --keyring keys.json
+    """
+
+
+for _command in (demo, write, attach, probe, read, verify, inspect, keyring):
+    cli.add_command(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line.
+
+    Returns:
+        The command's own exit code: 0, or 1 for a negative answer; 2 for any error, 130 when interrupted, 141 when
+        the reader of the output went away.
+    """
+    state = State()
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        try:
+            code = cli.main(
+                list(arguments) if arguments is not None else None, "bloomseal", obj=state, standalone_mode=False
+            )
+            if state.verbose and state.tools is not None:
+                _print_counters(state)
+            sys.stdout.flush()
+            return int(code or 0)
+        except BrokenPipeError:
+            # Python would complain again when it flushes at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return _BROKEN_PIPE
+        except (click.Abort, KeyboardInterrupt):
+            remark("interrupted")
+            return _INTERRUPTED
+        except click.ClickException as error:
+            if state.debug:
+                raise
+            error.show()
+            return _ERROR
+        except BloomsealError as error:
+            if state.debug:
+                raise
+            _print_error(error, state)
+        except Exception as error:
+            if state.debug:
+                raise
+            # A foreign message may quote what it was working on, so only its type is told.
+            remark(f"bloomseal: unexpected {type(error).__name__}; --debug shows where")
+        if state.verbose and state.tools is not None:
+            _print_counters(state)
+        return _ERROR
+
+
+def _print_error(error: BloomsealError, state: State) -> None:
+    error.hint = hint_for(error)
+    if state.json:
+        click.echo(json_line(error.to_dict()), err=True)
+    else:
+        remark(f"bloomseal: {error}")
+
+
+def _print_counters(state: State) -> None:
+    assert state.tools is not None  # noqa: S101
+    counters = state.tools.counters.to_dict()
+    if state.json:
+        click.echo(json_line({"kms": counters}), err=True)
+    else:
+        told = ", ".join(
+            f"{name} {value:.3f} s" if isinstance(value, float) else f"{name} {value}"
+            for name, value in counters.items()
+        )
+        remark(f"KMS: {told}")
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,  # noqa: ARG001
+    lineno: int,  # noqa: ARG001
+    file: TextIO | None = None,  # noqa: ARG001
+    line: str | None = None,  # noqa: ARG001
+) -> None:
+    if issubclass(category, BloomsealWarning):
+        click.echo(printable(f"bloomseal: warning: {message}"), err=True)
+
+
+def _run() -> Any:
+    raise SystemExit(main())
+
+
+if __name__ == "__main__":
+    _run()

@@ -1,0 +1,142 @@
+"""Answers on standard output: JSON, or tables; remarks and progress on standard error."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import datetime as dt
+import json
+import math
+import sys
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import IO, Any, Final
+
+import click
+
+__all__ = ["facts", "json_line", "plain", "print_json", "printable", "progress", "remark", "size", "table"]
+
+_WIDTH_WITHOUT_TERMINAL: Final = 160
+_C1_CONTROLS: Final = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
+_ESCAPES: Final = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x0A, 0x09)}
+
+
+def printable(text: Any) -> str:
+    """Text that may come from a file, without the control characters by which it could steer a terminal."""
+    return str(text).translate(_ESCAPES)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: moments in ISO 8601, decimals and UUIDs as text, binary as base64, NaN and infinities as text."""
+    match value:
+        case None | bool() | int():
+            return value
+        case str():
+            return str(value)  # an enumeration's member too
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case Mapping():
+            return {str(key): plain(item) for key, item in value.items()}
+        case bytes() | bytearray() | memoryview():
+            return base64.b64encode(value).decode("ascii")
+        case dt.datetime() | dt.date() | dt.time():
+            return value.isoformat()
+        case Decimal() | uuid.UUID():
+            return str(value)
+        case list() | tuple() | set() | frozenset():
+            return [plain(item) for item in value]
+        case _:
+            return str(value)
+
+
+def json_line(value: Any, *, indent: int | None = None) -> str:
+    """JSON text in UTF-8 that no terminal takes for commands."""
+    return json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=indent).translate(_C1_CONTROLS)
+
+
+def print_json(value: Any) -> None:
+    click.echo(json_line(value, indent=2))
+
+
+def remark(text: str) -> None:
+    """A line on standard error, where it can't be taken for an answer."""
+    click.echo(printable(text), err=True)
+
+
+def size(count: float) -> str:
+    """Bytes for people."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.2f} GiB"
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> None:
+    """A table; numbers stand to the right."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    listed = [list(row) for row in rows]
+    out = Table(title=None if title is None else Text(printable(title)), title_justify="left", box=box.SIMPLE_HEAD)
+    for index, name in enumerate(columns):
+        numeric = bool(listed) and all(isinstance(row[index], int | float) for row in listed)
+        out.add_column(Text(printable(name)), justify="right" if numeric else "left", overflow="fold")
+    for row in listed:
+        out.add_row(*(Text(_cell(value)) for value in row))
+    _print(out)
+
+
+def facts(pairs: Iterable[tuple[str, Any]], *, title: str | None = None) -> None:
+    """Names and values, one pair per line; pairs without a value are left out."""
+    from rich.table import Table
+    from rich.text import Text
+
+    out = Table.grid(padding=(0, 2))
+    if title:
+        click.echo(printable(title))
+    for name, value in pairs:
+        if value is not None:
+            out.add_row(Text(f"  {printable(name)}"), Text(_cell(value)))
+    _print(out)
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:.4g}"
+        case _:
+            return printable(value)
+
+
+def _print(renderable: Any) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = _WIDTH_WITHOUT_TERMINAL
+    console.print(renderable)
+
+
+@contextlib.contextmanager
+def progress(label: str, *, stream: IO[str] | None = None) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on standard error: call what it gives with (done, in all). Nothing is shown where no terminal is."""
+    stream = stream or sys.stderr
+    if not stream.isatty():
+        yield lambda done, total: None  # noqa: ARG005
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(file=stream), transient=True) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total or None)

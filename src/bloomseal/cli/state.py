@@ -1,0 +1,64 @@
+"""What one run of the command line shares: how to answer, how much to tell, and the key tools that it uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from ..keytools import KeyTools
+
+__all__ = ["State", "common_options"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass
+class State:
+    """One run.
+
+    Attributes:
+        format: ``table``, ``json`` or, for rows, ``csv``.
+        verbose: print what the KMS was asked.
+        debug: show tracebacks.
+        tools: the key tools in use, once there are any.
+    """
+
+    format: str = "table"
+    verbose: bool = False
+    debug: bool = False
+    tools: KeyTools | None = None
+
+    @property
+    def json(self) -> bool:
+        return self.format == "json"
+
+    @classmethod
+    def current(cls) -> State:
+        """The running command's state."""
+        return click.get_current_context().ensure_object(cls)
+
+
+def _remember(context: click.Context, option: click.Parameter, value: Any) -> None:
+    if value and option.name:
+        setattr(context.ensure_object(State), option.name, value)
+
+
+def common_options(*formats: str) -> Callable[[Function], Function]:
+    """``--format``, ``--verbose`` and ``--debug``, which every command has."""
+
+    def decorate(function: Function) -> Function:
+        shared: dict[str, Any] = {"expose_value": False, "callback": _remember, "is_eager": True}
+        choice = click.Choice(formats or ("table", "json"))
+        for option in (
+            click.option("--debug", is_flag=True, help="Show tracebacks.", **shared),
+            click.option("--verbose", "-v", is_flag=True, help="Tell what the KMS was asked.", **shared),
+            click.option("--format", type=choice, help="How to answer (default: table).", **shared),
+        ):
+            function = option(function)
+        return function
+
+    return decorate

@@ -1,0 +1,259 @@
+"""``bloomseal write``: CSV, Parquet, Arrow or line-delimited JSON into a sealed Parquet file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..encryption import Algorithm, SecretKey
+from ..errors import PolicyError, UsageError
+from ..keytools.protocols import KeyState, StatefulKms
+from ..parquet.footer import Footer
+from ..parquet.layout import read_tail
+from ..parquet.source import Source
+from ..parquet.specs import EncryptionSpec
+from ..parquet.writer import SealedWriter, resolve_filters
+from ..sbbf import FilterSpec
+from .filters import filter_option, parse_filters
+from .inputs import FORMATS, open_input, parse_type
+from .keys import KeyOptions, key_options
+from .render import facts, print_json, progress, size, table
+from .state import State, common_options
+
+__all__ = ["write"]
+
+_COMPRESSIONS: Final = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
+_DEFAULT_ROW_GROUP_SIZE: Final = 1 << 20
+
+
+@click.command(short_help="Write CSV, Parquet, Arrow or JSON lines into a sealed Parquet file.")
+@click.argument("source", metavar="INPUT")
+@click.argument("target", metavar="OUTPUT")
+@click.option("--input-format", type=click.Choice(FORMATS), help="Kind of INPUT (default: by its name).")
+@click.option(
+    "--type", "types", multiple=True, metavar="COLUMN=TYPE", help="A column's type, not the inferred one. Repeatable."
+)
+@click.option("--footer-key", metavar="NAME", help="Master key of the footer, or id:KEY_ID of an explicit key.")
+@click.option(
+    "--column-key",
+    multiple=True,
+    metavar="COLUMN=NAME",
+    help="Master key, or id:KEY_ID, of a column. Repeatable; none: uniform.",
+)
+@filter_option
+@click.option("--algorithm", type=click.Choice([str(a) for a in Algorithm]), help="Default: AES_GCM_V1.")
+@click.option("--plaintext-footer", is_flag=True, help="Leave the footer readable, and sign it.")
+@click.option("--complete", is_flag=True, help="Seal all other columns under the footer key.")
+@click.option("--aad-prefix", metavar="TEXT", help="Identity of the file, bound into every module.")
+@click.option(
+    "--no-store-aad-prefix", is_flag=True, help="Readers must supply the prefix: a file put in its place does not open."
+)
+@click.option("--key-bits", type=click.Choice(["128", "192", "256"]), default="128", help="Length of fresh data keys.")
+@click.option(
+    "--row-group-size", type=click.IntRange(min=1), default=_DEFAULT_ROW_GROUP_SIZE, metavar="ROWS", show_default=True
+)
+@click.option("--compression", type=click.Choice(_COMPRESSIONS), default="zstd", show_default=True)
+@click.option("--plaintext", is_flag=True, help="Write a plaintext file, its filters in clear.")
+@click.option("--dry-run", is_flag=True, help="Check options, columns and keys; write nothing.")
+@key_options
+@common_options()
+def write(
+    source: str,
+    target: str,
+    input_format: str | None,
+    types: tuple[str, ...],
+    footer_key: str | None,
+    column_key: tuple[str, ...],
+    filters: tuple[str, ...],
+    algorithm: str | None,
+    plaintext_footer: bool,
+    complete: bool,
+    aad_prefix: str | None,
+    no_store_aad_prefix: bool,
+    key_bits: str,
+    row_group_size: int,
+    compression: str,
+    plaintext: bool,
+    dry_run: bool,
+    keys: KeyOptions,
+) -> None:
+    """Write the rows of INPUT (- is standard input) into OUTPUT, a Parquet file whose columns and filters are sealed.
+
+    At most one row group is held in memory. OUTPUT takes its name only when it is complete and was reopened and probed.
+    Explicit keys (--key-file, --key-env) of columns and of the footer need no --column-key and no --footer-key.
+
+    \b
+    Examples:
+      bloomseal write people.csv people.parquet --keyring keys.json --footer-key footer \\
+          --column-key ssn=pii --filter ssn:fpp=0.001 --type ssn=string
+      bloomseal write - events.parquet --input-format ndjson --key-env footer=FOOTER_KEY --filter user
+    """
+    specs = parse_filters(filters)
+    encryption = None
+    if not plaintext:
+        encryption = _encryption(
+            keys,
+            footer_key,
+            column_key,
+            algorithm=algorithm or Algorithm.AES_GCM_V1,
+            plaintext_footer=plaintext_footer,
+            complete=complete,
+            aad_prefix=aad_prefix,
+            store_aad_prefix=not no_store_aad_prefix,
+            key_bits=int(key_bits),
+        )
+    elif footer_key or column_key or complete or plaintext_footer or aad_prefix:
+        raise UsageError("--plaintext and options of encryption exclude one another")
+    options: dict[str, Any] = {"compression": compression}
+    with open_input(source, input_format, dict(_typed(item) for item in types)) as found:
+        if dry_run:
+            _check(found.schema, encryption, specs, keys)
+            rows, groups, written = None, None, None
+        else:
+            rows = 0
+            writer = SealedWriter(
+                target,
+                found.schema,
+                encryption=encryption,
+                bloom_filters=specs,
+                row_group_size=row_group_size,
+                **options,
+            )
+            with writer, progress("Sealing") as tell:
+                for batch, done in found.batches:
+                    writer.write_batch(batch)
+                    rows += batch.num_rows
+                    tell(done, found.total)
+            groups, written = _written(target, rows, row_group_size)
+        _report(source, target, found.schema, encryption, specs, rows, groups, written)
+
+
+def _typed(item: str) -> tuple[str, pa.DataType]:
+    column, equals, name = item.rpartition("=")
+    if not equals or not column:
+        raise UsageError("--type takes COLUMN=TYPE")
+    return column, parse_type(name)
+
+
+def _encryption(keys: KeyOptions, footer: str | None, columns: tuple[str, ...], **options: Any) -> EncryptionSpec:
+    given = keys.given
+    tools = None if given is not None else keys.tools()
+    if given is None and tools is None:
+        raise PolicyError(
+            "no keys were named, so nothing could be sealed",
+            hint="--keyring PATH, --kms URI, --key-file or --key-env; or --plaintext if that is meant",
+        )
+
+    def choice(name: str, whose: str) -> str | tuple[bytes | SecretKey, str]:
+        if given is None:
+            return name
+        key_id = name.removeprefix("id:")
+        if key_id == name or key_id not in given.ids:
+            raise UsageError(f"no explicit key of this id was given for {whose}", hint="--key-file id:KEY_ID=PATH")
+        return given.ids[key_id], key_id
+
+    column_keys: dict[str, Any] = dict(given.columns) if given is not None else {}
+    for item in columns:
+        column, equals, name = item.rpartition("=")
+        if not equals or not column or not name:
+            raise UsageError("--column-key takes COLUMN=NAME", hint="--column-key ssn=pii")
+        column_keys[column] = choice(name, column)
+    footer_key: Any = None if given is None else given.footer
+    if footer is not None:
+        footer_key = choice(footer, "the footer")
+    if footer_key is None:
+        raise UsageError("no key for the footer", hint="--footer-key NAME, or --key-file footer=PATH")
+    return EncryptionSpec(footer_key=footer_key, column_keys=column_keys or None, keys=tools, **options)
+
+
+def _check(
+    schema: pa.Schema, encryption: EncryptionSpec | None, specs: dict[str, FilterSpec], keys: KeyOptions
+) -> None:
+    """What can be known before the first row: columns exist, filters suit them, master keys may be used."""
+    sink = pa.BufferOutputStream()
+    try:
+        pq.write_table(schema.empty_table(), sink)
+    except pa.ArrowException as error:
+        raise UsageError(f"pyarrow can't encode this table: {type(error).__name__}") from None
+    leaves = Footer(read_tail(Source.memory(memoryview(sink.getvalue()))).data, 0, None, True).schema
+    resolve_filters(leaves, specs)
+    if encryption is None:
+        return
+    for column in encryption.column_keys or {}:
+        leaves.below(column)
+    tools = keys.tools() if keys.given is None else None
+    if tools is not None and isinstance(tools.kms, StatefulKms):
+        for name in {str(choice) for choice in (encryption.footer_key, *(encryption.column_keys or {}).values())}:
+            if (state := tools.kms.key_state(name)) is not KeyState.ENABLED:
+                raise PolicyError(f"master key {name} is {state}", hint="bloomseal keyring enable, or another key")
+
+
+def _written(target: str, rows: int, row_group_size: int) -> tuple[int, int | None]:
+    path = Path(target)
+    return -(-rows // row_group_size), path.stat().st_size if path.is_file() else None
+
+
+def _report(
+    source: str,
+    target: str,
+    schema: pa.Schema,
+    encryption: EncryptionSpec | None,
+    specs: dict[str, FilterSpec],
+    rows: int | None,
+    groups: int | None,
+    written: int | None,
+) -> None:
+    columns = [
+        {
+            "column": field.name,
+            "type": str(field.type),
+            "protection": _protection(field.name, encryption),
+            "filter": _filter(field.name, encryption, specs),
+        }
+        for field in schema
+    ]
+    if State.current().json:
+        print_json(
+            {
+                "input": source,
+                "output": target,
+                "dry_run": rows is None,
+                "rows": rows,
+                "row_groups": groups,
+                "bytes": written,
+                "algorithm": None if encryption is None else encryption.algorithm,
+                "columns": columns,
+            }
+        )
+        return
+    table(["column", "type", "protection", "filter"], [list(column.values()) for column in columns])
+    facts(
+        [
+            ("rows", rows),
+            ("row groups", groups),
+            ("size", None if written is None else size(written)),
+            ("dry run", "nothing was written" if rows is None else None),
+        ],
+        title=target,
+    )
+
+
+def _filter(column: str, encryption: EncryptionSpec | None, specs: dict[str, FilterSpec]) -> str:
+    if not any(name == column or name.startswith(f"{column}.") for name in specs):
+        return "none"
+    return "in clear" if _protection(column, encryption) == "plaintext" else "sealed"
+
+
+def _protection(column: str, encryption: EncryptionSpec | None) -> str:
+    if encryption is None:
+        return "plaintext"
+    named = encryption.column_keys or {}
+    own = [key for path, key in named.items() if path == column or path.startswith(f"{column}.")]
+    if own:
+        labels = {key if isinstance(key, str) else "explicit" for key in own}
+        return f"column key {', '.join(sorted(labels))}"
+    return "footer key" if not named or encryption.complete else "plaintext"
