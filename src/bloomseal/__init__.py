@@ -1,29 +1,57 @@
 """Encrypted Bloom filters for lakehouse files: write, attach, probe, read and verify.
 
-Importing this loads no numba, no PySpark, no cloud SDK, and contacts nobody.
+Names are loaded when they are first used: importing this loads no numba, no PySpark, no cloud SDK, and contacts nobody.
 """
 
-from .errors import (
-    BloomsealError,
-    BloomsealWarning,
-    FormatError,
-    IntegrityError,
-    KeyAccessError,
-    MissingDependencyError,
-    PolicyError,
-    UnsupportedError,
-    UsageError,
-)
-from .keytools import ExplicitKeys, KeyRetriever, Keyring, KeyTools
-from .parquet.attach import AttachReport, attach_filters
-from .parquet.convert import ConversionReport, rekey, seal_file, unseal_file
-from .parquet.inspect import Inspection, inspect
-from .parquet.reader import SealedFile, Verdict, open_file, probe, read_table, verify
-from .parquet.specs import DecryptionSpec, EncryptionSpec
-from .parquet.writer import SealedWriter, write_table
-from .sbbf import FilterSpec, SplitBlockBloomFilter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .errors import (
+        BloomsealError,
+        BloomsealWarning,
+        FormatError,
+        IntegrityError,
+        KeyAccessError,
+        MissingDependencyError,
+        PolicyError,
+        UnsupportedError,
+        UsageError,
+    )
+    from .keytools import ExplicitKeys, KeyRetriever, Keyring, KeyTools
+    from .parquet.attach import AttachReport, attach_filters
+    from .parquet.convert import ConversionReport, rekey, seal_file, unseal_file
+    from .parquet.inspect import Inspection, inspect
+    from .parquet.reader import SealedFile, Verdict, open_file, probe, read_table, verify
+    from .parquet.specs import DecryptionSpec, EncryptionSpec
+    from .parquet.verify import VerifyReport
+    from .parquet.writer import SealedWriter, write_table
+    from .sbbf import FilterSpec, SplitBlockBloomFilter
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    ".errors": (
+        "BloomsealError",
+        "BloomsealWarning",
+        "FormatError",
+        "IntegrityError",
+        "KeyAccessError",
+        "MissingDependencyError",
+        "PolicyError",
+        "UnsupportedError",
+        "UsageError",
+    ),
+    ".keytools": ("ExplicitKeys", "KeyRetriever", "KeyTools", "Keyring"),
+    ".parquet.attach": ("AttachReport", "attach_filters"),
+    ".parquet.convert": ("ConversionReport", "rekey", "seal_file", "unseal_file"),
+    ".parquet.inspect": ("Inspection", "inspect"),
+    ".parquet.reader": ("SealedFile", "Verdict", "open_file", "probe", "read_table", "verify"),
+    ".parquet.specs": ("DecryptionSpec", "EncryptionSpec"),
+    ".parquet.verify": ("VerifyReport",),
+    ".parquet.writer": ("SealedWriter", "write_table"),
+    ".sbbf": ("FilterSpec", "SplitBlockBloomFilter"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AttachReport",
@@ -49,6 +77,7 @@ __all__ = [
     "UnsupportedError",
     "UsageError",
     "Verdict",
+    "VerifyReport",
     "attach_filters",
     "inspect",
     "open_file",
@@ -60,3 +89,18 @@ __all__ = [
     "verify",
     "write_table",
 ]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(home, __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

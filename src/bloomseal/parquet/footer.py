@@ -121,6 +121,7 @@ class Footer:
         if len(self.row_groups) > limit:
             raise FormatError(f"{len(self.row_groups)} row groups; the limit is {limit}")
         self._decoded: dict[int, RowGroup] = {}
+        self._split: tuple[int, list[bytes]] = -1, []
         self._lock = threading.Lock()
 
     @cached_property
@@ -159,7 +160,11 @@ class Footer:
 
     def chunk_raw(self, row_group: int, column: int) -> bytes:
         """The raw ColumnChunk."""
-        chunks = Struct.parse(self.row_groups[row_group]).elements(Group.COLUMNS)
+        with self._lock:
+            if self._split[0] != row_group:
+                group = Struct.parse(self.row_groups[row_group], remember=Group.COLUMNS)
+                self._split = row_group, group.elements(Group.COLUMNS)
+            chunks = self._split[1]
         if column >= len(chunks):
             raise FormatError("fewer column chunks than the schema has columns", row_group=row_group)
         return chunks[column]

@@ -11,15 +11,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..errors import BloomsealWarning, PolicyError, UnsupportedError
 from ..sbbf import ProbeSet, SplitBlockBloomFilter
 from ..thrift.structs import ColumnMetaData
+from .compare import filter_rows
 from .minifile import read_row_group
 from .opening import open_footer, required_columns
-from .predicate import Predicate, Term
-from .schema import Leaf
+from .schema import Leaf, Schema
 from .source import Source
 from .specs import DecryptionSpec
 from .statistics import all_null, excludes
@@ -28,6 +27,8 @@ from .walk import Chunk, Walk
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
+
+    from .predicate import Predicate, Term
 
 __all__ = ["ReadStats", "RowGroupInfo", "SealedFile", "Verdict", "open_file", "probe", "read_table", "verify"]
 
@@ -176,7 +177,7 @@ class SealedFile:
         names = schema.top_level if columns is None else list(dict.fromkeys(columns))
         wanted = sorted({leaf.index for name in names for leaf in schema.below(name)})
         order = list(dict.fromkeys(schema.leaves[schema.below(name)[0].index].path[0] for name in names))
-        predicate = Predicate(filters, schema, int96_utc=self._int96_utc) if filters is not None else None
+        predicate = None if filters is None else _predicate(filters, schema, self._int96_utc)
         stats = ReadStats(row_groups=self.num_row_groups)
         # Its own schema comes first, so that a read that matches nothing still has one.
         tables = [read_row_group(self._walk, None, wanted).select(order)]
@@ -313,7 +314,7 @@ class SealedFile:
         looked_at = [leaf.index for leaf in predicate.leaves]
         first = read_row_group(self._walk, group, looked_at)
         mask = predicate.mask(first)
-        if not pc.any(mask).as_py():
+        if not _any(mask):
             return None
         leaves = self._footer.schema.leaves
         # A top-level field is taken over from the predicate's own columns only where it is wanted in the same shape.
@@ -326,7 +327,18 @@ class SealedFile:
             for name in others.column_names:
                 table = table.append_column(others.schema.field(name), others.column(name))
             table = table.replace_schema_metadata(others.schema.metadata)
-        return table.select(order).filter(mask)
+        return filter_rows(table.select(order), mask)
+
+
+def _predicate(filters: Any, schema: Schema, int96_utc: bool) -> Predicate:
+    # Arrow's compute functions take as long to load as a small probe takes.
+    from .predicate import Predicate
+
+    return Predicate(filters, schema, int96_utc=int96_utc)
+
+
+def _any(mask: pa.ChunkedArray) -> bool:
+    return any(chunk.true_count for chunk in mask.chunks)
 
 
 def open_file(

@@ -12,7 +12,6 @@ from enum import IntEnum
 from typing import Final
 
 from thrift.protocol import fastbinary
-from thrift.protocol.TCompactProtocol import TCompactProtocolAccelerated
 from thrift.protocol.TProtocol import TProtocolException
 from thrift.transport.TTransport import TMemoryBuffer, TTransportException
 
@@ -44,6 +43,17 @@ class WireType(IntEnum):
 _VARINTS = (WireType.I16, WireType.I32, WireType.I64)
 
 
+class _Protocol:
+    """What the C decoder reads of a TCompactProtocolAccelerated, whose constructor costs more than decoding does."""
+
+    __slots__ = ("container_length_limit", "string_length_limit", "trans")
+
+    def __init__(self, transport: TMemoryBuffer, strings: int, containers: int) -> None:
+        self.trans = transport
+        self.string_length_limit = strings
+        self.container_length_limit = containers
+
+
 class _Skipped:
     """What the C decoder fills with nothing when every field is undeclared."""
 
@@ -69,7 +79,7 @@ class Cursor:
         self.data = data
         self.position = position
         self._limit = len(data) if container_limit is None else container_limit
-        self._protocol: TCompactProtocolAccelerated | None = None
+        self._protocol: _Protocol | None = None
 
     def decode(self, into: object, spec: list[object]) -> None:
         """Let the C decoder read the struct here into `into`; `spec` is ``[class, thrift_spec]``.
@@ -80,9 +90,7 @@ class Cursor:
         if self._protocol is None:
             transport = TMemoryBuffer(self.data)
             self._buffer = transport.cstringio_buf
-            self._protocol = TCompactProtocolAccelerated(
-                transport, string_length_limit=len(self.data), container_length_limit=self._limit
-            )
+            self._protocol = _Protocol(transport, len(self.data), self._limit)
         self._buffer.seek(self.position)
         try:
             fastbinary.decode_compact(into, self._protocol, spec)
