@@ -29,7 +29,7 @@ def pairwise(dimensions: dict[str, Sequence[Hashable]]) -> list[Case]:
     return chosen
 
 
-def matrix(**dimensions: Sequence[Hashable]) -> Any:
+def matrix(**dimensions: Sequence[Hashable]) -> pytest.MarkDecorator:
     """Parametrizes `case` with every combination, as a dict; those beyond the pairwise selection are marked `torture`."""
     selected = pairwise(dimensions)
     parameters = []
