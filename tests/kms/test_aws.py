@@ -1,0 +1,225 @@
+"""The AWS client, through boto3, against moto's HTTP server. What moto does not do (disabled keys still decrypt there) is shaped by hand."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from bloomseal.errors import UsageError
+from bloomseal.keytools import (
+    FileRef,
+    KeyMaterial,
+    KeyMetadata,
+    KeyState,
+    KeyTools,
+    KmsAccessError,
+    Problem,
+    client_for,
+)
+from bloomseal.keytools.clients.aws import AwsKms
+from bloomseal.keytools.conformance import KmsClientConformance
+
+REGION = "eu-central-1"
+KEY = bytes(range(32))
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture(autouse=True)
+def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+
+
+@pytest.fixture
+def admin(endpoint: str) -> Any:
+    return boto3.client("kms", region_name=REGION, endpoint_url=endpoint)
+
+
+@pytest.fixture
+def kms(endpoint: str) -> AwsKms:
+    client = client_for(f"aws-kms://{REGION}?endpoint={endpoint}")
+    assert isinstance(client, AwsKms)
+    return client
+
+
+class TestConformance(KmsClientConformance):
+    unknown_master_key = "alias/no-such-key"
+
+    @pytest.fixture(autouse=True)
+    def _keys(self, kms: AwsKms, admin: Any) -> None:
+        self.kms = kms
+        self.master_key, self.other_master_key = (admin.create_key()["KeyMetadata"]["KeyId"] for _ in range(2))
+
+    def make_client(self) -> AwsKms:
+        return self.kms
+
+
+def test_ids_arns_and_aliases_name_keys(kms: AwsKms, admin: Any) -> None:
+    made = admin.create_key()["KeyMetadata"]
+    alias = f"alias/{made['KeyId'][:8]}"
+    admin.create_alias(AliasName=alias, TargetKeyId=made["KeyId"])
+    alias_arn = made["Arn"].replace(f"key/{made['KeyId']}", alias)
+    for name in (made["KeyId"], made["Arn"], alias, alias_arn):
+        assert kms.unwrap_key(kms.wrap_key(KEY, name), name) == KEY
+        assert kms.key_state(name) is KeyState.ENABLED
+        assert kms.key_dates(name).created is not None
+
+
+def test_the_context_binds_the_master_keys_name(kms: AwsKms, admin: Any) -> None:
+    made = admin.create_key()["KeyMetadata"]
+    wrapped = kms.wrap_key(KEY, made["KeyId"])
+    with pytest.raises(KmsAccessError) as refused:  # the same key, by another name
+        kms.unwrap_key(wrapped, made["Arn"])
+    assert refused.value.problem is Problem.INVALID
+
+
+def test_rewrapping_stays_inside_and_moves_the_context(kms: AwsKms, admin: Any) -> None:
+    old, new = (admin.create_key()["KeyMetadata"]["KeyId"] for _ in range(2))
+    moved = kms.rewrap_key(kms.wrap_key(KEY, old), old, new)
+    assert kms.unwrap_key(moved, new) == KEY
+    with pytest.raises(KmsAccessError):
+        kms.unwrap_key(moved, old)
+
+
+def test_a_rotation_is_dated(kms: AwsKms, admin: Any) -> None:
+    name = admin.create_key()["KeyMetadata"]["KeyId"]
+    wrapped = kms.wrap_key(KEY, name)
+    assert kms.key_dates(name).rotated is None
+    admin.rotate_key_on_demand(KeyId=name)
+    dates = kms.key_dates(name)
+    assert dates.rotated is not None
+    assert dates.created is not None
+    assert dates.rotated.tzinfo is not None
+    assert kms.unwrap_key(wrapped, name) == KEY
+
+
+def test_states(kms: AwsKms, admin: Any) -> None:
+    name = admin.create_key()["KeyMetadata"]["KeyId"]
+    admin.disable_key(KeyId=name)
+    assert kms.key_state(name) is KeyState.DISABLED
+    admin.schedule_key_deletion(KeyId=name, PendingWindowInDays=7)
+    assert kms.key_state(name) is KeyState.PENDING_DELETION
+
+
+def test_key_tools_over_it_make_one_call_per_kek(kms: AwsKms, admin: Any) -> None:
+    name = admin.create_key()["KeyMetadata"]["Arn"]
+    writer = KeyTools(kms)
+    made = [writer.for_file(FileRef(f"{i}.parquet")).new_key(name, "ssn", 128) for i in range(20)]
+    assert writer.counters.wraps == 1
+    reader = KeyTools(kms)
+    for i, (key, metadata) in enumerate(made):
+        assert reader.for_file(FileRef(f"{i}.parquet")).retrieve_key(metadata, "ssn") == key
+    assert (reader.counters.unwraps, reader.counters.hits) == (1, 19)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "problem"),
+    [
+        (400, "AccessDeniedException", Problem.DENIED),
+        (400, "UnrecognizedClientException", Problem.DENIED),
+        (400, "ExpiredTokenException", Problem.DENIED),
+        (400, "DisabledException", Problem.DISABLED),
+        (400, "KMSInvalidStateException", Problem.DISABLED),
+        (400, "NotFoundException", Problem.UNKNOWN),
+        (400, "IncorrectKeyException", Problem.INVALID),
+        (400, "InvalidCiphertextException", Problem.INVALID),
+        (400, "ThrottlingException", Problem.UNREACHABLE),
+        (500, "KMSInternalException", Problem.UNREACHABLE),
+        (503, "SomethingNew", Problem.UNREACHABLE),
+    ],
+)
+def test_every_refusal_has_its_meaning(status: int, code: str, problem: Problem) -> None:
+    with (
+        _answering(status, f'{{"__type":"{code}","message":"echo AAECAwQFBgc="}}') as url,
+        pytest.raises(KmsAccessError) as refused,
+    ):
+        AwsKms(REGION, endpoint=url).wrap_key(KEY, "alias/pii")
+    assert refused.value.problem is problem
+    assert refused.value.retryable is (problem is Problem.UNREACHABLE)
+    assert "alias/pii" in str(refused.value)
+    assert "AAECAwQFBgc" not in str(refused.value)  # a vendor's free text may echo the request
+    assert refused.value.__context__ is None
+
+
+def test_nobody_there_is_unreachable() -> None:
+    with pytest.raises(KmsAccessError) as refused:
+        AwsKms(REGION, endpoint="http://127.0.0.1:9").unwrap_key("AAAA", "alias/pii")
+    assert refused.value.problem is Problem.UNREACHABLE
+
+
+def test_no_credentials_are_denied(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(KmsAccessError) as refused:
+        AwsKms(REGION, endpoint=endpoint).wrap_key(KEY, "alias/pii")
+    assert refused.value.problem is Problem.DENIED
+
+
+@pytest.mark.parametrize(
+    "uri", ["aws-kms://eu-central-1/key", "aws-kms://eu-central-1?verify=false", "aws-kms://a:b@x"]
+)
+def test_uris_that_are_none(uri: str) -> None:
+    with pytest.raises(UsageError):
+        client_for(uri)
+
+
+def test_it_is_not_pickled(kms: AwsKms) -> None:
+    import pickle
+
+    with pytest.raises(TypeError):
+        pickle.dumps(kms)
+    assert "testing" not in repr(kms)
+
+
+def test_a_key_of_another_length_than_asked_is_no_key(kms: AwsKms, admin: Any) -> None:
+    name = admin.create_key()["KeyMetadata"]["KeyId"]
+    wrapped = kms.wrap_key(b"seventeen bytes!!", name)
+    tools = KeyTools(kms, double_wrapping=False)
+    metadata = KeyMetadata(material=KeyMaterial(name, wrapped, is_footer_key=False)).to_bytes()
+    with pytest.raises(KmsAccessError, match="17 bytes"):
+        tools.for_file(FileRef("x")).retrieve_key(metadata, "c")
+
+
+class _answering:  # noqa: N801
+    """An HTTP server that gives one answer to everything."""
+
+    def __init__(self, status: int, body: str) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                self.send_response(status)
+                self.send_header("Content-Type", "application/x-amz-json-1.1")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body.encode())
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def __enter__(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def __exit__(self, *_: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
