@@ -177,6 +177,8 @@ class SealedFile:
         names = schema.top_level if columns is None else list(dict.fromkeys(columns))
         wanted = sorted({leaf.index for name in names for leaf in schema.below(name)})
         order = list(dict.fromkeys(schema.leaves[schema.below(name)[0].index].path[0] for name in names))
+        if twice := [name for name in order if schema.top_level.count(name) > 1]:
+            raise UnsupportedError("several columns have the same name", file=self.path, column=twice[0])
         predicate = None if filters is None else _predicate(filters, schema, self._int96_utc)
         stats = ReadStats(row_groups=self.num_row_groups)
         # Its own schema comes first, so that a read that matches nothing still has one.

@@ -31,6 +31,7 @@ _CONVERTED = {
     21: LogicalType("interval"),
 }
 _DECIMAL = 5
+_MAPS = (1, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +88,11 @@ class Schema:
             raise FormatError(f"the schema has {len(self.leaves)} columns; the limit is {MAX_ORDINAL + 1}")
 
     @cached_property
-    def _by_name(self) -> dict[str, Leaf]:
-        return {leaf.name: leaf for leaf in reversed(self.leaves)}
+    def _by_name(self) -> dict[str, list[Leaf]]:
+        named: dict[str, list[Leaf]] = {}
+        for leaf in self.leaves:
+            named.setdefault(leaf.name, []).append(leaf)
+        return named
 
     @property
     def top_level(self) -> list[str]:
@@ -99,10 +103,13 @@ class Schema:
         """The leaf of this dotted path, or the only leaf below it.
 
         Raises:
-            UsageError: no such column, or several leaves stand below it.
+            UsageError: no such column, several of them, or several leaves below it.
         """
-        if (leaf := self._by_name.get(name)) is not None:
-            return leaf
+        if named := self._by_name.get(name):
+            if len(named) > 1:
+                # A dotted name can also be a path; an answer about the wrong one of two would be a false absent.
+                raise UsageError(f"{len(named)} columns have the same name or path", column=name)
+            return named[0]
         below = self.below(name)
         if len(below) > 1:
             raise UsageError(
@@ -145,10 +152,9 @@ class Schema:
             return
         children = [child for child in node.children if any(leaf in keep for leaf in child.leaves())]
         raw = node.raw
-        if len(children) < len(node.children):
+        if len(children) < len(node.children) or _lost_its_keys(node, keep):
             group = Struct.parse(raw)
             group.set_i32(5, len(children))
-            # A map without its values is no map; what remains reads as a list of structs.
             group.remove(6, 10)
             raw = group.to_bytes()
         out.append(raw)
@@ -212,6 +218,17 @@ def _logical(element: SchemaElement) -> LogicalType | None:
     if kind == "int" and union.int is not None:
         return LogicalType(kind, bit_width=union.int.bit_width or 0, signed=bool(union.int.signed))
     return LogicalType(kind)
+
+
+def _lost_its_keys(node: _Node, keep: Collection[int]) -> bool:
+    """Is this a map that keeps values only? That is no map to any decoder; what remains reads as a list of structs."""
+    element = decode(SchemaElement, node.raw)
+    is_map = element.converted_type in _MAPS or (
+        element.logical_type is not None and element.logical_type.kind() == "map"
+    )
+    if not is_map or len(node.children) != 1 or not node.children[0].children:
+        return False
+    return not all(leaf in keep for leaf in node.children[0].children[0].leaves())
 
 
 def _physical(raw: bytes) -> bytes:

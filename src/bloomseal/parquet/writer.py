@@ -125,7 +125,13 @@ class SealedWriter:
         self._arrow = schema
         self._options = options
         self._row_group_size = row_group_size
-        self._template = self._encode(schema.empty_table()).footer
+        if len(set(schema.names)) < len(schema.names):
+            raise UsageError("several columns have the same name", file=self._ref.path)
+        try:
+            empty = schema.empty_table()
+        except pa.ArrowException as error:
+            raise UsageError(f"pyarrow can't encode this schema: {error}", file=self._ref.path) from None
+        self._template = self._encode(empty).footer
         self._specs = resolve_filters(self._template.schema, bloom_filters or {})
         self._pending: list[pa.Table] = []
         self._pending_rows = 0
