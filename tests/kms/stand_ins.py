@@ -37,7 +37,7 @@ class InMemoryKms:
 
     def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
         with self._Call(self, "unwrap"):
-            blob = base64.b64decode(wrapped_key)
+            blob = base64.b64decode(wrapped_key, validate=True)
             return AESGCM(self.keys[master_key_identifier]).decrypt(
                 blob[:12], blob[12:], master_key_identifier.encode()
             )

@@ -87,7 +87,10 @@ class KmsCalls:
         wrapped = self._call("wraps", self.client.wrap_key, key.reveal(), master_key, master_key=master_key)
         if isinstance(wrapped, bytes | bytearray):
             # pyarrow takes bytes from its subclasses too, and many return what base64.b64encode gave them.
-            wrapped = wrapped.decode("utf-8", "replace")
+            try:
+                wrapped = wrapped.decode()
+            except UnicodeDecodeError:
+                wrapped = ""  # kept as text it could never be unwrapped again
         if not isinstance(wrapped, str) or not 0 < len(wrapped) <= MAX_KEY_METADATA_BYTES // 4:
             raise self._invalid(master_key, "it returned no text of reasonable length for a wrapped key")
         return wrapped
