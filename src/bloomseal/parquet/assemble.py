@@ -20,9 +20,10 @@ from .crypto import OutputKeys
 from .footer import plain_footer, seal_footer, sign_footer
 from .layout import MAGIC, MAGIC_ENCRYPTED, Column, FileMeta, Group, Meta
 from .minifile import plain_header
+from .pages import Page
 from .schema import Leaf
 from .source import Buffer
-from .walk import Chunk, Page, Walk
+from .walk import Chunk, Walk
 
 __all__ = ["Assembler", "filter_modules", "protected_chunk"]
 

@@ -14,7 +14,8 @@ from ..sbbf import PhysicalType
 from ..thrift import Struct
 from .footer import plain_footer
 from .layout import MAGIC, Column, FileMeta, Group, Meta
-from .walk import Chunk, Page, Walk
+from .pages import Page
+from .walk import Chunk, Walk
 
 __all__ = ["decode_leaf", "mini_file", "read_row_group"]
 

@@ -12,18 +12,17 @@ from enum import StrEnum
 
 from ..encryption import FRAME_BYTES, ModuleCipher, ModuleType, framed_length, module_aad
 from ..errors import BloomsealError, FormatError, IntegrityError, UnsupportedError
-from ..limits import MAX_BITSET_BYTES, MAX_BLOOM_HEADER_BYTES, MAX_PAGE_HEADER_BYTES, MIN_BITSET_BYTES
+from ..limits import MAX_BITSET_BYTES, MAX_BLOOM_HEADER_BYTES, MIN_BITSET_BYTES
 from ..thrift import Cursor, Struct
-from ..thrift.structs import BloomFilterHeader, ColumnChunk, ColumnMetaData, PageHeader, decode, decode_at
+from ..thrift.structs import BloomFilterHeader, ColumnChunk, ColumnMetaData, decode, decode_at
 from .footer import Footer
 from .layout import Column
 from .opening import KeysAtHand
+from .pages import Page, read_page
 from .schema import Leaf
 from .source import Buffer, Source
 
-__all__ = ["Chunk", "FilterBytes", "Page", "Protection", "Walk"]
-
-_INDEX_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 1, 2, 3
+__all__ = ["Chunk", "FilterBytes", "Protection", "Walk"]
 
 
 class Protection(StrEnum):
@@ -82,76 +81,6 @@ class FilterBytes:
     length: int
     sealed: bool
     bitset: Buffer
-
-
-class Page:
-    """A page of a column chunk: its header in clear, and its body as stored.
-
-    Attributes:
-        kind: DATA_PAGE or DICTIONARY_PAGE.
-        ordinal: index among the data pages; −1 for the dictionary page.
-        header: the plaintext PageHeader, its padding cut off.
-        view: the decoded header.
-        stored: the body's bytes in the file, sealed where the chunk is encrypted.
-        size: bytes of the body's plaintext (compressed, as the writer had it).
-        offset, length: the range of header and body in the file.
-        clear_levels: bytes of levels that an encrypted V2 page leaves in clear.
-    """
-
-    __slots__ = (
-        "_aad", "_cipher", "clear_levels", "header", "kind", "length", "offset", "ordinal", "size", "stored", "view",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        kind: ModuleType,
-        ordinal: int,
-        header: bytes,
-        view: PageHeader,
-        stored: Buffer,
-        place: tuple[int, int],
-        cipher: ModuleCipher | None,
-        aad: bytes,
-    ) -> None:
-        self.kind, self.ordinal, self.header, self.view, self.stored = kind, ordinal, header, view, stored
-        self.offset, self.length = place
-        self._cipher, self._aad = cipher, aad
-        self.clear_levels = 0
-        self.size = len(stored)
-        if cipher is not None:
-            self.clear_levels = _clear_levels(view, stored)
-            if self.clear_levels < len(stored) or view.type != _DATA_PAGE_V2:
-                frame = memoryview(stored)[self.clear_levels :]
-                self.size = self.clear_levels + cipher.opened_size(frame, kind)
-
-    @property
-    def authenticated(self) -> bool:
-        """Does opening prove the body? Not for plaintext, not for CTR."""
-        return self._cipher is not None and self._cipher.overhead(self.kind) == FRAME_BYTES
-
-    def open_into(self, out: memoryview) -> None:
-        """Write the body's plaintext into `out`, of `size` bytes.
-
-        Raises:
-            IntegrityError: it does not authenticate.
-        """
-        if self._cipher is None:
-            out[:] = self.stored
-            return
-        levels = self.clear_levels
-        view = memoryview(self.stored)
-        out[:levels] = view[:levels]
-        if levels < len(view):
-            self._cipher.open_into(view[levels:], self.kind, self._aad, out[levels:])
-
-    def body(self) -> Buffer:
-        """The body's plaintext."""
-        if self._cipher is None:
-            return self.stored
-        out = bytearray(self.size)
-        with memoryview(out) as view:
-            self.open_into(view)
-        return out
 
 
 class Walk:
@@ -302,73 +231,39 @@ class Walk:
         except BloomsealError as error:
             raise error.at(file=self.source.name, **chunk.place) from None
 
+    def page_at(self, chunk: Chunk, offset: int, length: int, ordinal: int) -> Page:
+        """One page by its place, as an offset index or `extent` names it; ordinal −1 asks for the dictionary page.
+
+        Raises:
+            FormatError: the range holds anything but that one page.
+            IntegrityError, KeyAccessError.
+        """
+        try:
+            data = memoryview(self.source.read(offset, length))
+            page, end = self._read_page(chunk, data, 0, offset, ordinal)
+            if end != length or page.ordinal != ordinal:
+                raise FormatError("the offset index does not name this page", module=ModuleType.OFFSET_INDEX.label)
+        except BloomsealError as error:
+            raise error.at(file=self.source.name, **chunk.place) from None
+        return page
+
     def _pages(self, chunk: Chunk) -> Iterator[Page]:
-        cipher, meta = self.cipher(chunk), self.meta(chunk)
         start, length = self.extent(chunk)
         data = memoryview(self.source.read(start, length))
-        whole = bytes(data) if cipher is None else b""
-        position, ordinal, values = 0, 0, 0
+        position, values = 0, 0
         # Which of two writers' habits tells of a dictionary page is no matter: the first header says it (its AAD does).
-        maybe_dictionary = True
+        ordinal = -1
         while position < length:
-            begin = position
-            if cipher is None:
-                cursor = Cursor(whole, position)
-                view = decode_at(PageHeader, cursor)
-                header = whole[position : cursor.position]
-                position = cursor.position
-            else:
-                size = framed_length(data[position:], ModuleType.DATA_PAGE_HEADER)
-                if size > min(length - position, MAX_PAGE_HEADER_BYTES):
-                    raise FormatError("a page header reaches past its column chunk")
-                header = self._open_page_header(
-                    chunk, cipher, data[position : position + size], ordinal, maybe_dictionary
-                )
-                cursor = Cursor(header)
-                view = decode_at(PageHeader, cursor)
-                header = header[: cursor.position]
-                position += size
-            body = view.size
-            if body is None or not 0 <= body <= length - position:
-                raise FormatError("a page reaches past its column chunk", module=ModuleType.DATA_PAGE.label)
-            if view.type == _INDEX_PAGE:
-                raise UnsupportedError("an index page inside a column chunk")
-            dictionary = view.type == _DICTIONARY_PAGE
-            if dictionary and not maybe_dictionary:
-                raise FormatError("a dictionary page after the first page")
-            kind = ModuleType.DICTIONARY_PAGE if dictionary else ModuleType.DATA_PAGE
-            page = -1 if dictionary else ordinal
-            stored = data[position : position + body]
-            position += body
-            try:
-                yield Page(
-                    kind, page, header, view, stored, (start + begin, position - begin), cipher,
-                    self.aad(chunk, kind, page) if cipher else b"",
-                )  # fmt: skip
-            except BloomsealError as error:
-                raise error.at(module=f"{kind.label} {ordinal}") from None
-            maybe_dictionary = False
-            if not dictionary:
-                ordinal += 1
-                counted = view.data or view.data_v2
-                values += max(counted.num_values or 0, 0) if counted else 0
-        if values != meta.num_values:
-            raise FormatError(f"the pages hold {values} values, the column metadata says {meta.num_values}")
+            page, position = self._read_page(chunk, data, position, start, ordinal)
+            yield page
+            ordinal = page.ordinal + 1
+            values += page.num_values
+        if values != self.meta(chunk).num_values:
+            raise FormatError(f"the pages hold {values} values, the column metadata says {self.meta(chunk).num_values}")
 
-    def _open_page_header(
-        self, chunk: Chunk, cipher: ModuleCipher, framed: memoryview, ordinal: int, maybe_dictionary: bool
-    ) -> bytes:
-        data_aad = self.aad(chunk, ModuleType.DATA_PAGE_HEADER, ordinal)
-        if maybe_dictionary:
-            aad = self.aad(chunk, ModuleType.DICTIONARY_PAGE_HEADER)
-            try:
-                return bytes(cipher.open(framed, ModuleType.DICTIONARY_PAGE_HEADER, aad))
-            except IntegrityError:
-                pass
-        try:
-            return bytes(cipher.open(framed, ModuleType.DATA_PAGE_HEADER, data_aad))
-        except IntegrityError as error:
-            raise error.at(module=f"Data page header {ordinal}") from None
+    def _read_page(self, chunk: Chunk, data: memoryview, position: int, base: int, ordinal: int) -> tuple[Page, int]:
+        cipher = self.cipher(chunk)
+        return read_page(data, position, base, ordinal, cipher, lambda kind, page: self.aad(chunk, kind, page))
 
     def _open_meta(self, chunk: Chunk, sealed: bytes) -> bytes:
         cipher = self.cipher(chunk)
@@ -483,24 +378,6 @@ def _start(meta: ColumnMetaData) -> int:
     data, dictionary = meta.data_page_offset, meta.dictionary_page_offset
     if data is None:
         return -1
-    # parquet-java writes 0 for "no dictionary page", which Arrow then believes in.
-    return dictionary if dictionary is not None and 0 < dictionary < data else data
-
-
-def _clear_levels(view: PageHeader, stored: Buffer) -> int:
-    """Bytes of levels before the sealed part of a V2 page: parquet-java leaves them in clear, Arrow C++ seals all.
-
-    The length prefix tells which: it fits in one place only.
-    """
-    v2 = view.data_v2
-    if view.type != _DATA_PAGE_V2 or v2 is None:
-        return 0
-    size = len(stored)
-    if size >= 4 and int.from_bytes(stored[:4], "little") == size - 4:
-        return 0
-    levels = (v2.definition_levels or 0) + (v2.repetition_levels or 0)
-    if 0 <= levels <= size - 4 and int.from_bytes(stored[levels : levels + 4], "little") == size - levels - 4:
-        return levels
-    if levels == size:
-        return levels
-    raise FormatError("a V2 page whose length prefix fits neither layout", module=ModuleType.DATA_PAGE.label)
+    # parquet-java writes 0 for "no dictionary page", which Arrow then believes in; Arrow C++ itself writes a data page
+    # offset of 0 for an empty column chunk, in which only a dictionary page stands.
+    return dictionary if dictionary is not None and 0 < dictionary and (dictionary < data or data == 0) else data
