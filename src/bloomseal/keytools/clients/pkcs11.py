@@ -50,6 +50,9 @@ _PROBLEMS: Final = {
     "SessionHandleInvalid": Problem.UNREACHABLE,
     "TokenNotPresent": Problem.UNREACHABLE,
 }
+_STUCK: Final = frozenset({"OperationActive", "OperationNotInitialized", "UserNotLoggedIn"})
+"""After these the next call starts with a fresh session. Others leave it as it is: closing it logs out the whole process."""
+
 T = TypeVar("T")
 
 
@@ -240,9 +243,9 @@ class Pkcs11Kms:
                     return call()
                 except KmsAccessError:
                     raise
-                except Exception:
-                    # Whatever state the session is in, the next call starts with a fresh one.
-                    self._log_out()
+                except Exception as error:
+                    if self._diagnose(error)[0] is Problem.UNREACHABLE or type(error).__name__ in _STUCK:
+                        self._log_out()
                     raise
 
         return answered(in_session, self._diagnose, master_key, self.kms_name)
@@ -258,7 +261,11 @@ class Pkcs11Kms:
         else:
             serial = self._serial.encode() if self._serial else None
             token = library.get_token(token_label=self._token, token_serial=serial)
-        self._session = token.open(user_pin=self._pin())
+        try:
+            self._session = token.open(user_pin=self._pin())
+        except self._pkcs11.UserAlreadyLoggedIn:
+            # A login counts for the whole process: someone else in it has the token in use.
+            self._session = token.open()
         self._mechanisms = frozenset(token.slot.get_mechanisms())
 
     def _log_out(self) -> None:
@@ -271,8 +278,8 @@ class Pkcs11Kms:
 
     def _diagnose(self, error: Exception) -> Diagnosis:
         name = type(error).__name__
-        if isinstance(error, RuntimeError) and name == "RuntimeError":
-            return Problem.UNREACHABLE, "its library can't be loaded"
+        if name in ("PKCS11Error", "RuntimeError"):
+            return Problem.UNREACHABLE, "its library can't be used"
         return _PROBLEMS.get(name, Problem.INVALID), name
 
     def __repr__(self) -> str:

@@ -1,0 +1,211 @@
+"""The PKCS #11 client, through python-pkcs11, against a SoftHSM2 token that the tests make."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from bloomseal.errors import UsageError
+from bloomseal.keytools import FileRef, KeyDates, KeyState, KeyTools, KmsAccessError, Problem, client_for
+from bloomseal.keytools.clients.pkcs11 import PIN_VARIABLE, Pkcs11Kms
+from bloomseal.keytools.conformance import KmsClientConformance
+from support.softhsm import PIN, TOKEN, module_path, new_token
+
+pytestmark = [
+    pytest.mark.skipif(
+        module_path() is None, reason="SoftHSM2 is not installed (python tests/support/softhsm.py, as root)"
+    ),
+    pytest.mark.xdist_group("softhsm"),
+]
+
+KEY = bytes(range(32))
+
+
+@pytest.fixture(scope="session")
+def module(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return new_token(tmp_path_factory.mktemp("softhsm"))
+
+
+@pytest.fixture(autouse=True)
+def _pin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PIN_VARIABLE, PIN)
+
+
+@pytest.fixture
+def kms(module: str) -> Pkcs11Kms:
+    client = client_for(f"pkcs11:token={quote(TOKEN)}?module-path={quote(module)}")
+    assert isinstance(client, Pkcs11Kms)
+    return client
+
+
+@pytest.fixture(scope="session")
+def admin(module: str) -> Any:
+    """A session of the test's own. It stays open, since closing it would log out the clients too."""
+    import pkcs11
+
+    return pkcs11.lib(module).get_token(token_label=TOKEN).open(rw=True, user_pin=PIN)
+
+
+@pytest.fixture
+def make_key(admin: Any) -> Iterator[Any]:
+    """Makes AES keys in the token; they are gone afterwards."""
+    from pkcs11 import Attribute, KeyType, ObjectClass
+
+    def make(label: str, *, bits: int = 256, **attributes: Any) -> None:
+        template = {Attribute.EXTRACTABLE: False, Attribute.SENSITIVE: True}
+        template |= {Attribute[name]: value for name, value in attributes.items()}
+        admin.generate_key(KeyType.AES, bits, label=label, store=True, template=template)
+
+    yield make
+    for key in list(admin.get_objects({Attribute.CLASS: ObjectClass.SECRET_KEY})):
+        key.destroy()
+
+
+def in_another_process(module: str, body: str, **environment: str) -> str:
+    """What `body` prints; there the client itself logs in. It has `Pkcs11Kms`, `client_for` and the library's path as `module`."""
+    code = (
+        "import sys; from bloomseal.keytools import *; from bloomseal.keytools.clients.pkcs11 import Pkcs11Kms\n"
+        f"module = {module!r}\n{textwrap.dedent(body)}"
+    )
+    outer = {name: value for name, value in os.environ.items() if name != PIN_VARIABLE}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**outer, **environment}, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+class TestConformance(KmsClientConformance):
+    master_key, other_master_key = "pii", "health"
+
+    @pytest.fixture(autouse=True)
+    def _keys(self, kms: Pkcs11Kms, make_key: Any) -> None:
+        self.kms = kms
+        make_key("pii")
+        make_key("health", bits=128)
+
+    def make_client(self) -> Pkcs11Kms:
+        return self.kms
+
+
+class TestConformanceOfKeyWrap(TestConformance):
+    """Keys that may only wrap, as tokens without AES-GCM have them."""
+
+    @pytest.fixture(autouse=True)
+    def _keys(self, kms: Pkcs11Kms, make_key: Any) -> None:
+        self.kms = kms
+        for name in ("pii", "health"):
+            make_key(name, ENCRYPT=False, DECRYPT=False, WRAP=True, UNWRAP=True)
+
+
+def test_the_mechanism_is_what_the_key_allows(kms: Pkcs11Kms, make_key: Any) -> None:
+    make_key("gcm", WRAP=False, UNWRAP=False)
+    make_key("wrap", ENCRYPT=False, DECRYPT=False)
+    assert json.loads(kms.wrap_key(KEY, "gcm"))["mechanism"] == "AES_GCM"
+    assert json.loads(kms.wrap_key(KEY, "wrap"))["mechanism"] == "AES_KEY_WRAP"
+    for name in ("gcm", "wrap"):
+        assert kms.unwrap_key(kms.wrap_key(KEY, name), name) == KEY
+
+
+def test_versions_by_label(kms: Pkcs11Kms, make_key: Any) -> None:
+    make_key("pii", START_DATE=datetime.date(2025, 1, 2))
+    old = kms.wrap_key(KEY, "pii")
+    assert kms.current_version("pii") == "1"
+    make_key("pii:v2", START_DATE=datetime.date(2026, 3, 4))
+    make_key("pii:v10")
+    make_key("piiv3")
+    assert kms.current_version("pii") == "10"
+    new = kms.rewrap_key(old, "pii")
+    assert [kms.wrapping_version(text, "pii") for text in (old, new)] == ["1", "10"]
+    assert kms.unwrap_key(old, "pii") == kms.unwrap_key(new, "pii") == KEY
+    # SoftHSM takes the attribute and fails when asked for it; what a token doesn't tell is None.
+    assert kms.key_dates("pii") == KeyDates(created=None, rotated=None)
+
+
+def test_a_version_can_not_be_passed_off_as_another(kms: Pkcs11Kms, make_key: Any) -> None:
+    make_key("pii")
+    make_key("pii:v2")
+    fields = json.loads(kms.wrap_key(KEY, "pii"))
+    for version, problem in (("1", Problem.INVALID), ("3", Problem.UNKNOWN)):
+        with pytest.raises(KmsAccessError) as refused:
+            kms.unwrap_key(json.dumps({**fields, "masterKeyVersion": version}), "pii")
+        assert refused.value.problem is problem
+
+
+def test_a_key_that_may_do_nothing_is_disabled(kms: Pkcs11Kms, make_key: Any) -> None:
+    make_key("off", ENCRYPT=False, DECRYPT=False, WRAP=False, UNWRAP=False)
+    make_key("on")
+    with pytest.raises(KmsAccessError) as refused:
+        kms.wrap_key(KEY, "off")
+    assert refused.value.problem is Problem.DISABLED
+    assert (kms.key_state("off"), kms.key_state("on")) == (KeyState.DISABLED, KeyState.ENABLED)
+
+
+def test_a_wrong_pin_is_denied_and_not_shown(module: str, make_key: Any) -> None:
+    make_key("pii")
+    told = in_another_process(
+        module,
+        f"""
+        for pin in ("987654", None):
+            try:
+                Pkcs11Kms(module, {TOKEN!r}, pin=lambda: pin).wrap_key(b"k" * 16, "pii")
+            except KmsAccessError as error:
+                print(error.problem, error, error.__context__)
+        """,
+    )
+    assert told.startswith("denied the token denies the use of master key 'pii': PinIncorrect")
+    assert told.count("None") == 2
+    assert "987654" not in told
+
+
+def test_an_absent_token_or_library_is_unreachable(module: str, tmp_path: Path) -> None:
+    for kms in (Pkcs11Kms(module, "no such token"), Pkcs11Kms(str(tmp_path / "none.so"), TOKEN)):
+        with pytest.raises(KmsAccessError) as refused:
+            kms.wrap_key(KEY, "pii")
+        assert refused.value.problem is Problem.UNREACHABLE
+
+
+def test_a_client_logs_in_by_itself(module: str, make_key: Any, tmp_path: Path) -> None:
+    make_key("pii")
+    (tmp_path / "pin").write_text(PIN + "\n")
+    uri = f"pkcs11:token={quote(TOKEN)}?module-path={module}"
+    body = """
+        kms = client_for({uri!r})
+        assert kms.unwrap_key(kms.wrap_key(bytes(32), "pii"), "pii") == bytes(32)
+        print(kms.key_state("pii"))
+    """
+    assert in_another_process(module, body.format(uri=uri), **{PIN_VARIABLE: PIN}) == "enabled"
+    assert in_another_process(module, body.format(uri=f"{uri}&pin-source=file:{tmp_path / 'pin'}")) == "enabled"
+
+
+def test_key_tools_over_it(kms: Pkcs11Kms, make_key: Any) -> None:
+    make_key("pii")
+    key, metadata = KeyTools(kms).for_file(FileRef("a.parquet")).new_key("pii", "ssn", 256)
+    reader = KeyTools(kms)
+    assert reader.for_file(FileRef("a.parquet")).retrieve_key(metadata, "ssn") == key
+    assert reader.describe(metadata).wrapping_version == "1"
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "pkcs11:",
+        "pkcs11:object=x?module-path=/m",
+        "pkcs11:token=x;slot-id=y?module-path=/m",
+        "pkcs11:token=x?pin-value=1234",
+    ],
+)
+def test_uris_that_are_none(uri: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        client_for(uri)
+    assert "1234" not in str(refused.value)
