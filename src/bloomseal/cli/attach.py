@@ -14,7 +14,7 @@ from .state import State, common_options
 __all__ = ["attach"]
 
 
-@click.command(short_help="Add filters to an existing file, or replace them, without touching a page.")
+@click.command()
 @click.argument("file")
 @filter_option
 @click.option("--dry-run", is_flag=True, help="Build the filters and report; write nothing.")

@@ -21,7 +21,7 @@ _ROWS: Final = 1_000_000
 _ROW_GROUPS: Final = 10
 
 
-@click.command(short_help="Write, look up, compare and attack a million made-up people.")
+@click.command()
 @click.option("--rows", type=click.IntRange(min=1000), default=_ROWS, show_default=True)
 @click.option("--row-groups", type=click.IntRange(min=1, max=1000), default=_ROW_GROUPS, show_default=True)
 @click.option(

@@ -11,7 +11,7 @@ from .state import State, common_options
 __all__ = ["inspect"]
 
 
-@click.command(short_help="Show what a reader without any key sees of a file, and what it can't.")
+@click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @common_options()
 def inspect(files: tuple[str, ...]) -> None:

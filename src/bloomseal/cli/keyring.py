@@ -37,7 +37,7 @@ def _keyring_options(function: Function) -> Function:
     return function
 
 
-@click.group(short_help="Make and look after the master keys in a local keyring file.")
+@click.group()
 def keyring() -> None:
     """Make and look after the master keys in a local keyring file. Key bytes are never shown.
 

@@ -6,30 +6,50 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any, TextIO
+from importlib import import_module
+from typing import Any, Final, TextIO
 
 import click
 
 from .. import __version__
 from ..errors import BloomsealError, BloomsealWarning
-from .attach import attach
-from .demo import demo
 from .hints import hint_for
-from .inspect import inspect
-from .keyring import keyring
-from .probe import probe
-from .read import read
 from .render import json_line, printable, remark
 from .state import State, common_options
-from .verify import verify
-from .write import write
 
 __all__ = ["cli", "main"]
 
 _ERROR, _INTERRUPTED, _BROKEN_PIPE = 2, 130, 141
+_COMMANDS: Final = {
+    "demo": "Write, look up, compare and attack a million made-up people.",
+    "write": "Write CSV, Parquet, Arrow or JSON lines into a sealed Parquet file.",
+    "attach": "Add filters to an existing file, or replace them, without touching a page.",
+    "probe": "Ask a column's filters whether values may be present.",
+    "read": "Read rows, opening only what the filters leave over.",
+    "verify": "Open and authenticate every module that the keys at hand can open.",
+    "inspect": "Show what a reader without any key sees of a file, and what it can't.",
+    "keyring": "Make and look after the master keys in a local keyring file.",
+}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class _Commands(click.Group):
+    """Commands are loaded when they are called: help and a probe pay for nobody else's libraries."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f".{cmd_name}", __package__), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="bloomseal")
 @common_options()
 def cli() -> None:
@@ -44,10 +64,6 @@ def cli() -> None:
           --footer-key footer --column-key ssn=pii --filter ssn
       bloomseal probe people.parquet ssn 078-05-1120 --keyring keys.json
     """
-
-
-for _command in (demo, write, attach, probe, read, verify, inspect, keyring):
-    cli.add_command(_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

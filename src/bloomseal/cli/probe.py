@@ -16,7 +16,7 @@ __all__ = ["probe"]
 _ABSENT_EXIT = 1
 
 
-@click.command(short_help="Ask a column's filters whether values may be present.")
+@click.command()
 @click.argument("file")
 @click.argument("column")
 @click.argument("values", nargs=-1, metavar="[VALUE]...")

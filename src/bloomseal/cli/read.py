@@ -36,7 +36,7 @@ _EXTENSIONS: Final = {
 }
 
 
-@click.command(short_help="Read rows, opening only what the filters leave over.")
+@click.command()
 @click.argument("file")
 @click.option("--columns", "-c", multiple=True, metavar="NAME[,NAME...]", help="Columns to read (default: all).")
 @click.option(

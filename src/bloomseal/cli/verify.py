@@ -12,7 +12,7 @@ from .state import State, common_options
 __all__ = ["verify"]
 
 
-@click.command(short_help="Open and authenticate every module that the keys at hand can open.")
+@click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option(
     "--strict", is_flag=True, help="Also fail on modules without a key, and on those that nothing authenticates."

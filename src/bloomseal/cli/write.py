@@ -30,7 +30,7 @@ _COMPRESSIONS: Final = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
 _DEFAULT_ROW_GROUP_SIZE: Final = 1 << 20
 
 
-@click.command(short_help="Write CSV, Parquet, Arrow or JSON lines into a sealed Parquet file.")
+@click.command()
 @click.argument("source", metavar="INPUT")
 @click.argument("target", metavar="OUTPUT")
 @click.option("--input-format", type=click.Choice(FORMATS), help="Kind of INPUT (default: by its name).")
