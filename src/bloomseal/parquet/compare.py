@@ -21,7 +21,7 @@ from ..sbbf import encode_value
 from ..sbbf.encoding import _NANOS, _date_days, _is_null, _moment, _time_nanos, _unwrap
 from .schema import Leaf
 
-__all__ = ["comparable", "equal_any", "filter_rows", "is_null", "nowhere", "ordered"]
+__all__ = ["comparable", "equal_any", "is_null", "nowhere", "ordered"]
 
 _COMPARE: Final = {"<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 _BEYOND: Final = 1 << 1024
@@ -56,19 +56,12 @@ def comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column.cast(pa.large_string())
     if types.is_binary_view(kind):
         return column.cast(pa.large_binary())
-    if types.is_fixed_size_binary(kind):
+    if types.is_decimal(kind) and kind.bit_width < 128:
+        return column.cast(pa.decimal128(kind.precision, kind.scale))
+    # Decimals count as fixed-size binary to Arrow's type checks.
+    if types.is_fixed_size_binary(kind) and not types.is_decimal(kind):
         return column.cast(pa.binary())
     return column
-
-
-def filter_rows(table: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
-    """The rows where `mask` is true."""
-    try:
-        return table.filter(mask)
-    except pa.ArrowNotImplementedError:  # views can be sliced, but not taken from
-        edges = np.flatnonzero(np.diff(np.concatenate([[0], mask.to_numpy().astype(np.int8), [0]])))
-        runs = edges.reshape(-1, 2)
-        return pa.concat_tables([table.slice(0, 0), *(table.slice(begin, end - begin) for begin, end in runs)])
 
 
 def ordered(column: pa.ChunkedArray, op: str, value: Any, leaf: Leaf) -> pa.ChunkedArray:

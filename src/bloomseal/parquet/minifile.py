@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from .layout import MAGIC, Column, FileMeta, Group, Meta
 from .pages import Page
 from .walk import Chunk, Walk
 
-__all__ = ["decode_leaf", "mini_file", "read_row_group"]
+__all__ = ["PageSelection", "decode_leaf", "mini_file", "plain_header", "read_pages", "read_row_group"]
 
 _ARROW_SCHEMA = b"ARROW:schema"
 
@@ -28,12 +29,20 @@ def read_row_group(walk: Walk, row_group: int | None, leaves: Sequence[int], **o
     Raises:
         FormatError: pyarrow could not decode what the modules held.
     """
-    groups = [] if row_group is None else [row_group]
-    data = mini_file(walk, groups, leaves)
     try:
-        return _decode(data, **options)
+        return _decode(mini_file(walk, row_group, leaves), **options)
     except BloomsealError as error:
         raise error.at(file=walk.source.name, row_group=row_group) from None
+
+
+def read_pages(walk: Walk, row_group: int, leaf: int, selection: PageSelection) -> pa.ChunkedArray:
+    """Decode some pages of one flat column, with its Arrow type."""
+    try:
+        return _decode(mini_file(walk, row_group, [leaf], selection=selection)).column(0)
+    except BloomsealError as error:
+        raise error.at(
+            file=walk.source.name, row_group=row_group, column=walk.footer.schema.leaves[leaf].name
+        ) from None
 
 
 def decode_leaf(walk: Walk, row_group: int, leaf: int) -> pa.ChunkedArray:
@@ -41,7 +50,7 @@ def decode_leaf(walk: Walk, row_group: int, leaf: int) -> pa.ChunkedArray:
 
     BYTE_ARRAY columns come as dictionary arrays where the file has a dictionary; INT96 as 12 bytes.
     """
-    data = mini_file(walk, [row_group], [leaf], physical=True)
+    data = mini_file(walk, row_group, [leaf], physical=True)
     path = walk.footer.schema.leaves[leaf]
     try:
         if path.type.physical is PhysicalType.BYTE_ARRAY and len(path.path) == 1:
@@ -87,54 +96,82 @@ def _leaf_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def mini_file(walk: Walk, row_groups: Sequence[int], leaves: Sequence[int], *, physical: bool = False) -> bytearray:
-    """A plaintext Parquet file of these row groups and leaves (indexes, ascending).
+@dataclass(frozen=True, slots=True)
+class PageSelection:
+    """Some pages of one column chunk, the dictionary page first where there is one, and how many rows they hold."""
+
+    pages: Sequence[Page]
+    num_rows: int
+
+
+def mini_file(
+    walk: Walk,
+    row_group: int | None,
+    leaves: Sequence[int],
+    *,
+    physical: bool = False,
+    selection: PageSelection | None = None,
+) -> bytearray:
+    """A plaintext Parquet file of these leaves (indexes, ascending) of one row group, or of none.
 
     Pages are opened straight into the file's bytes; page headers say the plaintext size; statistics, indexes and
     filters are left out.
 
+    Args:
+        physical: without logical types, see `Schema.cut`.
+        selection: of a single leaf, these pages only.
+
     Raises:
         FormatError, IntegrityError, KeyAccessError.
     """
-    schema = walk.footer.schema
-    chunks = [[walk.chunk(group, leaf) for leaf in leaves] for group in row_groups]
+    chunks = [] if row_group is None else [walk.chunk(row_group, leaf) for leaf in leaves]
     # Opening only ever makes pages smaller; a header may grow by the few bytes of a changed varint.
-    room = sum(walk.extent(chunk)[1] for group in chunks for chunk in group) + 4
-    out = bytearray(room)
+    if selection is not None:
+        room = sum(page.length for page in selection.pages)
+    else:
+        room = sum(walk.extent(chunk)[1] for chunk in chunks)
+    out = bytearray(room + 4)
     out[:4] = MAGIC
     position = 4
-    groups = []
-    for index, group in zip(row_groups, chunks, strict=True):
-        columns = []
-        for chunk in group:
-            out, position, column = _add_chunk(walk, chunk, out, position, physical)
-            columns.append(column)
-        rows = walk.footer.row_group(index).num_rows or 0
+    columns = []
+    for chunk in chunks:
+        pages = walk.pages(chunk) if selection is None else selection.pages
+        position, column = _add_chunk(walk, chunk, pages, out, position, physical)
+        columns.append(column)
+    rows, groups = 0, []
+    if row_group is not None:
+        rows = selection.num_rows if selection else walk.footer.row_group(row_group).num_rows or 0
         struct = Struct()
         struct.set_list(Group.COLUMNS, columns)
         struct.set_i64(Group.TOTAL_BYTE_SIZE, position)
         struct.set_i64(Group.NUM_ROWS, rows)
         groups.append(struct.to_bytes())
+    del out[position:]
+    out += plain_footer(_footer(walk, leaves, rows, groups, physical))
+    return out
+
+
+def _footer(walk: Walk, leaves: Sequence[int], rows: int, groups: list[bytes], physical: bool) -> bytes:
     footer = Struct()
     original = walk.footer.struct
     for field in (FileMeta.VERSION, FileMeta.CREATED_BY):
         if field in original:
             footer.fields[field] = original.fields[field]
-    footer.set_list(FileMeta.SCHEMA, schema.cut(leaves, physical=physical))
-    footer.set_i64(FileMeta.NUM_ROWS, sum(walk.footer.row_group(index).num_rows or 0 for index in row_groups))
+    footer.set_list(FileMeta.SCHEMA, walk.footer.schema.cut(leaves, physical=physical))
+    footer.set_i64(FileMeta.NUM_ROWS, rows)
     footer.set_list(FileMeta.ROW_GROUPS, groups)
     if not physical:
         footer.set_list(FileMeta.KEY_VALUE, _key_values(walk, frozenset(leaves)))
-    del out[position:]
-    out += plain_footer(footer.to_bytes())
-    return out
+    return footer.to_bytes()
 
 
-def _add_chunk(walk: Walk, chunk: Chunk, out: bytearray, position: int, physical: bool) -> tuple[bytearray, int, bytes]:
+def _add_chunk(
+    walk: Walk, chunk: Chunk, pages: Iterable[Page], out: bytearray, position: int, physical: bool
+) -> tuple[int, bytes]:
     meta = Struct.parse(walk.meta_raw(chunk))
     meta.remove(*Meta.REVEALING, Meta.INDEX_PAGE, Meta.DICTIONARY_PAGE)
-    start, uncompressed, first_data = position, 0, None
-    for page in walk.pages(chunk):
+    start, uncompressed, values, first_data = position, 0, 0, None
+    for page in pages:
         header = plain_header(page)
         end = position + len(header) + page.size
         if end > len(out):
@@ -152,7 +189,9 @@ def _add_chunk(walk: Walk, chunk: Chunk, out: bytearray, position: int, physical
                     file=walk.source.name, module=f"{page.kind.label} {page.ordinal}", **chunk.place
                 ) from None
         uncompressed += len(header) + (page.view.uncompressed_size or 0)
+        values += page.num_values
         position = end
+    meta.set_i64(Meta.NUM_VALUES, values)
     meta.set_i64(Meta.DATA_PAGE, start if first_data is None else first_data)
     meta.set_i64(Meta.COMPRESSED, position - start)
     meta.set_i64(Meta.UNCOMPRESSED, uncompressed)
@@ -161,7 +200,7 @@ def _add_chunk(walk: Walk, chunk: Chunk, out: bytearray, position: int, physical
     column = Struct()
     column.set_i64(Column.FILE_OFFSET, 0)
     column.set_struct(Column.META, meta)
-    return out, position, column.to_bytes()
+    return position, column.to_bytes()
 
 
 def plain_header(page: Page) -> bytes:

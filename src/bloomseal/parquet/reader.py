@@ -15,7 +15,6 @@ import pyarrow as pa
 from ..errors import BloomsealWarning, PolicyError, UnsupportedError
 from ..sbbf import ProbeSet, SplitBlockBloomFilter
 from ..thrift.structs import ColumnMetaData
-from .compare import filter_rows
 from .minifile import read_row_group
 from .opening import open_footer, required_columns
 from .schema import Leaf, Schema
@@ -188,7 +187,9 @@ class SealedFile:
             if predicate is not None and self._pruned(group, predicate, stats):
                 continue
             stats.decoded += 1
-            if (table := self._read_group(group, wanted, order, predicate)) is not None:
+            if predicate is None:
+                tables.append(read_row_group(self._walk, group, wanted, use_threads=True).select(order))
+            elif (table := _matching(self._walk, group, wanted, predicate, tables[0].schema)) is not None:
                 tables.append(table)
         self.stats = stats
         result = pa.concat_tables(tables)
@@ -308,29 +309,6 @@ class SealedFile:
             return True
         return False
 
-    def _read_group(
-        self, group: int, wanted: list[int], order: list[str], predicate: Predicate | None
-    ) -> pa.Table | None:
-        if predicate is None:
-            return read_row_group(self._walk, group, wanted, use_threads=True).select(order)
-        looked_at = [leaf.index for leaf in predicate.leaves]
-        first = read_row_group(self._walk, group, looked_at)
-        mask = predicate.mask(first)
-        if not _any(mask):
-            return None
-        leaves = self._footer.schema.leaves
-        # A top-level field is taken over from the predicate's own columns only where it is wanted in the same shape.
-        same = {leaves[i].path[0] for i in wanted} & {leaves[i].path[0] for i in looked_at}
-        same -= {leaves[i].path[0] for i in set(wanted) ^ set(looked_at)}
-        rest = [i for i in wanted if leaves[i].path[0] not in same]
-        table = first.select([name for name in first.column_names if name in same])
-        if rest:
-            others = read_row_group(self._walk, group, rest, use_threads=True)
-            for name in others.column_names:
-                table = table.append_column(others.schema.field(name), others.column(name))
-            table = table.replace_schema_metadata(others.schema.metadata)
-        return filter_rows(table.select(order), mask)
-
 
 def _predicate(filters: Any, schema: Schema, int96_utc: bool) -> Predicate:
     # Arrow's compute functions take as long to load as a small probe takes.
@@ -339,8 +317,12 @@ def _predicate(filters: Any, schema: Schema, int96_utc: bool) -> Predicate:
     return Predicate(filters, schema, int96_utc=int96_utc)
 
 
-def _any(mask: pa.ChunkedArray) -> bool:
-    return any(chunk.true_count for chunk in mask.chunks)
+def _matching(
+    walk: Walk, group: int, wanted: Sequence[int], predicate: Predicate, schema: pa.Schema
+) -> pa.Table | None:
+    from .rows import read_matching
+
+    return read_matching(walk, group, wanted, predicate, schema)
 
 
 def open_file(

@@ -7,7 +7,7 @@ from typing import Any
 from ..sbbf import ColumnType, PhysicalType, encode_value
 from ..thrift.structs import ColumnMetaData
 
-__all__ = ["all_null", "excludes"]
+__all__ = ["all_null", "excludes", "outside"]
 
 _ORDERED_BYTES = ("string", "enum", "json", "bson", "uuid", "")
 _ORDERED_INTS = ("int", "date", "time", "timestamp", "decimal", "")
@@ -33,8 +33,13 @@ def excludes(meta: ColumnMetaData, column_type: ColumnType, type_ordered: bool, 
     statistics = meta.statistics
     if statistics is None or not type_ordered or statistics.min_value is None or statistics.max_value is None:
         return False
-    low = _comparable(statistics.min_value, column_type)
-    high = _comparable(statistics.max_value, column_type)
+    return outside(statistics.min_value, statistics.max_value, column_type, op, value)
+
+
+def outside(min_value: bytes, max_value: bytes, column_type: ColumnType, op: str, value: Any) -> bool:
+    """As `excludes`, for bounds from anywhere, such as a page's in a column index."""
+    low = _comparable(min_value, column_type)
+    high = _comparable(max_value, column_type)
     asked = _asked(value, column_type)
     if low is None or high is None or asked is None or type(low) is not type(asked):
         return False

@@ -380,4 +380,4 @@ def _start(meta: ColumnMetaData) -> int:
         return -1
     # parquet-java writes 0 for "no dictionary page", which Arrow then believes in; Arrow C++ itself writes a data page
     # offset of 0 for an empty column chunk, in which only a dictionary page stands.
-    return dictionary if dictionary is not None and 0 < dictionary and (dictionary < data or data == 0) else data
+    return dictionary if dictionary is not None and dictionary > 0 and (dictionary < data or data == 0) else data

@@ -76,7 +76,8 @@ def write_table(
         row_group_size: rows per row group, at most.
         filter_layout: ``row_group`` writes each row group's filters behind it, ``end`` all after the last row group
             (Parquet Bloom filter specification, "File Format").
-        options: what `pyarrow.parquet.ParquetWriter` takes for encoding: compression, use_dictionary, ...
+        options: what `pyarrow.parquet.ParquetWriter` takes for encoding: compression, use_dictionary, ... The page index
+            is written (and sealed) unless ``write_page_index=False``: it lets a lookup open single pages.
 
     Raises:
         UsageError: no such column, a column that can't carry a filter, contradicting options, an overfilled filter
@@ -123,7 +124,7 @@ class SealedWriter:
             raise UsageError(f"unknown filter layout {filter_layout!r}", hint="'row_group' or 'end'")
         self._ref = resolve_path(path, filesystem)
         self._arrow = schema
-        self._options = options
+        self._options = {"write_page_index": True, **options}
         self._row_group_size = row_group_size
         if len(set(schema.names)) < len(schema.names):
             raise UsageError("several columns have the same name", file=self._ref.path)

@@ -16,8 +16,10 @@ from .compact import Cursor
 __all__ = [
     "BloomFilterHeader",
     "ColumnChunk",
+    "ColumnIndex",
     "ColumnMetaData",
     "KeyValue",
+    "OffsetIndex",
     "PageHeader",
     "RowGroup",
     "SchemaElement",
@@ -301,6 +303,36 @@ class KeyValue(_View):
     key: bytes | None
     value: bytes | None
     thrift_spec = _spec((1, TType.STRING, "key", "BINARY"), (2, TType.STRING, "value", "BINARY"))
+
+
+class PageLocation(_View):
+    __slots__ = ("first_row", "offset", "size")
+    offset: int | None
+    size: int | None
+    first_row: int | None
+    thrift_spec = _spec((1, TType.I64, "offset"), (2, TType.I32, "size"), (3, TType.I64, "first_row"))
+
+
+class OffsetIndex(_View):
+    """OffsetIndex: where the data pages are, and the row that each begins with."""
+
+    __slots__ = ("pages",)
+    pages: list[PageLocation] | None
+    thrift_spec = _spec((1, TType.LIST, "pages", (TType.STRUCT, _struct(PageLocation), False)))
+
+
+class ColumnIndex(_View):
+    """ColumnIndex: per data page, whether it holds nulls only, and its bounds."""
+
+    __slots__ = ("max_values", "min_values", "null_pages")
+    null_pages: list[bool] | None
+    min_values: list[bytes] | None
+    max_values: list[bytes] | None
+    thrift_spec = _spec(
+        (1, TType.LIST, "null_pages", (TType.BOOL, None, False)),
+        (2, TType.LIST, "min_values", (TType.STRING, "BINARY", False)),
+        (3, TType.LIST, "max_values", (TType.STRING, "BINARY", False)),
+    )
 
 
 class DataPageHeader(_View):
