@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["ColumnPolicy", "Policy", "Sensitivity", "TablePolicy"]
 
 _VERSION: Final = 1
+_MAX_DAYS: Final = 36_500
 _PLACEHOLDERS: Final = frozenset({"table", "file"})
 _SETTINGS: Final = {
     "aad_prefix": str,
@@ -360,11 +361,13 @@ class _Reader:
         # To Python True is an int; to the author of a policy it isn't.
         if value is not default and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
             raise PolicyError(f"{self.where}: {name} is not {' or '.join(kind.__name__ for kind in kinds)}")
+        if value == "":
+            raise PolicyError(f"{self.where}: {name} is empty", hint="leave it out")
         return value
 
     def strings(self, name: str) -> tuple[str, ...]:
         values = self.take(name, list, [])
-        if not all(isinstance(value, str) for value in values):
+        if not all(isinstance(value, str) and value for value in values):
             raise PolicyError(f"{self.where}: {name} is not a list of texts")
         return tuple(values)
 
@@ -384,7 +387,9 @@ class _Reader:
                 raise PolicyError(f"{self.where}: no material {material!r}", hint="internal or external")
             given["internal"] = material == "internal"
         if "max_key_age_days" in given:
-            given["max_key_age"] = timedelta(days=given.pop("max_key_age_days"))
+            if not 1 <= (days := given.pop("max_key_age_days")) <= _MAX_DAYS:
+                raise PolicyError(f"{self.where}: max_key_age_days lies between 1 and {_MAX_DAYS}")
+            given["max_key_age"] = timedelta(days=days)
         if self.where == "defaults":
             self.done()
         return given

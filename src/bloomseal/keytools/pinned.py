@@ -78,6 +78,7 @@ class PinnedFileKeys:
         self._keys = keys
         self.describe = keys.describe
         self.store = keys.store
+        self.commit = keys.commit
         self.discard = keys.discard
 
     def retrieve_key(self, key_metadata: bytes, column: str | None) -> SecretKey:
