@@ -91,7 +91,11 @@ class AwsKms:
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
         """`key_bytes` encrypted under the master key."""
         answer = self._call(
-            "encrypt", master_key_identifier, Plaintext=key_bytes, EncryptionContext=_context(master_key_identifier)
+            "encrypt",
+            master_key_identifier,
+            "CiphertextBlob",
+            Plaintext=key_bytes,
+            EncryptionContext=_context(master_key_identifier),
         )
         return base64.b64encode(answer["CiphertextBlob"]).decode("ascii")
 
@@ -100,6 +104,7 @@ class AwsKms:
         answer = self._call(
             "decrypt",
             master_key_identifier,
+            "Plaintext",
             CiphertextBlob=_blob(wrapped_key, master_key_identifier),
             EncryptionContext=_context(master_key_identifier),
         )
@@ -137,7 +142,7 @@ class AwsKms:
         described = self._describe(master_key_identifier)
         try:
             # This call knows no aliases.
-            listed = self._call("list_key_rotations", described["Arn"])
+            listed = self._call("list_key_rotations", described["Arn"], "Rotations")
             rotated = max(
                 (one["RotationDate"] for one in listed.get("Rotations", ()) if "RotationDate" in one), default=None
             )
@@ -146,12 +151,13 @@ class AwsKms:
         return KeyDates(created=described.get("CreationDate"), rotated=rotated)
 
     def _describe(self, master_key: str) -> dict[str, Any]:
-        described: dict[str, Any] = self._call("describe_key", master_key)["KeyMetadata"]
+        described: dict[str, Any] = self._call("describe_key", master_key, "KeyMetadata")["KeyMetadata"]
         return described
 
-    def _call(self, operation: str, master_key: str, **request: Any) -> dict[str, Any]:
+    def _call(self, operation: str, master_key: str, needed: str, **request: Any) -> dict[str, Any]:
         def call() -> dict[str, Any]:
             answer: dict[str, Any] = getattr(self._client, operation)(KeyId=master_key, **request)
+            answer[needed]  # an answer without it is none
             return answer
 
         return answered(call, _diagnose, master_key, self.kms_name)

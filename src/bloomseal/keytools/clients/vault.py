@@ -74,13 +74,14 @@ class VaultKms:
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
         """``vault:vN:…``, as the engine gives it."""
         plaintext = base64.b64encode(key_bytes).decode("ascii")
-        data = self._call("encrypt_data", master_key_identifier, plaintext=plaintext)
-        return str(data["ciphertext"])
+        return str(self._call("encrypt_data", master_key_identifier, "ciphertext", plaintext=plaintext)["ciphertext"])
 
     def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
         """What `wrap_key` was given."""
         _version(wrapped_key, master_key_identifier)
-        return unb64(self._call("decrypt_data", master_key_identifier, ciphertext=wrapped_key).get("plaintext"))
+        return unb64(
+            self._call("decrypt_data", master_key_identifier, "plaintext", ciphertext=wrapped_key)["plaintext"]
+        )
 
     def rewrap_key(
         self, wrapped_key: str, master_key_identifier: str, new_master_key_identifier: str | None = None
@@ -89,11 +90,11 @@ class VaultKms:
         if new_master_key_identifier not in (None, master_key_identifier):
             return self.wrap_key(self.unwrap_key(wrapped_key, master_key_identifier), str(new_master_key_identifier))
         _version(wrapped_key, master_key_identifier)
-        return str(self._call("rewrap_data", master_key_identifier, ciphertext=wrapped_key)["ciphertext"])
+        return str(self._call("rewrap_data", master_key_identifier, "ciphertext", ciphertext=wrapped_key)["ciphertext"])
 
     def current_version(self, master_key_identifier: str) -> str | None:
         """The key's latest version."""
-        return str(self._call("read_key", master_key_identifier)["latest_version"])
+        return str(self._call("read_key", master_key_identifier, "latest_version")["latest_version"])
 
     def wrapping_version(self, wrapped_key: str, master_key_identifier: str) -> str:
         """The N of ``vault:vN:``."""
@@ -101,16 +102,16 @@ class VaultKms:
 
     def key_state(self, master_key_identifier: str) -> KeyState:
         """ENABLED where it exists (deleting a transit key is immediate); DISABLED where it was soft-deleted."""
-        data = self._call("read_key", master_key_identifier)
+        data = self._call("read_key", master_key_identifier, "latest_version")
         return KeyState.DISABLED if data.get("soft_deleted") else KeyState.ENABLED
 
     def key_dates(self, master_key_identifier: str) -> KeyDates:
         """When the first version that is still there and the latest one were made."""
-        versions = self._call("read_key", master_key_identifier).get("keys", {})
+        versions = self._call("read_key", master_key_identifier, "keys")["keys"]
         made = [_moment(versions[number]) for number in sorted(versions, key=int)]
         return KeyDates(created=made[0] if made else None, rotated=made[-1] if len(made) > 1 else None)
 
-    def _call(self, operation: str, master_key: str, **request: Any) -> dict[str, Any]:
+    def _call(self, operation: str, master_key: str, needed: str, **request: Any) -> dict[str, Any]:
         if not _NAME.fullmatch(master_key):
             raise KmsAccessError.because(
                 Problem.UNKNOWN, master_key, self.kms_name, detail="not a name that a key can have"
@@ -119,7 +120,9 @@ class VaultKms:
         def call() -> dict[str, Any]:
             method = getattr(self._client.secrets.transit, operation)
             answer = method(name=master_key, mount_point=self._mount, **request)
-            return dict(answer["data"])
+            data = dict(answer["data"])
+            data[needed]  # an answer without it is none
+            return data
 
         return answered(call, _diagnose, master_key, self.kms_name)
 

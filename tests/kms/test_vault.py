@@ -1,0 +1,150 @@
+"""The Vault client, through hvac, against a stub of the transit engine's documented HTTP API (no server can be installed here)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from bloomseal.errors import UsageError
+from bloomseal.keytools import (
+    FileRef,
+    KeyMaterial,
+    KeyMetadata,
+    KeyState,
+    KeyTools,
+    KmsAccessError,
+    Problem,
+    client_for,
+)
+from bloomseal.keytools.clients.vault import VaultKms
+from bloomseal.keytools.conformance import KmsClientConformance
+from kms.vendor_stubs import VaultStub
+
+TOKEN = "hvs.a-token-that-must-not-show"
+KEY = bytes(range(32))
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[VaultStub]:
+    monkeypatch.setenv("VAULT_TOKEN", TOKEN)
+    monkeypatch.delenv("VAULT_CACERT", raising=False)
+    with VaultStub(TOKEN) as stub:
+        stub.new_key("pii")
+        stub.new_key("health")
+        yield stub
+
+
+@pytest.fixture
+def kms(server: VaultStub) -> VaultKms:
+    client = client_for(f"vault://{server.address}/transit?plain_http=true")
+    assert isinstance(client, VaultKms)
+    return client
+
+
+class TestConformance(KmsClientConformance):
+    master_key, other_master_key = "pii", "health"
+
+    @pytest.fixture(autouse=True)
+    def _kms(self, kms: VaultKms) -> None:
+        self.kms = kms
+
+    def make_client(self) -> VaultKms:
+        return self.kms
+
+
+def test_versions(kms: VaultKms, server: VaultStub) -> None:
+    old = kms.wrap_key(KEY, "pii")
+    server.new_key("pii")
+    new = kms.rewrap_key(old, "pii")
+    assert ("POST", "/v1/transit/rewrap/pii") in server.requests  # the engine did it, not this process
+    assert [kms.wrapping_version(text, "pii") for text in (old, new)] == ["1", "2"]
+    assert kms.current_version("pii") == "2"
+    assert kms.unwrap_key(old, "pii") == kms.unwrap_key(new, "pii") == KEY
+    dates = kms.key_dates("pii")
+    assert dates.created is not None
+    assert dates.rotated is not None
+    assert dates.created < dates.rotated
+    assert kms.key_state("pii") is KeyState.ENABLED
+
+
+def test_a_version_below_the_allowed_is_disabled(kms: VaultKms, server: VaultStub) -> None:
+    wrapped = kms.wrap_key(KEY, "pii")
+    server.new_key("pii")
+    server.min_decryption_version = 2
+    with pytest.raises(KmsAccessError) as refused:
+        kms.unwrap_key(wrapped, "pii")
+    assert refused.value.problem is Problem.DISABLED
+
+
+def test_a_wrong_token_is_denied_and_not_shown(server: VaultStub) -> None:
+    kms = VaultKms(f"http://{server.address}", token="hvs.another-one")
+    with pytest.raises(KmsAccessError) as refused:
+        kms.wrap_key(KEY, "pii")
+    assert refused.value.problem is Problem.DENIED
+    assert refused.value.__context__ is None
+    assert "another-one" not in f"{refused.value} {kms!r}"
+
+
+@pytest.mark.parametrize("name", ["../sys/raw", "a/b", "pii?x=1", "", "..", "ü"])
+def test_a_files_master_key_can_not_lead_elsewhere(kms: VaultKms, server: VaultStub, name: str) -> None:
+    with pytest.raises(KmsAccessError) as refused:
+        kms.unwrap_key("vault:v1:AAAA", name)
+    assert refused.value.problem is Problem.UNKNOWN
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("status", "errors", "problem"),
+    [
+        (403, ["permission denied"], Problem.DENIED),
+        (404, [], Problem.UNKNOWN),
+        (429, ["rate limited"], Problem.UNREACHABLE),
+        (500, ["internal error"], Problem.UNREACHABLE),
+        (502, [], Problem.UNREACHABLE),
+        (503, ["Vault is sealed"], Problem.UNREACHABLE),
+        (400, ["cipher: message authentication failed"], Problem.INVALID),
+        (400, ["key is soft deleted"], Problem.DISABLED),
+    ],
+)
+def test_every_refusal_has_its_meaning(
+    kms: VaultKms, server: VaultStub, status: int, errors: list[str], problem: Problem
+) -> None:
+    server.override = lambda *_: (status, {"errors": errors})
+    with pytest.raises(KmsAccessError) as refused:
+        kms.wrap_key(KEY, "pii")
+    assert refused.value.problem is problem
+    assert refused.value.retryable is (problem is Problem.UNREACHABLE)
+
+
+def test_an_answer_without_its_fields_is_no_answer(kms: VaultKms, server: VaultStub) -> None:
+    server.override = lambda *_: (200, {"data": {}})
+    for call in (lambda: kms.wrap_key(KEY, "pii"), lambda: kms.current_version("pii")):
+        with pytest.raises(KmsAccessError):
+            call()
+    server.override = lambda *_: (200, {"data": {"plaintext": ""}})
+    tools = KeyTools(kms, double_wrapping=False)
+    metadata = KeyMetadata(material=KeyMaterial("pii", "vault:v1:AAAA", is_footer_key=False)).to_bytes()
+    with pytest.raises(KmsAccessError, match="0 bytes"):
+        tools.for_file(FileRef("x")).retrieve_key(metadata, "c")
+
+
+def test_redirects_are_not_followed(kms: VaultKms, server: VaultStub) -> None:
+    server.override = lambda *_: (307, {})
+    with pytest.raises(KmsAccessError):
+        kms.wrap_key(KEY, "pii")
+    assert len(server.requests) == 1
+
+
+def test_nobody_there_is_unreachable() -> None:
+    with pytest.raises(KmsAccessError) as refused:
+        VaultKms("http://127.0.0.1:9", token=TOKEN).wrap_key(KEY, "pii")
+    assert refused.value.problem is Problem.UNREACHABLE
+
+
+@pytest.mark.parametrize(
+    "uri", ["vault:", "vault://h?verify=no", "vault://example.org?plain_http=true", "vault://me@h/transit"]
+)
+def test_uris_that_are_none(uri: str) -> None:
+    with pytest.raises(UsageError):
+        client_for(uri)
