@@ -58,8 +58,7 @@ def comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column.cast(pa.large_binary())
     if types.is_decimal(kind) and kind.bit_width < 128:
         return column.cast(pa.decimal128(kind.precision, kind.scale))
-    # Decimals count as fixed-size binary to Arrow's type checks.
-    if types.is_fixed_size_binary(kind) and not types.is_decimal(kind):
+    if types.is_fixed_size_binary(kind):
         return column.cast(pa.binary())
     return column
 
