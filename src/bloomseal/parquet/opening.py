@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from copy import copy
 from typing import Any
 
 from ..encryption import ModuleCipher, ModuleType, SecretKey, module_aad
@@ -54,7 +55,7 @@ class KeysAtHand:
             with self._lock:
                 self._ciphers[name] = held
         if isinstance(held, KeyAccessError):
-            raise held.with_traceback(None)
+            raise copy(held)  # callers add their own place to it
         return held
 
     def _resolve(self, key_metadata: bytes, column: str | None) -> ModuleCipher:
