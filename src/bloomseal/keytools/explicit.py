@@ -19,7 +19,7 @@ class ExplicitKeys:
 
     Args:
         footer_key: the key that opens the footer, and every column sealed with the footer key.
-        column_keys: dotted column path → key.
+        column_keys: dotted column path → key; the path of a group covers all leaves below it.
         keys_by_id: key metadata (an id such as ``"kf"``) → key. An id wins over a column's name, because the file itself
             says which key it used.
 
@@ -56,7 +56,7 @@ class ExplicitKeys:
         """
         if (key := self._by_id.get(bytes(key_metadata))) is not None:
             return key
-        key = self._footer if column is None else self._columns.get(column)
+        key = self._footer if column is None else self._of_column(column)
         if key is not None:
             return key
         whose = "the footer" if column is None else f"column {column}"
@@ -65,6 +65,15 @@ class ExplicitKeys:
             column=column,
             hint="footer_key=" if column is None else f"column_keys={{{column!r}: ...}}, or keys_by_id=",
         )
+
+    def _of_column(self, column: str) -> SecretKey | None:
+        """The key of the column itself, else of the nearest group above it, as `EncryptionSpec.column_keys` has it."""
+        path = column
+        while path:
+            if (key := self._columns.get(path)) is not None:
+                return key
+            path = path.rpartition(".")[0]
+        return None
 
     def _take(self, value: KeyValue, where: str) -> SecretKey:
         if not isinstance(value, tuple):
