@@ -83,3 +83,11 @@ def test_a_retriever_that_returns_no_key_is_an_access_error(answer: object) -> N
 
     with pytest.raises(KeyAccessError):
         as_key_source(Odd()).for_file(FileRef("x")).retrieve_key(b"", "a")
+
+
+def test_the_key_of_a_group_covers_the_leaves_below_it() -> None:
+    keys = ExplicitKeys(column_keys={"person": b"p" * 16, "person.tags": b"t" * 16})
+    assert bytes(keys.retrieve_key(b"", "person.name").reveal()) == b"p" * 16
+    assert bytes(keys.retrieve_key(b"", "person.tags.list.element").reveal()) == b"t" * 16
+    with pytest.raises(KeyAccessError):
+        keys.retrieve_key(b"", "personal")
