@@ -194,7 +194,17 @@ def _truncated(subject: _Subject) -> None:
 
 
 def _garbage(subject: _Subject) -> None:
-    for text in ("", "{}", "null", "%", "A" * 32, "A" * 64, "\x00", '{"masterKeyVersion":"1","encryptedKey":"AAAA"}', "ü" * 40):
+    for text in (
+        "",
+        "{}",
+        "null",
+        "%",
+        "A" * 32,
+        "A" * 64,
+        "\x00",
+        '{"masterKeyVersion":"1","encryptedKey":"AAAA"}',
+        "ü" * 40,
+    ):
         error = _refusal(lambda text=text: subject.calls.unwrap(text, subject.master_key))  # type: ignore[misc]
         if error is None:
             raise _FailedError("a key came out of garbage")
