@@ -79,13 +79,16 @@ def client_for(uri: str) -> KmsClient:
 def _made(uri: str) -> KmsClient:
     factory = _factory(uri)
     try:
-        return factory(uri)
+        client = factory(uri)
+        if isinstance(client, KmsClient):
+            return client
+        failed = f"what was made is a {type(client).__name__}, without wrap_key and unwrap_key"
     except BloomsealError:
         raise
     except Exception as error:
         # A vendor's message may quote what it was configured with.
-        failed = type(error).__name__
-    raise UsageError(f"the KMS client for {shown(uri)} could not be made: it failed with {failed}")
+        failed = f"it failed with {type(error).__name__}"
+    raise UsageError(f"the KMS client for {shown(uri)} could not be made: {failed}")
 
 
 def _factory(uri: str) -> ClientFactory:
@@ -106,7 +109,11 @@ def _refuse_secrets(uri: str) -> None:
     """URIs stand in policies, logs and Spark plans; whatever is in them is published."""
     try:
         parts = urlsplit(uri)
-        holds = parts.password is not None or any(name.lower() in _SECRET_PARTS for name, _ in parse_qsl(parts.query))
+        # PKCS #11 has attributes in its path too.
+        named = [name for name, _ in parse_qsl(parts.query)] + [
+            part.partition("=")[0] for part in parts.path.split(";")
+        ]
+        holds = parts.password is not None or any(name.lower() in _SECRET_PARTS for name in named)
     except ValueError:
         holds = None
     if holds is None:
