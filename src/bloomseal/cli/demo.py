@@ -37,7 +37,7 @@ def demo(rows: int, row_groups: int, seed: int, directory: str | None, keep: boo
 
     \b
     Example:
-      bloomseal demo --rows 1000000
+      bloomseal demo --rows 100000 --directory demo
     """
     from .trial import Trial
 

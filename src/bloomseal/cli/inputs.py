@@ -68,7 +68,7 @@ def open_input(path: str, kind: str | None, types: Mapping[str, pa.DataType]) ->
         try:
             found = _OPENERS[kind](path, types, stack)
         except OSError as error:
-            raise UsageError(f"the input can't be read: {error.strerror or type(error).__name__}", file=path) from None
+            raise _unreadable(path, error) from None
         except (pa.ArrowException, ValueError) as error:
             raise _broken(path, kind, error) from None
         if missing := [name for name in types if name not in found.schema.names]:
@@ -111,7 +111,7 @@ def _open_csv(path: str, types: Mapping[str, pa.DataType], stack: contextlib.Exi
             convert_options=csv.ConvertOptions(column_types=dict(types)),
         )
     )
-    return Input(reader.schema, _with_bytes(reader, stream), total)
+    return Input(reader.schema, _with_bytes(reader, stream, total), total)
 
 
 def _open_ndjson(path: str, types: Mapping[str, pa.DataType], stack: contextlib.ExitStack) -> Input:
@@ -122,7 +122,7 @@ def _open_ndjson(path: str, types: Mapping[str, pa.DataType], stack: contextlib.
     reader = stack.enter_context(
         json.open_json(stream, read_options=json.ReadOptions(block_size=_BLOCK_BYTES), parse_options=options)
     )
-    return Input(reader.schema, _with_bytes(reader, stream), total)
+    return Input(reader.schema, _with_bytes(reader, stream, total), total)
 
 
 def _open_parquet(path: str, types: Mapping[str, pa.DataType], stack: contextlib.ExitStack) -> Input:  # noqa: ARG001
@@ -140,10 +140,10 @@ def _open_arrow(path: str, types: Mapping[str, pa.DataType], stack: contextlib.E
         with contextlib.suppress(pa.ArrowInvalid):
             file = stack.enter_context(pa.ipc.open_file(stream))
             batches = (file.get_batch(index) for index in range(file.num_record_batches))
-            return Input(file.schema, _with_bytes(batches, stream), 0)
+            return Input(file.schema, _with_bytes(batches, stream, 0), 0)
         stream.seek(0)
     reader = stack.enter_context(pa.ipc.open_stream(stream))
-    return Input(reader.schema, _with_bytes(reader, stream), total)
+    return Input(reader.schema, _with_bytes(reader, stream, total), total)
 
 
 _OPENERS: Final = {"csv": _open_csv, "ndjson": _open_ndjson, "parquet": _open_parquet, "arrow": _open_arrow}
@@ -156,9 +156,9 @@ def _stream(path: str, stack: contextlib.ExitStack) -> tuple[Any, int]:
     return file, file.size()
 
 
-def _with_bytes(batches: Any, stream: Any) -> Iterator[tuple[pa.RecordBatch, int]]:
+def _with_bytes(batches: Any, stream: Any, total: int) -> Iterator[tuple[pa.RecordBatch, int]]:
     for batch in batches:
-        yield batch, stream.tell() if stream.seekable() else 0
+        yield batch, stream.tell() if total else 0
 
 
 def _with_rows(batches: Any) -> Iterator[tuple[pa.RecordBatch, int]]:
@@ -179,8 +179,14 @@ def _guarded(
 ) -> Iterator[tuple[pa.RecordBatch, int]]:
     try:
         yield from batches
-    except (pa.ArrowException, ValueError, OSError) as error:
+    except (pa.ArrowException, ValueError) as error:
         raise _broken(path, kind, error) from None
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: str, error: OSError) -> UsageError:
+    return UsageError(f"the input can't be read: {error.strerror or type(error).__name__}", file=path)
 
 
 def _broken(path: str, kind: str, error: Exception) -> FormatError:

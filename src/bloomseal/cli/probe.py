@@ -35,7 +35,7 @@ def probe(
 
     The footer's type decides how a VALUE is read: numbers, ISO 8601 dates and timestamps, UUIDs and text as they are; bytes
     as hex:… or base64:…. Only an authenticated filter says "absent". A row group without a filter says "no filter": its
-    values may be present.
+    values may be present. VALUEs that begin with a minus sign go behind --.
 
     Exit code: 0 if some value may be present, 1 if all are absent, 2 on errors.
 

@@ -120,7 +120,11 @@ def _cell(value: Any) -> str:
 def _print(renderable: Any) -> None:
     from rich.console import Console
 
-    console = Console(highlight=False, markup=False, emoji=False)
+    class Plain(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # rich would exit with 1, which is an answer here
+
+    console = Plain(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = _WIDTH_WITHOUT_TERMINAL
     console.print(renderable)

@@ -149,9 +149,8 @@ class Trial:
 
     def attack(self) -> None:
         """What a thief without keys gets out of filters: in clear, and sealed."""
-        listed = np.arange(self.rows - _LISTED // 2, self.rows + _LISTED // 2, dtype=np.uint64)
-        if self.rows < _LISTED // 2:
-            listed = np.arange(2 * self.rows, dtype=np.uint64)
+        around = min(_LISTED // 2, self.rows)
+        listed = np.arange(self.rows - around, self.rows + around, dtype=np.uint64)
         members = listed < self.rows
         addresses = hash_array(self.people.email(listed), _TEXT)
         numbers = area_numbers(_AREA)

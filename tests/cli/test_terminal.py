@@ -1,0 +1,220 @@
+"""What reaches a terminal, what a command loads, and that the examples in the help run."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bloomseal.cli.inputs import open_input
+from bloomseal.cli.main import cli, main
+
+from .conftest import Run, bloomseal
+
+PROGRAM = Path(sys.executable).with_name("bloomseal")
+
+
+def examples() -> list[str]:
+    """The command lines under "Example" in every command's help, in the order of a working day."""
+    found = []
+    for name in ("keyring", "write", "attach", "probe", "read", "verify", "inspect", "demo"):
+        command = cli.get_command(None, name)  # type: ignore[arg-type]
+        assert command is not None
+        help_text = click.unstyle(command.help or "").replace("\\\n", " ")
+        found += [line.strip() for line in help_text.splitlines() if line.strip().startswith("bloomseal ")]
+    return found
+
+
+def test_the_examples_in_the_help_run(folder: Path) -> None:
+    lines = examples()
+    assert len(lines) >= 12
+    (folder / "wanted.txt").write_text("078-05-1120\n")
+    environment = {**os.environ, "FOOTER_KEY": "00" * 16}
+    for line in lines:
+        arguments = shlex.split(line)
+        stdin = '{"user": "ada"}\n{"user": "bob"}\n' if " - " in line else None
+        done = subprocess.run(
+            [PROGRAM, *arguments[1:]], input=stdin, capture_output=True, text=True, env=environment, timeout=300
+        )
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "absent"),
+    [
+        (["--help"], ["numba", "rich", "pyspark", "pyarrow", "cryptography"]),
+        (
+            ["probe", "people.parquet", "ssn", "078-05-1120", "--format", "json"],
+            ["numba", "rich", "pyspark", "filelock"],
+        ),
+        (["probe", "people.parquet", "ssn", "078-05-1120"], ["numba", "pyspark", "filelock"]),
+        (["inspect", "people.parquet", "--format", "json"], ["numba", "rich", "pyspark"]),
+    ],
+)
+def test_commands_load_only_what_they_need(sealed: Run, arguments: list[str], absent: list[str]) -> None:
+    script = (
+        "import sys; from bloomseal.cli.main import main\n"
+        f"assert main({arguments!r}) == 0\n"
+        f"print('loaded:', [name for name in {absent!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "loaded: []", done.stderr
+
+
+def test_no_progress_where_no_terminal_is(sealed: Run) -> None:
+    done = bloomseal("attach", "people.parquet", "--filter", "token")
+    assert done.returncode == 0
+    assert done.stderr == ""
+
+
+def test_progress_on_a_terminal(sealed: Run) -> None:
+    primary, secondary = pty.openpty()
+    try:
+        environment = {**os.environ, "TERM": "xterm"}
+        with subprocess.Popen(
+            [PROGRAM, "attach", "people.parquet", "--filter", "token"],
+            stdout=subprocess.DEVNULL, stderr=secondary, stdin=subprocess.DEVNULL, env=environment,
+        ) as process:  # fmt: skip
+            assert process.wait(timeout=60) == 0
+        shown = os.read(primary, 1 << 16).decode()
+    finally:
+        os.close(secondary)
+        os.close(primary)
+    assert "Building filters" in shown
+
+
+def test_a_passphrase_is_asked_for_on_a_terminal_and_not_echoed(sealed: Run, folder: Path) -> None:
+    (folder / "secret").write_text("open sesame")
+    assert sealed("keyring", "create", "k", "--keyring", "locked.json", "--passphrase-file", "secret").code == 0
+    primary, secondary = pty.openpty()
+    try:
+        with subprocess.Popen(
+            [PROGRAM, "keyring", "list", "--keyring", "locked.json", "--format", "json"],
+            stdin=secondary, stderr=secondary, stdout=subprocess.PIPE, start_new_session=True,
+        ) as process:  # fmt: skip
+            shown = os.read(primary, 1000).decode()
+            assert "Passphrase" in shown
+            os.write(primary, b"open sesame\n")
+            assert process.stdout is not None
+            keys = json.loads(process.stdout.read())
+            assert process.wait(timeout=60) == 0
+        shown = os.read(primary, 1000).decode()
+    finally:
+        os.close(secondary)
+        os.close(primary)
+    assert [key["key"] for key in keys] == ["k"]
+    assert "sesame" not in shown
+
+
+HOSTILE = "na\x1b]0;owned\x07me\x9b31m"
+
+
+@pytest.mark.parametrize(
+    "command", [["inspect"], ["read"], ["verify"], ["inspect", "--format", "json"], ["read", "--format", "json"]]
+)
+def test_names_and_values_from_a_file_steer_no_terminal(run: Run, command: list[str]) -> None:
+    pq.write_table(pa.table({HOSTILE: [HOSTILE]}), "hostile.parquet")
+    outcome = run(command[0], "hostile.parquet", *command[1:])
+    assert outcome.code == 0
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", outcome.out + outcome.err)
+
+
+def test_errors_about_hostile_names_steer_no_terminal(run: Run) -> None:
+    pq.write_table(pa.table({HOSTILE: ["x"]}), "hostile.parquet")
+    for style in ("table", "json"):
+        outcome = run("probe", "hostile.parquet", "nowhere", "x", "--format", style)
+        assert outcome.code == 2
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", outcome.err)
+
+
+def test_rows_as_json_are_json_whatever_they_hold(run: Run) -> None:
+    pq.write_table(
+        pa.table(
+            {"f": [float("nan"), float("inf"), -0.0], "b": [b"\xff", None, b""], "n": [{"x": [1]}, None, {"x": []}]}
+        ),
+        "odd.parquet",
+    )
+    outcome = run("read", "odd.parquet", "--format", "json")
+    assert outcome.rows == [
+        {"f": "nan", "b": "/w==", "n": {"x": [1]}},
+        {"f": "inf", "b": None, "n": None},
+        {"f": -0.0, "b": "", "n": {"x": []}},
+    ]
+    assert run("read", "odd.parquet", "--format", "csv").code == 0
+    assert run("read", "odd.parquet").code == 0
+
+
+def test_a_reader_that_goes_away_is_no_answer(sealed: Run) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [PROGRAM, "probe", "people.parquet", "ssn", "000-00-0000"],
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            timeout=60,
+        )
+    finally:
+        os.close(writing)
+    assert done.returncode == 141  # not 1, which would mean: absent
+    assert b"Traceback" not in done.stderr
+
+
+def test_input_is_a_stream(folder: Path) -> None:
+    rows = 400_000
+    with open("long.csv", "w") as file:
+        file.write("id,text\n")
+        file.writelines(f"{i},some text to make the line longer {i:020d}\n" for i in range(rows))
+    with open_input("long.csv", None, {}) as found:
+        sizes = [batch.num_rows for batch, _ in found.batches]
+    assert sum(sizes) == rows
+    assert max(sizes) < rows / 2
+
+
+def test_warnings_are_one_line_each(sealed: Run) -> None:
+    outcome = sealed("--version")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert main(["inspect", "people.parquet"]) == 0
+
+
+def test_the_demonstration_measures_and_finds_what_it_wrote(run: Run) -> None:
+    outcome = run("demo", "--rows", "20000", "--row-groups", "8", "--directory", "demo", "--format", "json")
+    assert outcome.code == 0
+    results = outcome.json
+    assert (results["write"]["rows"], results["write"]["row_groups"], results["write"]["filters"]) == (20000, 8, 16)
+    assert results["verify"]["complete"] is True
+    present, absent = results["look_up_present"], results["look_up_absent"]
+    assert present["rows_found"] == present["values"]
+    assert absent["rows_found"] == 0
+    assert present["same_rows_as_pyarrow"]
+    assert absent["same_rows_as_pyarrow"]
+    for attack in (results["attack_clear_emails"], results["attack_clear_ssn"]):
+        assert attack["rightly"] == attack["in_the_table"]  # every person in the table is given away
+    sealed = results["attack_sealed"]
+    assert (sealed["opened_without_keys"], sealed["opened_with_a_wrong_key"]) == ("KeyAccessError", "IntegrityError")
+    assert sealed["filter_headers_found_in_sealed_file"] == 0
+    assert sealed["filter_headers_found_in_clear_file"] == results["write"]["filters"]
+    table = run("demo", "--rows", "5000")
+    assert table.code == 0
+    assert "a thief asks" in table.out
+
+
+def test_the_demonstrations_people_are_the_same_for_a_seed(run: Run) -> None:
+    from bloomseal.cli.people import People
+
+    first, again, other = (list(People(seed).tables(1000, 300)) for seed in (7, 7, 8))
+    assert pa.concat_tables(first).equals(pa.concat_tables(again))
+    assert not pa.concat_tables(first).equals(pa.concat_tables(other))
+    everybody = pa.concat_tables(first)
+    for name in ("ssn", "email", "id"):
+        assert len(everybody.column(name).unique()) == 1000
