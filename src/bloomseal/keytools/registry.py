@@ -109,10 +109,9 @@ def _refuse_secrets(uri: str) -> None:
     """URIs stand in policies, logs and Spark plans; whatever is in them is published."""
     try:
         parts = urlsplit(uri)
-        # PKCS #11 has attributes in its path too.
-        named = [name for name, _ in parse_qsl(parts.query)] + [
-            part.partition("=")[0] for part in parts.path.split(";")
-        ]
+        # PKCS #11 has attributes in its path too; there `token` is a label.
+        inside = [part.partition("=")[0] for part in parts.path.split(";") if "=" in part]
+        named = [name for name, _ in parse_qsl(parts.query)] + [name for name in inside if name != "token"]
         holds = parts.password is not None or any(name.lower() in _SECRET_PARTS for name in named)
     except ValueError:
         holds = None
