@@ -138,12 +138,14 @@ def parse_object(text: str | bytes, what: str, limit: int = MAX_KEY_METADATA_BYT
     """A JSON object out of untrusted text.
 
     Raises:
-        KeyAccessError: longer than `limit`, not JSON, or not an object.
+        KeyAccessError: longer than `limit`, not JSON, not an object, or with texts that are not Unicode.
     """
     if len(text) > limit:
         raise KeyAccessError(f"{what} of {len(text)} bytes; the limit is {limit}")
     try:
         fields = json.loads(text)
+        # Escapes can make lone surrogates. UTF-8 has none, so that whatever encodes a name or a wrapped key would fail.
+        json.dumps(fields, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict):

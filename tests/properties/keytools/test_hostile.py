@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bloomseal.encryption import SecretKey
@@ -55,6 +56,9 @@ def changed(fields: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     | JSON.map(lambda value: json.dumps(value).encode())
     | changed(MATERIAL).map(lambda f: json.dumps(f).encode())
 )
+@example(json.dumps({**MATERIAL, "wrappedKEK": "\ud800"}).encode())
+@example(json.dumps({**MATERIAL, "doubleWrapping": False, "wrappedDEK": "\ud800"}).encode())
+@example(json.dumps({**MATERIAL, "masterKeyID": "\ud800"}).encode())
 def test_key_metadata(metadata: bytes) -> None:
     tools = KeyTools(InMemoryKms())
     keys = tools.for_file(FileRef("/nonexistent/t.parquet"))
@@ -63,7 +67,6 @@ def test_key_metadata(metadata: bytes) -> None:
             ask()
         except KeyAccessError as error:
             str(error).encode()  # what is shown can be printed
-            assert error.file in (None, "/nonexistent/t.parquet")
 
 
 @given(
@@ -85,6 +88,8 @@ def test_material_there_and_back(material: KeyMaterial) -> None:
 
 
 @given(JSON | changed({"footerKey": json.dumps(MATERIAL), "columnKey0": "{}"}))
+@example({"footerKey": json.dumps({**MATERIAL, "wrappedKEK": "\ud800"})})
+@example({"footerKey": "\ud800"})
 def test_a_store(contents: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "t.parquet")
@@ -105,10 +110,8 @@ def test_no_flipped_bit_gives_another_key(name: str, key: SecretKey, at: int, fl
         metadata = bytearray(KeyMetadata(material=material).to_bytes())
         metadata[at % len(metadata)] ^= flip
         tools.forget()
-        try:
+        with contextlib.suppress(KeyAccessError):
             assert tools.for_file(FileRef("t")).retrieve_key(bytes(metadata), "c") == key
-        except KeyAccessError:
-            pass
 
 
 _FOLDER = tempfile.TemporaryDirectory()
