@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .parquet.specs import DecryptionSpec, EncryptionSpec
     from .parquet.verify import VerifyReport
     from .parquet.writer import SealedWriter, write_table
+    from .rotation.rewrap import RewrapReport, rewrap
     from .sbbf import FilterSpec, SplitBlockBloomFilter
 
 __version__ = "0.1.0"
@@ -49,6 +50,7 @@ _HOMES = {
     ".parquet.specs": ("DecryptionSpec", "EncryptionSpec"),
     ".parquet.verify": ("VerifyReport",),
     ".parquet.writer": ("SealedWriter", "write_table"),
+    ".rotation.rewrap": ("RewrapReport", "rewrap"),
     ".sbbf": ("FilterSpec", "SplitBlockBloomFilter"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -71,6 +73,7 @@ __all__ = [
     "Keyring",
     "MissingDependencyError",
     "PolicyError",
+    "RewrapReport",
     "SealedFile",
     "SealedWriter",
     "SplitBlockBloomFilter",
@@ -84,6 +87,7 @@ __all__ = [
     "probe",
     "read_table",
     "rekey",
+    "rewrap",
     "seal_file",
     "unseal_file",
     "verify",

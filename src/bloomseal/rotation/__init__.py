@@ -1,0 +1,1 @@
+"""Rotation: new wrapping, new data keys, encryption and decryption of many files, planned, journalled and reported."""

@@ -1,0 +1,231 @@
+"""The same data keys under other master keys, or under their current versions.
+
+Re-wrapping goes through the key tools' own bounded calls and cache, so that a rotation asks the KMS no more often than a
+reader would: once per distinct KEK, or per wrapped data key under single wrapping.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from ..encryption import SecretKey
+from ..errors import BloomsealError, KeyAccessError, UsageError
+from ..keytools import KeyTools, as_key_source
+from ..keytools.access import KmsAccessError, Problem
+from ..keytools.calls import KmsCalls
+from ..keytools.material import KeyMaterial, KeyMetadata, parse_object
+from ..keytools.pinned import PinnedKeys
+from ..keytools.protocols import RewrappingKms, VersionedKms
+from ..limits import MAX_KEY_METADATA_BYTES
+from ..policy import TablePolicy
+
+__all__ = [
+    "SOME_COLUMN",
+    "Rewrapper",
+    "Target",
+    "Wrapping",
+    "by_policy",
+    "key_tools",
+    "mapped",
+    "material_of",
+    "with_material",
+]
+
+T = TypeVar("T")
+
+SOME_COLUMN = ""
+"""A column whose name is not known: the footer did not open, or refers to the material no more."""
+
+Target = Callable[[str, str | None], str | None]
+"""A master key's name and the column (None: the footer) → the master key that is to wrap it; None leaves it alone."""
+
+Wrapping = tuple[str, str, str]
+"""Master key, wrapped text, new master key: what one re-wrapping by the KMS is about."""
+
+
+def mapped(master_keys: Mapping[str, str] | None) -> Target:
+    """Old name → new name; others are left alone. None: every key under the current version of its own master key."""
+    if master_keys is None:
+        return lambda master_key, column: master_key  # noqa: ARG005
+    return lambda master_key, column: master_keys.get(master_key)  # noqa: ARG005
+
+
+def by_policy(table: TablePolicy) -> Target:
+    """The master key that the policy names for each column, where the present one is among the accepted ones."""
+
+    def target(master_key: str, column: str | None) -> str | None:
+        if column is None:
+            accepted = {table.footer_key, *table.previous_footer_keys}
+            return table.footer_key if master_key in accepted else None
+        if column != SOME_COLUMN:
+            return table.master_key(column)
+        wanted = {
+            entry.key
+            for entry in table.columns.values()
+            if entry.key is not None and master_key in (entry.key, *entry.previous_keys)
+        }
+        return wanted.pop() if len(wanted) == 1 else None
+
+    return target
+
+
+def key_tools(keys: Any) -> KeyTools:
+    """The key tools behind whatever a caller gives for ``keys=``.
+
+    Raises:
+        UsageError: it has no master keys.
+    """
+    source = as_key_source(keys)
+    if isinstance(source, PinnedKeys):
+        return source.tools
+    if isinstance(source, KeyTools):
+        return source
+    raise UsageError(
+        f"{type(keys).__name__} has no master keys, so nothing is wrapped that could be wrapped anew",
+        hint="keys= a Keyring, KeyTools or a KMS; or rekey",
+    )
+
+
+def with_material(text: str | bytes, material: KeyMaterial) -> str:
+    """Key material's JSON with its wrapping exchanged; fields that are not ours ride along."""
+    fields = parse_object(text, "key material")
+    fields["masterKeyID"] = material.master_key
+    fields["wrappedDEK"] = material.wrapped_dek
+    if material.double_wrapping:
+        fields["wrappedKEK"] = material.wrapped_kek
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
+
+
+class Rewrapper:
+    """Wraps keys anew; remembers what it has wrapped, so that files under one KEK cost one call.
+
+    Args:
+        keys: as for `bloomseal.DecryptionSpec`, with master keys behind it.
+        target: which master key is to wrap which key.
+        check_keys: unwrap every new wrapping and compare, also where the KMS re-wraps without showing the key. Where it
+            doesn't re-wrap, the key is in this process anyway and this is always done.
+    """
+
+    def __init__(self, keys: Any, target: Target, *, check_keys: bool = False) -> None:
+        source = as_key_source(keys)
+        self.tools = key_tools(keys)
+        self.check_keys = check_keys
+        self._pins = source if isinstance(source, PinnedKeys) else None
+        self._target = target
+        self._current: dict[tuple[int, str], str | None] = {}
+        self._done: dict[tuple[int, Wrapping], str] = {}
+
+    def calls_for(self, kms_url: str | None) -> KmsCalls:
+        """The KMS that a file's keys are from. Raises KeyAccessError for one that is not allowed."""
+        return self.tools._calls_for(kms_url)
+
+    def due(self, material: KeyMaterial, column: str | None, calls: KmsCalls) -> str | None:
+        """The master key that is to wrap `material`'s key; None where nothing is to be done.
+
+        Raises:
+            PolicyError: the policy accepts the old or the new master key not.
+            KeyAccessError: the KMS does not tell its current version.
+        """
+        new = self._target(material.master_key, column)
+        if new is None:
+            return None
+        if self._pins is not None and column != SOME_COLUMN:
+            self._pins.check(material.master_key, column)
+            self._pins.check(new, column)
+        if new == material.master_key:
+            had = self.version(material, calls)
+            if had is not None and had == self.current_version(new, calls):
+                return None
+        return new
+
+    def version(self, material: KeyMaterial, calls: KmsCalls) -> str | None:
+        """The version of the master key that wraps it; None where that can't be told."""
+        if not isinstance(calls.client, VersionedKms):
+            return None
+        try:
+            return calls.client.wrapping_version(_wrapped(material), material.master_key)
+        except KeyAccessError:
+            return None
+
+    def current_version(self, master_key: str, calls: KmsCalls) -> str | None:
+        """The version that wraps now; asked for once."""
+        place = id(calls), master_key
+        client = calls.client
+        if place not in self._current and isinstance(client, VersionedKms):
+            self._current[place] = asked(lambda: client.current_version(master_key), master_key, calls.name)
+        return self._current.get(place)
+
+    def wrapping(self, material: KeyMaterial, new: str) -> Wrapping:
+        """What the KMS would be asked; equal for keys that share a KEK."""
+        return material.master_key, _wrapped(material), new
+
+    def cost(self, calls: KmsCalls) -> int:
+        """Calls to the KMS for one wrapping, at most."""
+        server_side = isinstance(calls.client, RewrappingKms)
+        return (1 if server_side else 3) + (2 if server_side and self.check_keys else 0)
+
+    def rewrap(self, material: KeyMaterial, new: str, calls: KmsCalls) -> KeyMaterial:
+        """`material` under master key `new`. Under double wrapping the KEK is what is wrapped anew.
+
+        Raises:
+            KeyAccessError: the KMS refuses, can't be reached, or answers with something else than the same key.
+        """
+        wrapping = self.wrapping(material, new)
+        place = id(calls), wrapping
+        if (wrapped := self._done.get(place)) is None:
+            wrapped = self._done[place] = self._rewrap(wrapping, calls)
+        if material.double_wrapping:
+            return replace(material, master_key=new, wrapped_kek=wrapped)
+        return replace(material, master_key=new, wrapped_dek=wrapped)
+
+    def unwrap(self, material: KeyMaterial, calls: KmsCalls) -> SecretKey:
+        """The data key."""
+        return self.tools._unwrap(material, calls)
+
+    def _rewrap(self, wrapping: Wrapping, calls: KmsCalls) -> str:
+        master_key, old, new = wrapping
+        client, tools = calls.client, self.tools
+        if isinstance(client, RewrappingKms):
+            wrapped = calls._call("wraps", client.rewrap_key, old, master_key, new, master_key=master_key)
+            if not isinstance(wrapped, str) or not 0 < len(wrapped) <= MAX_KEY_METADATA_BYTES // 4:
+                raise KmsAccessError.because(Problem.INVALID, new, calls.name, detail="no text for a wrapped key")
+            if not self.check_keys:
+                return wrapped
+        else:
+            wrapped = calls.wrap(tools._from_kms(old, master_key, calls), new)
+        # A wrapping that holds another key, once it has replaced the old one, would be the loss of the file.
+        if tools._from_kms(wrapped, new, calls) != tools._from_kms(old, master_key, calls):
+            raise KmsAccessError.because(Problem.INVALID, new, calls.name, detail="it wrapped another key")
+        return wrapped
+
+
+def asked(function: Callable[[], T], master_key: str, kms: str) -> T:
+    """What a KMS client answers; whatever it raises becomes ours, without its message."""
+    try:
+        return function()
+    except BloomsealError:
+        raise
+    except Exception as error:
+        failure = type(error).__name__
+    raise KmsAccessError.because(Problem.INVALID, master_key, kms, detail=f"the client failed with {failure}")
+
+
+def material_of(metadata: KeyMetadata, entries: Mapping[str, str]) -> tuple[KeyMaterial, str | None]:
+    """The material, from the key metadata itself or from the entries beside the file, and its text there.
+
+    Raises:
+        KeyAccessError: there is none of that name, or it is broken.
+    """
+    if metadata.material is not None:
+        return metadata.material, None
+    text = entries.get(metadata.reference or "")
+    if text is None:
+        raise KeyAccessError("there is no key material of that name beside the file")
+    return KeyMaterial.from_json(text), text
+
+
+def _wrapped(material: KeyMaterial) -> str:
+    return material.wrapped_kek if material.wrapped_kek is not None else material.wrapped_dek

@@ -1,0 +1,312 @@
+"""``rewrap``: one file's data keys under other master keys, or the current versions of the same ones."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..errors import BloomsealError, FormatError, KeyAccessError, UsageError
+from ..keytools.calls import KmsCalls
+from ..keytools.material import KeyMaterial, KeyMetadata
+from ..keytools.protocols import FileRef
+from ..keytools.store import MaterialStore
+from ..parquet.footer import split_encrypted
+from ..parquet.layout import FileMeta, read_tail
+from ..parquet.opening import open_footer
+from ..parquet.rewrap import exchange_key_metadata, key_metadata_in_use
+from ..parquet.source import Source, resolve_path
+from ..parquet.specs import DecryptionSpec
+from ..parquet.walk import Walk
+from ..thrift import Struct
+from .files import ChangedError, in_turn, mark_of
+from .keys import SOME_COLUMN, Rewrapper, Wrapping, mapped, material_of, with_material
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+__all__ = ["RewrapReport", "RewrappedKey", "rewrap", "rewrap_file"]
+
+
+@dataclass
+class RewrappedKey:
+    """One key of a file.
+
+    Attributes:
+        column: dotted path; None for the footer key; empty where only the material is known.
+        master_key, version: what wrapped it; the version is None where the KMS does not tell.
+        new_master_key, new_version: what wraps it now.
+        external: its material lies beside the file.
+    """
+
+    column: str | None
+    master_key: str
+    version: str | None
+    new_master_key: str
+    new_version: str | None
+    external: bool
+
+
+@dataclass
+class RewrapReport:
+    """What `rewrap` did, or would do.
+
+    Attributes:
+        path: the file.
+        dry_run: nothing was written, and nothing re-wrapped.
+        keys: the keys that were wrapped anew.
+        left: keys that were not, each with `column` and `why`; keys that are not due are not listed.
+        bytes_written: beyond what the kernel copied: the new footer, or the key material beside the file.
+        bytes_copied: by the kernel, untouched.
+        kms_calls: to be expected, at most; counted in a dry run only.
+    """
+
+    path: str
+    dry_run: bool
+    keys: list[RewrappedKey] = field(default_factory=list)
+    left: list[dict[str, Any]] = field(default_factory=list)
+    bytes_written: int = 0
+    bytes_copied: int = 0
+    kms_calls: int = 0
+    wrappings: set[Wrapping] = field(default_factory=set, repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data; wrapped keys are not among it."""
+        told = {name: value for name, value in self.__dict__.items() if name != "wrappings"}
+        return told | {"keys": [asdict(key) for key in self.keys]}
+
+
+def rewrap(
+    path: str | os.PathLike[str],
+    *,
+    decryption: DecryptionSpec,
+    master_keys: Mapping[str, str] | None = None,
+    check_keys: bool = False,
+    filesystem: FileSystem | None = None,
+    dry_run: bool = False,
+) -> RewrapReport:
+    """Wrap a file's data keys anew; the data keys, and so all modules, stay as they are.
+
+    Key material inside the file: footer and columns get new key metadata, the footer is sealed or signed again, and pages are
+    copied by the kernel. Beside the file: only the material is replaced, at once. A data key that somebody has already got
+    hold of goes on opening the file: against that only `rekey` helps.
+
+    Args:
+        decryption: its ``keys`` have master keys behind them, and lead to the footer key where material is internal.
+        master_keys: old name → new name; keys under other master keys are left alone. None: every key under the current
+            version of the master key that it is under now.
+        check_keys: unwrap every new wrapping and compare. Without it the data keys stay in a KMS that re-wraps itself.
+        dry_run: say what is due; ask the KMS for versions and for the footer key only.
+
+    Raises:
+        KeyAccessError: no footer key, or a KMS that can't be reached. A column that is refused is listed under `left`.
+        UsageError: ``keys`` without master keys; a plaintext file.
+        FormatError, IntegrityError, PolicyError; BloomsealError where the storage failed or somebody else changed the file.
+            In every case the file opens as before.
+    """
+    ref = resolve_path(path, filesystem)
+    rewrapper = Rewrapper(decryption.keys, mapped(master_keys), check_keys=check_keys)
+    try:
+        if dry_run:
+            return rewrap_file(ref, decryption, rewrapper, dry_run=True)
+        with in_turn(ref):
+            return rewrap_file(ref, decryption, rewrapper)
+    except OSError as error:
+        raise BloomsealError(f"the storage failed: {error.strerror or type(error).__name__}", file=ref.path) from None
+
+
+def rewrap_file(
+    ref: FileRef, decryption: DecryptionSpec, rewrapper: Rewrapper, *, dry_run: bool = False
+) -> RewrapReport:
+    """As `rewrap`, with a `Rewrapper` that other files share; the caller keeps other rotations away."""
+    # Before it is opened: a file put in its place afterwards then differs.
+    before = mark_of(ref)
+    with Source.open(ref.path, ref.filesystem) as source:
+        try:
+            one = _One(source, decryption, rewrapper, dry_run)
+            one.collect()
+            if not dry_run:
+                one.write(before)
+        except BloomsealError as error:
+            raise error.at(file=ref.path) from None
+    return one.report
+
+
+@dataclass
+class _Held:
+    """A key of the file: where its material is, and whose it is."""
+
+    column: str | None
+    material: KeyMaterial
+    text: str | bytes
+    reference: str | None
+
+
+class _One:
+    def __init__(self, source: Source, decryption: DecryptionSpec, rewrapper: Rewrapper, dry_run: bool) -> None:
+        self.source = source
+        self.decryption = decryption
+        self.rewrapper = rewrapper
+        self.report = RewrapReport(source.name, dry_run)
+        self._store = MaterialStore(source.ref)
+        self._entries = self._store.read()
+        self._walk: Walk | None = None
+        self._due: list[tuple[_Held, str]] = []
+        self._footer_metadata = self._footer_key_metadata()
+        self._calls: KmsCalls
+
+    def collect(self) -> None:
+        """Which keys are due, and what that will cost."""
+        try:
+            footer, keys = open_footer(self.source, self.decryption)
+            self._walk = Walk(self.source, footer, keys)
+        except KeyAccessError as error:
+            # Beside the file, material can be wrapped anew by whoever may use its KEK, with or without the footer key.
+            if error.retryable or KeyMetadata.from_bytes(self._footer_metadata).reference is None:
+                raise
+        material, _ = material_of(KeyMetadata.from_bytes(self._footer_metadata), self._entries)
+        self._calls = self.rewrapper.calls_for(material.kms_instance_url)
+        for held in self._held():
+            try:
+                new = self.rewrapper.due(held.material, held.column, self._calls)
+            except BloomsealError as error:
+                self._leave(held.column, error)
+                continue
+            if new is not None:
+                self._due.append((held, new))
+        self._estimate()
+
+    def write(self, before: tuple[int, ...] | None) -> None:
+        """Wrap anew what is due, and put it in its place."""
+        inside: dict[bytes, bytes] = {}
+        beside: dict[str, tuple[str, str]] = {}
+        done: list[tuple[_Held, KeyMaterial]] = []
+        for held, new in self._due:
+            try:
+                material = self.rewrapper.rewrap(held.material, new, self._calls)
+            except BloomsealError as error:
+                self._leave(held.column, error)
+                continue
+            text = with_material(held.text, material)
+            if held.reference is None:
+                inside[bytes(held.text)] = text.encode()  # type: ignore[arg-type]  # inside the file it is bytes
+            else:
+                beside[held.reference] = str(held.text), text
+            done.append((held, material))
+        self.report.bytes_written = self.report.bytes_copied = 0
+        lost = self._write_beside(beside, done) if beside else set()
+        if inside:
+            self._write_inside(inside, before)
+        self.report.keys = [
+            self._told(held, material.master_key, self.rewrapper.version(material, self._calls))
+            for held, material in done
+            if held.reference not in lost
+        ]
+
+    def _held(self) -> list[_Held]:
+        held, named = [], set()
+        for column, key_metadata in key_metadata_in_use(self._walk) if self._walk else ():
+            try:
+                metadata = KeyMetadata.from_bytes(key_metadata)
+                material, text = material_of(metadata, self._entries)
+            except KeyAccessError as error:
+                self._leave(column, error)
+                continue
+            held.append(_Held(column, material, key_metadata if text is None else text, metadata.reference))
+            named.add(metadata.reference)
+        for reference, text in self._entries.items():
+            if reference in named:
+                continue
+            try:
+                material = KeyMaterial.from_json(text)
+            except KeyAccessError as error:
+                self._leave(SOME_COLUMN, error)
+                continue
+            held.append(_Held(None if material.is_footer_key else SOME_COLUMN, material, text, reference))
+        return held
+
+    def _estimate(self) -> None:
+        report = self.report
+        report.wrappings = {self.rewrapper.wrapping(held.material, new) for held, new in self._due}
+        report.kms_calls = len(report.wrappings) * self.rewrapper.cost(self._calls) + bool(self._due)
+        if any(held.reference is None for held, _ in self._due) and self._walk is not None:
+            report.bytes_copied = self._walk.footer.offset
+            report.bytes_written = self.source.size - report.bytes_copied
+        if any(held.reference is not None for held, _ in self._due):
+            report.bytes_written += sum(len(name) + len(text) for name, text in self._entries.items())
+        report.keys = [
+            self._told(held, new, self.rewrapper.current_version(new, self._calls)) for held, new in self._due
+        ]
+
+    def _told(self, held: _Held, new: str, version: str | None) -> RewrappedKey:
+        old = held.material
+        had = self.rewrapper.version(old, self._calls)
+        return RewrappedKey(held.column, old.master_key, had, new, version, held.reference is not None)
+
+    def _leave(self, column: str | None, error: BloomsealError) -> None:
+        # A KMS that did not answer is no property of the key: the file is tried again as a whole.
+        if isinstance(error, KeyAccessError) and error.retryable:
+            raise error
+        self.report.left.append({"column": column, "why": error.what})
+
+    def _write_inside(self, replacements: dict[bytes, bytes], before: tuple[int, ...] | None) -> None:
+        assert self._walk is not None  # noqa: S101  # internal material is only seen in an open footer
+        ref = self.source.ref
+
+        def check(walk: Walk) -> None:
+            present = {key_metadata for _, key_metadata in key_metadata_in_use(walk)}
+            if present & replacements.keys() or not present.issuperset(replacements.values()):
+                raise FormatError("the footer just written does not hold the new key metadata", file=ref.path)
+            if ref.filesystem is not None and mark_of(ref) != before:
+                raise ChangedError(
+                    "the file was changed by someone else meanwhile; it was left as it is", file=ref.path
+                )
+
+        local = before if ref.filesystem is None else None
+        self.report.bytes_written += exchange_key_metadata(
+            self._walk, replacements, self.decryption, before=local, check=check
+        )
+        self.report.bytes_copied = self._walk.footer.offset
+
+    def _write_beside(self, edits: dict[str, tuple[str, str]], done: list[tuple[_Held, KeyMaterial]]) -> set[str]:
+        """Exchange entries beside the file, all at once; those that someone else has changed meanwhile stay."""
+        self._check_footer_key(done)
+        lost: set[str] = set()
+
+        def edit(entries: dict[str, str]) -> None:
+            for reference, (old, new) in edits.items():
+                if entries.get(reference) == old:
+                    entries[reference] = new
+                else:
+                    lost.add(reference)
+            self.report.bytes_written += sum(len(name) + len(text) for name, text in entries.items())
+
+        self._store.change(edit)
+        for held, _ in done:
+            if held.reference in lost:
+                self._leave(held.column, ChangedError("the key material was changed by someone else meanwhile"))
+        return lost
+
+    def _check_footer_key(self, done: list[tuple[_Held, KeyMaterial]]) -> None:
+        """Before the old wrapping is gone, the new one must lead to the key that opened the footer."""
+        if self._walk is None:
+            return
+        for held, material in done:
+            if held.column is None and held.reference is not None:
+                try:
+                    key = self._walk.keys.footer().key
+                except KeyAccessError:
+                    return
+                mine = held.reference == KeyMetadata.from_bytes(self._footer_metadata).reference
+                if mine and self.rewrapper.unwrap(material, self._calls) != key:
+                    raise KeyAccessError("the new wrapping of the footer key holds another key")
+
+    def _footer_key_metadata(self) -> bytes:
+        tail = read_tail(self.source)
+        if tail.encrypted:
+            return split_encrypted(tail)[0].binary(2) or b""
+        struct = Struct.parse(tail.data, remember=FileMeta.ROW_GROUPS)
+        if struct.struct(FileMeta.ALGORITHM) is None:
+            raise UsageError("a plaintext file has no keys", hint="seal")
+        return struct.binary(FileMeta.SIGNING_KEY) or b""
