@@ -130,6 +130,9 @@ def mini_file(
         room = sum(page.length for page in selection.pages)
     else:
         room = sum(walk.extent(chunk)[1] for chunk in chunks)
+    if room > walk.source.size:
+        # A thousand chunks that all claim the whole file would ask for a thousand times its size.
+        raise FormatError("column chunks overlap: together they are larger than the file", row_group=row_group)
     out = bytearray(room + 4)
     out[:4] = MAGIC
     position = 4
