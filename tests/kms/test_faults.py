@@ -318,3 +318,26 @@ def test_what_one_key_covers_is_read_and_the_rest_is_named(tmp_path: Path) -> No
         file.probe("note", ["x"])
     report = file.verify()
     assert "note" in report.inaccessible
+
+
+class _Capricious(InMemoryKms):
+    """Its optional methods fail as they like."""
+
+    def change_marker(self) -> object:
+        raise ValueError("hvs.secret")
+
+    def current_version(self, _: str) -> str:
+        raise ValueError("hvs.secret")
+
+    def wrapping_version(self, *_: str) -> str:
+        raise ValueError("hvs.secret")
+
+
+def test_optional_methods_that_fail() -> None:
+    _, metadata = bs.KeyTools(InMemoryKms()).for_file(FileRef("t")).new_key("kc1", "c", 128)
+    tools = bs.KeyTools(_Capricious())
+    with pytest.raises(KeyAccessError, match="change_marker failed with ValueError") as caught:
+        tools.for_file(FileRef("t")).retrieve_key(metadata, "c")
+    assert "hvs" not in str(caught.value)
+    assert caught.value.__context__ is None
+    assert tools.describe(metadata).wrapping_version is None

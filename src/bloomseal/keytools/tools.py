@@ -283,8 +283,8 @@ class ToolsFileKeys:
         if isinstance(kms, VersionedKms):
             try:
                 version = kms.wrapping_version(material.wrapped_kek or material.wrapped_dek, material.master_key)
-            except KeyAccessError:
-                version = None  # another KMS's wrapping
+            except Exception:
+                version = None  # another KMS's wrapping; or a foreign client that fails as it likes
         return KeyDescription(
             master_key=material.master_key,
             internal=metadata.reference is None,
@@ -385,7 +385,16 @@ def _client(kms: KmsClient | str) -> KmsClient:
 
 
 def _epoch(client: KmsClient) -> Hashable:
-    return client.change_marker() if isinstance(client, ChangingKms) else None
+    if not isinstance(client, ChangingKms):
+        return None
+    try:
+        return client.change_marker()
+    except BloomsealError:
+        raise
+    except Exception as error:
+        # Raised below, so that the chain ends there: a foreign message may hold a secret.
+        failed = type(error).__name__
+    raise KeyAccessError(f"the KMS client's change_marker failed with {failed}")
 
 
 def _place(calls: KmsCalls, master_key: str, wrapped: str) -> Hashable:
