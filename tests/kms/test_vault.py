@@ -86,6 +86,15 @@ def test_a_wrong_token_is_denied_and_not_shown(server: VaultStub) -> None:
     assert "another-one" not in f"{refused.value} {kms!r}"
 
 
+def test_a_renewed_token_is_picked_up(kms: VaultKms, server: VaultStub, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrapped = kms.wrap_key(KEY, "pii")
+    server.token = "hvs.the-renewed-one"
+    with pytest.raises(KmsAccessError):
+        kms.unwrap_key(wrapped, "pii")
+    monkeypatch.setenv("VAULT_TOKEN", server.token)
+    assert kms.unwrap_key(wrapped, "pii") == KEY
+
+
 @pytest.mark.parametrize("name", ["../sys/raw", "a/b", "pii?x=1", "", "..", "ü"])
 def test_a_files_master_key_can_not_lead_elsewhere(kms: VaultKms, server: VaultStub, name: str) -> None:
     with pytest.raises(KmsAccessError) as refused:

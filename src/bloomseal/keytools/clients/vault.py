@@ -51,7 +51,7 @@ class VaultKms:
         url: ``https://HOST:PORT``.
         mount: where the engine is mounted.
         namespace: of Vault Enterprise or OpenBao.
-        token: None takes the environment's.
+        token: None takes the environment's, and takes it again once it is refused.
     """
 
     kms_name = "Vault"
@@ -60,7 +60,7 @@ class VaultKms:
         self, url: str, *, mount: str = "transit", namespace: str | None = None, token: str | None = None
     ) -> None:
         hvac = vendor_library("hvac", "vault")
-        self._url, self._mount = url, mount
+        self._url, self._mount, self._given = url, mount, token is not None
         # A redirect would carry the token to an address that nobody has named.
         self._client = hvac.Client(
             url=url,
@@ -124,7 +124,23 @@ class VaultKms:
             data[needed]  # an answer without it is none
             return data
 
+        try:
+            return answered(call, _diagnose, master_key, self.kms_name)
+        except KmsAccessError as refused:
+            if refused.problem is not Problem.DENIED or not self._has_new_token():
+                raise
         return answered(call, _diagnose, master_key, self.kms_name)
+
+    def _has_new_token(self) -> bool:
+        """An agent may have renewed the environment's token since it was taken."""
+        try:
+            token = None if self._given else vendor_library("hvac.utils", "vault").get_token_from_env()
+        except OSError:
+            return False
+        if not token or token == self._client.token:
+            return False
+        self._client.token = token
+        return True
 
     def __repr__(self) -> str:
         return f"<VaultKms at {self._url}, mount {self._mount}>"
