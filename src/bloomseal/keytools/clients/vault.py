@@ -132,7 +132,7 @@ class VaultKms:
         return answered(call, _diagnose, master_key, self.kms_name)
 
     def _has_new_token(self) -> bool:
-        """An agent may have renewed the environment's token since it was taken."""
+        """Something may have renewed the environment's token since it was taken."""
         try:
             token = None if self._given else vendor_library("hvac.utils", "vault").get_token_from_env()
         except OSError:
