@@ -1,0 +1,148 @@
+"""The documents run: fenced python and sh blocks in their order, in a folder of their own; a text block behind one is its output.
+
+In an expected output ``...`` stands for anything within a line, and for any lines where it is one. Runs of spaces, empty lines
+and the rules of tables do not count. ``no-run`` behind the language leaves a block out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RUNNING = [
+    "README.md",
+    "docs/cli.md",
+    "docs/format-walkthrough.md",
+    "docs/threat-model.md",
+    "docs/limitations.md",
+    "docs/architecture.md",
+]
+ALL = [
+    *RUNNING,
+    "SECURITY.md",
+    "CHANGELOG.md",
+    *(f"docs/adr/{path.name}" for path in sorted((ROOT / "docs/adr").glob("*.md"))),
+]
+FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)(?:#[^)]*)?\)")
+
+
+@dataclass
+class Block:
+    line: int
+    language: str
+    body: str
+    expected: str | None = None
+
+
+def blocks(text: str) -> Iterator[Block]:
+    """What runs, each with the output that stands behind it."""
+    found: list[Block] = []
+    for match in FENCE.finditer(text):
+        language, _, rest = match["info"].strip().partition(" ")
+        block = Block(text.count("\n", 0, match.start()) + 1, language, match["body"])
+        if language == "text" and found and rest != "no-run":
+            found[-1].expected = block.body
+        elif language in ("python", "sh") and rest != "no-run":
+            found.append(block)
+    yield from found
+
+
+def lines(text: str) -> list[str]:
+    listed = (" ".join(line.split()) for line in text.splitlines())
+    return [line for line in listed if line.strip("─ ")]
+
+
+def matches(expected: str, printed: str) -> bool:
+    parts = [
+        "(?:.*\n)*" if line == "..." else ".*".join(map(re.escape, line.split("..."))) + "\n"
+        for line in lines(expected)
+    ]
+    return re.fullmatch("".join(parts), "".join(f"{line}\n" for line in lines(printed))) is not None
+
+
+def run_python(block: Block, document: str, names: dict[str, Any]) -> str:
+    out = io.StringIO()
+    # Blank lines put the code where it stands, so that a traceback names the document's line.
+    code = compile("\n" * block.line + block.body, document, "exec")
+    with contextlib.redirect_stdout(out):
+        exec(code, names)  # noqa: S102 - the documents are ours
+    return out.getvalue()
+
+
+def run_shell(block: Block, document: str) -> str:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", block.body],
+        capture_output=True, text=True, timeout=300, env={**os.environ, "PATH": path},
+    )  # fmt: skip
+    assert done.returncode == 0, f"{document}:{block.line}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.parametrize("document", RUNNING)
+def test_the_document_runs(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("BLOOMSEAL_")]:
+        monkeypatch.delenv(name)
+    names: dict[str, Any] = {"__name__": document}
+    for block in blocks((ROOT / document).read_text(encoding="utf-8")):
+        out = run_python(block, document, names) if block.language == "python" else run_shell(block, document)
+        if block.expected is not None and not matches(block.expected, out):
+            pytest.fail(f"{document}:{block.line} printed\n{out}")
+
+
+def test_matching_can_fail() -> None:
+    assert matches("a ... c\n...\nend\n", "a b  c\n───\n\nx\ny\nend\n")
+    assert matches("...\nend", "end")
+    assert not matches("a\nb\n", "a\n")
+    assert not matches("a\n", "a\nb\n")
+    assert not matches("a ... c\n", "a b d\n")
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/cli.md", "docs/format-walkthrough.md"])
+def test_the_document_has_something_to_run(document: str) -> None:
+    found = list(blocks((ROOT / document).read_text(encoding="utf-8")))
+    assert len(found) >= 4
+    assert sum(block.expected is not None for block in found) >= 2
+
+
+@pytest.mark.parametrize("document", ALL)
+def test_links_lead_somewhere(document: str) -> None:
+    path = ROOT / document
+    broken = [link for link in LINK.findall(path.read_text(encoding="utf-8")) if not (path.parent / link).exists()]
+    assert not broken
+
+
+def test_every_command_is_documented() -> None:
+    from bloomseal.cli.main import cli
+
+    text = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+    for name in cli.list_commands(None):  # type: ignore[arg-type]
+        command = cli.get_command(None, name)  # type: ignore[arg-type]
+        assert f"## {name}" in text
+        assert command is not None
+        for option in command.params:
+            for spelling in option.opts:
+                if spelling.startswith("--"):
+                    assert f"`{spelling}" in text, f"{name} {spelling}"
+
+
+def test_every_error_is_documented() -> None:
+    import bloomseal
+
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    for name in bloomseal.__all__:
+        if name.endswith("Error"):
+            assert name in text
