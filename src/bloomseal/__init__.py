@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from .parquet.attach import AttachReport, attach_filters
     from .parquet.convert import ConversionReport, rekey, seal_file, unseal_file
     from .parquet.inspect import Inspection, inspect
-    from .parquet.reader import SealedFile, Verdict, open_file, probe, read_table, verify
+    from .parquet.reader import SealedFile, Verdict, open_file, probe, verify
     from .parquet.specs import DecryptionSpec, EncryptionSpec
+    from .parquet.table import read_table
     from .parquet.verify import VerifyReport
     from .parquet.writer import SealedWriter, write_table
     from .rotation.rewrap import RewrapReport, rewrap
@@ -46,8 +47,9 @@ _HOMES = {
     ".parquet.attach": ("AttachReport", "attach_filters"),
     ".parquet.convert": ("ConversionReport", "rekey", "seal_file", "unseal_file"),
     ".parquet.inspect": ("Inspection", "inspect"),
-    ".parquet.reader": ("SealedFile", "Verdict", "open_file", "probe", "read_table", "verify"),
+    ".parquet.reader": ("SealedFile", "Verdict", "open_file", "probe", "verify"),
     ".parquet.specs": ("DecryptionSpec", "EncryptionSpec"),
+    ".parquet.table": ("read_table",),
     ".parquet.verify": ("VerifyReport",),
     ".parquet.writer": ("SealedWriter", "write_table"),
     ".rotation.rewrap": ("RewrapReport", "rewrap"),

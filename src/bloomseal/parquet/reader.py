@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from .predicate import Predicate, Term
 
-__all__ = ["ReadStats", "RowGroupInfo", "SealedFile", "Verdict", "open_file", "probe", "read_table", "verify"]
+__all__ = ["ReadPlan", "ReadStats", "RowGroupInfo", "SealedFile", "Verdict", "open_file", "probe", "verify"]
 
 
 class Verdict(StrEnum):
@@ -58,6 +59,30 @@ class ReadStats:
     pruned_by_filter: int = 0
     decoded: int = 0
     rows: int = 0
+
+
+@dataclass
+class ReadPlan:
+    """A read whose arguments were found good.
+
+    Attributes:
+        walk: the file.
+        wanted: leaves of the result, ascending.
+        order: its top-level fields.
+        predicate: which rows; None for all.
+        stats: filled while it runs.
+    """
+
+    walk: Walk
+    wanted: list[int]
+    order: list[str]
+    predicate: Predicate | None
+    stats: ReadStats
+
+    @cached_property
+    def empty(self) -> pa.Table:
+        """The result without rows: a read that matches nothing still has a schema."""
+        return read_row_group(self.walk, None, self.wanted).select(self.order)
 
 
 class SealedFile:
@@ -171,30 +196,37 @@ class SealedFile:
             KeyAccessError: a column is asked for (also by ``columns=None``) whose key is not at hand.
             FormatError, IntegrityError, PolicyError.
         """
+        plan = self.plan(columns, filters)
+        result = pa.concat_tables(list(self.scan(plan)) or [plan.empty])
+        self.stats = plan.stats
+        return result
+
+    def plan(self, columns: Sequence[str] | None = None, filters: Any = None) -> ReadPlan:
+        """Check a read's arguments, as `read` takes and refuses them, without reading anything."""
         self._need_verified("read")
         schema = self._footer.schema
-        names = schema.top_level if columns is None else list(dict.fromkeys(columns))
+        names = list(dict.fromkeys(schema.top_level if columns is None else columns))
         wanted = sorted({leaf.index for name in names for leaf in schema.below(name)})
-        order = list(dict.fromkeys(schema.leaves[schema.below(name)[0].index].path[0] for name in names))
-        if twice := [name for name in order if schema.top_level.count(name) > 1]:
-            raise UnsupportedError("several columns have the same name", file=self.path, column=twice[0])
+        order = list(dict.fromkeys(schema.below(name)[0].path[0] for name in names))
+        if twice := schema.repeated_names & set(order):
+            raise UnsupportedError("several columns have the same name", file=self.path, column=min(twice))
         predicate = None if filters is None else _predicate(filters, schema, self._int96_utc)
-        stats = ReadStats(row_groups=self.num_row_groups)
-        # Its own schema comes first, so that a read that matches nothing still has one.
-        tables = [read_row_group(self._walk, None, wanted).select(order)]
         self._refuse_clear(wanted, predicate)
+        return ReadPlan(self._walk, wanted, order, predicate, ReadStats(row_groups=self.num_row_groups))
+
+    def scan(self, plan: ReadPlan) -> Iterator[pa.Table]:
+        """The matching rows, one table per row group that has any. Counts into ``plan.stats``."""
         for group in range(self.num_row_groups):
-            if predicate is not None and self._pruned(group, predicate, stats):
+            if plan.predicate is not None and self._pruned(group, plan.predicate, plan.stats):
                 continue
-            stats.decoded += 1
-            if predicate is None:
-                tables.append(read_row_group(self._walk, group, wanted, use_threads=True).select(order))
-            elif (table := _matching(self._walk, group, wanted, predicate, tables[0].schema)) is not None:
-                tables.append(table)
-        self.stats = stats
-        result = pa.concat_tables(tables)
-        stats.rows = result.num_rows
-        return result
+            plan.stats.decoded += 1
+            if plan.predicate is None:
+                table = read_row_group(self._walk, group, plan.wanted, use_threads=True).select(plan.order)
+            else:
+                table = _matching(plan, group)
+            if table is not None:
+                plan.stats.rows += table.num_rows
+                yield table
 
     def verify(self) -> VerifyReport:
         """Open every module that the keys at hand can open, and say which they can't."""
@@ -317,12 +349,11 @@ def _predicate(filters: Any, schema: Schema, int96_utc: bool) -> Predicate:
     return Predicate(filters, schema, int96_utc=int96_utc)
 
 
-def _matching(
-    walk: Walk, group: int, wanted: Sequence[int], predicate: Predicate, schema: pa.Schema
-) -> pa.Table | None:
+def _matching(plan: ReadPlan, group: int) -> pa.Table | None:
     from .rows import read_matching
 
-    return read_matching(walk, group, wanted, predicate, schema)
+    assert plan.predicate is not None  # noqa: S101
+    return read_matching(plan.walk, group, plan.wanted, plan.predicate, lambda: plan.empty.schema)
 
 
 def open_file(
@@ -343,19 +374,6 @@ def open_file(
     except BaseException:
         source.close()
         raise
-
-
-def read_table(
-    path: str | os.PathLike[str],
-    *,
-    columns: Sequence[str] | None = None,
-    filters: Any = None,
-    decryption: DecryptionSpec | None = None,
-    filesystem: FileSystem | None = None,
-) -> pa.Table:
-    """`open_file(path).read(columns, filters)`."""
-    with open_file(path, decryption=decryption, filesystem=filesystem) as file:
-        return file.read(columns, filters)
 
 
 def probe(

@@ -6,7 +6,7 @@ index specification). Only flat columns are read by pages; nested ones, and thos
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,13 +32,13 @@ _WORTHWHILE = 0.5
 
 
 def read_matching(
-    walk: Walk, row_group: int, wanted: Sequence[int], predicate: Predicate, schema: pa.Schema
+    walk: Walk, row_group: int, wanted: Sequence[int], predicate: Predicate, result_schema: Callable[[], pa.Schema]
 ) -> pa.Table | None:
     """The rows of one row group that satisfy `predicate`; None where there are none.
 
     Args:
         wanted: leaves of the result, ascending.
-        schema: the result's schema, top-level fields in the order wanted.
+        result_schema: gives the result's schema, top-level fields in the order wanted; asked only where a row matches.
 
     Raises:
         FormatError, IntegrityError, KeyAccessError.
@@ -56,6 +56,7 @@ def read_matching(
     same -= {leaves[i].path[0] for i in set(wanted) ^ set(looked_at)}
     columns = {name: _take(column, hits) for name, column in first.items() if name in same}
     columns |= _columns(walk, row_group, [i for i in wanted if leaves[i].path[0] not in same], rows)
+    schema = result_schema()
     return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -94,10 +95,23 @@ class Schema:
             named.setdefault(leaf.name, []).append(leaf)
         return named
 
-    @property
+    @cached_property
+    def _below(self) -> dict[str, list[Leaf]]:
+        below: dict[str, list[Leaf]] = {}
+        for leaf in self.leaves:
+            for end in range(1, len(leaf.path) + 1):
+                below.setdefault(".".join(leaf.path[:end]), []).append(leaf)
+        return below
+
+    @cached_property
     def top_level(self) -> list[str]:
         """Names of the top-level fields, in order."""
         return [node.name for node in self._root.children]
+
+    @cached_property
+    def repeated_names(self) -> set[str]:
+        """Top-level names that stand more than once."""
+        return {name for name, count in Counter(self.top_level).items() if count > 1}
 
     def leaf(self, name: str) -> Leaf:
         """The leaf of this dotted path, or the only leaf below it.
@@ -123,7 +137,7 @@ class Schema:
         Raises:
             UsageError: no such column.
         """
-        found = [leaf for leaf in self.leaves if leaf.name == name or leaf.name.startswith(name + ".")]
+        found = self._below.get(name, [])
         if not found:
             from difflib import get_close_matches
 
