@@ -25,6 +25,10 @@ MAX_MODULE_BYTES: Final = (1 << 31) - 1
 MAX_PAGE_HEADER_BYTES: Final = 16 * 1024 * 1024
 """Page headers carry statistics of their values; Arrow C++ stops at the same size (kDefaultMaxPageHeaderSize)."""
 
+MAX_LIST_ELEMENTS: Final = 1 << 17
+"""Structs in a Thrift list that we take apart ourselves. An element can be one byte in the file and hundreds in memory;
+32,768 leaf columns inside lists make some 98,000 schema elements."""
+
 MAX_SCHEMA_DEPTH: Final = 60
 """The thrift library refuses structs nested deeper than 64; schemas deeper than this are not seen in practice."""
 

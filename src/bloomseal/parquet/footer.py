@@ -8,7 +8,7 @@ from functools import cached_property
 
 from ..encryption import FRAME_BYTES, SIGNATURE_BYTES, Algorithm, ModuleCipher, ModuleType, file_aad, framed_length
 from ..encryption import module_aad as make_aad
-from ..errors import FormatError, PolicyError, UnsupportedError
+from ..errors import FormatError, PolicyError, UnsupportedError, UsageError
 from ..limits import MAX_KEY_METADATA_BYTES, MAX_ORDINAL
 from ..thrift import Cursor, Struct
 from ..thrift.structs import RowGroup, decode
@@ -147,8 +147,11 @@ class Footer:
         """A decoded row group with one ColumnChunk per leaf.
 
         Raises:
+            UsageError: there is no such row group.
             FormatError: broken Thrift, another number of columns than the schema has, or an ordinal out of order.
         """
+        if not 0 <= index < len(self.row_groups):
+            raise UsageError(f"no such row group; the file has {len(self.row_groups)}", row_group=index)
         with self._lock:
             found = self._decoded.get(index)
             if found is None:

@@ -38,6 +38,11 @@ class VerifyReport:
     failures: list[BloomsealError] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    def failed(self, error: BloomsealError) -> None:
+        """Note a failure, without its traceback: that would keep the bytes of every chunk that failed."""
+        error.__context__ = None
+        self.failures.append(error.with_traceback(None))
+
     @property
     def ok(self) -> bool:
         """No module failed. Modules without a key, and unauthenticated ones, are no failures; look at them too."""
@@ -74,7 +79,7 @@ def verify_walk(walk: Walk) -> VerifyReport:
             rows += walk.footer.row_group(group).num_rows or 0
             chunks = list(walk.chunks(group))
         except BloomsealError as error:
-            report.failures.append(error.at(file=walk.source.name, row_group=group))
+            report.failed(error.at(file=walk.source.name, row_group=group))
             continue
         for chunk in chunks:
             _verify_chunk(walk, chunk, report)
@@ -92,7 +97,7 @@ def _verify_chunk(walk: Walk, chunk: Chunk, report: VerifyReport) -> None:
         report.inaccessible.setdefault(chunk.leaf.name, error.what)
         return
     except BloomsealError as error:
-        report.failures.append(error.at(**place))
+        report.failed(error.at(**place))
         return
     if chunk.view.encrypted_column_metadata is not None and chunk.encrypted:
         report.authenticated[ModuleType.COLUMN_META_DATA.label] += 1
@@ -102,7 +107,7 @@ def _verify_chunk(walk: Walk, chunk: Chunk, report: VerifyReport) -> None:
         try:
             step(walk, chunk, report)
         except BloomsealError as error:
-            report.failures.append(error.at(**place))
+            report.failed(error.at(**place))
 
 
 def _verify_pages(walk: Walk, chunk: Chunk, report: VerifyReport) -> None:

@@ -291,8 +291,11 @@ class Walk:
             raise wrong("the column metadata's type is not the schema's")
         if meta.num_values is None or meta.num_values < 0:
             raise wrong("no lawful number of values")
+        rows = self.footer.row_group(chunk.row_group).num_rows or 0
+        if meta.num_values < rows or (meta.num_values > rows and not chunk.leaf.repeated):
+            raise wrong(f"{meta.num_values} values in {rows} rows")
         size, start = meta.total_compressed_size, _start(meta)
-        if size is None or size < 0 or start < 4 or start + size > self.source.size:
+        if size is None or size < 0 or (size and start < 4) or start + size > self.source.size:
             raise wrong("the pages reach outside the file")
 
     def _filter(self, chunk: Chunk, offset: int, length: int | None) -> FilterBytes:

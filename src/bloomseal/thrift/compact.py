@@ -16,6 +16,7 @@ from thrift.protocol.TProtocol import TProtocolException
 from thrift.transport.TTransport import TMemoryBuffer, TTransportException
 
 from ..errors import FormatError
+from ..limits import MAX_LIST_ELEMENTS
 
 __all__ = ["Cursor", "Struct", "WireType", "element_spans", "encode_binary", "encode_list"]
 
@@ -136,6 +137,7 @@ class Cursor:
             pass
         elif wire in (WireType.LIST, WireType.SET):
             element, count = self.list_header()
+            _check_count(element, count)
             for _ in range(count):
                 self.skip_element(element, depth + 1)
         elif wire == WireType.BYTE:
@@ -348,10 +350,17 @@ def _spans(cursor: Cursor, wire: WireType) -> Iterator[tuple[int, int]]:
     element, count = cursor.list_header()
     if count and element != wire:
         raise FormatError(f"broken Thrift: a list of type {element}, not {wire.name}")
+    _check_count(element, count)
     for _ in range(count):
         start = cursor.position
         cursor.skip_element(element)
         yield start, cursor.position
+
+
+def _check_count(element: int, count: int) -> None:
+    """An empty struct is one byte in the file; a million of them would be seconds of work and hundreds of megabytes."""
+    if element == WireType.STRUCT and count > MAX_LIST_ELEMENTS:
+        raise FormatError(f"a list of {count} structs; the limit is {MAX_LIST_ELEMENTS}")
 
 
 def encode_list(elements: list[bytes], wire: WireType = WireType.STRUCT) -> bytes:

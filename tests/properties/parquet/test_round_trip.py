@@ -145,10 +145,11 @@ def test_every_flat_type_by_itself(tmp_path: Path, name: str, rows: int) -> None
         assert file.verify().complete
 
 
-def test_an_empty_row_group_in_a_file_of_pyarrow(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dictionary", [True, False], ids=["dictionary", "plain"])
+def test_an_empty_row_group_in_a_file_of_pyarrow(tmp_path: Path, dictionary: bool) -> None:
     path = tmp_path / "empty.parquet"
     schema = pa.schema({"a": pa.int64()})
-    with pq.ParquetWriter(path, schema) as writer:
+    with pq.ParquetWriter(path, schema, use_dictionary=dictionary) as writer:
         writer.write_table(pa.table({"a": [1, 2]}))
         writer.write_table(schema.empty_table())
         writer.write_table(pa.table({"a": [3]}))
