@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .parquet.table import read_table
     from .parquet.verify import VerifyReport
     from .parquet.writer import SealedWriter, write_table
+    from .policy import Policy
     from .rotation.rewrap import RewrapReport, rewrap
     from .sbbf import FilterSpec, SplitBlockBloomFilter
 
@@ -53,6 +54,7 @@ _HOMES = {
     ".parquet.verify": ("VerifyReport",),
     ".parquet.writer": ("SealedWriter", "write_table"),
     ".rotation.rewrap": ("RewrapReport", "rewrap"),
+    ".policy": ("Policy",),
     ".sbbf": ("FilterSpec", "SplitBlockBloomFilter"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -74,6 +76,7 @@ __all__ = [
     "KeyTools",
     "Keyring",
     "MissingDependencyError",
+    "Policy",
     "PolicyError",
     "RewrapReport",
     "SealedFile",

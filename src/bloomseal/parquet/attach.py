@@ -23,12 +23,14 @@ from .opening import KeysAtHand, open_footer
 from .replace import AtomicFile, fault_point, identity
 from .schema import Leaf
 from .source import Source
-from .specs import DecryptionSpec
+from .specs import DecryptionSpec, decryption_for
 from .walk import Chunk, Walk
 from .writer import FilterRequest, check_filter, resolve_filters
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
+
+    from ..policy import TablePolicy
 
 __all__ = ["AttachReport", "attach_filters"]
 
@@ -64,7 +66,7 @@ def attach_filters(
     path: str | os.PathLike[str],
     bloom_filters: FilterRequest,
     *,
-    decryption: DecryptionSpec | None = None,
+    decryption: DecryptionSpec | TablePolicy | None = None,
     filesystem: FileSystem | None = None,
     dry_run: bool = False,
     progress: Progress | None = None,
@@ -88,6 +90,7 @@ def attach_filters(
     """
     with Source.open(path, filesystem) as source:
         before = identity(source.ref.path) if source.ref.filesystem is None else None
+        decryption = decryption_for(decryption, source.name)
         footer, keys = open_footer(source, decryption)
         _need_footer_key(source, footer, keys)
         attaching = _Attaching(Walk(source, footer, keys), resolve_filters(footer.schema, bloom_filters), dry_run)

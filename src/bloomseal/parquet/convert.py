@@ -16,13 +16,15 @@ from .hashing import chunk_hashes
 from .opening import open_footer
 from .replace import AtomicFile, identity
 from .source import Source, resolve_path
-from .specs import DecryptionSpec, EncryptionSpec
+from .specs import DecryptionSpec, EncryptionSpec, decryption_for, encryption_for
 from .verify import verify_walk
 from .walk import Walk
 from .writer import FilterRequest, resolve_filters
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
+
+    from ..policy import TablePolicy
 
 __all__ = ["ConversionReport", "rekey", "seal_file", "unseal_file"]
 
@@ -58,7 +60,7 @@ def seal_file(
     path: str | os.PathLike[str],
     output: str | os.PathLike[str] | None = None,
     *,
-    encryption: EncryptionSpec,
+    encryption: EncryptionSpec | TablePolicy,
     bloom_filters: FilterRequest | None = None,
     filesystem: FileSystem | None = None,
     progress: Progress | None = None,
@@ -81,7 +83,7 @@ def unseal_file(
     path: str | os.PathLike[str],
     output: str | os.PathLike[str],
     *,
-    decryption: DecryptionSpec,
+    decryption: DecryptionSpec | TablePolicy,
     filesystem: FileSystem | None = None,
     progress: Progress | None = None,
 ) -> ConversionReport:
@@ -98,8 +100,8 @@ def rekey(
     path: str | os.PathLike[str],
     output: str | os.PathLike[str] | None = None,
     *,
-    decryption: DecryptionSpec,
-    encryption: EncryptionSpec,
+    decryption: DecryptionSpec | TablePolicy,
+    encryption: EncryptionSpec | TablePolicy,
     bloom_filters: FilterRequest | None = None,
     filesystem: FileSystem | None = None,
     progress: Progress | None = None,
@@ -118,8 +120,8 @@ def rekey(
 def _convert(
     path: str | os.PathLike[str],
     output: str | os.PathLike[str] | None,
-    decryption: DecryptionSpec | None,
-    encryption: EncryptionSpec | None,
+    decryption: DecryptionSpec | TablePolicy | None,
+    encryption: EncryptionSpec | TablePolicy | None,
     bloom_filters: FilterRequest | None,
     filesystem: FileSystem | None,
     progress: Progress | None,
@@ -128,17 +130,20 @@ def _convert(
         target = source.ref if output is None else resolve_path(output, filesystem)
         in_place = target == source.ref and target.filesystem is None
         before = identity(target.path) if in_place else None
+        decryption, encryption = decryption_for(decryption, source.name), encryption_for(encryption, target.path)
         footer, at_hand = open_footer(source, decryption)
         if decryption is None and footer.crypto is not None:
             raise UsageError("the file is encrypted already", file=source.name, hint="rekey")
         walk = Walk(source, footer, at_hand)
-        keys = OutputKeys(encryption, footer.schema, target) if encryption else None
+        keys = OutputKeys(encryption, footer.schema, target) if encryption is not None else None
         try:
             with AtomicFile(target, replaces=before) as out:
                 report = _assemble(walk, out, keys, bloom_filters or {}, target, progress)
                 if keys is not None:
                     keys.store()
                 out.commit(lambda reopened: _check(reopened, keys))
+            if keys is not None:
+                keys.committed()
         except BaseException:
             if keys is not None:
                 keys.discard()

@@ -128,6 +128,12 @@ class OutputKeys:
         if self._source is not None:
             self._source.store()
 
+    def committed(self) -> None:
+        """The file has its name: a source may drop what only the file before it needed."""
+        done = getattr(self._source, "commit", None)
+        if done is not None:
+            done()
+
     def discard(self) -> None:
         """Writing failed."""
         if self._source is not None:

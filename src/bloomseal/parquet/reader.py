@@ -20,7 +20,7 @@ from .minifile import read_row_group
 from .opening import open_footer, required_columns
 from .schema import Leaf, Schema
 from .source import Source
-from .specs import DecryptionSpec
+from .specs import DecryptionSpec, decryption_for
 from .statistics import all_null, excludes
 from .verify import VerifyReport, verify_walk
 from .walk import Chunk, Walk
@@ -28,6 +28,7 @@ from .walk import Chunk, Walk
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
+    from ..policy import TablePolicy
     from .predicate import Predicate, Term
 
 __all__ = ["ReadPlan", "ReadStats", "RowGroupInfo", "SealedFile", "Verdict", "open_file", "probe", "verify"]
@@ -92,11 +93,11 @@ class SealedFile:
         stats: what the last `read` did.
     """
 
-    def __init__(self, source: Source, decryption: DecryptionSpec | None) -> None:
+    def __init__(self, source: Source, decryption: DecryptionSpec | TablePolicy | None) -> None:
         self._source = source
-        self._decryption = decryption
-        self._required = required_columns(decryption)
-        footer, keys = open_footer(source, decryption)
+        self._decryption = decryption_for(decryption, source.name)
+        self._required = required_columns(self._decryption)
+        footer, keys = open_footer(source, self._decryption)
         self._footer = footer
         self._walk = Walk(source, footer, keys)
         self.stats = ReadStats()
@@ -357,13 +358,16 @@ def _matching(plan: ReadPlan, group: int) -> pa.Table | None:
 
 
 def open_file(
-    path: str | os.PathLike[str], *, decryption: DecryptionSpec | None = None, filesystem: FileSystem | None = None
+    path: str | os.PathLike[str],
+    *,
+    decryption: DecryptionSpec | TablePolicy | None = None,
+    filesystem: FileSystem | None = None,
 ) -> SealedFile:
     """Open a Parquet file: one read of its tail, the footer opened or its signature verified.
 
     Args:
         path: local path, URI, or path on `filesystem`.
-        decryption: keys and expectations; None for a plaintext file.
+        decryption: keys and expectations, or a table's policy (`Policy.for_table`); None for a plaintext file.
 
     Raises:
         FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError, UsageError.
@@ -381,7 +385,7 @@ def probe(
     column: str,
     values: Sequence[Any] | pa.Array | pa.ChunkedArray,
     *,
-    decryption: DecryptionSpec | None = None,
+    decryption: DecryptionSpec | TablePolicy | None = None,
     filesystem: FileSystem | None = None,
 ) -> list[list[Verdict]]:
     """`open_file(path).probe(column, values)`."""
@@ -390,7 +394,10 @@ def probe(
 
 
 def verify(
-    path: str | os.PathLike[str], *, decryption: DecryptionSpec | None = None, filesystem: FileSystem | None = None
+    path: str | os.PathLike[str],
+    *,
+    decryption: DecryptionSpec | TablePolicy | None = None,
+    filesystem: FileSystem | None = None,
 ) -> VerifyReport:
     """`open_file(path).verify()`."""
     with open_file(path, decryption=decryption, filesystem=filesystem) as file:

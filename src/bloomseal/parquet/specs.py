@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..encryption import Algorithm, SecretKey
 from ..errors import UsageError
 
-__all__ = ["DecryptionSpec", "EncryptionSpec", "KeyChoice"]
+if TYPE_CHECKING:
+    from ..policy import TablePolicy
+
+__all__ = ["DecryptionSpec", "EncryptionSpec", "KeyChoice", "decryption_for", "encryption_for"]
 
 KeyChoice = str | bytes | SecretKey | tuple[bytes | SecretKey, bytes | str]
 """A master key's name (str), a data key, or a data key with the key metadata to store for it."""
@@ -98,6 +101,27 @@ class DecryptionSpec:
 
     def __repr__(self) -> str:
         return f"<DecryptionSpec keys: {type(self.keys).__name__}>"
+
+
+def encryption_for(encryption: EncryptionSpec | TablePolicy | None, path: str) -> EncryptionSpec | None:
+    """What a policy says about one file of its table, as a specification; specifications pass through."""
+    if encryption is None or isinstance(encryption, EncryptionSpec):
+        return encryption
+    if not hasattr(encryption, "encryption_arguments"):
+        raise UsageError(f"encryption= takes an EncryptionSpec or a table's policy, not {type(encryption).__name__}")
+    return EncryptionSpec(**encryption.encryption_arguments(path))
+
+
+def decryption_for(decryption: DecryptionSpec | TablePolicy | None, path: str) -> DecryptionSpec | None:
+    """As `encryption_for`, to read with."""
+    if decryption is None or isinstance(decryption, DecryptionSpec):
+        return decryption
+    if not hasattr(decryption, "decryption_arguments"):
+        raise UsageError(
+            f"decryption= takes a DecryptionSpec or a table's policy, not {type(decryption).__name__}",
+            hint="DecryptionSpec(keys=...)",
+        )
+    return DecryptionSpec(**decryption.decryption_arguments(path))
 
 
 def _as_prefix(prefix: bytes | str | None) -> bytes | None:

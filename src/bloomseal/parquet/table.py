@@ -19,6 +19,8 @@ from .specs import DecryptionSpec
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
+    from ..policy import TablePolicy
+
 __all__ = ["list_files", "read_table"]
 
 Path = str | os.PathLike[str]
@@ -29,7 +31,7 @@ def read_table(
     *,
     columns: Sequence[str] | None = None,
     filters: Any = None,
-    decryption: DecryptionSpec | None = None,
+    decryption: DecryptionSpec | TablePolicy | None = None,
     filesystem: FileSystem | None = None,
     threads: int | None = None,
 ) -> pa.Table:

@@ -21,11 +21,13 @@ from .opening import KeysAtHand, open_footer
 from .replace import AtomicFile
 from .schema import Leaf, Schema
 from .source import Source, resolve_path
-from .specs import EncryptionSpec
+from .specs import EncryptionSpec, encryption_for
 from .walk import Walk
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
+
+    from ..policy import TablePolicy
 
 __all__ = [
     "DEFAULT_ROW_GROUP_SIZE",
@@ -56,7 +58,7 @@ def write_table(
     table: pa.Table,
     path: str | os.PathLike[str],
     *,
-    encryption: EncryptionSpec | None = None,
+    encryption: EncryptionSpec | TablePolicy | None = None,
     bloom_filters: FilterRequest | None = None,
     row_group_size: int = DEFAULT_ROW_GROUP_SIZE,
     filter_layout: FilterLayout = "row_group",
@@ -70,9 +72,9 @@ def write_table(
     Args:
         table: the data.
         path: local path, URI, or path on `filesystem`.
-        encryption: keys and modes; None writes a plaintext file.
+        encryption: keys and modes, or a table's policy (`Policy.for_table`); None writes a plaintext file.
         bloom_filters: dotted column path → `FilterSpec` (or True for the default one). Filters of encrypted columns are
-            sealed with the column's key; those of plaintext columns stand in clear, as asked.
+            sealed with the column's key; those of plaintext columns stand in clear, as asked. None: those of the policy.
         row_group_size: rows per row group, at most.
         filter_layout: ``row_group`` writes each row group's filters behind it, ``end`` all after the last row group
             (Parquet Bloom filter specification, "File Format").
@@ -110,19 +112,22 @@ class SealedWriter:
         path: str | os.PathLike[str],
         schema: pa.Schema,
         *,
-        encryption: EncryptionSpec | None = None,
+        encryption: EncryptionSpec | TablePolicy | None = None,
         bloom_filters: FilterRequest | None = None,
         row_group_size: int = DEFAULT_ROW_GROUP_SIZE,
         filter_layout: FilterLayout = "row_group",
         filesystem: FileSystem | None = None,
         **options: Any,
     ) -> None:
+        self._ref = resolve_path(path, filesystem)
+        policy, encryption = encryption, encryption_for(encryption, self._ref.path)
+        if bloom_filters is None and policy is not None and not isinstance(policy, EncryptionSpec):
+            bloom_filters = policy.bloom_filters()
         _check_options(options, encryption)
         if row_group_size < 1:
             raise UsageError(f"a row group of {row_group_size} rows", hint="row_group_size= of at least 1")
         if filter_layout not in ("row_group", "end"):
             raise UsageError(f"unknown filter layout {filter_layout!r}", hint="'row_group' or 'end'")
-        self._ref = resolve_path(path, filesystem)
         self._arrow = schema
         self._options = {"write_page_index": True, **options}
         self._row_group_size = row_group_size
@@ -175,6 +180,8 @@ class SealedWriter:
         if self._keys is not None:
             self._keys.store()
         self._file.commit(self._check)
+        if self._keys is not None:
+            self._keys.committed()
 
     def abort(self) -> None:
         """Drop everything that was written."""
