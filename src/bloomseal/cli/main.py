@@ -28,8 +28,13 @@ _COMMANDS: Final = {
     "read": "Read rows, opening only what the filters leave over.",
     "verify": "Open and authenticate every module that the keys at hand can open.",
     "inspect": "Show what a reader without any key sees of a file, and what it can't.",
+    "rewrap": "Wrap data keys anew: another master key, or its current version.",
+    "rekey": "Seal files again under fresh data keys.",
+    "seal": "Encrypt plaintext files, their filters with them.",
+    "unseal": "Decrypt files.",
     "keyring": "Make and look after the master keys in a local keyring file.",
 }
+_HOMES: Final = dict.fromkeys(("rewrap", "rekey", "seal", "unseal"), "rotate")
 
 
 class _Commands(click.Group):
@@ -41,7 +46,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f".{cmd_name}", __package__), cmd_name)
+        command: click.Command = getattr(import_module(f".{_HOMES.get(cmd_name, cmd_name)}", __package__), cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

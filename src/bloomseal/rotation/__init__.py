@@ -1,1 +1,20 @@
 """Rotation: new wrapping, new data keys, encryption and decryption of many files, planned, journalled and reported."""
+
+from .jobs import Job, Rekey, Rewrap, Seal, Unseal
+from .outcome import FileOutcome, FilePlan, RotationPlan, RotationReport, Status
+from .run import plan, rotate
+
+__all__ = [
+    "FileOutcome",
+    "FilePlan",
+    "Job",
+    "Rekey",
+    "Rewrap",
+    "RotationPlan",
+    "RotationReport",
+    "Seal",
+    "Status",
+    "Unseal",
+    "plan",
+    "rotate",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from ..parquet.specs import DecryptionSpec
 from ..parquet.walk import Walk
 from ..thrift import Struct
 from .files import ChangedError, in_turn, mark_of
-from .keys import SOME_COLUMN, Rewrapper, Wrapping, mapped, material_of, with_material
+from .keys import SOME_COLUMN, Rewrapper, mapped, material_of, with_material
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -60,6 +60,7 @@ class RewrapReport:
         bytes_written: beyond what the kernel copied: the new footer, or the key material beside the file.
         bytes_copied: by the kernel, untouched.
         kms_calls: to be expected, at most; counted in a dry run only.
+        versions: master keys that are to wrap the file's keys → the version that they wrap with now.
     """
 
     path: str
@@ -69,11 +70,12 @@ class RewrapReport:
     bytes_written: int = 0
     bytes_copied: int = 0
     kms_calls: int = 0
-    wrappings: set[Wrapping] = field(default_factory=set, repr=False)
+    versions: dict[str, str | None] = field(default_factory=dict)
+    calls: dict[Hashable, int] = field(default_factory=dict, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data; wrapped keys are not among it."""
-        told = {name: value for name, value in self.__dict__.items() if name != "wrappings"}
+        told = {name: value for name, value in self.__dict__.items() if name != "calls"}
         return told | {"keys": [asdict(key) for key in self.keys]}
 
 
@@ -167,7 +169,8 @@ class _One:
                 raise
         material, _ = material_of(KeyMetadata.from_bytes(self._footer_metadata), self._entries)
         self._calls = self.rewrapper.calls_for(material.kms_instance_url)
-        for held in self._held():
+        self._held_keys = self._held()
+        for held in self._held_keys:
             try:
                 new = self.rewrapper.due(held.material, held.column, self._calls)
             except BloomsealError as error:
@@ -175,6 +178,8 @@ class _One:
                 continue
             if new is not None:
                 self._due.append((held, new))
+            name = new or held.material.master_key
+            self.report.versions[name] = self.rewrapper.current_version(name, self._calls)
         self._estimate()
 
     def write(self, before: tuple[int, ...] | None) -> None:
@@ -228,8 +233,13 @@ class _One:
 
     def _estimate(self) -> None:
         report = self.report
-        report.wrappings = {self.rewrapper.wrapping(held.material, new) for held, new in self._due}
-        report.kms_calls = len(report.wrappings) * self.rewrapper.cost(self._calls) + bool(self._due)
+        cost = self.rewrapper.cost(self._calls)
+        report.calls = {self.rewrapper.wrapping(held.material, new): cost for held, new in self._due}
+        footer = next(held.material for held in self._held_keys if held.column is None)
+        # Opening the footer to begin with, and the new one to check it.
+        for step in ("open", "check")[: 1 + bool(self._due)]:
+            report.calls[step, *self.rewrapper.wrapping(footer, "")] = 1
+        report.kms_calls = sum(report.calls.values())
         if any(held.reference is None for held, _ in self._due) and self._walk is not None:
             report.bytes_copied = self._walk.footer.offset
             report.bytes_written = self.source.size - report.bytes_copied

@@ -1,0 +1,500 @@
+"""The four depths of a rotation, each for one file at a time: `Rewrap`, `Rekey`, `Seal`, `Unseal`."""
+
+from __future__ import annotations
+
+import posixpath
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ..encryption import SecretKey
+from ..errors import BloomsealError, IntegrityError, KeyAccessError, PolicyError, UsageError
+from ..keytools import ExplicitKeys, KeyTools, as_key_source
+from ..keytools.material import KeyMetadata
+from ..keytools.pinned import PinnedKeys
+from ..keytools.protocols import FileRef
+from ..parquet.convert import ConversionReport, rekey, seal_file, unseal_file
+from ..parquet.layout import FileMeta, read_tail
+from ..parquet.opening import open_footer
+from ..parquet.rewrap import key_metadata_in_use
+from ..parquet.schema import Schema
+from ..parquet.source import Source, resolve_path
+from ..parquet.specs import DecryptionSpec, EncryptionSpec
+from ..parquet.walk import Walk
+from ..parquet.writer import FilterRequest
+from ..policy import TablePolicy
+from ..thrift import Struct
+from .files import DataFile
+from .guard import GuardedKeys
+from .keys import Rewrapper, Target, by_policy, key_tools, mapped, material_of
+from .like import like
+from .outcome import FileOutcome, FilePlan, Status
+from .rewrap import rewrap_file
+from .sidecar import entries_beside, prune
+
+__all__ = ["Job", "Rekey", "Rewrap", "Seal", "Unseal"]
+
+Progress = Callable[[int, int], None]
+Decryption = DecryptionSpec | TablePolicy
+Encryption = EncryptionSpec | TablePolicy
+
+
+class Job(ABC):
+    """What is to be done with every file.
+
+    Attributes:
+        operation: its name.
+        open_ended: a file that was changed after the run had finished is looked at again; its state tells what is due.
+    """
+
+    operation: ClassVar[str]
+    open_ended: ClassVar[bool] = True
+
+    @abstractmethod
+    def plan(self, file: DataFile) -> FilePlan:
+        """What would be done, and what it costs. Writes nothing."""
+
+    @abstractmethod
+    def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:
+        """Do it. `begun`: an earlier run was interrupted at this file.
+
+        Raises:
+            BloomsealError: it can't be done; the file opens as before.
+        """
+
+    def facts(self) -> dict[str, Any]:
+        """The settings, without secrets: what makes a job the same job."""
+        return {one.name: _fact(getattr(self, one.name)) for one in fields(self) if not one.name.startswith("_")}  # type: ignore[arg-type]
+
+    def target(self, file: DataFile) -> FileRef:
+        """Where the new file goes."""
+        return file.ref
+
+    def still_good(self, stamp: Mapping[str, Any]) -> bool:  # noqa: ARG002
+        """Is a file done that an earlier run has left with this stamp?"""
+        return True
+
+    def tools(self) -> list[KeyTools]:
+        """The key tools in use, to count what the KMS is asked."""
+        return []
+
+    passes: ClassVar[int] = 0
+    """How often the bytes of a file go through AES: for the estimate of time."""
+
+
+@dataclass
+class Rewrap(Job):
+    """New wrapping for the same data keys; see `bloomseal.rewrap`.
+
+    Args:
+        decryption: or a table's policy, which then also says which master key is to wrap what.
+        master_keys: old name → new name. None: the policy's, or the current version of every key's own master key.
+        check_keys: unwrap every new wrapping and compare.
+    """
+
+    decryption: Decryption
+    master_keys: Mapping[str, str] | None = None
+    check_keys: bool = False
+    _rewrapper: Rewrapper = field(init=False, repr=False)
+    operation: ClassVar[str] = "rewrap"
+
+    def __post_init__(self) -> None:
+        target = mapped(self.master_keys)
+        if isinstance(self.decryption, TablePolicy) and self.master_keys is None:
+            target = by_policy(self.decryption)
+        self._rewrapper = Rewrapper(self.decryption.keys, target, check_keys=self.check_keys)
+
+    def plan(self, file: DataFile) -> FilePlan:
+        report = rewrap_file(file.ref, _opening(self.decryption, file.ref), self._rewrapper, dry_run=True)
+        if not report.keys:
+            why = None if report.left else "every key is under the right version already"
+            return FilePlan(file.name, "none", why, file.size, left=report.left)
+        return FilePlan(
+            file.name, self.operation, None, file.size, report.bytes_written, report.bytes_copied, report.left, report.calls
+        )  # fmt: skip
+
+    def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:  # noqa: ARG002
+        report = rewrap_file(file.ref, _opening(self.decryption, file.ref), self._rewrapper)
+        told = report.to_dict()
+        status = Status.ROTATED if report.keys else Status.NOTHING
+        return FileOutcome(
+            file.name,
+            Status.PARTLY if report.left else status,
+            why=f"{len(report.left)} keys were not wrapped anew" if report.left else None,
+            old_size=file.size,
+            new_size=_size(file.ref, file.size),
+            bytes_written=report.bytes_written,
+            keys=told["keys"],
+            left=report.left,
+            stamp=report.versions,
+        )
+
+    def still_good(self, stamp: Mapping[str, Any]) -> bool:
+        """Not if a master key has another version now."""
+        calls = self._rewrapper.calls_for(None)
+        return all(self._rewrapper.current_version(name, calls) == version for name, version in stamp.items())
+
+    def tools(self) -> list[KeyTools]:
+        return [self._rewrapper.tools]
+
+
+@dataclass
+class Rekey(Job):
+    """Fresh data keys for every module; see `bloomseal.rekey`.
+
+    Args:
+        decryption: what opens the files now, or a table's policy.
+        encryption: what seals them, or a table's policy. None: as each file is now, under the same master keys.
+        master_keys: old name → new name, where `encryption` is None.
+        changes: arguments of `EncryptionSpec` that take the place of what a file has, where `encryption` is None: algorithm,
+            key_bits, aad_prefix, store_aad_prefix, plaintext_footer.
+        external: where the new key material goes; None: where the file's is.
+        bloom_filters: filters to build besides.
+    """
+
+    decryption: Decryption
+    encryption: Encryption | None = None
+    master_keys: Mapping[str, str] | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    external: bool | None = None
+    bloom_filters: FilterRequest | None = None
+    _writers: dict[bool, KeyTools] = field(default_factory=dict, init=False, repr=False)
+    operation: ClassVar[str] = "rekey"
+    open_ended: ClassVar[bool] = False
+    passes: ClassVar[int] = 3
+
+    def __post_init__(self) -> None:
+        if self.encryption is not None and (self.master_keys or self.changes or self.external is not None):
+            raise UsageError("encryption= says all; master_keys=, changes= and external= go without it")
+
+    def plan(self, file: DataFile) -> FilePlan:
+        decryption = _opening(self.decryption, file.ref)
+        with Source.open(file.ref.path, file.ref.filesystem) as source:
+            walk = _opened(source, decryption)
+            spec = self._spec(walk, decryption)
+            calls = _unwraps(walk, decryption) | _wraps(spec, walk.footer.schema, file.name)
+        return FilePlan(file.name, self.operation, None, file.size, file.size, calls=calls)
+
+    def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:
+        ref, decryption = file.ref, _opening(self.decryption, file.ref)
+        entries = entries_beside(ref)
+        if begun and self.encryption is not None and _opens_with(ref, _sealing(self.encryption, ref)):
+            # Explicit keys open only the old file or only the new one, so this one is the new one.
+            return FileOutcome(file.name, Status.ROTATED, why="done just before the interruption", old_size=file.size)
+        with Source.open(ref.path, ref.filesystem) as source:
+            walk = _opened(source, decryption)
+            spec = self._spec(walk, decryption)
+            _refuse_old_keys(walk, spec)
+        guarded = GuardedKeys.around(spec, ref)
+        report = rekey(
+            ref.path,
+            decryption=decryption,
+            encryption=guarded,
+            bloom_filters=self.bloom_filters,
+            filesystem=ref.filesystem,
+            progress=progress,
+        )
+        prune(ref, entries, _reading(spec))
+        return _converted(file, report)
+
+    def tools(self) -> list[KeyTools]:
+        held = [_tools_or_none(self.decryption.keys), *self._writers.values()]
+        held.append(_tools_or_none(self.encryption.keys) if self.encryption else None)
+        return list({id(tools): tools for tools in held if tools is not None}.values())
+
+    def _spec(self, walk: Walk, decryption: DecryptionSpec) -> EncryptionSpec:
+        if self.encryption is not None:
+            return _sealing(self.encryption, walk.source.ref)
+        target = self._target()
+        tools = key_tools(decryption.keys)
+        source = as_key_source(decryption.keys)
+        keys = source if isinstance(source, PinnedKeys) else self._writer(tools, walk)
+        return like(walk, tools, keys, target, dict(self.changes))
+
+    def _target(self) -> Target:
+        if self.master_keys is None and isinstance(self.decryption, TablePolicy):
+            return by_policy(self.decryption)
+        return mapped(self.master_keys)
+
+    def _writer(self, tools: KeyTools, walk: Walk) -> KeyTools:
+        """Key tools that put new material where it is to be."""
+        assert walk.footer.crypto is not None  # noqa: S101
+        internal = not self.external
+        if self.external is None:
+            internal = KeyMetadata.from_bytes(walk.footer.crypto.footer_key_metadata).reference is None
+        if internal == tools.internal:
+            return tools
+        if internal not in self._writers:
+            self._writers[internal] = KeyTools(
+                tools.kms,
+                double_wrapping=tools.double_wrapping,
+                internal=internal,
+                kek_bits=tools._kek_bits,
+                instance_id=tools._instance[0],
+                instance_url=tools._instance[1],
+                seal_limit=tools.seal_limit,
+            )
+        return self._writers[internal]
+
+
+@dataclass
+class Seal(Job):
+    """Plaintext files become encrypted ones; see `bloomseal.seal_file`.
+
+    Args:
+        encryption: or a table's policy, whose filters are built too.
+        bloom_filters: filters to build besides those that a file has.
+        output: folder for the new files; None: in place.
+    """
+
+    encryption: Encryption
+    bloom_filters: FilterRequest | None = None
+    output: str | None = None
+    operation: ClassVar[str] = "seal"
+    passes: ClassVar[int] = 2
+
+    def plan(self, file: DataFile) -> FilePlan:
+        with Source.open(file.ref.path, file.ref.filesystem) as source:
+            if _is_encrypted(source):
+                return FilePlan(file.name, "none", "encrypted already", file.size)
+            footer, _ = open_footer(source, None)
+            calls = _wraps(_sealing(self.encryption, self.target(file)), footer.schema, file.name)
+        return FilePlan(file.name, self.operation, None, file.size, file.size, calls=calls)
+
+    def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:
+        ref, target = file.ref, self.target(file)
+        with Source.open(ref.path, ref.filesystem) as source:
+            if _is_encrypted(source):
+                status = Status.ROTATED if begun else Status.NOTHING
+                return FileOutcome(file.name, status, why="encrypted already", old_size=file.size, new_size=file.size)
+        spec = _sealing(self.encryption, target)
+        filters = self.bloom_filters
+        if filters is None and isinstance(self.encryption, TablePolicy):
+            filters = self.encryption.bloom_filters()
+        _make_folder(target)
+        entries = entries_beside(target)
+        report = seal_file(
+            ref.path,
+            None if target == ref else target.path,
+            encryption=GuardedKeys.around(spec, ref),
+            bloom_filters=filters,
+            filesystem=ref.filesystem,
+            progress=progress,
+        )
+        prune(target, entries, _reading(spec))
+        return _converted(file, report)
+
+    def target(self, file: DataFile) -> FileRef:
+        return file.ref if self.output is None else _below(self.output, file)
+
+    def tools(self) -> list[KeyTools]:
+        found = _tools_or_none(self.encryption.keys)
+        return [] if found is None else [found]
+
+
+@dataclass
+class Unseal(Job):
+    """Encrypted files become plaintext ones: everything in them is then in clear; see `bloomseal.unseal_file`.
+
+    Args:
+        decryption: or a table's policy.
+        output: folder for the new files.
+        in_place: replace the files, and remove their external key material. Exactly one of the two.
+    """
+
+    decryption: Decryption
+    output: str | None = None
+    in_place: bool = False
+    operation: ClassVar[str] = "unseal"
+    passes: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        if (self.output is None) != self.in_place:
+            raise UsageError("either a folder for the plaintext files, or in place", hint="output=, or in_place=True")
+
+    def plan(self, file: DataFile) -> FilePlan:
+        decryption = _opening(self.decryption, file.ref)
+        with Source.open(file.ref.path, file.ref.filesystem) as source:
+            if not _is_encrypted(source):
+                return FilePlan(file.name, "none", "plaintext already", file.size)
+            walk = _opened(source, decryption)
+            calls = _unwraps(walk, decryption)
+        return FilePlan(file.name, self.operation, None, file.size, file.size, calls=calls)
+
+    def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:
+        ref, target = file.ref, self.target(file)
+        if self.in_place and ref.filesystem is not None:
+            raise UsageError("in place only on a local file system", file=ref.path, hint="output=")
+        with Source.open(ref.path, ref.filesystem) as source:
+            if not _is_encrypted(source):
+                status = Status.ROTATED if begun else Status.NOTHING
+                if begun:
+                    prune(ref, entries_beside(ref), None)
+                return FileOutcome(file.name, status, why="plaintext already", old_size=file.size, new_size=file.size)
+        entries = entries_beside(ref) if self.in_place else {}
+        _make_folder(target)
+        report = unseal_file(
+            ref.path,
+            target.path,
+            decryption=_opening(self.decryption, ref),
+            filesystem=ref.filesystem,
+            progress=progress,
+        )
+        prune(ref, entries, None)
+        return _converted(file, report)
+
+    def target(self, file: DataFile) -> FileRef:
+        return file.ref if self.output is None else _below(self.output, file)
+
+    def tools(self) -> list[KeyTools]:
+        found = _tools_or_none(self.decryption.keys)
+        return [] if found is None else [found]
+
+
+def _opening(given: Decryption, ref: FileRef) -> DecryptionSpec:
+    return DecryptionSpec(**given.decryption_arguments(ref.path)) if isinstance(given, TablePolicy) else given
+
+
+def _sealing(given: Encryption, ref: FileRef) -> EncryptionSpec:
+    return EncryptionSpec(**given.encryption_arguments(ref.path)) if isinstance(given, TablePolicy) else given
+
+
+def _reading(spec: EncryptionSpec) -> DecryptionSpec:
+    """What opens a file sealed with `spec`."""
+    keys = spec.keys
+    if keys is None or not isinstance(spec.footer_key, str):
+        keys = ExplicitKeys(
+            None if isinstance(spec.footer_key, str) else spec.footer_key,
+            {name: key for name, key in (spec.column_keys or {}).items() if not isinstance(key, str)},
+        )
+    return DecryptionSpec(keys, aad_prefix=spec.aad_prefix)
+
+
+def _opened(source: Source, decryption: DecryptionSpec) -> Walk:
+    footer, keys = open_footer(source, decryption)
+    if footer.crypto is None:
+        raise PolicyError("a plaintext file where an encrypted one was expected", file=source.name, hint="seal")
+    return Walk(source, footer, keys)
+
+
+def _opens_with(ref: FileRef, spec: EncryptionSpec) -> bool:
+    if isinstance(spec.footer_key, str):
+        return False
+    with Source.open(ref.path, ref.filesystem) as source:
+        try:
+            return open_footer(source, _reading(spec))[0].verified
+        except (IntegrityError, KeyAccessError, PolicyError):
+            return False
+
+
+def _is_encrypted(source: Source) -> bool:
+    tail = read_tail(source)
+    return tail.encrypted or FileMeta.ALGORITHM in Struct.parse(tail.data, remember=FileMeta.ROW_GROUPS)
+
+
+def _refuse_old_keys(walk: Walk, spec: EncryptionSpec) -> None:
+    """Explicit new keys must be new: after a rekey the old ones are to open nothing."""
+    given = [spec.footer_key, *(spec.column_keys or {}).values()]
+    explicit = [key[0] if isinstance(key, tuple) else key for key in given if not isinstance(key, str)]
+    if not explicit:
+        return
+    new = {key if isinstance(key, SecretKey) else SecretKey(bytes(key)) for key in explicit}
+    for column, key_metadata in key_metadata_in_use(walk):
+        try:
+            cipher = walk.keys.footer() if column is None else walk.keys.column(key_metadata, column)
+        except KeyAccessError:
+            continue  # the conversion itself will say so
+        if cipher.key in new:
+            raise UsageError("a new data key is the old one", file=walk.source.name, column=column)
+
+
+def _unwraps(walk: Walk, decryption: DecryptionSpec) -> dict[Hashable, int]:
+    if _tools_or_none(decryption.keys) is None:
+        return {}
+    entries, calls = entries_beside(walk.source.ref), dict[Hashable, int]()
+    for _, key_metadata in key_metadata_in_use(walk):
+        try:
+            material, _ = material_of(KeyMetadata.from_bytes(key_metadata), entries)
+        except KeyAccessError:
+            continue
+        calls["unwrap", material.master_key, material.wrapped_kek or material.wrapped_dek] = 1
+    return calls
+
+
+def _wraps(spec: EncryptionSpec, schema: Schema, path: str) -> dict[Hashable, int]:
+    tools = _tools_or_none(spec.keys)
+    if tools is None:
+        return {}
+    wanted: list[tuple[str, str]] = [("", spec.footer_key)] if isinstance(spec.footer_key, str) else []
+    for name, key in (spec.column_keys or {}).items():
+        wanted += [(leaf.name, key) for leaf in schema.below(name) if isinstance(key, str)]
+    # One KEK per master key serves many files; without KEKs every data key is a call of its own.
+    return {("wrap", key) if tools.double_wrapping else ("wrap", key, path, column): 1 for column, key in wanted}
+
+
+def _tools_or_none(keys: Any) -> KeyTools | None:
+    try:
+        return None if keys is None else key_tools(keys)
+    except UsageError:
+        return None
+
+
+def _below(folder: str, file: DataFile) -> FileRef:
+    root = resolve_path(folder, file.ref.filesystem)
+    return replace(root, path=posixpath.join(root.path, file.relative))
+
+
+def _make_folder(ref: FileRef) -> None:
+    folder = posixpath.dirname(ref.path)
+    try:
+        if ref.filesystem is None:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        else:
+            ref.filesystem.create_dir(folder, recursive=True)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise BloomsealError(f"can't make the folder: {reason}", file=folder) from None
+
+
+def _converted(file: DataFile, report: ConversionReport) -> FileOutcome:
+    return FileOutcome(
+        file.name,
+        Status.ROTATED,
+        output=report.output if report.output != report.path else None,
+        old_size=report.old_size,
+        new_size=report.new_size,
+        bytes_written=report.new_size,
+        filters_dropped=report.filters_dropped,
+    )
+
+
+def _size(ref: FileRef, otherwise: int) -> int:
+    if ref.filesystem is not None:
+        return otherwise
+    return Path(ref.path).stat().st_size
+
+
+def _fact(value: Any) -> Any:
+    """A setting as plain data, keys by fingerprint."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case SecretKey():
+            return value.fingerprint
+        case bytes() | bytearray() | memoryview():
+            # A data key, or an AAD prefix; the digest of the whole goes through another hash.
+            return SecretKey(bytes(value)).fingerprint if len(value) in (16, 24, 32) else bytes(value).hex()
+        case Mapping():
+            return {str(name): _fact(one) for name, one in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [_fact(one) for one in value]
+        case EncryptionSpec() | TablePolicy():
+            return {
+                one.name: _fact(getattr(value, one.name)) for one in fields(value) if one.name not in ("keys", "kms")
+            }
+        case DecryptionSpec():
+            return {"aad_prefix": _fact(value.aad_prefix), "keys": type(value.keys).__name__}
+        case _:
+            return repr(value) if hasattr(type(value), "__dataclass_fields__") else type(value).__name__

@@ -1,0 +1,172 @@
+"""The journal: what a run has done, one JSON object per line, each on the disk before the next file is touched.
+
+::
+
+    {"event": "start", "version": 1, "operation": "rekey", "job": "<digest>", "at": "2026-01-31T10:00:00+00:00"}
+    {"event": "begin", "file": "/data/t/0.parquet", "mark": [...]}
+    {"event": "done", "file": "/data/t/0.parquet", "status": "rotated", "mark": [...], "stamp": {}}
+    {"event": "failed", "file": "/data/t/1.parquet", "why": "..."}
+    {"event": "end", "at": "..."}
+
+It holds paths and what went wrong, never a key or a wrapped one. A last line that a crash has cut off is dropped.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from ..errors import BloomsealError, FormatError, UsageError
+
+__all__ = ["Journal", "default_journal", "job_digest"]
+
+_VERSION: Final = 1
+_LONGEST: Final = 1 << 30
+
+
+def job_digest(operation: str, facts: Mapping[str, Any], places: Iterable[str]) -> str:
+    """What tells one job from another: its operation, its settings (no secrets among them) and the paths it was given."""
+    told = json.dumps([operation, facts, sorted(places)], sort_keys=True, default=str)
+    return hashlib.sha256(told.encode()).hexdigest()[:32]
+
+
+def default_journal(operation: str, digest: str) -> Path:
+    """``$XDG_STATE_HOME/bloomseal/rotation/<operation>-<job>.jsonl``, where the state home is by default ``~/.local/state``."""
+    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(home) / "bloomseal" / "rotation" / f"{operation}-{digest[:12]}.jsonl"
+
+
+class Journal:
+    """An open journal; one process at a time has it.
+
+    Args:
+        path: the file; made where there is none, along with its folder.
+        operation, digest: of the job (`job_digest`); a journal of another job is refused.
+        restart: put an earlier journal aside, under a name with its date, and begin anew.
+
+    Attributes:
+        done: file → mark and stamp, for those that were finished.
+        begun: files that were begun and not finished, with the mark that they had.
+        finished: the moment at which an earlier run has done everything; None where something is left to do.
+        resumed: there was a journal of this job already.
+
+    Raises:
+        UsageError: another job's journal, another process has it open, or the place can't be written to.
+        FormatError: no journal.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], operation: str, digest: str, *, restart: bool = False) -> None:
+        self.path = Path(path)
+        self.done: dict[str, tuple[list[int] | None, dict[str, Any]]] = {}
+        self.begun: dict[str, list[int] | None] = {}
+        self.finished: str | None = None
+        self.resumed = False
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if restart and self.path.exists():
+                self.path.rename(self.path.with_name(f"{self.path.name}.{datetime.now(UTC):%Y%m%dT%H%M%S%f}"))
+            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise UsageError(
+                f"the journal can't be opened: {error.strerror}", file=str(self.path), hint="--journal, or journal="
+            ) from None
+        self._file = os.fdopen(fd, "r+b", buffering=0)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._read(operation, digest)
+        except OSError:
+            self._file.close()
+            raise UsageError("another run has the journal open", file=str(self.path), hint="wait for it") from None
+        except BaseException:
+            self._file.close()
+            raise
+
+    def begin(self, file: str, mark: tuple[int, ...] | None) -> None:
+        """A file is about to be touched."""
+        self._write(event="begin", file=file, mark=mark)
+
+    def settle(self, file: str, status: str, mark: tuple[int, ...] | None, stamp: Mapping[str, Any]) -> None:
+        """A file is as it is to be; `stamp` says for how long (`Job.still_good`)."""
+        self._write(event="done", file=file, status=status, mark=mark, stamp=stamp)
+
+    def fail(self, file: str, why: str) -> None:
+        """A file is as it was; a resumed run tries it again."""
+        self._write(event="failed", file=file, why=why)
+
+    def end(self) -> None:
+        """Nothing is left to do."""
+        self._write(event="end", at=_now())
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _read(self, operation: str, digest: str) -> None:
+        data = self._file.read(_LONGEST)
+        whole = data.rfind(b"\n") + 1
+        if whole < len(data):
+            # A crash has cut the last line off; left in place, the next one would run into it.
+            self._file.truncate(whole)
+        self._file.seek(whole)
+        lines = data[:whole].splitlines()
+        if not lines:
+            self._write(event="start", version=_VERSION, operation=operation, job=digest, at=_now())
+            return
+        self.resumed = True
+        start, *events = map(self._parsed, lines)
+        if start.get("event") != "start" or start.get("version") != _VERSION:
+            raise FormatError("not a rotation's journal", file=str(self.path))
+        if start.get("operation") != operation or start.get("job") != digest:
+            raise UsageError(
+                f"the journal belongs to another job ({start.get('operation')})",
+                file=str(self.path),
+                hint="the same paths and options as then, or another --journal, or --restart",
+            )
+        for event in events:
+            self._take(event)
+
+    def _take(self, event: dict[str, Any]) -> None:
+        file = str(event.get("file"))
+        self.finished = None
+        match event.get("event"):
+            case "begin":
+                self.begun[file] = event.get("mark")
+            case "done":
+                self.begun.pop(file, None)
+                self.done[file] = event.get("mark"), event.get("stamp") or {}
+            case "end":
+                self.finished = str(event.get("at"))
+
+    def _parsed(self, line: bytes) -> dict[str, Any]:
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            event = None
+        if not isinstance(event, dict):
+            raise FormatError("not a rotation's journal", file=str(self.path))
+        return event
+
+    def _write(self, **event: Any) -> None:
+        try:
+            self._file.write(json.dumps(event, ensure_ascii=False).encode() + b"\n")
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise BloomsealError(f"the journal can't be written: {error.strerror}", file=str(self.path)) from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,219 @@
+"""Many files: planned, worked through with a journal, reported. One bad file does not stop the rest."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from ..errors import BloomsealError, KeyAccessError
+from .files import ChangedError, DataFile, find_files, in_turn, mark_of
+from .jobs import Job
+from .journal import Journal, default_journal, job_digest
+from .outcome import FileOutcome, FilePlan, RotationPlan, RotationReport, Status
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+__all__ = ["plan", "rotate"]
+
+Paths = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]
+Progress = Callable[[int, int], None]
+
+_UNREACHABLE_IN_A_ROW: Final = 3
+_SAMPLE_BYTES: Final = 4 << 20
+_DISK_BYTES_PER_SECOND: Final = 200e6
+_KMS_SECONDS: Final = 0.02
+
+
+def plan(
+    paths: Paths,
+    job: Job,
+    *,
+    filesystem: FileSystem | None = None,
+    journal: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> RotationPlan:
+    """What `rotate` would do. Reads footers, which may take the footers' keys; writes nothing.
+
+    Args:
+        paths: files, folders, or URIs of either.
+        progress: called with (bytes of files looked at, bytes of all files).
+
+    Raises:
+        UsageError: nothing at one of the paths.
+    """
+    files = find_files(paths, filesystem)
+    told = RotationPlan(job.operation, str(journal or _default(paths, job)))
+    calls: dict[Hashable, int] = {}
+    done, total = 0, sum(file.size for file in files)
+    for file in files:
+        try:
+            one = job.plan(file)
+        except BloomsealError as error:
+            one = FilePlan(file.name, "fail", error.what, file.size)
+        told.files.append(one)
+        told.bytes_to_write += one.bytes_to_write
+        told.bytes_to_copy += one.bytes_to_copy
+        for call, times in one.calls.items():
+            calls[call] = max(times, calls.get(call, 0))
+        done += file.size
+        if progress is not None:
+            progress(done, total)
+    told.kms_calls = sum(calls.values())
+    told.seconds = _estimate(told, job)
+    return told
+
+
+def rotate(
+    paths: Paths,
+    job: Job,
+    *,
+    filesystem: FileSystem | None = None,
+    journal: str | os.PathLike[str] | None = None,
+    restart: bool = False,
+    progress: Progress | None = None,
+) -> RotationReport:
+    """Do `job` with every file, each verified before it replaces the old one.
+
+    The same call again resumes an interrupted run, and does nothing after a finished one. A file that can't be done stays as
+    it was and is in the report; the rest goes on.
+
+    Args:
+        paths: files, folders, or URIs of either.
+        journal: where the run keeps its journal; default: `journal.default_journal`.
+        restart: begin a new run, whatever an earlier one has done.
+        progress: called with (bytes done, bytes of all files).
+
+    Raises:
+        UsageError: nothing at one of the paths; or the journal is another job's, or in use.
+        BloomsealError: the journal can't be written.
+    """
+    files = find_files(paths, filesystem)
+    began = time.monotonic()
+    place = journal or _default(paths, job)
+    with Journal(place, job.operation, _digest(paths, job), restart=restart) as log:
+        run = _Run(job, log, sum(file.size for file in files), progress)
+        for file in files:
+            run.take(file)
+        report = run.report
+        if report.ok and (log.finished is None or run.touched):
+            log.end()
+    report.seconds = round(time.monotonic() - began, 3)
+    report.kms = _asked(job)
+    return report
+
+
+class _Run:
+    def __init__(self, job: Job, log: Journal, total: int, progress: Progress | None) -> None:
+        self.job = job
+        self.log = log
+        self.touched = False
+        self.report = RotationReport(job.operation, str(log.path), log.resumed)
+        self._total = total
+        self._progress = progress
+        self._done = 0
+        self._unreachable = 0
+
+    def take(self, file: DataFile) -> None:
+        """One file, whatever becomes of it."""
+        outcome = self._before(file) or self._rotate(file)
+        self.report.files.append(outcome)
+        self._done += file.size
+        self._tell(0, 0, 0)
+
+    def _before(self, file: DataFile) -> FileOutcome | None:
+        """What an earlier run makes of the file; None: it is to be rotated."""
+        same = FileOutcome(file.name, Status.DONE_BEFORE, old_size=file.size, new_size=file.size)
+        if file.name in self.log.done:
+            mark, stamp = self.log.done[file.name]
+            present = mark_of(self.job.target(file))
+            if mark is not None and present is not None and list(present) == mark and self.job.still_good(stamp):
+                return same
+        if self.log.finished is None or self.job.open_ended:
+            return None
+        same.status = Status.SINCE
+        same.why = f"new or changed since the run ended at {self.log.finished}; restart begins a new run"
+        return same
+
+    def _rotate(self, file: DataFile) -> FileOutcome:
+        ref, name = file.ref, file.name
+        if self._unreachable >= _UNREACHABLE_IN_A_ROW:
+            return FileOutcome(name, Status.FAILED, "not tried: the KMS could not be reached for the files before it")
+        before = None
+        try:
+            with in_turn(ref):
+                before = mark_of(ref)
+                self.touched = True
+                begun = name in self.log.begun
+                self.log.begin(name, before)
+                outcome = self.job.run(file, lambda done, total: self._tell(done, total, file.size), begun=begun)
+                if outcome.status.settled:
+                    self.log.settle(name, outcome.status, mark_of(self.job.target(file)), outcome.stamp)
+                else:
+                    self.log.fail(name, outcome.why or "")
+            self._unreachable = 0
+            return outcome
+        except OSError as error:
+            failure = BloomsealError(f"the storage failed: {error.strerror or type(error).__name__}", file=ref.path)
+        except BloomsealError as error:
+            failure = error.at(file=ref.path)
+        return self._failed(file, failure, before)
+
+    def _failed(self, file: DataFile, error: BloomsealError, before: tuple[int, ...] | None) -> FileOutcome:
+        self._unreachable = self._unreachable + 1 if isinstance(error, KeyAccessError) and error.retryable else 0
+        changed = isinstance(error, ChangedError)
+        if before is not None and not changed:
+            try:
+                changed = mark_of(file.ref) != before
+            except BloomsealError:
+                changed = False
+        self.log.fail(file.name, error.what)
+        status = Status.CHANGED if changed else Status.FAILED
+        return FileOutcome(file.name, status, error.what, old_size=file.size, new_size=file.size, error=error.to_dict())
+
+    def _tell(self, done: int, total: int, size: int) -> None:
+        if self._progress is not None:
+            self._progress(self._done + (size * done // total if total else 0), self._total)
+
+
+def _digest(paths: Paths, job: Job) -> str:
+    given = [paths] if isinstance(paths, str | os.PathLike) else paths
+    places = [os.fspath(path) for path in given]
+    return job_digest(
+        job.operation,
+        job.facts(),
+        (place if "://" in place else os.path.abspath(place) for place in places),  # noqa: PTH100
+    )
+
+
+def _default(paths: Paths, job: Job) -> os.PathLike[str]:
+    return default_journal(job.operation, _digest(paths, job))
+
+
+def _asked(job: Job) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for tools in job.tools():
+        for name, value in tools.counters.to_dict().items():
+            total[name] = max(total.get(name, 0), value) if name == "slowest" else total.get(name, 0) + value
+    return total
+
+
+def _estimate(told: RotationPlan, job: Job) -> float:
+    asked = _asked(job)
+    calls = asked.get("wraps", 0) + asked.get("unwraps", 0)
+    latency = asked["seconds"] / calls if calls else _KMS_SECONDS
+    moved = (told.bytes_to_write + told.bytes_to_copy) / _DISK_BYTES_PER_SECOND
+    sealed = told.bytes_to_write * job.passes / _aes_bytes_per_second() if job.passes and told.bytes_to_write else 0.0
+    return round(moved + sealed + told.kms_calls * latency, 3)
+
+
+def _aes_bytes_per_second() -> float:
+    """One AES-GCM pass over a sample, on this machine, now."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    cipher, sample = AESGCM(os.urandom(16)), bytes(_SAMPLE_BYTES)
+    began = time.perf_counter()
+    cipher.encrypt(os.urandom(12), sample, None)
+    return _SAMPLE_BYTES / max(time.perf_counter() - began, 1e-6)

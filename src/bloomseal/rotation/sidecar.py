@@ -1,0 +1,69 @@
+"""Key material beside a file that was written anew: the predecessor's entries go once the new file is in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..errors import KeyAccessError
+from ..keytools.material import FOOTER_KEY_REFERENCE, KeyMetadata
+from ..keytools.protocols import FileRef
+from ..keytools.store import MaterialStore
+from ..parquet.opening import open_footer
+from ..parquet.rewrap import key_metadata_in_use
+from ..parquet.source import Source
+from ..parquet.specs import DecryptionSpec
+from ..parquet.walk import Walk
+
+__all__ = ["entries_beside", "prune"]
+
+
+def entries_beside(ref: FileRef) -> dict[str, str]:
+    """All key material beside a file, by reference."""
+    return MaterialStore(ref).read()
+
+
+def prune(ref: FileRef, before: Mapping[str, str], decryption: DecryptionSpec | None) -> int:
+    """Drop entries that only the file's predecessor needed.
+
+    Args:
+        before: the entries as they were before the file was written anew. What has come since may be another writer's, and
+            stays.
+        decryption: opens the file as it is now; None for a file that needs no key.
+
+    Returns:
+        How many entries went.
+    """
+    if not before:
+        return 0
+    needed, footer = _references(ref, decryption)
+    gone = 0
+
+    def edit(entries: dict[str, str]) -> None:
+        nonlocal gone
+        for reference, text in before.items():
+            if reference not in needed and entries.get(reference) == text:
+                del entries[reference]
+                gone += 1
+        # Under its usual name too: the rotations of parquet-java and of Arrow start from there.
+        if footer in entries:
+            entries.setdefault(FOOTER_KEY_REFERENCE, entries[footer])
+
+    MaterialStore(ref).change(edit)
+    return gone
+
+
+def _references(ref: FileRef, decryption: DecryptionSpec | None) -> tuple[set[str], str]:
+    if decryption is None:
+        return set(), ""
+    needed, of_footer = set(), ""
+    with Source.open(ref.path, ref.filesystem) as source:
+        footer, keys = open_footer(source, decryption)
+        for column, key_metadata in key_metadata_in_use(Walk(source, footer, keys)):
+            try:
+                reference = KeyMetadata.from_bytes(key_metadata).reference
+            except KeyAccessError:
+                continue  # an id of explicit keys
+            if reference is not None:
+                needed.add(reference)
+                of_footer = reference if column is None else of_footer
+    return needed, of_footer
