@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.csv as csv
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
@@ -68,12 +71,12 @@ def test_a_column_without_filter_is_no_proof_of_absence(sealed: Run) -> None:
 
 def test_read_as_table_json_lines_and_csv(sealed: Run) -> None:
     where = ("read", "people.parquet", "--where", "ssn = 219-09-9999", "--columns", "name,balance,seen")
-    table, rows, csv = sealed(*where), sealed(*where, "--format", "json"), sealed(*where, "--format", "csv")
+    table, rows, text = sealed(*where), sealed(*where, "--format", "json"), sealed(*where, "--format", "csv")
     assert "Bob" in table.out
     assert "Ada" not in table.out
     assert rows.rows == [{"name": "Bob", "balance": "7.25", "seen": "2025-02-03T04:05:06+00:00"}]
-    assert csv.out.splitlines()[0] == '"name","balance","seen"'
-    assert csv.out.splitlines()[1].startswith('"Bob",7.25,')
+    assert text.out.splitlines()[0] == '"name","balance","seen"'
+    assert text.out.splitlines()[1].startswith('"Bob",7.25,')
 
 
 @pytest.mark.parametrize(
@@ -115,10 +118,9 @@ def test_plaintext_goes_to_a_file_only_when_asked_and_says_so(sealed: Run, folde
     rows = {
         ".parquet": pq.read_table,
         ".arrow": feather.read_table,
-        ".csv": pa.csv.read_csv if hasattr(pa, "csv") else None,
+        ".csv": csv.read_csv,
         ".ndjson": lambda path: pa.Table.from_pylist([json.loads(line) for line in path.open(encoding="utf-8")]),
     }[Path(name).suffix]
-    assert rows is not None
     assert rows(folder / name).column("name").to_pylist() == ["Ada", "Bob", "Eve", "Zoë"]
     assert [path.name for path in folder.iterdir() if path.name.startswith(".out")] == []
 
@@ -385,3 +387,29 @@ def test_usage_errors_are_errors_not_answers(sealed: Run) -> None:
         ["verify", "--nonsense", "x"],
     ):
         assert sealed(*arguments).code == 2
+
+
+def test_write_refuses_an_encrypted_input(sealed: Run) -> None:
+    refused = sealed("write", "people.parquet", "out.parquet", "--footer-key", "footer")
+    assert refused.code == 2
+    assert "the input is an encrypted file" in refused.err
+
+
+def test_write_holds_a_bounded_part_of_its_input(sealed: Run, folder: Path) -> None:
+    def peak(rows: int) -> int:
+        with open("long.csv", "w") as file:
+            file.write("id,text\n")
+            file.writelines(f"{i},some text to make the line longer {i:040d}\n" for i in range(rows))
+        script = (
+            "import resource; from bloomseal.cli.main import main\n"
+            "assert main(['write', 'long.csv', 'long.parquet', '--footer-key', 'footer', '--row-group-size', '50000']) == 0\n"
+            "print('peak', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        )
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        unit = 1 if sys.platform == "darwin" else 1024
+        return int(done.stdout.split()[-1]) * unit
+
+    few, size = peak(250_000), (folder / "long.csv").stat().st_size
+    many, longer = peak(1_000_000), (folder / "long.csv").stat().st_size
+    assert many - few < (longer - size) / 2

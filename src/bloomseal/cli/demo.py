@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 
 from ..errors import UsageError
-from .render import print_json, remark, size, table
+from .render import busy, print_json, remark, size, table
 from .state import State, common_options
 
 __all__ = ["demo"]
@@ -71,10 +71,8 @@ def _telling() -> Iterator[Callable[[str], None]]:
     if not sys.stderr.isatty():
         yield lambda text: remark(f"{text} ...")
         return
-    from rich.console import Console
-
-    with Console(stderr=True).status("preparing") as status:
-        yield lambda text: status.update(f"{text} ...")
+    with busy("preparing") as say:
+        yield say
 
 
 def _show(results: dict[str, Any]) -> None:

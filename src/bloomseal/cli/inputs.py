@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ..errors import FormatError, UsageError
+from ..errors import BloomsealError, FormatError, UsageError
 
 __all__ = ["FORMATS", "Input", "open_input", "parse_type"]
 
@@ -29,7 +29,7 @@ _EXTENSIONS: Final = {
     ".json": "ndjson",
 }
 _BATCH_ROWS: Final = 1 << 16
-_BLOCK_BYTES: Final = 1 << 23
+_BLOCK_BYTES: Final = 1 << 20  # the readers run some ten blocks ahead
 _DECIMAL: Final = re.compile(r"decimal(?:128|256)?\((\d+),\s*(-?\d+)\)")
 _TIMESTAMP: Final = re.compile(r"timestamp\[(s|ms|us|ns)(?:,\s*([^\]]+))?\]")
 
@@ -67,6 +67,8 @@ def open_input(path: str, kind: str | None, types: Mapping[str, pa.DataType]) ->
     with contextlib.ExitStack() as stack:
         try:
             found = _OPENERS[kind](path, types, stack)
+        except BloomsealError:
+            raise
         except OSError as error:
             raise _unreadable(path, error) from None
         except (pa.ArrowException, ValueError) as error:
@@ -130,6 +132,10 @@ def _open_parquet(path: str, types: Mapping[str, pa.DataType], stack: contextlib
 
     if path == "-":
         raise UsageError("Parquet is read from its end, so not from standard input")
+    with open(path, "rb") as raw:
+        raw.seek(-min(4, raw.seek(0, 2)), 2)
+        if raw.read() == b"PARE":
+            raise UsageError("the input is an encrypted file", file=path, hint="bloomseal attach adds filters to it")
     file = stack.enter_context(pq.ParquetFile(path, memory_map=False, pre_buffer=False))
     return Input(file.schema_arrow, _with_rows(file.iter_batches(_BATCH_ROWS)), file.metadata.num_rows)
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from ..errors import BloomsealError, UsageError
 from ..parquet.reader import SealedFile, open_file
 from .keys import OpeningOptions, opening_options
-from .render import json_line, plain, remark, table
+from .render import busy, json_line, plain, remark, table
 from .state import State, common_options
 from .values import parse_value, parse_where, read_lines
 
@@ -83,7 +83,9 @@ def read(
     wanted = [name.strip() for item in columns for name in item.split(",") if name.strip()] or None
     kind = _output_kind(output)
     with open_file(file, decryption=opening.decryption()) as opened:
-        rows = opened.read(wanted, _predicate(opened, where, where_in))
+        predicate = _predicate(opened, where, where_in)
+        with busy("Reading"):
+            rows = opened.read(wanted, predicate)
         done = opened.stats
     found = rows.num_rows
     state = State.current()

@@ -15,7 +15,7 @@ from typing import IO, Any, Final
 
 import click
 
-__all__ = ["facts", "json_line", "plain", "print_json", "printable", "progress", "remark", "size", "table"]
+__all__ = ["busy", "facts", "json_line", "plain", "print_json", "printable", "progress", "remark", "size", "table"]
 
 _WIDTH_WITHOUT_TERMINAL: Final = 160
 _C1_CONTROLS: Final = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
@@ -144,3 +144,16 @@ def progress(label: str, *, stream: IO[str] | None = None) -> Iterator[Callable[
     with Progress(*columns, console=Console(file=stream), transient=True) as bar:
         task = bar.add_task(label, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total or None)
+
+
+@contextlib.contextmanager
+def busy(label: str) -> Iterator[Callable[[str], None]]:
+    """A spinner on standard error, for work of unknown length; call what it gives to change the label."""
+    if not sys.stderr.isatty():
+        yield lambda text: None  # noqa: ARG005
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    with Console(stderr=True).status(Text(f"{label} ...")) as status:
+        yield lambda text: status.update(Text(f"{text} ..."))

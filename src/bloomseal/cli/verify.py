@@ -6,7 +6,7 @@ import click
 
 from ..parquet.reader import open_file
 from .keys import OpeningOptions, opening_options
-from .render import facts, print_json, printable, table
+from .render import busy, facts, print_json, printable, table
 from .state import State, common_options
 
 __all__ = ["verify"]
@@ -33,7 +33,7 @@ def verify(files: tuple[str, ...], strict: bool, opening: OpeningOptions) -> int
     decryption = opening.decryption()
     reports = []
     for path in files:
-        with open_file(path, decryption=decryption) as opened:
+        with open_file(path, decryption=decryption) as opened, busy("Opening modules"):
             reports.append(opened.verify())
     if State.current().json:
         listed = [report.to_dict() for report in reports]
