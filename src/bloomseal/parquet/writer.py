@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
@@ -63,6 +66,7 @@ def write_table(
     row_group_size: int = DEFAULT_ROW_GROUP_SIZE,
     filter_layout: FilterLayout = "row_group",
     filesystem: FileSystem | None = None,
+    threads: int = 1,
     **options: Any,
 ) -> None:
     """Write a table as one Parquet file, its sensitive columns' filters sealed.
@@ -78,6 +82,8 @@ def write_table(
         row_group_size: rows per row group, at most.
         filter_layout: ``row_group`` writes each row group's filters behind it, ``end`` all after the last row group
             (Parquet Bloom filter specification, "File Format").
+        threads: row groups that are encoded and hashed at the same time; each one more holds one more row group in
+            memory.
         options: what `pyarrow.parquet.ParquetWriter` takes for encoding: compression, use_dictionary, ... The page index
             is written (and sealed) unless ``write_page_index=False``: it lets a lookup open single pages.
 
@@ -95,13 +101,24 @@ def write_table(
         row_group_size=row_group_size,
         filter_layout=filter_layout,
         filesystem=filesystem,
+        threads=threads,
         **options,
     ) as writer:
         writer.write_table(table)
 
 
+@dataclass(frozen=True, slots=True)
+class _Encoded:
+    """One row group in memory: its plaintext pages, its filters, and a value's hash of each."""
+
+    ordinal: int
+    walk: Walk
+    filters: dict[int, SplitBlockBloomFilter]
+    samples: dict[int, int]
+
+
 class SealedWriter:
-    """A streaming writer that holds at most one row group.
+    """A streaming writer that holds at most one row group (and one more for each thread above one).
 
     Leave the ``with`` block normally to complete the file; an exception inside it leaves no file. Arguments are those
     of `write_table`.
@@ -117,6 +134,7 @@ class SealedWriter:
         row_group_size: int = DEFAULT_ROW_GROUP_SIZE,
         filter_layout: FilterLayout = "row_group",
         filesystem: FileSystem | None = None,
+        threads: int = 1,
         **options: Any,
     ) -> None:
         self._ref = resolve_path(path, filesystem)
@@ -126,6 +144,8 @@ class SealedWriter:
         _check_options(options, encryption)
         if row_group_size < 1:
             raise UsageError(f"a row group of {row_group_size} rows", hint="row_group_size= of at least 1")
+        if threads < 1:
+            raise UsageError(f"{threads} threads", hint="threads= of at least 1")
         if filter_layout not in ("row_group", "end"):
             raise UsageError(f"unknown filter layout {filter_layout!r}", hint="'row_group' or 'end'")
         self._arrow = schema
@@ -142,6 +162,10 @@ class SealedWriter:
         self._pending: list[pa.Table] = []
         self._pending_rows = 0
         self._samples: dict[tuple[int, int], int] = {}
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        self._ahead: deque[Future[_Encoded]] = deque()
+        self._flushed = 0
         self._keys = OutputKeys(encryption, self._template.schema, self._ref) if encryption else None
         try:
             self._file = AtomicFile(self._ref)
@@ -175,16 +199,22 @@ class SealedWriter:
     def close(self) -> None:
         """Write what is pending, the footer, reopen, check, and give the file its name."""
         self._flush()
+        while self._ahead:
+            self._take_over(self._ahead.popleft().result())
         self._out.finish(self._template.struct)
         self._out.close()
         if self._keys is not None:
             self._keys.store()
+        if self._pool is not None:
+            self._pool.shutdown()
         self._file.commit(self._check)
         if self._keys is not None:
             self._keys.committed()
 
     def abort(self) -> None:
         """Drop everything that was written."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
         self._out.close()
         self._file.abort()
         self._discard_keys()
@@ -194,20 +224,35 @@ class SealedWriter:
             return
         rows = pa.concat_tables(self._pending)
         self._pending, self._pending_rows = [], 0
+        ordinal, self._flushed = self._flushed, self._flushed + 1
+        if self._pool is None:
+            self._take_over(self._prepare(rows, ordinal))
+            return
+        # Encoding and hashing run side by side, in Arrow and numba without the interpreter's lock; sealing and writing
+        # stay in order, here.
+        self._ahead.append(self._pool.submit(self._prepare, rows, ordinal))
+        if len(self._ahead) >= self._threads:
+            self._take_over(self._ahead.popleft().result())
+
+    def _prepare(self, rows: pa.Table, ordinal: int) -> _Encoded:
         walk = self._encode(rows)
-        ordinal = self._out.num_row_groups
-        filters: dict[int, SplitBlockBloomFilter] = {}
+        encoded = _Encoded(ordinal, walk, {}, {})
         for leaf, spec in self._specs:
             array = rows.column(leaf.name) if len(leaf.path) == 1 else None
             try:
                 hashes = chunk_hashes(walk, 0, leaf, array)
-                filters[leaf.index] = spec.build(hashes)
+                encoded.filters[leaf.index] = spec.build(hashes)
             except BloomsealError as error:
                 error.row_group = ordinal
                 raise error.at(file=self._ref.path, column=leaf.name) from None
             if len(hashes):
-                self._samples[ordinal, leaf.index] = int(hashes[len(hashes) // 2])
-        self._out.add_row_group(walk, 0, filters)
+                encoded.samples[leaf.index] = int(hashes[len(hashes) // 2])
+        return encoded
+
+    def _take_over(self, encoded: _Encoded) -> None:
+        for column, sample in encoded.samples.items():
+            self._samples[encoded.ordinal, column] = sample
+        self._out.add_row_group(encoded.walk, 0, encoded.filters)
 
     def _encode(self, rows: pa.Table) -> Walk:
         """The rows as a plaintext Parquet file of one row group, in memory only."""

@@ -1,0 +1,77 @@
+"""The streaming writer: row groups, threads, and what is left after a failure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import bloomseal as bs
+
+ENCRYPTION = bs.EncryptionSpec(footer_key=b"f" * 16, column_keys={"name": b"n" * 16})
+DECRYPTION = bs.DecryptionSpec(bs.ExplicitKeys(footer_key=b"f" * 16, column_keys={"name": b"n" * 16}))
+DATA = pa.table({"id": list(range(10_000)), "name": [f"n{n}" for n in range(10_000)]})
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("layout", ["row_group", "end"])
+def test_row_groups_keep_their_order_and_their_filters(tmp_path: Path, threads: int, layout: str) -> None:
+    path = tmp_path / "a.parquet"
+    with bs.SealedWriter(
+        path, DATA.schema, encryption=ENCRYPTION, bloom_filters={"name": True, "id": True}, row_group_size=700,
+        threads=threads, filter_layout=layout,
+    ) as writer:  # fmt: skip
+        for start in range(0, len(DATA), 333):
+            writer.write_table(DATA.slice(start, 333))
+    with bs.open_file(path, decryption=DECRYPTION) as file:
+        assert [group.num_rows for group in file.row_groups] == [700] * 14 + [200]
+        assert file.read().equals(DATA)
+        for group, verdicts in enumerate(file.probe("name", DATA["name"])):
+            mine = verdicts[group * 700 : (group + 1) * 700]
+            assert set(mine) == {bs.Verdict.MAYBE_PRESENT}
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_row_group_that_fails_is_named_and_leaves_no_file(tmp_path: Path, threads: int) -> None:
+    uneven = pa.table({"id": [1] * 1000 + list(range(1000))})
+    with pytest.raises(bs.UsageError, match="row group 1") as caught:
+        bs.write_table(
+            uneven, tmp_path / "a.parquet", bloom_filters={"id": bs.FilterSpec(ndv=20, hide_size=True)},
+            row_group_size=1000, threads=threads,
+        )  # fmt: skip
+    assert caught.value.column == "id"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_exception_inside_the_block_leaves_no_file(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), bs.SealedWriter(tmp_path / "a.parquet", DATA.schema, threads=2) as writer:  # noqa: PT012
+        writer.write_table(DATA)
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_rows_make_a_file_with_columns(tmp_path: Path) -> None:
+    bs.write_table(DATA.slice(0, 0), tmp_path / "a.parquet", encryption=ENCRYPTION, bloom_filters={"name": True})
+    assert bs.read_table(tmp_path / "a.parquet", decryption=DECRYPTION).schema.equals(DATA.schema)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"row_group_size": 0},
+        {"threads": 0},
+        {"filter_layout": "middle"},
+        {"bloom_filters": {"nobody": True}},
+        {"bloom_filters": {"id": "large"}},
+        {"data_page_version": "2.0", "encryption": ENCRYPTION},
+        {"encryption_properties": None},
+        {"compression": "no such"},
+        {"encryption": bs.EncryptionSpec(footer_key=b"f" * 16, column_keys={"nobody": b"n" * 16})},
+    ],
+    ids=lambda wrong: "-".join(wrong),
+)
+def test_wrong_arguments_are_refused_before_anything_is_written(tmp_path: Path, wrong: dict) -> None:
+    with pytest.raises(bs.UsageError):
+        bs.write_table(DATA, tmp_path / "a.parquet", **wrong)
+    assert list(tmp_path.iterdir()) == []
