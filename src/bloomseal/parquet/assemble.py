@@ -21,6 +21,7 @@ from .footer import plain_footer, seal_footer, sign_footer
 from .layout import MAGIC, MAGIC_ENCRYPTED, Column, FileMeta, Group, Meta
 from .minifile import plain_header
 from .pages import Page
+from .replace import storage_errors
 from .schema import Leaf
 from .source import Buffer
 from .walk import Chunk, Walk
@@ -194,7 +195,8 @@ class Assembler:
             if self._spool is None:
                 self._write(module)
             else:
-                self._spool.write(module)
+                with storage_errors("keep the filters that wait", tempfile.gettempdir()):
+                    self._spool.write(module)
         if self._spool is not None:
             self._waiting.append((chunk, length))
 

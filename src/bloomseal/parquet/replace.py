@@ -14,7 +14,7 @@ import secrets
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -23,7 +23,7 @@ from ..errors import BloomsealError, UsageError
 from ..keytools.protocols import FileRef
 from .source import Source
 
-__all__ = ["AtomicFile", "fault_point"]
+__all__ = ["AtomicFile", "fault_point", "storage_errors"]
 
 _SUFFIX = ".bloomseal-tmp"
 _COPY_BYTES = 1 << 20
@@ -33,6 +33,15 @@ def fault_point(name: str) -> None:
     """Die here by SIGKILL when the environment says so: the crash tests' way to stop at a named instant."""
     if os.environ.get("BLOOMSEAL_FAULT_POINT") == name:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def storage_errors(what: str, path: str) -> Iterator[None]:
+    """Errors of the operating system become ours; its own messages may name other paths."""
+    try:
+        yield
+    except OSError as error:
+        raise BloomsealError(f"can't {what}: {error.strerror or type(error).__name__}", file=path) from None
 
 
 class AtomicFile:
@@ -70,27 +79,27 @@ class AtomicFile:
         Raises:
             BloomsealError: the storage failed (disk full); the old file stays.
         """
-        try:
+        with storage_errors("write", self._ref.path):
             self._file.write(data)
-        except OSError as error:
-            raise BloomsealError(f"can't write: {error.strerror}", file=self._ref.path) from None
 
     def zero(self, offset: int, length: int) -> None:
         """Overwrite a range that was already written."""
-        end = self._file.tell()
-        self._file.seek(offset)
-        while length > 0:
-            self._file.write(bytes(min(length, _COPY_BYTES)))
-            length -= _COPY_BYTES
-        self._file.seek(end)
+        with storage_errors("write", self._ref.path):
+            end = self._file.tell()
+            self._file.seek(offset)
+            while length > 0:
+                self._file.write(bytes(min(length, _COPY_BYTES)))
+                length -= _COPY_BYTES
+            self._file.seek(end)
 
     def copy_from(self, source: Source, length: int) -> None:
         """Append the first `length` bytes of `source`; within local file systems the kernel copies."""
         if source.ref.filesystem is None and self._ref.filesystem is None:
-            self._file.flush()
-            with open(source.ref.path, "rb") as original:
-                self._kernel_copy(original.fileno(), length)
-            self._file.seek(length)
+            with storage_errors("copy the file", self._ref.path):
+                self._file.flush()
+                with open(source.ref.path, "rb") as original:
+                    self._kernel_copy(original.fileno(), length)
+                self._file.seek(length)
             return
         for offset in range(0, length, _COPY_BYTES):
             self.write(source.read(offset, min(_COPY_BYTES, length - offset)))
@@ -98,31 +107,34 @@ class AtomicFile:
     def _kernel_copy(self, original: int, length: int) -> None:
         done = 0
         copy: Any = getattr(os, "copy_file_range", None)
-        try:
-            while copy and done < length:
-                step = copy(original, self._file.fileno(), min(length - done, 1 << 30), done, done)
-                if step == 0:
-                    break
-                done += step
-            if done < length:
-                self._file.seek(done)
-                with os.fdopen(os.dup(original), "rb") as rest:
-                    rest.seek(done)
-                    shutil.copyfileobj(rest, self._file, _COPY_BYTES)
-                self._file.truncate(length)
-        except OSError as error:
-            raise BloomsealError(f"can't copy the file: {error.strerror}", file=self._ref.path) from None
+        while copy and done < length:
+            step = copy(original, self._file.fileno(), min(length - done, 1 << 30), done, done)
+            if step == 0:
+                break
+            done += step
+        if done < length:
+            self._file.seek(done)
+            with os.fdopen(os.dup(original), "rb") as rest:
+                rest.seek(done)
+                shutil.copyfileobj(rest, self._file, _COPY_BYTES)
+            self._file.truncate(length)
 
     def commit(self, check: Callable[[Source], None]) -> None:
         """Sync, reopen for `check`, and rename into place.
 
         Raises:
-            BloomsealError: what `check` raises; or the file was changed by someone else meanwhile.
+            BloomsealError: what `check` raises; the file was changed by someone else meanwhile; the storage failed.
         """
-        self._file.flush()
-        if self._ref.filesystem is not None:
-            self._upload(check)
-            return
+        # A disk that is full often says so only now.
+        with storage_errors("write", self._ref.path):
+            self._file.flush()
+            if self._ref.filesystem is not None:
+                self._upload(check)
+            else:
+                self._rename(check)
+        self._close()
+
+    def _rename(self, check: Callable[[Source], None]) -> None:
         fault_point("written")
         os.fsync(self._file.fileno())
         fault_point("synced")
@@ -142,27 +154,27 @@ class AtomicFile:
             os.fsync(folder)
         finally:
             os.close(folder)
-        self._close()
 
     def _upload(self, check: Callable[[Source], None]) -> None:
         self._file.seek(0, os.SEEK_END)
         size, fd = self._file.tell(), self._file.fileno()
         check(Source(self._ref, size, lambda offset, length: os.pread(fd, length, offset), lambda: None))
         assert self._ref.filesystem is not None  # noqa: S101
-        try:
-            with self._ref.filesystem.open_output_stream(self._ref.path) as stream:
-                self._file.seek(0)
-                shutil.copyfileobj(self._file, stream, _COPY_BYTES)
-        except OSError as error:
-            raise BloomsealError(f"can't upload: {type(error).__name__}", file=self._ref.path) from None
-        self._close()
+        with (
+            storage_errors("upload", self._ref.path),
+            self._ref.filesystem.open_output_stream(self._ref.path) as stream,
+        ):
+            self._file.seek(0)
+            shutil.copyfileobj(self._file, stream, _COPY_BYTES)
 
     def abort(self) -> None:
         """Remove what was written; the final place stays as it was."""
         if self._done:
             return
         if self._ref.filesystem is None:
-            self._aside.unlink(missing_ok=True)
+            # Whatever went wrong before is the error to report; the next writer removes what stays.
+            with contextlib.suppress(OSError):
+                self._aside.unlink(missing_ok=True)
         self._close()
 
     def _close(self) -> None:
