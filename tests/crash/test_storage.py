@@ -87,9 +87,11 @@ def test_a_folder_in_the_place_of_the_file(tmp_path: Path) -> None:
 
 
 _UNPRIVILEGED = """
-import os, sys
+import os, sys, tempfile
 import pyarrow as pa
 import bloomseal as bs
+with tempfile.TemporaryDirectory() as warm:  # what is imported late may not be readable later
+    bs.write_table(pa.table({"a": [1]}), os.path.join(warm, "t.parquet"))
 if os.geteuid() == 0:
     os.seteuid(65534)
 try:

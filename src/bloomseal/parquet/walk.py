@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ..encryption import FRAME_BYTES, ModuleCipher, ModuleType, framed_length, module_aad
-from ..errors import BloomsealError, FormatError, IntegrityError, UnsupportedError
+from ..errors import BloomsealError, FormatError, IntegrityError, KeyAccessError, UnsupportedError
 from ..limits import MAX_BITSET_BYTES, MAX_BLOOM_HEADER_BYTES, MIN_BITSET_BYTES
 from ..thrift import Cursor, Struct
 from ..thrift.structs import BloomFilterHeader, ColumnChunk, ColumnMetaData, decode, decode_at
@@ -131,13 +131,14 @@ class Walk:
         Raises:
             KeyAccessError: the key can't be had.
         """
-        match chunk.protection:
-            case Protection.PLAINTEXT:
-                return None
-            case Protection.FOOTER_KEY:
+        if chunk.protection is Protection.PLAINTEXT:
+            return None
+        try:
+            if chunk.protection is Protection.FOOTER_KEY:
                 return self.keys.footer()
-            case Protection.COLUMN_KEY:
-                return self.keys.column(chunk.key_metadata, chunk.leaf.name)
+            return self.keys.column(chunk.key_metadata, chunk.leaf.name)
+        except KeyAccessError as error:
+            raise error.at(file=self.source.name, **chunk.place) from None
 
     def aad(self, chunk: Chunk, kind: ModuleType, page: int = -1, *, row_group: int | None = None) -> bytes:
         """The AAD of one of the chunk's modules; empty for a plaintext file."""
