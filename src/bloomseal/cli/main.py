@@ -32,6 +32,7 @@ _COMMANDS: Final = {
     "rekey": "Seal files again under fresh data keys.",
     "seal": "Encrypt plaintext files, their filters with them.",
     "unseal": "Decrypt files.",
+    "audit": "Find what lies open, and which key protects what, over many files.",
     "keyring": "Make and look after the master keys in a local keyring file.",
 }
 _HOMES: Final = dict.fromkeys(("rewrap", "rekey", "seal", "unseal"), "rotate")

@@ -1,0 +1,196 @@
+"""The leak demonstration: how many candidate values a filter in clear confirms to somebody who has no key."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ..errors import BloomsealError, UsageError
+from ..parquet.hashing import chunk_hashes
+from ..parquet.opening import KeysAtHand, open_footer
+from ..parquet.source import Source
+from ..parquet.specs import DecryptionSpec
+from ..parquet.walk import Chunk, Protection, Walk
+from ..sbbf import ColumnType, PhysicalType, ProbeSet, SplitBlockBloomFilter
+from .candidates import Pattern
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+__all__ = ["DEFAULT_BOUND", "Demonstration", "demonstrate"]
+
+DEFAULT_BOUND: Final = 1_000_000
+_PORTION: Final = 65_536
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """What a filter in clear tells. No candidate is ever repeated.
+
+    Attributes:
+        file, column: where.
+        row_groups: how many have a filter in clear, of how many.
+        candidates: how many were asked for, out of how many that the pattern stands for.
+        confirmed: how many the filters may hold.
+        expected_false: how many of those are false by the filters' own probability.
+        precision: the share of confirmed candidates that are in the file: exact where the values could be read, else expected;
+            None where nothing was confirmed.
+        exact: which of the two.
+    """
+
+    file: str
+    column: str
+    row_groups: tuple[int, int]
+    candidates: int
+    possible: int | None
+    confirmed: int
+    expected_false: float
+    precision: float | None
+    exact: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "file": self.file,
+            "column": self.column,
+            "row_groups_with_filter_in_clear": self.row_groups[0],
+            "row_groups": self.row_groups[1],
+            "candidates": self.candidates,
+            "possible_candidates": self.possible,
+            "confirmed": self.confirmed,
+            "expected_false": round(self.expected_false, 3),
+            "precision": None if self.precision is None else round(self.precision, 6),
+            "precision_is_exact": self.exact,
+        }
+
+
+def demonstrate(
+    path: str | os.PathLike[str],
+    column: str,
+    candidates: Iterable[Any] | Pattern,
+    *,
+    most: int = DEFAULT_BOUND,
+    keys: Any = None,
+    filesystem: FileSystem | None = None,
+) -> Demonstration:
+    """Ask the filters in clear of a column for candidates, as anybody could.
+
+    Args:
+        path, filesystem: the file.
+        column: dotted path.
+        candidates: values, or a pattern of which at most `most` texts are tried, evenly spread. Texts are turned into the
+            column's type.
+        keys: used only to count how many of the confirmed candidates are truly there; for a plaintext column none are needed.
+
+    Raises:
+        UsageError: no such column, candidates of the wrong kind, or no filter in clear: nothing leaks.
+        BloomsealError: the file can't be read, or its footer is encrypted and no key is at hand.
+    """
+    with Source.open(path, filesystem) as source:
+        decryption = None if keys is None else DecryptionSpec(keys, allow_plaintext=True, allow_unverified_footer=True)
+        footer, hand = open_footer(source, decryption, keyless=True)
+        leaf = footer.schema.leaf(column)
+        blind = Walk(source, footer, KeysAtHand(footer.crypto, None))
+        walk = Walk(source, footer, hand)
+        filters: list[SplitBlockBloomFilter] = []
+        truth: set[int] | None = set()
+        for group in range(len(footer.row_groups)):
+            chunk = walk.chunk(group, leaf.index)
+            if (found := _clear_filter(blind, walk, chunk)) is not None:
+                filters.append(found)
+                truth = _with_values(truth, walk, group, chunk)
+        if not filters:
+            raise UsageError("no filter of this column stands in clear: nothing leaks", column=leaf.name)
+        text = isinstance(candidates, Pattern)
+        possible = candidates.total if isinstance(candidates, Pattern) else None
+        asked = confirmed = true = 0
+        for portion in _portions(candidates, most):
+            values = [_typed(value, leaf.type) for value in portion] if text or _texts(portion) else portion
+            probe = ProbeSet.of(values, leaf.type)
+            hits = np.zeros(len(values), dtype=np.bool_)
+            for bloom_filter in filters:
+                hits |= probe.check(bloom_filter)
+            asked += len(values)
+            confirmed += int(hits.sum())
+            if truth is not None:
+                true += _true(values, hits, leaf.type, truth)
+        miss = 1.0
+        for bloom_filter in filters:
+            miss *= 1 - bloom_filter.false_positive_probability()
+        expected_false = min((asked - confirmed) * (1 - miss) / max(miss, 1e-12), float(confirmed))
+        exact = truth is not None
+        hits_true = true if exact else confirmed - expected_false
+        return Demonstration(
+            source.name, leaf.name, (len(filters), len(footer.row_groups)), asked, possible, confirmed, expected_false,
+            hits_true / confirmed if confirmed else None, exact,
+        )  # fmt: skip
+
+
+def _clear_filter(blind: Walk, walk: Walk, chunk: Chunk) -> SplitBlockBloomFilter | None:
+    """The chunk's filter, if it answers without a key; where it is may be known from an opened footer."""
+    meta = chunk.view.meta_data
+    if meta is None or meta.bloom_filter_offset is None:
+        try:
+            meta = walk.meta(chunk)
+        except BloomsealError:
+            return None
+    if meta.bloom_filter_offset is None:
+        return None
+    # As somebody sees it who takes the column for a plaintext one.
+    seen = Chunk(chunk.row_group, chunk.leaf, chunk.view, Protection.PLAINTEXT, b"", meta=meta)
+    try:
+        found = blind.filter(seen)
+    except BloomsealError:
+        return None
+    return None if found is None else SplitBlockBloomFilter.from_bitset(found.bitset)
+
+
+def _with_values(truth: set[int] | None, walk: Walk, group: int, chunk: Chunk) -> set[int] | None:
+    if truth is None:
+        return None
+    try:
+        return truth | set(chunk_hashes(walk, group, chunk.leaf).tolist())
+    except BloomsealError:
+        return None
+
+
+def _true(values: Sequence[Any], hits: Any, kind: Any, truth: set[int]) -> int:
+    from ..sbbf import encode_value, hash_bytes
+
+    count = 0
+    for index in np.flatnonzero(hits).tolist():
+        encodings = encode_value(values[index], kind)
+        count += encodings is not None and any(hash_bytes(data) in truth for data in encodings)
+    return count
+
+
+def _portions(candidates: Iterable[Any] | Pattern, most: int) -> Iterator[list[Any]]:
+    if isinstance(candidates, Pattern):
+        yield from (portion for portion in candidates.sample(most) if portion)
+        return
+    rest = islice(iter(candidates), most)
+    while portion := list(islice(rest, _PORTION)):
+        yield portion
+
+
+def _texts(values: list[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+def _typed(text: str, kind: ColumnType) -> Any:
+    try:
+        match kind.physical:
+            case PhysicalType.INT32 | PhysicalType.INT64:
+                return int(text)
+            case PhysicalType.FLOAT | PhysicalType.DOUBLE:
+                return float(text)
+            case _:
+                return text if kind.logical is not None else text.encode()
+    except ValueError:
+        pass  # raised below, so that the text is not part of the chain
+    raise UsageError("a candidate is no number, and the column holds numbers")

@@ -1,0 +1,91 @@
+"""A finding: a rule, a place, what was seen there, and the command that mends it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+__all__ = ["Finding", "Rule", "Severity"]
+
+
+class Severity(IntEnum):
+    """How bad it is: INFO is worth knowing, WARNING weakens, ERROR breaks what was promised, CRITICAL lets values out."""
+
+    INFO = 1
+    WARNING = 2
+    ERROR = 3
+    CRITICAL = 4
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+    @classmethod
+    def named(cls, name: str) -> Severity:
+        """The severity of a label."""
+        return cls[name.upper()]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule.
+
+    Attributes:
+        id: stable; never used again for another rule.
+        name: stable too, for people.
+        title: what is wrong, in a sentence.
+        severity: the usual one. A finding may differ where `levels` says when.
+        why: why it matters.
+        fix: the command that mends it, a template over ``{file}``, ``{column}``, ``{key}`` and ``{table}``.
+        needs: what must be at hand for it to be seen: ``nothing``, ``keys``, ``policy``, ``keys and policy``, ``--deep``.
+        levels: when the severity is another one.
+    """
+
+    id: str
+    name: str
+    title: str
+    severity: Severity
+    why: str
+    fix: str
+    needs: str = "nothing"
+    levels: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding.
+
+    Attributes:
+        rule: its rule.
+        severity: how bad it is here.
+        message: what was seen. Never a key, never a value.
+        file, column, row_groups: the place; None and () where it is wider.
+        fix: the command that mends it, here.
+    """
+
+    rule: Rule
+    severity: Severity
+    message: str
+    file: str | None = None
+    column: str | None = None
+    row_groups: tuple[int, ...] = ()
+    fix: str = ""
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """Worst first, then by rule and place."""
+        return -self.severity, self.rule.id, self.file or "", self.column or "", self.row_groups, self.message
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "rule": self.rule.id,
+            "name": self.rule.name,
+            "severity": self.severity.label,
+            "file": self.file,
+            "column": self.column,
+            "row_groups": list(self.row_groups),
+            "message": self.message,
+            "fix": self.fix,
+        }

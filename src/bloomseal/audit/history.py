@@ -1,0 +1,245 @@
+"""The rotation audit: what has changed between two inventories, and which master key versions nothing needs any more."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..errors import FormatError, UsageError
+from ..policy import Policy, TablePolicy
+from .inventory import Policies, look, to_table
+from .places import find_files
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+__all__ = ["Changes", "Destruction", "compare", "load_inventory", "may_destroy"]
+
+Version = tuple[str, str | None]
+"""A master key and its version."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What has changed from an older inventory to a newer one.
+
+    Attributes:
+        rotated: files none of whose keys is wrapped by a version that the older inventory had for it.
+        rekeyed: files whose data keys are all fresh; seen only where both inventories were made with keys.
+        partly: files of which some keys were rotated, and some not.
+        missed: encrypted files that are as they were.
+        added, removed: files in one inventory only.
+        unknown: files whose key versions can't be seen in one of the two.
+        needed: master key and version → number of files that still need it.
+        retired: versions that the older inventory has and no file seen in the newer one needs.
+    """
+
+    rotated: list[str] = field(default_factory=list)
+    rekeyed: list[str] = field(default_factory=list)
+    partly: list[str] = field(default_factory=list)
+    missed: list[str] = field(default_factory=list)
+    added: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    needed: dict[Version, int] = field(default_factory=dict)
+    retired: list[Version] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            **{
+                name: getattr(self, name)
+                for name in ("rotated", "rekeyed", "partly", "missed", "added", "removed", "unknown")
+            },
+            "needed": [
+                {"master_key": key, "version": version, "files": count} for (key, version), count in self.needed.items()
+            ],
+            "retired": [{"master_key": key, "version": version} for key, version in self.retired],
+        }
+
+
+@dataclass(frozen=True)
+class Destruction:
+    """May a master key version be destroyed?
+
+    Attributes:
+        answer: ``yes``, ``no`` or ``unknown``.
+        needed_by: files that still need it.
+        doubts: why a *yes* can't be given.
+        files: how many files were looked at.
+    """
+
+    master_key: str
+    version: str
+    answer: str
+    needed_by: list[str]
+    doubts: list[str]
+    files: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "master_key": self.master_key,
+            "version": self.version,
+            "answer": self.answer,
+            "needed_by": self.needed_by,
+            "doubts": self.doubts,
+            "files": self.files,
+        }
+
+
+@dataclass
+class _File:
+    versions: set[Version] = field(default_factory=set)
+    data_keys: set[str] = field(default_factory=set)
+    encrypted: bool = False
+    doubt: str | None = None
+
+
+def load_inventory(path: str | os.PathLike[str]) -> pa.Table:
+    """An inventory that was written to Parquet.
+
+    Raises:
+        UsageError: it can't be opened.
+        FormatError: not an inventory.
+    """
+    try:
+        table = pq.read_table(path)
+    except OSError as error:
+        raise UsageError(f"can't open the inventory ({type(error).__name__})", file=os.fspath(path)) from None
+    except pa.ArrowException:
+        table = None
+    if table is None or not {"file", "footer_master_key", "master_key", "key_version"} <= set(table.column_names):
+        raise FormatError("not an inventory of bloomseal audit", file=os.fspath(path))
+    return table
+
+
+def compare(old: pa.Table, new: pa.Table) -> Changes:
+    """What was rotated between two inventories, what was missed, and which versions are needed still."""
+    before, after = _files(old), _files(new)
+    changes = Changes(added=sorted(after.keys() - before.keys()), removed=sorted(before.keys() - after.keys()))
+    for path in sorted(before.keys() & after.keys()):
+        was, now = before[path], after[path]
+        if was.doubt is not None or now.doubt is not None:
+            changes.unknown.append(path)
+        elif was.encrypted or now.encrypted:
+            same = was.versions & now.versions
+            fresh = _fresh(was, now)
+            if fresh:
+                changes.rekeyed.append(path)
+            if not same:
+                changes.rotated.append(path)
+            elif same < was.versions:
+                changes.partly.append(path)
+            elif not fresh:
+                changes.missed.append(path)
+    for file in after.values():
+        for version in file.versions:
+            changes.needed[version] = changes.needed.get(version, 0) + 1
+    known = set().union(*(file.versions for file in before.values())) if before else set()
+    ordered = sorted(changes.needed.items(), key=lambda item: _by_name(item[0]))
+    changes.needed.clear()
+    changes.needed.update(ordered)
+    changes.retired.extend(sorted(known - changes.needed.keys(), key=_by_name))
+    return changes
+
+
+def may_destroy(
+    master_key: str,
+    version: str,
+    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+    *,
+    keys: Any = None,
+    policy: Policy | TablePolicy | None = None,
+    table: str | None = None,
+    aad_prefix: bytes | str | None = None,
+    filesystem: FileSystem | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Destruction:
+    """Does any of these files, or any retained version of these tables, need a master key version?
+
+    *Yes*, it may be destroyed, only where every key of every file was seen to be under another version; copies elsewhere are
+    beyond this. *No* where some file needs it. Else *unknown*, and why.
+
+    Args:
+        master_key, version: the version in question.
+        paths, keys, policy, table, aad_prefix, filesystem, progress: as `bloomseal.audit.inventory.inventory`. Keys are needed to
+            see into encrypted footers.
+
+    Raises:
+        UsageError, MissingDependencyError: no paths, or a table without its library.
+    """
+    places = find_files(paths, filesystem=filesystem, history=True)
+    policies = Policies(policy, table)
+    facts, _ = look(places, keys, policies, aad_prefix=aad_prefix, filters=False, progress=progress)
+    doubts = list(places.unknown)
+    if places.missing:
+        doubts.append(f"{len(places.missing)} files of retained table versions are not there")
+    if not facts:
+        doubts.append("no file was found")
+    needed = []
+    for path, file in sorted(_files(to_table(facts, policies)).items()):
+        if (master_key, version) in file.versions:
+            needed.append(path)
+        if file.doubt is not None:
+            doubts.append(f"{path}: {file.doubt}")
+        doubts += [
+            f"{path}: a key is under {master_key}, its version can't be told"
+            for key, one in file.versions
+            if key == master_key and one is None
+        ]
+    answer = "no" if needed else "unknown" if doubts else "yes"
+    return Destruction(master_key, version, answer, needed, doubts, len(facts))
+
+
+def _files(table: pa.Table) -> dict[str, _File]:
+    names = [
+        "file", "footer", "algorithm", "error", "column", "protection", "material", "master_key", "key_version", "data_key",
+        "footer_material", "footer_master_key", "footer_key_version", "footer_data_key", "chunk_error",
+    ]  # fmt: skip
+    if missing := [name for name in names if name not in table.column_names]:
+        raise UsageError(f"the inventory lacks {', '.join(missing)}", hint="make it again with bloomseal audit")
+    plain = table.select(names).cast(pa.schema([(name, pa.string()) for name in names])).unify_dictionaries()
+    distinct = plain.group_by(names).aggregate([])
+    files: dict[str, _File] = {}
+    for row in distinct.to_pylist():
+        file = files.setdefault(row["file"], _File())
+        if row["error"] is not None or row["chunk_error"] is not None:
+            file.doubt = row["error"] or row["chunk_error"]
+        if row["algorithm"] is None:
+            continue
+        file.encrypted = True
+        _key(file, row, "footer_", "footer")
+        if row["column"] is None and row["footer"] == "encrypted":
+            file.doubt = file.doubt or "its columns' keys are inside the encrypted footer"
+        if row["protection"] == "column key":
+            _key(file, row, "", f"column {row['column']}")
+    return files
+
+
+def _fresh(was: _File, now: _File) -> bool:
+    """Are all data keys others than before? Told by fingerprints only: a data key wrapped again looks like another one."""
+    before, after = ({key for key in file.data_keys if key.startswith("key ")} for file in (was, now))
+    return bool(before and after) and before.isdisjoint(after)
+
+
+def _key(file: _File, row: dict[str, Any], prefix: str, what: str) -> None:
+    if row[f"{prefix}data_key"] is not None:
+        file.data_keys.add(row[f"{prefix}data_key"])
+    master = row[f"{prefix}master_key"]
+    if master is not None:
+        file.versions.add((master, row[f"{prefix}key_version"]))
+    elif row[f"{prefix}material"] == "external":
+        file.doubt = file.doubt or f"the key material of the {what} is missing"
+    elif row[f"{prefix}material"] in ("opaque", "none"):
+        file.doubt = file.doubt or f"the {what}'s key goes by an id of its writer's own"
+
+
+def _by_name(version: Version) -> tuple[Any, ...]:
+    key, number = version
+    return key, number is None, int(number) if number is not None and number.isdigit() else 0, number or ""

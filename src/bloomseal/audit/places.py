@@ -1,0 +1,157 @@
+"""Paths, folders and tables → the data files to look at."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import MissingDependencyError, UsageError
+from ..keytools.protocols import FileRef
+from ..parquet.source import resolve_path
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+__all__ = ["MATERIAL_PREFIX", "Places", "find_files"]
+
+MATERIAL_PREFIX: Final = "_KEY_MATERIAL_FOR_"
+_DELTA_LOG: Final = "_delta_log"
+_ENDINGS: Final = (".parquet", ".parq", ".pq")
+
+
+@dataclass
+class Places:
+    """What there is to look at.
+
+    Attributes:
+        files: the data files, each once, in order of their paths.
+        sidecars: external key material found in the folders.
+        roots: file path → the folder or table that was given and led to it; missing for a file that was named itself.
+        unknown: what could not be found out, in words: a place that can't be listed, a table version that is gone.
+        missing: files that a retained table version names and that are not there any more.
+    """
+
+    files: list[FileRef] = field(default_factory=list)
+    sidecars: list[FileRef] = field(default_factory=list)
+    roots: dict[str, str] = field(default_factory=dict)
+    unknown: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+
+def find_files(
+    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+    *,
+    filesystem: FileSystem | None = None,
+    history: bool = False,
+) -> Places:
+    """All data files at these places.
+
+    Args:
+        paths: files, folders (searched to any depth; hidden files and folders are left out), Delta tables (the folder that
+            holds ``_delta_log``) and Iceberg tables (a ``….metadata.json``).
+        filesystem: where the paths are; None for local ones and URIs.
+        history: files of all retained versions of a table, not only the live ones.
+
+    Raises:
+        MissingDependencyError: a table without its library.
+        UsageError: no path at all.
+    """
+    listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if not listed:
+        raise UsageError("nothing to audit", hint="a file, a folder or a table")
+    places = Places()
+    seen: dict[str, FileRef] = {}
+    for path in listed:
+        ref = resolve_path(path, filesystem)
+        for found, root in _files(ref, places, history):
+            seen.setdefault(found.path, found)
+            if root is not None:
+                places.roots.setdefault(found.path, root)
+    places.files = [seen[name] for name in sorted(seen)]
+    places.sidecars = sorted({ref.path: ref for ref in places.sidecars}.values(), key=lambda ref: ref.path)
+    return places
+
+
+def _files(ref: FileRef, places: Places, history: bool) -> Iterator[tuple[FileRef, str | None]]:
+    if ref.path.endswith(".metadata.json"):
+        from .tables import iceberg_files
+
+        yield from ((found, ref.path) for found in iceberg_files(ref, places, history=history))
+        return
+    try:
+        is_folder, entries = _listed(ref, places)
+    except OSError as error:
+        places.unknown.append(f"{ref.path}: can't be listed ({type(error).__name__})")
+        return
+    if not is_folder:
+        yield ref, None
+        return
+    if any(name.startswith(f"{_DELTA_LOG}/") for name, _ in entries):
+        from .tables import delta_files
+
+        _sidecars(entries, places)
+        yield from ((found, ref.path) for found in delta_files(ref, places, history=history))
+        return
+    _sidecars(entries, places)
+    for name, found in entries:
+        if _is_data(name):
+            yield found, ref.path
+
+
+def _sidecars(entries: Iterable[tuple[str, FileRef]], places: Places) -> None:
+    for name, found in entries:
+        if posixpath.basename(name).startswith(MATERIAL_PREFIX) and name.endswith(".json"):
+            places.sidecars.append(found)
+
+
+def _is_data(name: str) -> bool:
+    parts = name.split("/")
+    # As Spark and Hive have it: a partition folder such as `_day=1` is no hidden one.
+    if any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in parts):
+        return False
+    last = parts[-1].lower()
+    return last.endswith(_ENDINGS) or ".parquet." in last
+
+
+def _listed(ref: FileRef, places: Places) -> tuple[bool, list[tuple[str, FileRef]]]:
+    """Is it a folder, and which files are below it (path from here, file)?"""
+    if ref.filesystem is None:
+        if not os.path.isdir(ref.path):  # noqa: PTH112
+            return False, []
+        entries = []
+
+        def skip(error: OSError) -> None:
+            places.unknown.append(f"{error.filename}: can't be listed ({error.strerror})")
+
+        for folder, _, names in os.walk(ref.path, onerror=skip):
+            below = os.path.relpath(folder, ref.path)
+            for name in names:
+                relative = name if below == "." else f"{below}/{name}".replace(os.sep, "/")
+                entries.append((relative, FileRef(os.path.join(folder, name))))  # noqa: PTH118
+        return True, sorted(entries, key=lambda entry: entry[0])
+    from pyarrow.fs import FileSelector, FileType
+
+    info = ref.filesystem.get_file_info(ref.path)
+    if info.type is not FileType.Directory:
+        return False, []
+    base = ref.path.rstrip("/") + "/"
+    found = ref.filesystem.get_file_info(FileSelector(ref.path, recursive=True))
+    return True, sorted(
+        (one.path.removeprefix(base), FileRef(one.path, ref.filesystem)) for one in found if one.type is FileType.File
+    )
+
+
+def library(name: str, extra: str, load: Callable[[], Any]) -> Any:
+    """An optional library.
+
+    Raises:
+        MissingDependencyError: it isn't installed.
+    """
+    try:
+        return load()
+    except ImportError:
+        pass
+    raise MissingDependencyError(f"this needs the library {name}", hint=f"pip install 'bloomseal[{extra}]'")

@@ -1,0 +1,482 @@
+"""One file's facts: what anybody sees of it, and what the keys at hand add. A file that can't be read is a fact too."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import IntEnum
+from typing import Any, Final
+
+from ..encryption import ModuleType, module_aad
+from ..errors import BloomsealError, FormatError, IntegrityError, KeyAccessError, UnsupportedError
+from ..keytools.protocols import FileRef, KeyRetriever, KeySource
+from ..limits import MAX_GCM_SEALS
+from ..parquet.footer import FileCrypto, Footer, parse_crypto, split_encrypted, split_signed
+from ..parquet.layout import FileMeta, Tail, read_tail
+from ..parquet.opening import KeysAtHand
+from ..parquet.source import Source
+from ..parquet.statistics import all_null
+from ..parquet.walk import Chunk, Walk
+from ..sbbf import PhysicalType, SplitBlockBloomFilter
+from ..thrift import Cursor, Struct
+from ..thrift.structs import BloomFilterHeader, decode, decode_at
+from .keyfacts import KeyFacts, Kms, SidecarView
+from .views import AuditChunk, AuditGroup, AuditMeta, exposed
+
+__all__ = ["PROTECTIONS", "SEEN", "ChunkFacts", "FileFacts", "Scanner", "Seen"]
+
+PROTECTIONS: Final = ("plaintext", "footer key", "column key", "unknown")
+_HEADER_BYTES: Final = 64
+_GAP: Final = 64 * 1024
+_SMALL_LISTS: Final = 4096
+
+
+class Seen(IntEnum):
+    """How a filter or an index stands in the file."""
+
+    NONE = 0
+    CLEAR = 1
+    SEALED = 2
+    HIDDEN = 3
+
+
+SEEN: Final = ("none", "in clear", "sealed", "not visible")
+
+
+@dataclass(slots=True)
+class FilterFacts:
+    """An opened filter: whether it authenticated, its bytes, share of bits set, exact false positive probability, likely number
+    of distinct values; all bits zero though the chunk has values; and why it could not be had.
+    """
+
+    authentic: bool | None = None
+    num_bytes: int | None = None
+    fill: float | None = None
+    fpp: float | None = None
+    ndv: int | None = None
+    empty: bool | None = None
+    kind: str | None = None
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class ChunkFacts:
+    """One column chunk. Offsets and sizes in bytes; None is what can't be seen."""
+
+    row_group: int
+    leaf: int
+    protection: int
+    key: int
+    values: int | None = None
+    size: int | None = None
+    exposed: int = 0
+    filter: int = Seen.NONE
+    filter_offset: int | None = None
+    filter_length: int | None = None
+    column_index: int = Seen.NONE
+    offset_index: int = Seen.NONE
+    modules: int = 0
+    pages_counted: bool = False
+    error: str | None = None
+    bloom: FilterFacts | None = None
+
+
+@dataclass(slots=True)
+class FileFacts:
+    """One file.
+
+    Attributes:
+        footer: ``plaintext``, ``signed`` or ``encrypted``; None where it could not be read.
+        footer_verified: None where no key was at hand to do it.
+        aad_prefix: ``none``, ``stored`` or ``supplied``.
+        file_id: aad_file_unique in hexadecimal; a copy of a file has the same one.
+        error, error_kind: why the file, or a part of it, could not be looked at.
+        hidden: what could not be seen for want of a key.
+        keys: the data keys, `ChunkFacts.key` being an index; entry 0 stands for no key, 1 for the footer's.
+        leaves: dotted path and type of each column.
+        sidecar: entries of the external key material, and which of them the file uses.
+    """
+
+    ref: FileRef
+    size: int | None = None
+    modified: datetime | None = None
+    created_by: str | None = None
+    footer: str | None = None
+    footer_verified: bool | None = None
+    algorithm: str | None = None
+    aad_prefix: str | None = None
+    aad_prefix_text: str | None = None
+    file_id: str | None = None
+    error: str | None = None
+    error_kind: str | None = None
+    hidden: list[str] = field(default_factory=list)
+    keys: list[KeyFacts] = field(default_factory=lambda: [KeyFacts()])
+    leaves: list[tuple[str, str]] = field(default_factory=list)
+    chunks: list[ChunkFacts] = field(default_factory=list)
+    sidecar: SidecarView | None = None
+
+    @property
+    def path(self) -> str:
+        return self.ref.path
+
+    def failed(self, error: BloomsealError) -> None:
+        """Keep the first failure."""
+        if self.error is None:
+            self.error, self.error_kind = error.what, type(error).__name__
+
+
+class Scanner:
+    """Looks at files.
+
+    Args:
+        keys: where keys come from; None to look at what everybody sees.
+        kms: what can be asked about master keys.
+        prefix: path → the AAD prefix that the file should have; None where nothing is known.
+        filters: open filters and judge their bits. Needs no key for filters in clear.
+        visit: called with each file's walk while it is open (the nonce check).
+    """
+
+    def __init__(
+        self,
+        keys: KeySource | None = None,
+        kms: Kms | None = None,
+        *,
+        prefix: Callable[[str], bytes | None] = lambda _: None,
+        filters: bool | None = None,
+        visit: Callable[[FileFacts, Walk | None, Source], None] | None = None,
+    ) -> None:
+        self._keys = keys
+        self._kms = kms or Kms()
+        self._prefix = prefix
+        self._filters = keys is not None if filters is None else filters
+        self._visit = visit
+
+    def scan(self, ref: FileRef) -> FileFacts:
+        """A file's facts. Never raises for what is in the file."""
+        facts = FileFacts(ref)
+        try:
+            with Source.open(ref.path, ref.filesystem) as source:
+                facts.size = source.size
+                facts.modified = _modified(ref)
+                self._scan(facts, source)
+        except BloomsealError as error:
+            facts.failed(error)
+        except Exception as error:
+            # A thousand files must not go unseen because of one; the type is all that may be told.
+            facts.failed(FormatError(f"unexpected {type(error).__name__}"))
+        return facts
+
+    def _scan(self, facts: FileFacts, source: Source) -> None:
+        tail = read_tail(source)
+        facts.sidecar = SidecarView(source.ref)
+        footer, hand = self._open(facts, source, tail)
+        if footer is None:
+            if self._visit is not None:
+                self._visit(facts, None, source)
+            return
+        facts.created_by = footer.created_by
+        facts.leaves = [(leaf.name, str(leaf.type)) for leaf in footer.schema.leaves]
+        walk = Walk(source, footer, hand)
+        look = _Columns(facts, walk, self)
+        for group in range(len(footer.row_groups)):
+            look.group(group)
+        look.peek()
+        if self._visit is not None:
+            self._visit(facts, walk, source)
+
+    def _open(self, facts: FileFacts, source: Source, tail: Tail) -> tuple[Footer | None, KeysAtHand]:
+        if tail.encrypted:
+            head, framed = split_encrypted(tail)
+            facts.footer = "encrypted"
+            crypto = self._crypto(facts, head.struct(1) or Struct(), head.binary(2), plaintext_footer=False)
+            hand = self._hand(facts, source, crypto)
+            facts.hidden.append("columns, filters and statistics: all inside the encrypted footer")
+            try:
+                raw = bytes(
+                    hand.footer().open(framed, ModuleType.FOOTER, module_aad(crypto.file_aad, ModuleType.FOOTER))
+                )
+            except KeyAccessError:
+                return None, hand
+            except IntegrityError as error:
+                facts.footer_verified = False
+                facts.failed(error)
+                return None, hand
+            facts.hidden.clear()
+            facts.footer_verified = True
+            return Footer(raw, tail.offset, crypto, True), hand
+        plain = Struct.parse(tail.data, remember=FileMeta.ROW_GROUPS)
+        algorithm = plain.struct(FileMeta.ALGORITHM)
+        if algorithm is None:
+            facts.footer = "plaintext"
+            return Footer(tail.data, tail.offset, None, True), KeysAtHand(None, None)
+        facts.footer = "signed"
+        raw, signature = split_signed(tail)
+        try:
+            crypto = self._crypto(facts, algorithm, plain.binary(FileMeta.SIGNING_KEY), plaintext_footer=True)
+        except UnsupportedError as error:
+            facts.failed(error)
+            return Footer(raw, tail.offset, None, False), KeysAtHand(None, None)
+        hand = self._hand(facts, source, crypto)
+        try:
+            hand.footer().verify(raw, signature, module_aad(crypto.file_aad, ModuleType.FOOTER))
+            facts.footer_verified = True
+        except KeyAccessError:
+            pass
+        except IntegrityError as error:
+            facts.footer_verified = False
+            facts.failed(error)
+        return Footer(raw, tail.offset, crypto, bool(facts.footer_verified)), hand
+
+    def _crypto(
+        self, facts: FileFacts, algorithm: Struct, key_metadata: bytes | None, *, plaintext_footer: bool
+    ) -> FileCrypto:
+        facts.algorithm = "AES_GCM_V1" if 1 in algorithm else "AES_GCM_CTR_V1" if 2 in algorithm else None
+        inner = algorithm.struct(1) or algorithm.struct(2) or Struct()
+        stored, wanted = inner.binary(1), bool(inner.boolean(3))
+        facts.aad_prefix = "stored" if stored else "supplied" if wanted else "none"
+        if stored:
+            facts.aad_prefix_text = stored.decode(errors="backslashreplace")
+        if (unique := inner.binary(2)) is not None:
+            facts.file_id = unique.hex()
+        # Only what the file lacks is supplied: whether a stored prefix is the right one is a rule's affair.
+        supplied = self._prefix(facts.path) if wanted and not stored else None
+        facts.keys.append(KeyFacts.of(key_metadata or b"", facts.sidecar or SidecarView(facts.ref), self._kms))
+        return parse_crypto(algorithm, key_metadata, supplied, plaintext_footer=plaintext_footer, keyless=True)
+
+    def _hand(self, facts: FileFacts, source: Source, crypto: FileCrypto) -> KeysAtHand:
+        retriever: KeyRetriever | None = None if self._keys is None else self._keys.for_file(source.ref)
+        hand = KeysAtHand(crypto, retriever)
+        facts.keys[1] = self._judged(facts.keys[1], lambda: hand.footer().key)
+        return hand
+
+    def _judged(self, facts: KeyFacts, resolve: Callable[[], Any]) -> KeyFacts:
+        if self._keys is None:
+            return facts
+        try:
+            facts = facts.resolved(resolve())
+        except BloomsealError as error:
+            facts = facts.refused(error)
+        return self._kms.judged(facts)
+
+
+class _Columns:
+    """The column chunks of one file."""
+
+    def __init__(self, facts: FileFacts, walk: Walk, scanner: Scanner) -> None:
+        self._facts = facts
+        self._walk = walk
+        self._scanner = scanner
+        self._opened: dict[tuple[bytes, str], int] = {}
+        self._peeks: list[tuple[ChunkFacts, str, int, int]] = []
+        self._leaves = walk.footer.schema.leaves
+
+    def group(self, index: int) -> None:
+        """All chunks of one row group."""
+        footer = self._walk.footer
+        try:
+            limit = max(len(self._leaves), _SMALL_LISTS)
+            group = decode(AuditGroup, footer.row_groups[index], container_limit=limit)
+            columns = group.columns or []
+            if len(columns) != len(self._leaves):
+                raise FormatError(f"{len(columns)} column chunks for the schema's {len(self._leaves)} columns")
+            if group.ordinal is not None and group.ordinal != index:
+                raise FormatError(f"the row group's ordinal says {group.ordinal}")
+        except BloomsealError as error:
+            self._facts.failed(error.at(row_group=index))
+            return
+        add = self._facts.chunks.append
+        for leaf, column in enumerate(columns):
+            if column.crypto_metadata is None:
+                add(self._plaintext(index, leaf, column))
+            else:
+                add(self._encrypted(index, leaf, column))
+
+    def peek(self) -> None:
+        """Look at the first bytes of filters and indexes of encrypted columns: sealed or not?"""
+        wanted = [(offset, min(_HEADER_BYTES, length)) for _, _, offset, length in self._peeks]
+        found = dict(zip(wanted, _read_all(self._walk.source, wanted), strict=True))
+        for chunk, name, offset, length in self._peeks:
+            data = found[offset, min(_HEADER_BYTES, length)]
+            sealed = _is_sealed(data, length) if name != "filter" else not _is_filter_header(data)
+            setattr(chunk, name, Seen.SEALED if sealed else Seen.CLEAR)
+
+    def _plaintext(self, group: int, leaf: int, column: AuditChunk) -> ChunkFacts:
+        facts = ChunkFacts(group, leaf, 0, 0)
+        meta = column.meta_data
+        if meta is None:
+            facts.error = "a column chunk without metadata"
+            return facts
+        facts.values, facts.size = meta.num_values, meta.total_compressed_size
+        if column.column_index_offset is not None:
+            facts.column_index = Seen.CLEAR
+        if column.offset_index_offset is not None:
+            facts.offset_index = Seen.CLEAR
+        if meta.bloom_filter_offset is not None:
+            facts.filter = Seen.CLEAR
+            facts.filter_offset, facts.filter_length = meta.bloom_filter_offset, meta.bloom_filter_length
+            if self._scanner._filters:
+                self._judge_filter(facts, self._walk.chunk(group, leaf))
+        return facts
+
+    def _encrypted(self, group: int, leaf: int, column: AuditChunk) -> ChunkFacts:
+        crypto = column.crypto_metadata
+        assert crypto is not None  # noqa: S101
+        name = self._leaves[leaf].name
+        if crypto.footer_key is not None:
+            facts = ChunkFacts(group, leaf, 1, 1 if len(self._facts.keys) > 1 else 0)
+        elif crypto.column_key is not None:
+            facts = ChunkFacts(group, leaf, 2, self._key(crypto.column_key.key_metadata or b"", name))
+        else:
+            return ChunkFacts(group, leaf, 3, 0, error="an unknown kind of column encryption")
+        if self._walk.footer.crypto is None:
+            facts.error = self._facts.error or "an encrypted column in a file without encryption"
+            self._facts.failed(FormatError("an encrypted column in a file without encryption", column=name))
+            return facts
+        meta, clear = column.meta_data, column.meta_data is not None and self._walk.footer.crypto.plaintext_footer
+        if meta is not None and clear:
+            facts.exposed = exposed(meta)
+        opened, chunk = self._open(facts, group, leaf, column)
+        meta = opened or meta
+        self._describe(facts, column, meta, opened is not None or column.encrypted_column_metadata is None)
+        if chunk is not None and opened is not None and facts.filter_offset is not None and self._scanner._filters:
+            self._judge_filter(facts, chunk)
+        return facts
+
+    def _open(
+        self, facts: ChunkFacts, group: int, leaf: int, column: AuditChunk
+    ) -> tuple[AuditMeta | None, Chunk | None]:
+        """The metadata opened with the key at hand."""
+        if self._scanner._keys is None:
+            return None, None
+        try:
+            chunk = self._walk.chunk(group, leaf)
+            self._walk.cipher(chunk)
+            if column.encrypted_column_metadata is None:
+                self._walk.meta(chunk)
+                return column.meta_data, chunk
+            raw = self._walk.meta_raw(chunk)
+            self._walk.meta(chunk)
+            return decode(AuditMeta, raw), chunk
+        except KeyAccessError:
+            return None, None
+        except BloomsealError as error:
+            facts.error = f"{error.module or 'Column metadata'}: {error.what}"
+            return None, None
+
+    def _describe(self, facts: ChunkFacts, column: AuditChunk, meta: AuditMeta | None, whole: bool) -> None:
+        modules = 1 if column.encrypted_column_metadata is not None else 0
+        # A page and its header at the least.
+        pages = meta.pages if meta is not None else None
+        modules += 2 * (pages or 1)
+        facts.pages_counted = pages is not None
+        for name, offset, length in (
+            ("column_index", column.column_index_offset, column.column_index_length),
+            ("offset_index", column.offset_index_offset, column.offset_index_length),
+        ):
+            if offset is not None and length is not None and length > 0:
+                modules += 1
+                setattr(facts, name, Seen.SEALED)
+                self._peeks.append((facts, name, offset, length))
+        if meta is None:
+            facts.filter = Seen.HIDDEN
+        else:
+            facts.values, facts.size = meta.num_values, meta.total_compressed_size
+            if meta.bloom_filter_offset is not None:
+                modules += 2
+                facts.filter = Seen.SEALED
+                facts.filter_offset, facts.filter_length = meta.bloom_filter_offset, meta.bloom_filter_length
+                self._peeks.append(
+                    (facts, "filter", meta.bloom_filter_offset, meta.bloom_filter_length or _HEADER_BYTES)
+                )
+            elif not whole:
+                facts.filter = Seen.HIDDEN
+        facts.modules = min(modules, MAX_GCM_SEALS)
+
+    def _key(self, key_metadata: bytes, column: str) -> int:
+        # Without key metadata a key goes by its column's name.
+        name = (key_metadata, "" if key_metadata else column)
+        if (known := self._opened.get(name)) is None:
+            facts = self._facts
+            found = KeyFacts.of(key_metadata, facts.sidecar or SidecarView(facts.ref), self._scanner._kms)
+            found = self._scanner._judged(found, lambda: self._walk.keys.column(key_metadata, column).key)
+            facts.keys.append(found)
+            known = self._opened[name] = len(facts.keys) - 1
+        return known
+
+    def _judge_filter(self, facts: ChunkFacts, chunk: Chunk) -> None:
+        bloom = facts.bloom = FilterFacts()
+        try:
+            found = self._walk.filter(chunk)
+            if found is None:
+                facts.bloom = None
+                return
+            bloom.authentic = found.sealed if chunk.encrypted else None
+            parsed = SplitBlockBloomFilter.from_bitset(found.bitset)
+            bloom.kind = "BLOCK, XXHASH, UNCOMPRESSED"  # the walk refuses any other
+            bloom.num_bytes, bloom.fill = parsed.num_bytes, parsed.fill
+            bloom.fpp, bloom.ndv = parsed.false_positive_probability(), parsed.estimated_ndv()
+            bloom.empty = parsed.is_empty and not all_null(self._walk.meta(chunk))
+            if bloom.empty and chunk.leaf.type.physical is PhysicalType.BOOLEAN:
+                bloom.empty = None  # parquet-java never inserts booleans
+        except UnsupportedError as error:
+            bloom.kind = error.what
+        except IntegrityError as error:
+            bloom.authentic, bloom.error = False, error.what
+        except BloomsealError as error:
+            bloom.error = error.what
+
+
+def _read_all(source: Source, wanted: list[tuple[int, int]]) -> Iterator[bytes]:
+    """The bytes of these ranges; what stands close together is read at once. Empty where a range leaves the file."""
+    wanted = list(wanted)
+    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
+    found: list[bytes] = [b""] * len(wanted)
+    run: list[int] = []
+
+    def flush() -> None:
+        if not run:
+            return
+        start = wanted[run[0]][0]
+        end = max(wanted[i][0] + wanted[i][1] for i in run)
+        data = bytes(source.read(start, end - start))
+        for i in run:
+            offset, length = wanted[i]
+            found[i] = data[offset - start : offset - start + length]
+        run.clear()
+
+    for i in order:
+        offset, length = wanted[i]
+        if offset < 0 or length < 0 or offset >= source.size:
+            continue
+        wanted_end = min(offset + length, source.size)
+        if run and offset - wanted[run[-1]][0] > _GAP:
+            flush()
+        wanted[i] = (offset, wanted_end - offset)
+        run.append(i)
+    flush()
+    return iter(found)
+
+
+def _is_sealed(data: bytes, length: int) -> bool:
+    """Does a framed module of `length` bytes start here?"""
+    return len(data) >= 4 and int.from_bytes(data[:4], "little") == length - 4
+
+
+def _is_filter_header(data: bytes) -> bool:
+    try:
+        header = decode_at(BloomFilterHeader, Cursor(data))
+    except BloomsealError:
+        return False
+    return bool(header.num_bytes and header.algorithm and header.hash)
+
+
+def _modified(ref: FileRef) -> datetime | None:
+    if ref.filesystem is None:
+        try:
+            return datetime.fromtimestamp(os.stat(ref.path).st_mtime, UTC).replace(microsecond=0)  # noqa: PTH116
+        except OSError:
+            return None
+    moment: datetime | None = ref.filesystem.get_file_info(ref.path).mtime
+    return moment
