@@ -33,7 +33,7 @@ lock: $(VENV)/.dev ## resolve the dependencies again, with hashes
 	$(BIN)/uv pip compile pyproject.toml --group build --universal --python-version 3.11 --generate-hashes \
 	    --no-header --no-annotate --no-emit-index-url --no-emit-find-links -q -o requirements/runtime.lock
 	$(BIN)/uv pip compile pyproject.toml --group dev --extra spark --extra jvm --extra aws --extra vault --extra pkcs11 \
-	    --extra gcp --extra azure -c requirements/runtime.lock --universal --python-version 3.11 --generate-hashes \
+	    --extra gcp --extra azure --extra delta --extra iceberg --extra report -c requirements/runtime.lock --universal --python-version 3.11 --generate-hashes \
 	    --no-header --no-annotate --no-emit-index-url --no-emit-find-links -q -o requirements/dev.lock
 
 clean: ## remove what was installed and generated
