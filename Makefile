@@ -25,8 +25,8 @@ check: $(VENV)/.dev ## style, types and the import contract
 torture: $(VENV)/.dev ## the whole interop matrix and long crash runs
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-bench: $(VENV)/.dev ## ratios against peers, in one run
-	$(BIN)/python -m bench
+bench: $(VENV)/.bench ## ratios against peers, in one run: make bench BENCH="--size small --only write"
+	$(BIN)/python -m bench $(BENCH)
 
 lock: $(VENV)/.dev ## resolve the dependencies again, with hashes
 	$(BIN)/python -m pip -q install uv
@@ -35,6 +35,8 @@ lock: $(VENV)/.dev ## resolve the dependencies again, with hashes
 	$(BIN)/uv pip compile pyproject.toml --group dev --extra spark --extra jvm --extra aws --extra vault --extra pkcs11 \
 	    --extra gcp --extra azure --extra delta --extra iceberg --extra report -c requirements/runtime.lock --universal --python-version 3.11 --generate-hashes \
 	    --no-header --no-annotate --no-emit-index-url --no-emit-find-links -q -o requirements/dev.lock
+	$(BIN)/uv pip compile --group bench -c requirements/dev.lock --universal --python-version 3.11 --generate-hashes \
+	    --no-header --no-annotate --no-emit-index-url --no-emit-find-links -q -o requirements/bench.lock
 
 clean: ## remove what was installed and generated
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/out
@@ -49,4 +51,8 @@ $(VENV)/.installed: $(BIN)/python requirements/runtime.lock pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.installed requirements/dev.lock
 	$(PIP) install --require-hashes -r requirements/dev.lock
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.dev requirements/bench.lock
+	$(PIP) install --require-hashes -r requirements/bench.lock
 	@touch $@

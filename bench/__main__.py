@@ -1,0 +1,80 @@
+"""`python -m bench`: run the suite, print it, and leave JSON, a Markdown page and plots."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pyarrow as pa
+
+from . import rows
+from .data import SIZES
+from .report import Report, environment, text_of
+from .timing import Comparison, measure
+from .workspace import ROWS, Workspace
+
+_PROJECT = Path(__file__).parents[1]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run; 0 unless something of ours failed. Missed goals don't fail a run."""
+    assert rows
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, formatter_class=_Formatter)
+    parser.epilog = "rows:\n" + "\n".join(f"  {one.name:<10} {one.about}" for one in ROWS.values())
+    parser.add_argument(
+        "--size",
+        choices=SIZES,
+        default="medium",
+        help="small takes under a minute without a JVM; medium is the default",
+    )
+    parser.add_argument("--only", action="append", choices=ROWS, metavar="NAME", help="only this row; may be repeated")
+    parser.add_argument(
+        "--output", type=Path, default=_PROJECT / "bench" / "out", help="where results.json and results.md go"
+    )
+    parser.add_argument("--page", type=Path, help="write the documentation page here too, such as docs/benchmarks.md")
+    given = parser.parse_args(arguments)
+    # Arrow's pools start as many threads as there are cores; on one core they would only get in each other's way.
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    report = Report(given.size, _command(given), environment())
+    failed = False
+    with tempfile.TemporaryDirectory(prefix="bloomseal-bench-") as folder:
+        work = Workspace(SIZES[given.size], Path(folder))
+        for name in given.only or ROWS:
+            started = time.monotonic()
+            try:
+                for result in ROWS[name].build(work):
+                    if isinstance(result, Comparison):
+                        outcomes, verdicts = measure(result, judged=work.size.judged)
+                        report.comparisons.append((name, result, outcomes, verdicts))
+                        print(text_of(result, outcomes, verdicts), flush=True)
+                    else:
+                        report.curves.append((name, result))
+                        print(f"{result.title}\n  {result.series}", flush=True)
+            except Exception as error:  # one broken row must not cost the others
+                failed = True
+                print(f"{name}: FAILED, {type(error).__name__}: {error}", file=sys.stderr)
+            print(f"[{name}: {time.monotonic() - started:.0f} s]\n", flush=True)
+        report.save(given.output, given.page)
+    print(f"{given.output / 'results.md'}")
+    return 1 if failed else 0
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter):
+    pass
+
+
+def _command(given: argparse.Namespace) -> str:
+    options = [f"--size {given.size}", *(f"--only {name}" for name in given.only or ())]
+    if given.page:
+        path = given.page.resolve()
+        options.append(f"--page {path.relative_to(_PROJECT) if path.is_relative_to(_PROJECT) else path.name}")
+    return f"make bench BENCH={shlex.quote(' '.join(options))}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

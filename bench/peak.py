@@ -1,0 +1,112 @@
+"""A process that does one job and prints how much memory it took at its peak, over what it held before: see `rows.memory`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import bloomseal as bs
+from bloomseal.sbbf import ColumnType, PhysicalType, hash_array
+
+from . import data
+from .keys import Keys
+from .timing import CantError
+
+
+def resident(field: str) -> int:
+    """VmRSS (now) or VmHWM (the peak), in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field + ":"))
+
+
+def main(who: str, job: str, sealed: str, folder: str, rows: str, row_group: str, value: str) -> None:
+    """Do the job and print its peak."""
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    keys, count, group = Keys(), int(rows), int(row_group)
+    run = {
+        ("bloomseal", "write"): lambda: _write(keys, folder, count, group),
+        ("bloomseal", "read"): lambda: _read(keys, sealed),
+        ("bloomseal", "lookup"): lambda: bs.read_table(
+            sealed, filters=[("ssn", "==", value)], decryption=keys.decryption
+        ),
+        ("bloomseal", "attach"): lambda: _attach(keys, sealed, folder),
+        ("pyarrow", "write"): lambda: _arrow_write(keys, folder, count, group),
+        ("pyarrow", "read"): lambda: _arrow_read(keys, sealed),
+        ("pyarrow", "lookup"): lambda: pq.read_table(
+            sealed, filters=[("ssn", "==", value)], decryption_properties=keys.arrow_decryption(), use_threads=False
+        ),
+    }.get((who, job))
+    if run is None:
+        raise CantError("pyarrow adds no filters to an existing file")
+    _warm()
+    data.people(0, 1)
+    _reset_peak()
+    before = resident("VmRSS")
+    run()
+    print(json.dumps({"peak": max(resident("VmHWM") - before, 1)}))
+
+
+def _warm() -> None:
+    """The kernels and numba's memory, which any process that hashes has, are not the job's."""
+    hash_array(pa.array(np.arange(100_000)), ColumnType(PhysicalType.INT64))
+    bs.FilterSpec(ndv=1_000_000).build(np.arange(6_000_000, dtype=np.uint64))
+
+
+def _reset_peak() -> None:
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def _write(keys: Keys, folder: str, rows: int, group: int) -> None:
+    spec = bs.FilterSpec(ndv=group)
+    with bs.SealedWriter(
+        Path(folder) / "peak.parquet",
+        data.people(0, 1).schema,
+        encryption=keys.encryption(),
+        bloom_filters={"ssn": spec, "email": spec},
+        row_group_size=group,
+    ) as writer:
+        for table in data.batches(0, rows, max(group // 20, 1)):
+            writer.write_table(table)
+
+
+def _arrow_write(keys: Keys, folder: str, rows: int, group: int) -> None:
+    path = Path(folder) / "peak-arrow.parquet"
+    schema = data.people(0, 1).schema
+    pieces = []
+    with pq.ParquetWriter(path, schema, encryption_properties=keys.arrow_encryption()) as writer:
+        for table in data.batches(0, rows, max(group // 20, 1)):
+            pieces.append(table)
+            if sum(piece.num_rows for piece in pieces) >= group:
+                writer.write_table(pa.concat_tables(pieces), row_group_size=group)
+                pieces = []
+
+
+def _read(keys: Keys, path: str) -> None:
+    from bloomseal.parquet.minifile import read_row_group
+
+    with bs.open_file(path, decryption=keys.decryption) as file:
+        for group in range(file.num_row_groups):
+            read_row_group(file.walk, group, range(len(file.columns)))
+
+
+def _arrow_read(keys: Keys, path: str) -> None:
+    with pq.ParquetFile(path, decryption_properties=keys.arrow_decryption()) as file:
+        for group in range(file.num_row_groups):
+            file.read_row_group(group, use_threads=False)
+
+
+def _attach(keys: Keys, sealed: str, folder: str) -> None:
+    copy = Path(folder) / "peak-attach.parquet"
+    shutil.copyfile(sealed, copy)
+    bs.attach_filters(copy, {"email": bs.FilterSpec()}, decryption=keys.decryption)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

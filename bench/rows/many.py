@@ -1,0 +1,136 @@
+"""Many files, and more than one core."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import bloomseal as bs
+
+from .. import data
+from ..timing import Ceiling, Comparison, Contender, Goal, Timed
+from ..workspace import Workspace, row
+
+_GROUPS = 5
+
+
+@row("files")
+def files(work: Workspace) -> Iterator[Comparison]:
+    """Looking one value up in many files, from a cold process to the answer."""
+    count, rows = work.size.many_files, work.size.many_rows
+    folder = many_files(work, count)
+    value = data.ssn(count // 4 * rows + rows // 2)
+    half, whole, peer = (
+        f"Bloomseal, {count // 2} files",
+        f"Bloomseal, {count} files",
+        f"pyarrow dataset scan, {count} files",
+    )
+    yield Comparison(
+        f"look-up in {count} files × {_GROUPS} row groups, cold process to answer",
+        [
+            Contender(half, _cold("bloomseal", folder, count // 2, value), ours=True),
+            Contender(whole, _cold("bloomseal", folder, count, value), ours=True),
+            Contender(peer, _cold("pyarrow", folder, count, value)),
+        ],
+        [Goal(whole, peer, 20, False, "≥ 20× faster than pyarrow's dataset scan")],
+        repetitions=work.size.repetitions,
+        note="One writer wrote all files, under one key encryption key for each master key.",
+    )
+    yield Comparison(
+        "look-up: the price of one more file, in a process under way",
+        [
+            Contender(
+                "Bloomseal, per file", lambda: Timed(_ask("bloomseal", folder, count, value)["per_file"]), ours=True
+            ),
+        ],
+        [Ceiling("Bloomseal, per file", 0.002, "≤ 2 ms per extra file")],
+        repetitions=work.size.repetitions,
+        note=f"The median over the files. KMS calls in one process over {count} files: {_calls(folder, count, value)}.",
+    )
+
+
+def many_files(work: Workspace, count: int) -> Path:
+    """A folder of files with five row groups each, written under one set of key encryption keys."""
+    folder, rows = work.path("many"), work.size.many_rows
+    folder.mkdir(exist_ok=True)
+    spec = bs.FilterSpec(fpp=0.0001, ndv=rows // _GROUPS)
+    for i in range(count):
+        path = folder / f"{i:05d}.parquet"
+        if not path.exists():
+            bs.write_table(
+                data.people(i * rows, rows),
+                path,
+                encryption=work.keys.encryption(),
+                bloom_filters={"ssn": spec},
+                row_group_size=rows // _GROUPS,
+            )
+    return folder
+
+
+def _cold(who: str, folder: Path, count: int, value: str) -> Callable[[], None]:
+    def run() -> None:
+        assert _ask(who, folder, count, value)["rows"] == 1
+
+    return run
+
+
+def _ask(who: str, folder: Path, count: int, value: str) -> dict[str, float]:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.lookup", who, str(folder), str(count), value],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip().splitlines()[-1])
+    answer: dict[str, float] = json.loads(done.stdout)
+    return answer
+
+
+def _calls(folder: Path, count: int, value: str) -> int:
+    return int(_ask("bloomseal", folder, count, value)["calls"])
+
+
+@row("threads")
+def threads(work: Workspace) -> Iterator[Comparison]:
+    """Two threads on two cores beside one after the other."""
+    table, half = work.table, work.size.rows // 2
+    parts = [table.slice(0, half), table.slice(half)]
+
+    def write(part: int) -> None:
+        path = work.path(f"part-{part}.parquet")
+        bs.write_table(
+            parts[part],
+            path,
+            encryption=work.keys.encryption(),
+            bloom_filters=work.filters,
+            row_group_size=work.size.row_group,
+        )
+
+    def look_up(_: int) -> None:
+        found = bs.read_table(work.sealed, filters=[("ssn", "==", work.present)], decryption=work.keys.decryption)
+        assert found.num_rows == 1
+
+    for what, job, tasks in (("write two halves of the table", write, 2), (f"{20} point look-ups", look_up, 20)):
+
+        def one_by_one(job: Callable[[int], None] = job, tasks: int = tasks) -> None:
+            for i in range(tasks):
+                job(i)
+
+        def at_once(job: Callable[[int], None] = job, tasks: int = tasks) -> None:
+            with ThreadPoolExecutor(2) as pool:
+                list(pool.map(job, range(tasks)))
+
+        yield Comparison(
+            f"threads: {what}",
+            [Contender("two threads", at_once, ours=True), Contender("one thread", one_by_one, ours=True)],
+            [Goal("two threads", "one thread", 1.6, False, "≥ 1.6× with two threads")],
+            repetitions=work.size.repetitions,
+            cores=2,
+            note='Both may use both cores. pyarrow\'s pools are set to one thread, so that "one thread" is one.',
+        )

@@ -1,0 +1,266 @@
+"""Measuring: contenders in turns, on one core, after a warm-up; medians, spread, and ratios of neighbouring repetitions."""
+
+from __future__ import annotations
+
+import gc
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+__all__ = [
+    "CantError",
+    "Ceiling",
+    "Comparison",
+    "Contender",
+    "Curve",
+    "Goal",
+    "Outcome",
+    "Timed",
+    "Verdict",
+    "best_of",
+    "measure",
+    "on_cores",
+    "processor",
+    "ratios",
+]
+
+Unit = Literal["s", "B"]
+
+
+class CantError(Exception):
+    """A peer can't do the job; the message says why."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What a contender that measures itself hands back: seconds (or bytes), and the answer it came to."""
+
+    value: float
+    answer: object = None
+
+
+@dataclass
+class Contender:
+    """One way of doing the job.
+
+    Attributes:
+        name: as the table shows it.
+        run: does the job once and returns the answer, or a `Timed` that says what it measured itself.
+        ours: a failure of ours fails the run; a peer's is shown as *can't*.
+        work: bytes or values that one run gets through, for a rate.
+        warm_up: runs before the measured ones; a JVM needs many until its code is compiled.
+    """
+
+    name: str
+    run: Callable[[], object]
+    ours: bool = False
+    work: float | None = None
+    warm_up: int = 1
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A bound on ratios: `ours` against `peer`.
+
+    Attributes:
+        bound: with `at_most`, our time (or memory) is at most so many times the peer's; otherwise the peer's is at least so
+            many times ours.
+        text: as the goal was put.
+    """
+
+    ours: str
+    peer: str
+    bound: float
+    at_most: bool
+    text: str
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """A bound on one contender's own value, in its unit."""
+
+    ours: str
+    bound: float
+    text: str
+
+
+@dataclass
+class Comparison:
+    """One job, done by several contenders in turns.
+
+    Attributes:
+        answer: what every contender must come to; None where there is nothing to compare.
+        unit: seconds, or bytes of memory.
+        work_unit: what `Contender.work` counts.
+        cores: how many the job may use.
+    """
+
+    title: str
+    contenders: list[Contender]
+    goals: list[Goal | Ceiling] = field(default_factory=list)
+    answer: object = None
+    unit: Unit = "s"
+    work_unit: str = ""
+    note: str = ""
+    repetitions: int = 5
+    cores: int = 1
+
+
+@dataclass
+class Curve:
+    """How a cost grows: one series per contender over the same xs.
+
+    Attributes:
+        exponents: slope of log(value) over log(x) for each series across its upper half: 1 is linear.
+    """
+
+    title: str
+    x_name: str
+    series: dict[str, list[tuple[float, float]]]
+    unit: Unit = "s"
+    note: str = ""
+
+    @property
+    def exponents(self) -> dict[str, float]:
+        positive = {name: sorted(point for point in points if point[0] > 0) for name, points in self.series.items()}
+        return {name: _slope(points[len(points) // 2 - 1 :]) for name, points in positive.items() if len(points) > 1}
+
+
+@dataclass
+class Outcome:
+    """A contender's values, one per repetition; or why there are none."""
+
+    name: str
+    values: list[float]
+    cant: str | None = None
+    work: float | None = None
+    ours: bool = False
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+    @property
+    def rate(self) -> float | None:
+        """Work per second."""
+        return self.work / self.median if self.work and self.values else None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A goal, the ratio that was seen, and whether that meets it; None where a peer could not, or where the data are too small to judge by."""
+
+    text: str
+    ratio: float | None
+    spread: tuple[float, float] | None
+    met: bool | None
+
+
+def measure(comparison: Comparison, *, judged: bool = True) -> tuple[list[Outcome], list[Verdict]]:
+    """Run the contenders in turns: to warm up, then `repetitions` times.
+
+    Raises:
+        AssertionError: a contender came to another answer.
+        Exception: whatever one of ours raised.
+    """
+    outcomes = [Outcome(c.name, [], work=c.work, ours=c.ours) for c in comparison.contenders]
+    with on_cores(comparison.cores):
+        for repetition in range(-1, comparison.repetitions):
+            for contender, outcome in zip(comparison.contenders, outcomes, strict=True):
+                runs = contender.warm_up if repetition < 0 else 1
+                if outcome.cant is not None or not runs:
+                    continue
+                try:
+                    for _ in range(runs):
+                        value, answer = _once(contender.run)
+                except Exception as error:
+                    if contender.ours:
+                        raise
+                    outcome.cant, outcome.values = _reason(error), []
+                    continue
+                if comparison.answer is not None and answer != comparison.answer:
+                    raise AssertionError(f"{contender.name}: {answer!r} instead of {comparison.answer!r}")
+                if repetition >= 0:
+                    outcome.values.append(value)
+    by_name = {outcome.name: outcome for outcome in outcomes}
+    return outcomes, [_judge(goal, by_name, judged) for goal in comparison.goals]
+
+
+def best_of(run: Callable[[], object], repetitions: int = 3) -> float:
+    """The fastest of a few runs, in seconds: for curves, where noise only ever adds."""
+    return min(_once(run)[0] for _ in range(repetitions))
+
+
+def ratios(numerator: Outcome, denominator: Outcome) -> list[float]:
+    """Repetition by repetition, since neighbours in time share the machine's mood."""
+    return [a / b for a, b in zip(numerator.values, denominator.values, strict=True)]
+
+
+@contextmanager
+def on_cores(count: int) -> Iterator[None]:
+    """Pin this process, with all its threads and every child started meanwhile, to `count` cores."""
+    before = os.sched_getaffinity(0)
+    _pin(set(sorted(before)[-count:]) if count < len(before) else before)
+    try:
+        yield
+    finally:
+        _pin(before)
+
+
+def processor() -> str:
+    """The processor's model, as the system names it."""
+    try:
+        with open("/proc/cpuinfo") as lines:
+            model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    except OSError:
+        model = ""
+    return model or platform.processor() or platform.machine()
+
+
+def _pin(cores: set[int]) -> None:
+    # Each thread has an affinity of its own; pools that were started earlier must follow.
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            os.sched_setaffinity(int(task.name), cores)
+        except ProcessLookupError:
+            continue  # a thread that ended meanwhile
+
+
+def _once(run: Callable[[], object]) -> tuple[float, Any]:
+    gc.collect()
+    start = time.perf_counter()
+    answer = run()
+    seconds = time.perf_counter() - start
+    return (answer.value, answer.answer) if isinstance(answer, Timed) else (seconds, answer)
+
+
+def _judge(goal: Goal | Ceiling, outcomes: dict[str, Outcome], judged: bool) -> Verdict:
+    ours = outcomes[goal.ours]
+    if isinstance(goal, Ceiling):
+        met = ours.median <= goal.bound
+        return Verdict(goal.text, ours.median, (min(ours.values), max(ours.values)), met if judged else None)
+    peer = outcomes[goal.peer]
+    if peer.cant is not None:
+        return Verdict(goal.text, None, None, None)
+    seen = sorted(ratios(ours, peer) if goal.at_most else ratios(peer, ours))
+    ratio = statistics.median(seen)
+    met = ratio <= goal.bound if goal.at_most else ratio >= goal.bound
+    return Verdict(goal.text, ratio, (seen[0], seen[-1]), met if judged else None)
+
+
+def _slope(points: Sequence[tuple[float, float]]) -> float:
+    import numpy as np
+
+    xs, ys = zip(*points, strict=True)
+    return float(np.polyfit(np.log(xs), np.log(ys), 1)[0])
+
+
+def _reason(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}"[:300] if not isinstance(error, CantError) else text[:300]
