@@ -16,8 +16,11 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.encryption import Algorithm
+from bloomseal.parquet.walk import Protection
 from bloomseal.policy import Policy
-from bloomseal.rotation import Rekey, Seal, Status, Unseal, rotate
+from bloomseal.rotation import Rekey, Rewrap, Seal, Status, Unseal, rotate
+from bloomseal.rotation.keys import key_tools, mapped
+from bloomseal.rotation.like import like
 from rotation.tables import (
     ROWS,
     TO_SECOND,
@@ -275,8 +278,6 @@ def test_a_policy_says_it_all(ring: bs.Keyring, table: Path) -> None:
     assert not {c.key for c in ciphers(table / "1.parquet", reading(ring, aad_prefix="people/1.parquet"))} & {
         cipher.key for cipher in old
     }
-    from bloomseal.rotation import Rewrap
-
     columns: Any = document["tables"]["people"]["columns"]  # type: ignore[index]
     columns["ssn"] = {"key": "pii-2", "previous_keys": ["pii"], "filter": True}
     rotated(table, Rewrap(Policy.from_dict(document, kms=ring).for_table("people")))
@@ -297,3 +298,16 @@ def test_nothing_is_lost_of_empty_and_odd_files(ring: bs.Keyring, table: Path) -
         assert file.read().equals(nested)
     with bs.open_file(table / "e.parquet", decryption=reading(ring)) as file:
         assert file.num_rows == 0
+
+
+def test_footer_key_columns_among_plaintext_ones_get_keys_of_their_own(ring: bs.Keyring, tmp_path: Path) -> None:
+    """No writer at hand makes such a file with key material, so an opened file is told that a column is in plaintext."""
+    path = tmp_path / "t.parquet"
+    bs.write_table(rows(), path, encryption=bs.EncryptionSpec("footer", {"ssn": "pii"}, keys=ring, complete=True))
+    walk = opened(path, reading(ring))
+    chunks = list(walk.chunks(0))
+    chunks[0].protection = Protection.PLAINTEXT
+    walk.chunks = lambda row_group: iter(chunks)  # type: ignore[method-assign]  # noqa: ARG005
+    made = like(walk, key_tools(ring), ring, mapped(None), {})
+    assert made.column_keys == {"ssn": "pii", "illness": "footer"}
+    assert not made.complete
