@@ -33,6 +33,7 @@ _COMMANDS: Final = {
     "seal": "Encrypt plaintext files, their filters with them.",
     "unseal": "Decrypt files.",
     "audit": "Find what lies open, and which key protects what, over many files.",
+    "spark": "Write the jar that lets Spark's own reader and writer use Bloomseal's keys.",
     "keyring": "Make and look after the master keys in a local keyring file.",
 }
 _HOMES: Final = dict.fromkeys(("rewrap", "rekey", "seal", "unseal"), "rotate")

@@ -1,0 +1,232 @@
+"""The key helper: ``python -P -m bloomseal.keytools.helper`` lends Bloomseal's KMS clients to a process that is not Python.
+
+Spark's key bridge starts one for each JVM. Requests arrive on standard input and answers leave on standard output, one JSON
+object a line, UTF-8. Answers come in the order in which they are ready; ``id`` tells them apart. The first line out is the greeting
+``{"helper": "bloomseal", "protocol": 1}``.
+
+A request holds
+
+==============  =====================================================================================================
+``id``          any number
+``op``          ``"wrap"`` or ``"unwrap"``
+``kms``         the KMS URI that the caller has configured; it holds no secret (see `bloomseal.keytools.client_for`)
+``master_key``  the master key's name
+``key``         for wrap: the key, base64 of 16, 24 or 32 bytes
+``wrapped``     for unwrap: what wrap answered
+``named``       the address that the file names as its KMS; absent, ``""`` or ``"DEFAULT"``: none
+``allowed``     addresses that a file may name, all served by ``kms``. Any other is refused, and nobody is contacted
+``timeout``     seconds for this key, retries included (default 30)
+``lifetime``    seconds that an unwrapped key is kept (default 600)
+==============  =====================================================================================================
+
+and its answer ``id`` with either ``key`` (base64), ``wrapped``, or ``problem`` and ``message``. Problems are those of
+`bloomseal.keytools.Problem` (``denied``, ``disabled``, ``destroyed``, ``unknown``, ``unreachable``, ``invalid``), ``unusable`` where there
+is no way to the KMS at all (no such keyring, a library that is missing, an address that is not allowed), and ``request`` for a
+request that makes no sense.
+
+The process ends when its input does: pending answers have two seconds then. Credentials come from its environment. Its
+standard error holds remarks of its own only, never a foreign message.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from types import TracebackType
+from typing import Any, BinaryIO, Final
+
+from ..encryption import SecretKey
+from ..errors import BloomsealError, KeyAccessError, UsageError
+from ..limits import MAX_KEY_METADATA_BYTES
+from .access import KmsAccessError, Problem
+from .registry import _factory, _refuse_secrets
+from .tools import KeyTools, _place
+
+__all__ = ["PROTOCOL", "KeyHelper", "check_uri", "main"]
+
+PROTOCOL: Final = 1
+_MAX_LINE: Final = 8 * MAX_KEY_METADATA_BYTES
+_THREADS: Final = 16
+_LAST_ANSWERS: Final = 2.0
+_MAX_SECONDS: Final = 86_400.0
+
+
+class KeyHelper:
+    """Answers requests; several threads may ask at once. Each KMS gets one `KeyTools`, so one cache and one budget."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tools: dict[tuple[Any, ...], KeyTools] = {}
+
+    def answer(self, line: bytes) -> bytes:
+        """One request line → one answer line. Raises nothing: whatever goes wrong is told by kind, without foreign messages."""
+        request: Any = None
+        try:
+            request = json.loads(line)
+            if not isinstance(request, dict):
+                raise UsageError("a request is a JSON object")
+            reply = self._reply(request)
+        except BloomsealError as error:
+            reply = {"problem": _problem(error), "message": str(error)}
+        except (ValueError, RecursionError):
+            reply = {"problem": "request", "message": "the request is not JSON"}
+        except Exception as error:
+            reply = {"problem": "invalid", "message": f"the key helper failed with {type(error).__name__}"}
+        number = request.get("id") if isinstance(request, dict) else None
+        reply["id"] = number if isinstance(number, int) else None
+        return json.dumps(reply).encode("ascii") + b"\n"
+
+    def _reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        master_key = _text(request, "master_key")
+        match request.get("op"):
+            case "wrap":
+                try:
+                    key = SecretKey(base64.b64decode(_text(request, "key"), validate=True))
+                except (binascii.Error, KeyAccessError):
+                    raise _MalformedError("a key to wrap is base64 of 16, 24 or 32 bytes") from None
+                tools = self._tools_for(request)
+                wrapped = tools._kms.wrap(key, master_key)
+                # A process that may wrap but not unwrap can so still read back what it has written.
+                tools._unwrapped.put(_place(tools._kms, master_key, wrapped), key)
+                return {"wrapped": wrapped}
+            case "unwrap":
+                wrapped = _text(request, "wrapped")
+                tools = self._tools_for(request)
+                calls = tools._calls_for(_text(request, "named", ""))
+                key = tools._from_kms(wrapped, master_key, calls)
+                return {"key": base64.b64encode(key.reveal()).decode("ascii")}
+        raise _MalformedError("op is wrap or unwrap")
+
+    def _tools_for(self, request: Mapping[str, Any]) -> KeyTools:
+        allowed = request.get("allowed", [])
+        if not isinstance(allowed, list) or not all(isinstance(url, str) for url in allowed):
+            raise _MalformedError("allowed is a list of addresses")
+        kms = _text(request, "kms")
+        lifetime, timeout = _seconds(request, "lifetime", 600.0), _seconds(request, "timeout", 30.0)
+        name = (kms, tuple(allowed), lifetime, timeout)
+        with self._lock:
+            if (tools := self._tools.get(name)) is None:
+                # What can't be made is not remembered: a keyring may yet be mounted.
+                tools = self._tools[name] = KeyTools(
+                    kms, allowed_urls=(*allowed, kms), cache_lifetime=lifetime, timeout=timeout
+                )
+        return tools
+
+
+class _MalformedError(UsageError):
+    """The request makes no sense."""
+
+
+def _text(request: Mapping[str, Any], name: str, default: str | None = None) -> str:
+    value = request.get(name, default)
+    if not isinstance(value, str):
+        raise _MalformedError(f"{name} is not a text")
+    return value
+
+
+def _seconds(request: Mapping[str, Any], name: str, default: float) -> float:
+    value = request.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MAX_SECONDS:
+        raise _MalformedError(f"{name} is no number of seconds")
+    return float(value)
+
+
+def _problem(error: BloomsealError) -> str:
+    if isinstance(error, KmsAccessError):
+        return error.problem.value
+    if isinstance(error, KeyAccessError) and error.retryable:
+        return Problem.UNREACHABLE.value
+    return "request" if isinstance(error, _MalformedError) else "unusable"
+
+
+def check_uri(uri: str) -> None:
+    """Refuse a KMS URI that no helper could serve, without going to the KMS, which may be out of reach from here.
+
+    Raises:
+        UsageError: an unknown scheme, or a secret in it.
+    """
+    _refuse_secrets(uri)
+    _factory(uri)
+
+
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    """Answer until `requests` ends.
+
+    Raises:
+        OSError: nobody reads the answers any more.
+        UsageError: a line without end.
+    """
+    helper, lock = KeyHelper(), threading.Lock()
+
+    def send(line: bytes) -> None:
+        with lock:
+            answers.write(line)
+            answers.flush()
+
+    def work(line: bytes) -> None:
+        try:
+            send(helper.answer(line))
+        except OSError:
+            os._exit(1)  # the reader is gone, and what this process keeps in memory with it
+
+    send(json.dumps({"helper": "bloomseal", "protocol": PROTOCOL}).encode("ascii") + b"\n")
+    pool = ThreadPoolExecutor(_THREADS, "bloomseal helper")
+    pending: set[Future[None]] = set()
+    while line := requests.readline(_MAX_LINE):
+        if not line.endswith(b"\n"):
+            if len(line) == _MAX_LINE:
+                raise UsageError(f"a request longer than {_MAX_LINE} bytes")
+            break  # the writer died in the middle of a line
+        pending = {future for future in pending if not future.done()}
+        pending.add(pool.submit(work, line))
+    wait(pending, _LAST_ANSWERS)
+
+
+def main() -> None:
+    """Serve standard input until it ends; never returns."""
+    # Ctrl-C in a shell goes to the whole process group; the JVM lives on, and so must its helper.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _keep_quiet()
+    # A library that prints must not write between the answers.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    code = 0
+    try:
+        serve(sys.stdin.buffer, answers)
+    except BaseException as error:
+        _remark(f"ended by {type(error).__name__}")
+        code = 1
+    os._exit(code)  # calls that hang keep nothing alive
+
+
+def _keep_quiet() -> None:
+    """Close the ways by which a foreign text, or memory, could leave this process unseen."""
+    import logging
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    logging.disable(logging.CRITICAL)
+    warnings.simplefilter("ignore")
+
+    def failed(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:  # noqa: ARG001
+        _remark(f"unexpected {kind.__name__}")
+
+    sys.excepthook = failed
+    threading.excepthook = lambda thrown: failed(thrown.exc_type, thrown.exc_value, thrown.exc_traceback)
+
+
+def _remark(text: str) -> None:
+    sys.stderr.write(f"bloomseal key helper: {text}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    main()

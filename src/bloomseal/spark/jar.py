@@ -1,0 +1,125 @@
+"""The key bridge as a jar: Java source in this package, compiled by the Janino that Spark brings, so that nobody needs a javac."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import stat
+import subprocess
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+from ..errors import BloomsealError, MissingDependencyError, PolicyError
+
+__all__ = ["KMS_CLIENT", "bridge_jar", "build_jar"]
+
+KMS_CLIENT: Final = "bloomseal.spark.KeyBridge"
+_SOURCE: Final = "KeyBridge.java"
+_EPOCH: Final = (1980, 1, 1, 0, 0, 0)
+
+
+def build_jar(path: str | os.PathLike[str]) -> None:
+    """Compile the key bridge in a JVM of its own and write it to `path`, for ``spark.jars`` or Spark's ``jars`` folder.
+
+    Raises:
+        MissingDependencyError: no PySpark, or no Java.
+        BloomsealError: it can't be compiled or written.
+    """
+    with _jvm() as jvm:
+        _replace(Path(path), _compiled(jvm))
+
+
+def bridge_jar(jvm: Any) -> Path:
+    """The jar in this user's cache, compiled in the running JVM (a py4j view) if it isn't there yet: 2 to 3 seconds.
+
+    Raises:
+        PolicyError: others could replace the jar.
+    """
+    folder = _cache()
+    path = folder / f"bloomseal-key-bridge-{hashlib.sha256(_source().encode()).hexdigest()[:16]}.jar"
+    if not path.exists():
+        _replace(path, _compiled(jvm))
+    return path
+
+
+def _source() -> str:
+    return (files(__package__) / "java" / _SOURCE).read_text(encoding="utf-8")
+
+
+def _compiled(jvm: Any) -> bytes:
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    # Its class files are of an old version by default, so that they run on whatever Java an executor has.
+    compiler.cook(_SOURCE, _source())
+    classes = compiler.getBytecodes()
+    jar = io.BytesIO()
+    with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(classes):
+            # A fixed time, so that the same classes make the same jar.
+            archive.writestr(zipfile.ZipInfo(f"{name.replace('.', '/')}.class", _EPOCH), bytes(classes[name]))
+    return jar.getvalue()
+
+
+def _cache() -> Path:
+    """A folder that nobody else can write to: what is in it gets to run beside the keys."""
+    try:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bloomseal" / "spark"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (OSError, RuntimeError):
+        # No home directory, as in many containers.
+        folder = Path(tempfile.gettempdir()) / f"bloomseal-spark-{os.getuid()}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o022:
+        raise PolicyError(f"others can write to {folder}, where the key bridge is kept", hint=f"chmod 700 {folder}")
+    return folder
+
+
+def _replace(path: Path, content: bytes) -> None:
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".bloomseal-", delete=False) as file:
+            file.write(content)
+        # Spark serves it to its executors under another user's name on some clusters.
+        made = Path(file.name)
+        made.chmod(0o644)
+        made.replace(path)
+    except OSError as error:
+        raise BloomsealError(f"the jar can't be written: {error.strerror}", file=str(path)) from None
+
+
+@contextlib.contextmanager
+def _jvm() -> Iterator[Any]:
+    """A JVM with Spark's jars on its class path, but without Spark."""
+    try:
+        import pyspark
+        from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway  # type: ignore[import-untyped]
+    except ImportError:
+        raise MissingDependencyError("PySpark is not installed", hint="pip install 'bloomseal[spark]'") from None
+    jars = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent) / "jars"
+    home = os.environ.get("JAVA_HOME")
+    process = None
+    # A ValueError is what py4j makes of a JVM that ended before it said its port.
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        port, token, process = launch_gateway(
+            jarpath=str(next(jars.glob("py4j-*.jar"))),
+            classpath=str(jars / "*"),
+            java_path=str(Path(home) / "bin" / "java") if home else "java",
+            redirect_stderr=subprocess.DEVNULL,
+            die_on_exit=True,
+            enable_auth=True,
+            return_proc=True,
+        )
+    if process is None:
+        raise MissingDependencyError("Java could not be started", hint="set JAVA_HOME to a Java of version 17 or later")
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
+    try:
+        yield gateway.jvm
+    finally:
+        gateway.shutdown()
+        process.stdin.close()
+        process.wait(30)

@@ -1,0 +1,320 @@
+package bloomseal.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.InputStreamReader;
+import java.io.OutputStream;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Base64;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Function;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.parquet.crypto.KeyAccessDeniedException;
+import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
+import org.apache.parquet.crypto.keytools.KmsClient;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * A KMS client for parquet-java that asks Bloomseal's key helper, a Python process of which each JVM has one. The protocol is
+ * described in bloomseal/keytools/helper.py.
+ *
+ * The configuration holds no secrets: {@code bloomseal.kms} (a KMS URI), {@code bloomseal.kms.allowed} (addresses that files may name, a JSON
+ * list), {@code bloomseal.python} (the interpreter), {@code bloomseal.kms.timeout} and {@code bloomseal.kms.lifetime} (seconds).
+ *
+ * Written for Janino, hence without lambdas and generics.
+ */
+public final class KeyBridge implements KmsClient {
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    private String settings;
+    private String python;
+    private long millis;
+
+    public void initialize(Configuration conf, String instance, String url, String token) throws KeyAccessDeniedException {
+        String kms = conf.getTrimmed("bloomseal.kms", "");
+        if (kms.isEmpty()) {
+            throw new ParquetCryptoRuntimeException("no KMS is configured; call bloomseal.spark.enable(spark, kms=...)");
+        }
+        int seconds = conf.getInt("bloomseal.kms.timeout", 30);
+        ObjectNode node = JSON.createObjectNode();
+        node.put("kms", kms);
+        node.put("named", url == null ? "" : url);
+        node.put("timeout", seconds);
+        node.put("lifetime", conf.getInt("bloomseal.kms.lifetime", 600));
+        try {
+            node.set("allowed", JSON.readTree(conf.get("bloomseal.kms.allowed", "[]")));
+        } catch (IOException e) {
+            throw new ParquetCryptoRuntimeException("bloomseal.kms.allowed is no JSON list");
+        }
+        settings = node.toString();
+        python = conf.getTrimmed("bloomseal.python", "python3");
+        // The helper keeps its own time; this is for one that is stuck, or that takes long to start.
+        millis = 1000L * (seconds + 30);
+    }
+
+    public String wrapKey(byte[] key, String masterKey) throws KeyAccessDeniedException {
+        return ask("wrap", masterKey, "key", Base64.getEncoder().encodeToString(key), "wrapped");
+    }
+
+    public byte[] unwrapKey(String wrapped, String masterKey) throws KeyAccessDeniedException {
+        return Base64.getDecoder().decode(ask("unwrap", masterKey, "wrapped", wrapped, "key"));
+    }
+
+    private String ask(String op, String masterKey, String name, String value, String wanted) throws KeyAccessDeniedException {
+        JsonNode answer;
+        try {
+            ObjectNode request = (ObjectNode) JSON.readTree(settings);
+            request.put("op", op);
+            request.put("master_key", masterKey);
+            request.put(name, value);
+            answer = JSON.readTree((String) helper(python).apply(new Object[] {request.toString(), Long.valueOf(millis)}));
+        } catch (IOException e) {
+            // Without the cause: Jackson quotes what it was reading.
+            throw new ParquetCryptoRuntimeException("the key helper's answer is not JSON");
+        } catch (IllegalStateException e) {
+            throw new ParquetCryptoRuntimeException("master key '" + masterKey + "': " + e.getMessage());
+        }
+        if (answer.hasNonNull(wanted)) {
+            return answer.get(wanted).textValue();
+        }
+        String problem = answer.hasNonNull("problem") ? answer.get("problem").asText() : "invalid";
+        String message = answer.hasNonNull("message") ? answer.get("message").asText() : "the key helper gave no reason";
+        message = message + " [" + problem + "]";
+        if (problem.equals("denied")) {
+            // What parquet-java takes for a column that this user may not see.
+            throw new KeyAccessDeniedException(message);
+        }
+        throw new ParquetCryptoRuntimeException(message);
+    }
+
+    /**
+     * This JVM's helper for an interpreter. Spark loads this class once for every session's class loader, so the helper is handed from
+     * one copy to the next by the only thing that they share, as a type that all of them know.
+     */
+    private static Function helper(String python) {
+        Properties shared = System.getProperties();
+        String name = "bloomseal.helper.1 " + python;
+        synchronized (shared) {
+            Function helper = (Function) shared.get(name);
+            if (helper == null) {
+                helper = new Helper(python);
+                shared.put(name, helper);
+            }
+            return helper;
+        }
+    }
+
+    /** Keeps a helper process running: started on the first request, again after it died, ended with the JVM. */
+    private static final class Helper implements Function {
+        private final String python;
+        private Conversation current;
+
+        Helper(String python) {
+            this.python = python;
+        }
+
+        /** {request without its id, milliseconds to wait} to the answer; IllegalStateException with the reason if there is none. */
+        public Object apply(Object argument) {
+            String request = (String) ((Object[]) argument)[0];
+            long millis = ((Long) ((Object[]) argument)[1]).longValue();
+            IOException failure = null;
+            // Wrapping and unwrapping may be repeated, so one that was cut off by the helper's end is asked again.
+            for (int attempt = 0; attempt < 2; attempt++) {
+                try {
+                    return conversation().ask(request, millis);
+                } catch (IOException e) {
+                    failure = e;
+                }
+            }
+            throw new IllegalStateException(failure.getMessage());
+        }
+
+        private synchronized Conversation conversation() throws IOException {
+            if (current == null || current.ended) {
+                current = new Conversation(python);
+            }
+            return current;
+        }
+    }
+
+    /** One helper process, from its start to its end. Many tasks talk with it at the same time. */
+    private static final class Conversation implements Runnable {
+        private static final Logger LOG = LoggerFactory.getLogger("bloomseal.spark.KeyHelper");
+
+        volatile boolean ended;
+        private volatile boolean greeted;
+        private volatile String lastWords = "";
+        private final String python;
+        private final Process process;
+        private final OutputStream requests;
+        private final Map waiting = new ConcurrentHashMap();
+        private final AtomicLong ids = new AtomicLong();
+        private final Thread hook;
+
+        Conversation(String python) throws IOException {
+            this.python = python;
+            List command = new ArrayList();
+            command.add(python);
+            command.add("-P"); // what stands in the working directory must not be imported
+            command.add("-m");
+            command.add("bloomseal.keytools.helper");
+            process = new ProcessBuilder(command).start();
+            requests = process.getOutputStream();
+            hook = new Thread(new Ending(this), "bloomseal key helper: end");
+            try {
+                Runtime.getRuntime().addShutdownHook(hook);
+            } catch (IllegalStateException e) {
+                process.destroyForcibly();
+                throw new IOException("the JVM is shutting down");
+            }
+            start(this, "bloomseal key helper: answers");
+            start(new Remarks(this), "bloomseal key helper: remarks");
+            LOG.info("started the key helper, process " + process.pid());
+        }
+
+        String ask(String request, long millis) throws IOException {
+            Long id = Long.valueOf(ids.incrementAndGet());
+            CompletableFuture answer = new CompletableFuture();
+            waiting.put(id, answer);
+            try {
+                byte[] line = ("{\"id\":" + id + "," + request.substring(1) + "\n").getBytes(StandardCharsets.UTF_8);
+                synchronized (requests) {
+                    requests.write(line);
+                    requests.flush();
+                }
+                if (ended) {
+                    throw gone();
+                }
+                return (String) answer.get(millis, TimeUnit.MILLISECONDS);
+            } catch (TimeoutException e) {
+                process.destroyForcibly();
+                throw new IllegalStateException("the key helper did not answer within " + (millis / 1000) + " s [unreachable]");
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+                throw new IllegalStateException("interrupted while waiting for the key helper");
+            } catch (ExecutionException e) {
+                throw gone();
+            } catch (IOException e) {
+                throw gone();
+            } finally {
+                waiting.remove(id);
+            }
+        }
+
+        private IOException gone() {
+            if (greeted) {
+                return new IOException("the key helper ended; the log may say why [unreachable]");
+            }
+            try {
+                process.waitFor(2, TimeUnit.SECONDS); // for its last words
+                Thread.sleep(100);
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            }
+            // Nothing secret has passed yet, so its own words may be told.
+            return new IOException("the key helper did not start with " + python + ": " + lastWords
+                    + ". Bloomseal must be installed for that interpreter on every machine; enable(python=...) names another [unusable]");
+        }
+
+        /** Hands out answers until there are no more. */
+        public void run() {
+            try {
+                BufferedReader reader = reader(process.getInputStream());
+                for (String line = reader.readLine(); line != null; line = reader.readLine()) {
+                    JsonNode answer = JSON.readTree(line);
+                    if (!greeted) {
+                        if (!answer.hasNonNull("protocol") || answer.get("protocol").asInt() != 1) {
+                            LOG.error("the key helper speaks another protocol; install one version of Bloomseal everywhere");
+                            break;
+                        }
+                        greeted = true;
+                    } else if (answer.hasNonNull("id")) {
+                        CompletableFuture asked = (CompletableFuture) waiting.get(Long.valueOf(answer.get("id").asLong()));
+                        if (asked != null) {
+                            asked.complete(line);
+                        }
+                    }
+                }
+            } catch (IOException e) {
+                LOG.warn("the key helper's answers broke off"); // without the cause, which could quote one
+            }
+            ended = true;
+            process.destroyForcibly();
+            try {
+                Runtime.getRuntime().removeShutdownHook(hook);
+            } catch (IllegalStateException e) {
+                return; // the JVM is ending as well
+            }
+            LOG.warn("the key helper has ended; it is started again when it is needed");
+            Iterator left = waiting.values().iterator();
+            while (left.hasNext()) {
+                ((CompletableFuture) left.next()).completeExceptionally(new IOException("ended"));
+            }
+        }
+
+        private static BufferedReader reader(InputStream stream) {
+            return new BufferedReader(new InputStreamReader(stream, StandardCharsets.UTF_8));
+        }
+
+        private static void start(Runnable work, String name) {
+            Thread thread = new Thread(work, name);
+            thread.setDaemon(true);
+            thread.start();
+        }
+
+        /** Passes the helper's standard error on to the log. */
+        private static final class Remarks implements Runnable {
+            private final Conversation of;
+
+            Remarks(Conversation of) {
+                this.of = of;
+            }
+
+            public void run() {
+                try {
+                    BufferedReader reader = reader(of.process.getErrorStream());
+                    for (String line = reader.readLine(); line != null; line = reader.readLine()) {
+                        of.lastWords = line;
+                        LOG.warn(line);
+                    }
+                } catch (IOException e) {
+                    LOG.debug("the key helper's remarks broke off");
+                }
+            }
+        }
+
+        /** At the JVM's end: no more requests, and no process left behind. */
+        private static final class Ending implements Runnable {
+            private final Conversation of;
+
+            Ending(Conversation of) {
+                this.of = of;
+            }
+
+            public void run() {
+                try {
+                    of.requests.close();
+                    of.process.waitFor(3, TimeUnit.SECONDS);
+                } catch (Exception e) {
+                    LOG.debug("the key helper's input was closed already");
+                }
+                of.process.destroyForcibly();
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+"""`enable`: a running Spark session learns to ask Bloomseal for keys."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sys
+import warnings
+import weakref
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, unquote, urlsplit
+
+from ..errors import BloomsealWarning, UsageError
+from ..keytools.helper import check_uri
+from ..policy import Policy
+from .jar import KMS_CLIENT, bridge_jar
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["CRYPTO_FACTORY", "advice", "enable", "enabled_kms", "policy_of", "refuse_secrets"]
+
+CRYPTO_FACTORY: Final = "org.apache.parquet.crypto.keytools.PropertiesDrivenCryptoFactory"
+_ACCESS: Final = "parquet.encryption.key.access.token"
+_SECRET: Final = re.compile(
+    r"(?i)secret|passw|passphrase|token|credential|(private|access|session)[._-]?key|(?:^|[._-])pin$|key[._-]?list|explicit"
+)
+_RIGHT_WAY: Final = (
+    "options and Spark configuration show in the UI, plans and event logs: put the secret into each machine's environment "
+    "or into a file that is mounted there; see docs/spark.md"
+)
+
+_policies: weakref.WeakKeyDictionary[SparkSession, Policy] = weakref.WeakKeyDictionary()
+
+
+def enable(
+    spark: SparkSession,
+    kms: str | None = None,
+    *,
+    policy: Policy | str | os.PathLike[str] | None = None,
+    python: str | None = None,
+    jar: str | os.PathLike[str] | None = None,
+    allowed_kms_urls: Collection[str] = (),
+    timeout: int = 30,
+    cache_lifetime: int = 600,
+) -> None:
+    """Let this session's `spark.read.parquet` and `df.write.parquet` get their keys from a Bloomseal KMS.
+
+    Plaintext tables are read and written as before. Calling it again changes the settings.
+
+    Args:
+        spark: a session with a JVM of its own (not Spark Connect).
+        kms: KMS URI, resolved on every executor with the credentials of *its* environment. Default: the policy's.
+        policy: for `write` and `options`, where they are given none; a `Policy` or its file.
+        python: the interpreter that runs the key helper on each machine, with Bloomseal installed. Default: the one that
+            Spark runs Python workers with.
+        jar: the key bridge, from ``bloomseal spark jar``. Default: compiled once and kept in the user's cache.
+        allowed_kms_urls: addresses that files may name as their KMS, all served by `kms`; the policy's are added.
+        timeout: seconds that one key may take, retries included.
+        cache_lifetime: seconds that unwrapped keys are kept, by the helper and by parquet-java; a right that was withdrawn goes
+            on working for up to twice as long.
+
+    Raises:
+        UsageError: no KMS, an unusable URI, a Spark Connect session, a secret in the Spark configuration.
+        PolicyError: the policy can't be used.
+
+    Warns:
+        BloomsealWarning: what `advice` says.
+    """
+    jvm = _classic_jvm(spark)
+    if policy is not None and not isinstance(policy, Policy):
+        policy = Policy.load(policy, kms=kms)
+    kms = _absolute(kms if kms is not None else _kms_of(policy))
+    refuse_secrets(_settings(spark))
+    urls = {
+        *allowed_kms_urls,
+        *(url for table in (policy.tables.values() if policy else ()) for url in table.allowed_kms_urls),
+    }
+    settings = {
+        "bloomseal.kms": kms,
+        "bloomseal.kms.allowed": json.dumps(sorted(urls)),
+        "bloomseal.kms.timeout": str(_whole(timeout, "timeout", 1)),
+        "bloomseal.kms.lifetime": str(_whole(cache_lifetime, "cache_lifetime", 0)),
+        "bloomseal.python": python or _python(spark),
+        "parquet.encryption.cache.lifetime.seconds": str(cache_lifetime),
+        "parquet.encryption.kms.client.class": KMS_CLIENT,
+        "parquet.crypto.factory.class": CRYPTO_FACTORY,
+    }
+    # parquet-java shares KMS clients and keys between all sessions of a JVM that show the same access token. No secret: a
+    # name for these settings, so that a session with others gets clients and keys of its own.
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+    settings[_ACCESS] = f"bloomseal:{digest}"
+    _add_jar(spark, str(Path(jar).absolute()) if jar else str(bridge_jar(jvm)))
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    if policy is not None:
+        _policies[spark] = policy
+    for text in advice(spark):
+        warnings.warn(text, BloomsealWarning, stacklevel=2)
+
+
+def advice(spark: SparkSession) -> list[str]:
+    """What in this session's configuration leaves decrypted or probed values lying about; nothing where all is well."""
+    conf = spark.sparkContext.getConf()
+
+    def on(name: str) -> bool:
+        return str(conf.get(name, "false")).lower() == "true"
+
+    found = []
+    if not on("spark.io.encryption.enabled"):
+        found.append(
+            "decrypted rows reach the local disks in clear (shuffles, spills, broadcasts): spark.io.encryption.enabled=true"
+        )
+    if not _is_local(spark) and not on("spark.network.crypto.enabled") and not on("spark.ssl.rpc.enabled"):
+        found.append(
+            "decrypted rows cross the network in clear: spark.authenticate=true, spark.network.crypto.enabled=true"
+        )
+    redacted = conf.get("spark.redaction.string.regex") or spark.conf.get("spark.sql.redaction.string.regex", None)
+    if on("spark.eventLog.enabled") and not redacted:
+        found.append(
+            "the values of your filters stand in query plans, and so in the event log: "
+            "spark.sql.redaction.string.regex, for instance (?<== |IN \\()[^)]*"
+        )
+    return found
+
+
+def enabled_kms(spark: SparkSession) -> str:
+    """The KMS URI that `enable` set.
+
+    Raises:
+        UsageError: it was not called.
+    """
+    kms = spark.conf.get("bloomseal.kms", None)
+    if kms is None:
+        raise UsageError("the session has no key bridge", hint="bloomseal.spark.enable(spark, kms=...) first")
+    return str(kms)
+
+
+def policy_of(spark: SparkSession) -> Policy | None:
+    """The policy that `enable` was given."""
+    return _policies.get(spark)
+
+
+def refuse_secrets(settings: Mapping[str, str]) -> None:
+    """Refuse settings that would publish a secret.
+
+    Raises:
+        UsageError: a name that looks like one. The value is not told.
+    """
+    for name, value in settings.items():
+        ours = name.endswith(_ACCESS) and value.startswith("bloomseal:")
+        if _SECRET.search(name) and value and not ours:
+            raise UsageError(f"the option {name} looks like a secret", hint=_RIGHT_WAY)
+
+
+def _classic_jvm(spark: SparkSession) -> Any:
+    jvm = getattr(spark, "_jvm", None) if hasattr(spark, "_jsparkSession") else None
+    if jvm is None:
+        raise UsageError(
+            "the key bridge needs a session with a JVM of its own, which Spark Connect does not give",
+            hint="run the job with a classic session (spark-submit)",
+        )
+    return jvm
+
+
+def _add_jar(spark: SparkSession, path: str) -> None:
+    """To the executors, and to the class loader of the session's driver."""
+    session = spark._jsparkSession
+    added = session.sparkContext().listJars()
+    if not any(str(added.apply(i)).endswith("/" + Path(path).name) for i in range(added.size())):
+        session.sessionState().resourceLoader().addJar(path)
+
+
+def _settings(spark: SparkSession) -> dict[str, str]:
+    """What of the Spark configuration concerns keys: environment of executors and drivers, and Parquet's encryption."""
+
+    def found() -> Iterator[tuple[str, str]]:
+        for name, value in spark.sparkContext.getConf().getAll():
+            if "Env." in name or "parquet.encryption." in name:
+                yield name, value
+        for name in (_ACCESS, "parquet.encryption.key.list"):
+            yield name, str(spark.conf.get(name, None) or "")
+
+    return dict(found())
+
+
+def _kms_of(policy: Policy | None) -> str:
+    named = {table.kms for table in policy.tables.values() if isinstance(table.kms, str)} if policy else set()
+    if len(named) != 1:
+        raise UsageError("no KMS is named", hint='enable(spark, kms="keyring:///path/keys.json"); docs/kms.md has all')
+    return str(named.pop())
+
+
+def _absolute(kms: str) -> str:
+    """The URI, a relative keyring resolved here: executors run in folders of their own."""
+    if not isinstance(kms, str):
+        raise UsageError(f"a {type(kms).__name__} can't reach the executors", hint="name the KMS by its URI")
+    check_uri(kms)
+    parts = urlsplit(kms)
+    if parts.scheme == "keyring" and not parts.netloc and (path := unquote(parts.path)).strip("/"):
+        return "keyring://" + quote(str(Path(path).expanduser().absolute()))
+    return kms
+
+
+def _whole(value: int, name: str, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise UsageError(f"{name} is a number of seconds, at least {least}")
+    return value
+
+
+def _is_local(spark: SparkSession) -> bool:
+    return str(spark.sparkContext.master).startswith("local")
+
+
+def _python(spark: SparkSession) -> str:
+    named = spark.sparkContext.getConf().get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
+    return named or (sys.executable if _is_local(spark) else str(spark.sparkContext.pythonExec))

@@ -1,0 +1,206 @@
+"""A table's policy as the options of Spark's Parquet writer."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import UnsupportedError, UsageError
+from ..limits import MAX_GCM_SEALS
+from ..policy import ColumnPolicy, Policy, TablePolicy
+from .jar import KMS_CLIENT
+from .session import CRYPTO_FACTORY
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+    from ..sbbf import FilterSpec
+
+__all__ = ["leaves", "options", "promised", "table_policy"]
+
+_ADAPTIVE_BYTES: Final = 4 * 1024 * 1024
+_ADAPTIVE_SIZES: Final = 8
+"""Sizes that parquet-java tries where the number of distinct values is not known: 4 MiB (some 3 million values at 1 %) down to
+32 KiB. Each costs an insert per value."""
+
+
+def options(
+    policy: Policy | TablePolicy | str | os.PathLike[str], table: str | None = None, *, schema: StructType | None = None
+) -> dict[str, str]:
+    """What ``df.write.options(**…)`` needs for one table: keys, filters and their sizes. It names keys and holds none.
+
+    Args:
+        policy: a policy or its file.
+        table: the table's name; may be left out where the policy has one table.
+        schema: the frame's schema, against which names are checked, and by which a policy for a group reaches the columns
+            below it. Without it names are taken as they are.
+
+    Raises:
+        UsageError: a column of the policy is not in the schema, or has a filter that Spark can't write.
+        UnsupportedError: something that Spark's own writer can't do: an AAD prefix, external key material, a limit of seals.
+        PolicyError: no such table, or an unusable policy.
+    """
+    chosen = table_policy(policy, table)
+    _refuse_unsupported(chosen)
+    found = {
+        "parquet.crypto.factory.class": CRYPTO_FACTORY,
+        "parquet.encryption.kms.client.class": KMS_CLIENT,
+        "parquet.encryption.algorithm": str(chosen.algorithm),
+        "parquet.encryption.plaintext.footer": _flag(chosen.plaintext_footer),
+        "parquet.encryption.data.key.length.bits": str(chosen.key_bits),
+        "parquet.encryption.kek.length.bits": str(chosen.kek_bits),
+        "parquet.encryption.double.wrapping": _flag(chosen.double_wrapping),
+        "parquet.encryption.key.material.store.internally": "true",
+        # Data pages of version 2 leave nulls and list structure in clear.
+        "parquet.writer.version": "PARQUET_1_0",
+        # A summary file would repeat all footers, in clear.
+        "parquet.summary.metadata.level": "NONE",
+    }
+    columns = _columns(chosen, schema)
+    if chosen.uniform:
+        found["parquet.encryption.uniform.key"] = chosen.footer_key
+    else:
+        found["parquet.encryption.footer.key"] = chosen.footer_key
+        found["parquet.encryption.column.keys"] = _column_keys(columns)
+        found["parquet.encryption.complete.columns"] = _flag(chosen.complete)
+    largest = 0
+    for name, column in columns.items():
+        if column.filter is not None:
+            found.update(_filter(name, column.filter))
+            largest = max(largest, _largest(name, column.filter))
+    if largest:
+        found["parquet.bloom.filter.max.bytes"] = str(largest)
+        found["parquet.bloom.filter.adaptive.enabled"] = "true"  # only where no number of distinct values is given
+    return found
+
+
+def promised(table: TablePolicy, schema: StructType | None) -> dict[str, FilterSpec]:
+    """Leaf column → the filter that the policy promises for it."""
+    return {name: one.filter for name, one in _columns(table, schema).items() if one.filter is not None}
+
+
+def table_policy(policy: Policy | TablePolicy | str | os.PathLike[str], table: str | None) -> TablePolicy:
+    """One table's policy.
+
+    Raises:
+        UsageError: the policy has several tables, and none is named.
+        PolicyError: it has no such table.
+    """
+    if isinstance(policy, TablePolicy):
+        return policy
+    loaded = policy if isinstance(policy, Policy) else Policy.load(policy)
+    if table is None:
+        if len(loaded.tables) != 1:
+            raise UsageError("the policy has several tables", hint=f"table= one of {', '.join(sorted(loaded.tables))}")
+        table = next(iter(loaded.tables))
+    return loaded.for_table(table)
+
+
+def leaves(schema: StructType) -> dict[str, DataType]:
+    """Dotted leaf path, as Spark names it in Parquet files → type."""
+    from pyspark.sql.types import ArrayType, MapType, StructType, UserDefinedType
+
+    def below(path: str, kind: DataType) -> Iterator[tuple[str, DataType]]:
+        if isinstance(kind, UserDefinedType):
+            kind = kind.sqlType()
+        if isinstance(kind, StructType):
+            for field in kind.fields:
+                yield from below(f"{path}.{field.name}" if path else field.name, field.dataType)
+        elif isinstance(kind, ArrayType):
+            yield from below(f"{path}.list.element", kind.elementType)
+        elif isinstance(kind, MapType):
+            yield from below(f"{path}.key_value.key", kind.keyType)
+            yield from below(f"{path}.key_value.value", kind.valueType)
+        else:
+            yield path, kind
+
+    return dict(below("", schema))
+
+
+def _columns(table: TablePolicy, schema: StructType | None) -> dict[str, ColumnPolicy]:
+    """Leaf column → what the policy says of it; a group's policy reaches the leaves below it that have none."""
+    if schema is None:
+        return dict(table.columns)
+    known = leaves(schema)
+    found: dict[str, ColumnPolicy] = {}
+    for name in sorted(table.columns, key=lambda name: name.count(".")):
+        inside = [leaf for leaf in known if leaf == name or leaf.startswith(name + ".")]
+        if not inside:
+            # Silently, the column that it was meant for would be written in plaintext.
+            raise UsageError(
+                "the policy's column is not in the data", column=name, hint=f"the columns are {', '.join(known)}"
+            )
+        found.update(dict.fromkeys(inside, table.columns[name]))
+    for name, column in found.items():
+        if column.filter is not None:
+            _check_filter_type(name, known[name])
+    return found
+
+
+def _check_filter_type(name: str, kind: Any) -> None:
+    if kind.typeName() in ("boolean", "void", "variant", "interval"):
+        raise UsageError(f"Spark writes no usable filter for {kind.simpleString()}", column=name)
+
+
+def _refuse_unsupported(table: TablePolicy) -> None:
+    said = {
+        "an aad_prefix": table.aad_prefix is not None,
+        'material = "external"': not table.internal,
+        "a seal_limit": table.seal_limit != MAX_GCM_SEALS,
+    }
+    for what, wanted in said.items():
+        if wanted:
+            raise UnsupportedError(
+                f"table {table.name}: Spark's own Parquet writer can't keep to {what}", hint="bloomseal.write_table"
+            )
+
+
+def _column_keys(columns: dict[str, ColumnPolicy]) -> str:
+    by_key: dict[str, list[str]] = {}
+    for name, column in columns.items():
+        if column.key is not None:
+            if any(mark in name for mark in ":;,") or name != name.strip():
+                raise UnsupportedError("Spark's options can't name this column", column=name)
+            by_key.setdefault(column.key, []).append(name)
+    for key in by_key:
+        if any(mark in key for mark in ":;,"):
+            raise UnsupportedError(
+                f"Spark's options can't name the master key {key!r}: it holds one of : ; ,",
+                hint="an alias or a short key id, with the region or project in the KMS URI",
+            )
+    return ";".join(f"{key}:{','.join(names)}" for key, names in by_key.items())
+
+
+def _filter(name: str, spec: FilterSpec) -> Iterator[tuple[str, str]]:
+    from ..sbbf.sizing import bits_per_value
+
+    bits = bits_per_value(spec.fpp)
+    yield f"parquet.bloom.filter.enabled#{name}", "true"
+    # parquet-java leaves the filter out where all pages are dictionary-encoded, and a promised filter is a promise.
+    yield f"parquet.enable.dictionary#{name}", "false"
+    # Its closed form takes this probability for what takes as many bits by the exact sum, so that the files keep to `fpp`.
+    yield f"parquet.bloom.filter.fpp#{name}", repr((1 - math.exp(-8 / bits)) ** 8)
+    if (size := _fixed_size(name, spec)) is not None:
+        # It rounds up to a power of two; three quarters of one lie safely between two of them.
+        yield f"parquet.bloom.filter.expected.ndv#{name}", str(max(1, int(0.75 * 8 * size / bits)))
+    else:
+        yield f"parquet.bloom.filter.candidates.number#{name}", str(_ADAPTIVE_SIZES)
+
+
+def _fixed_size(name: str, spec: FilterSpec) -> int | None:
+    """Bytes that every filter of the column gets; None where they follow from the data."""
+    size = spec._size(0) if spec.ndv is not None or spec.num_bytes is not None else None
+    if size is not None and size & (size - 1):
+        raise UnsupportedError(f"Spark writes no filters of {size} bytes", column=name, hint="a power of two")
+    return size
+
+
+def _largest(name: str, spec: FilterSpec) -> int:
+    size = _fixed_size(name, spec)
+    return min(_ADAPTIVE_BYTES, spec.max_bytes) if size is None else size
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"

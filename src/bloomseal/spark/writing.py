@@ -1,0 +1,282 @@
+"""Writing a table through Spark, and looking at what came of it: a misspelt option writes plaintext and says nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import BloomsealError, KeyAccessError, PolicyError, UsageError
+from ..parquet.reader import SealedFile, open_file
+from ..parquet.specs import DecryptionSpec
+from ..parquet.statistics import all_null
+from ..policy import Policy, TablePolicy
+from .session import enabled_kms, policy_of, refuse_secrets
+from .settings import leaves, promised, table_policy
+from .settings import options as table_options
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from ..sbbf import FilterSpec
+
+__all__ = ["WriteReport", "check_table", "write"]
+
+_THREADS: Final = 8
+_SHOWN: Final = 10
+_MODES: Final = ("append", "overwrite", "error", "errorifexists", "ignore")
+_KEY_PROBLEM: Final = re.compile(
+    r"(?:KeyAccessDenied|ParquetCryptoRuntime)Exception: ([^\n]*) \[(denied|disabled|destroyed|unknown|unreachable|invalid|unusable)\]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteReport:
+    """What was written and checked.
+
+    Attributes:
+        path: the table.
+        files: the new files, all encrypted as the policy has it.
+        rows, row_groups: in them.
+        filters: sealed filters that were opened.
+        filter_bytes: their bytes.
+    """
+
+    path: str
+    files: tuple[str, ...]
+    rows: int
+    row_groups: int
+    filters: int
+    filter_bytes: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return {**asdict(self), "files": list(self.files)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    path: str
+    rows: int = 0
+    row_groups: int = 0
+    filters: int = 0
+    filter_bytes: int = 0
+    fault: str | None = None
+
+
+def write(
+    df: DataFrame,
+    path: str | os.PathLike[str],
+    *,
+    policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
+    table: str | None = None,
+    mode: str = "error",
+    partition_by: Sequence[str] = (),
+    options: Mapping[str, str] | None = None,
+) -> WriteReport:
+    """Write a frame with Spark's own Parquet writer, encrypted and with filters as the policy has it, and check every new file.
+
+    Args:
+        df: rows of a session that `enable` was called for.
+        path: the table's folder, as Spark takes it.
+        policy, table: see `options`. Default: the policy that `enable` was given.
+        mode: ``error``, ``append``, ``overwrite`` or ``ignore``.
+        partition_by: columns that become folders, and so can be read by everybody: none that the policy has a key for.
+        options: more options of Spark's writer; they can't contradict the policy.
+
+    Raises:
+        UsageError: before anything is written: misspelt columns, INT96 timestamps, an option that looks like a secret.
+        KeyAccessError: a master key can't be used.
+        PolicyError: **after** the commit: files that are not what the policy says. They stay where they are, and the message
+            lists them.
+        UnsupportedError: see `options`.
+    """
+    spark = df.sparkSession
+    chosen = _policy(spark, policy, table)
+    if mode not in _MODES:
+        raise UsageError(f"no mode {mode!r}", hint=", ".join(_MODES))
+    target = os.fspath(path)
+    columns = [field for field in df.schema.fields if field.name not in partition_by]
+    stored = type(df.schema)(columns)
+    _check_frame(spark, df.schema, chosen, partition_by)
+    settings = table_options(chosen, schema=stored)
+    extra = dict(options or {})
+    refuse_secrets(extra)
+    lowered = {name.lower() for name in settings}
+    if clash := sorted(name for name in extra if name.lower() in lowered or "encryption" in name.lower()):
+        raise UsageError(f"{', '.join(clash)} would contradict the policy", hint="change the policy")
+    # Names of Spark's files are never used twice, so that new ones can be told, also by dynamic partition overwrite.
+    before = set(_files(spark, target)[1])
+    if before and mode == "ignore":
+        return WriteReport(target, (), 0, 0, 0, 0)
+    try:
+        df.write.format("parquet").mode(mode).options(**{**extra, **settings}).partitionBy(*partition_by).save(target)
+    except Exception as error:
+        told = _key_problem(error)
+        if told is None:
+            raise
+    else:
+        told = None
+    if told is not None:
+        raise told
+    filesystem, after = _files(spark, target)
+    return _check(target, filesystem, [file for file in after if file not in before], chosen, promised(chosen, stored))
+
+
+def check_table(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
+    table: str | None = None,
+) -> WriteReport:
+    """Hold all files of a table against its policy: encrypted, under its master keys, every promised filter there and sealed.
+
+    For tables that were written with `df.write`; `write` does it by itself.
+
+    Raises:
+        PolicyError: files that are not what the policy says.
+        KeyAccessError: a key that the check needs can't be used here, on the driver.
+    """
+    chosen = _policy(spark, policy, table)
+    filesystem, found = _files(spark, os.fspath(path))
+    return _check(os.fspath(path), filesystem, found, chosen, None)
+
+
+def _policy(spark: SparkSession, policy: Any, table: str | None) -> TablePolicy:
+    kms = enabled_kms(spark)
+    if policy is None and (policy := policy_of(spark)) is None:
+        raise UsageError("no policy", hint="policy=, here or in bloomseal.spark.enable")
+    if not isinstance(policy, Policy | TablePolicy):
+        policy = Policy.load(policy, kms=kms)
+    return table_policy(policy, table)
+
+
+def _check_frame(spark: SparkSession, schema: StructType, table: TablePolicy, partition_by: Sequence[str]) -> None:
+    from pyspark.sql.types import TimestampType
+
+    for name in partition_by:
+        if name not in schema.names:
+            raise UsageError("there is no such column to partition by", column=name)
+        entry = table.columns.get(name)
+        if entry is not None and (entry.key is not None or entry.filter is not None):
+            raise PolicyError("the values of a column to partition by stand in folder names, in clear", column=name)
+    known = leaves(schema)
+    moments = [name for name, kind in known.items() if isinstance(kind, TimestampType)]
+    if moments and str(spark.conf.get("spark.sql.parquet.outputTimestampType")).upper() == "INT96":
+        raise UsageError(
+            "timestamps would be written as INT96, which no reader can prune by",
+            column=moments[0],
+            hint='spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")',
+        )
+    nested = any(".list.element" in name or ".key_value." in name for name in known)
+    if nested and str(spark.conf.get("spark.sql.parquet.writeLegacyFormat")).lower() == "true":
+        raise UsageError(
+            "spark.sql.parquet.writeLegacyFormat gives the columns inside lists and maps other names",
+            hint='spark.conf.set("spark.sql.parquet.writeLegacyFormat", "false")',
+        )
+
+
+def _files(spark: SparkSession, path: str) -> tuple[FileSystem | None, list[str]]:
+    """The data files below a folder, hidden ones left out as Spark does, and their file system (None: local)."""
+    from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
+
+    jvm: Any = spark._jvm
+    place = jvm.org.apache.hadoop.fs.Path(path)
+    place = place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).makeQualified(place)
+    uri = place.toUri()
+    scheme, authority, inside = str(uri.getScheme()), uri.getAuthority() or "", str(uri.getPath())
+    filesystem: FileSystem = LocalFileSystem()
+    if scheme != "file":
+        try:
+            filesystem, base = FileSystem.from_uri(f"{'s3' if scheme in ('s3a', 's3n') else scheme}://{authority}/")
+        except (OSError, ValueError) as error:
+            raise UsageError(f"the driver can't look at {scheme} files: {type(error).__name__}", file=path) from None
+        inside = f"{base.rstrip('/')}{inside}"
+    found = filesystem.get_file_info(FileSelector(inside, allow_not_found=True, recursive=True))
+    below = len(inside.rstrip("/")) + 1
+    names = [one.path for one in found if one.type is FileType.File]
+
+    def hidden(name: str) -> bool:
+        parts = name[below:].split("/")
+        return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in parts)
+
+    return None if scheme == "file" else filesystem, sorted(name for name in names if not hidden(name))
+
+
+def _check(
+    path: str,
+    filesystem: FileSystem | None,
+    files: Sequence[str],
+    table: TablePolicy,
+    filters: Mapping[str, FilterSpec] | None,
+) -> WriteReport:
+    def look(file: str) -> _Checked:
+        try:
+            spec = DecryptionSpec(**table.decryption_arguments(file))
+            with open_file(file, decryption=spec, filesystem=filesystem) as opened:
+                return _look(opened, file, table, filters)
+        except KeyAccessError:
+            raise
+        except BloomsealError as error:
+            return _Checked(file, fault=error.what)
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        seen = list(pool.map(look, files))
+    if faulty := [one for one in seen if one.fault is not None]:
+        listed = "; ".join(f"{one.path}: {one.fault}" for one in faulty[:_SHOWN])
+        more = f"; and {len(faulty) - _SHOWN} more" if len(faulty) > _SHOWN else ""
+        raise PolicyError(
+            f"{len(faulty)} of {len(files)} files are not what the policy of {table.name} says: {listed}{more}",
+            hint="remove them: they may hold plaintext that anybody reads",
+        )
+    return WriteReport(
+        path,
+        tuple(files),
+        sum(one.rows for one in seen),
+        sum(one.row_groups for one in seen),
+        sum(one.filters for one in seen),
+        sum(one.filter_bytes for one in seen),
+    )
+
+
+def _look(file: SealedFile, path: str, table: TablePolicy, filters: Mapping[str, FilterSpec] | None) -> _Checked:
+    filters = table.bloom_filters() if filters is None else filters
+    missing = [name for name in table.columns if not any(_within(leaf, name) for leaf in file.columns)]
+    if missing:
+        raise PolicyError(f"there is no column {missing[0]}")
+    found = size = 0
+    for group in range(file.num_row_groups):
+        for chunk in file.walk.chunks(group):
+            name = chunk.leaf.name
+            if table.master_key(name) is not None and not chunk.encrypted:
+                raise PolicyError(f"column {name} is in plaintext")
+            spec = next((spec for above, spec in filters.items() if _within(name, above)), None)
+            if spec is None or all_null(meta := file.walk.meta(chunk)) or not meta.num_values:
+                continue
+            opened = file.walk.filter(chunk)
+            if opened is None:
+                raise PolicyError(f"column {name} has no filter")
+            if chunk.encrypted and not opened.sealed:
+                raise PolicyError(f"the filter of column {name} stands in clear")
+            if spec.hide_size and len(opened.bitset) != spec._size(0):
+                raise PolicyError(
+                    f"the filter of column {name} has a size of its own, which tells how many values it holds"
+                )
+            found, size = found + 1, size + opened.length
+    return _Checked(path, file.num_rows, file.num_row_groups, found, size)
+
+
+def _within(leaf: str, name: str) -> bool:
+    return leaf == name or leaf.startswith(name + ".")
+
+
+def _key_problem(error: Exception) -> KeyAccessError | None:
+    """A key's problem, from what Spark makes of an executor's failure: a text with the stack of it all."""
+    found = _KEY_PROBLEM.search(str(error))
+    return KeyAccessError(found[1], retryable=found[2] == "unreachable") if found else None
