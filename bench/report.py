@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
@@ -61,15 +62,16 @@ class Report:
             "```",
             "",
             "Contenders take turns, in one run, pinned to one core where a row says nothing else. A ratio is the median over",
-            "neighbouring repetitions, with the least and the greatest in brackets. *can't*: the peer can't do the job.",
+            "neighbouring repetitions, with the least and the greatest in brackets; *CPU* is the ratio of median CPU times, which other",
+            "work on the machine disturbs less. *can't*: the peer can't do the job.",
             "",
             *_table(("", ""), sorted(self.environment.items()), aligned="l"),
             "",
         ]
         judged = [(c, v) for _, c, _, verdicts in self.comparisons for v in verdicts]
         if judged:
-            rows = [(c.title, v.text, _ratio(v), _mark(v, "yes", "**no**")) for c, v in judged]
-            lines += ["## Goals", "", *_table(("job", "goal", "seen", "met"), rows, aligned="l"), ""]
+            rows = [(c.title, v.text, _ratio(v), _cpu_ratio(v), _mark(v, "yes", "**no**")) for c, v in judged]
+            lines += ["## Goals", "", *_table(("job", "goal", "seen", "CPU", "met"), rows, aligned="l"), ""]
         lines += ["## Measurements", ""]
         for _, comparison, outcomes, _ in self.comparisons:
             lines += [f"### {_sentence(comparison.title)}", "", *_measurements(comparison, outcomes), ""]
@@ -151,7 +153,7 @@ def text_of(comparison: Comparison, outcomes: list[Outcome], verdicts: list[Verd
     for outcome in outcomes:
         name, median, spread, rate = _cells(comparison, outcome)
         lines.append(f"  {name:<{width}}  {median:>10}  {spread:<24} {rate}".rstrip())
-    lines += [f"  goal {v.text}: {_ratio(v)}  {_mark(v, 'met', 'MISSED')}" for v in verdicts]
+    lines += [f"  goal {v.text}: {_ratio(v)}, CPU {_cpu_ratio(v)}  {_mark(v, 'met', 'MISSED')}" for v in verdicts]
     return "\n".join(lines)
 
 
@@ -182,7 +184,7 @@ def _exponents(curve: Curve) -> str:
     return "Growth: " + ", ".join(f"{name} x^{slope:.2f}" for name, slope in curve.exponents.items())
 
 
-def _table(header: tuple[str, ...], rows: list[tuple[str, ...]], *, aligned: str = "r") -> list[str]:
+def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, aligned: str = "r") -> list[str]:
     rule = ["---"] + ["---" if aligned == "l" else "---:"] * (len(header) - 1)
     return ["| " + " | ".join(cells) + " |" for cells in ([*header], rule, *(map(_escaped, row) for row in rows))]
 
@@ -196,6 +198,10 @@ def _ratio(verdict: Verdict) -> str:
         return "–"
     low, high = verdict.spread
     return f"{verdict.ratio:.3g} ({low:.3g} … {high:.3g})"
+
+
+def _cpu_ratio(verdict: Verdict) -> str:
+    return "–" if verdict.cpu_ratio is None else f"{verdict.cpu_ratio:.3g}"
 
 
 def _mark(verdict: Verdict, yes: str, no: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import platform
+import resource
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -55,6 +56,7 @@ class Contender:
         ours: a failure of ours fails the run; a peer's is shown as *can't*.
         work: bytes or values that one run gets through, for a rate.
         warm_up: runs before the measured ones; a JVM needs many until its code is compiled.
+        elsewhere: another, lasting process does the work, so that its CPU time is not known here.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Contender:
     ours: bool = False
     work: float | None = None
     warm_up: int = 1
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ class Comparison:
 
     title: str
     contenders: list[Contender]
-    goals: list[Goal | Ceiling] = field(default_factory=list)
+    goals: Sequence[Goal | Ceiling] = ()
     answer: object = None
     unit: Unit = "s"
     work_unit: str = ""
@@ -134,10 +137,15 @@ class Curve:
 
 @dataclass
 class Outcome:
-    """A contender's values, one per repetition; or why there are none."""
+    """A contender's values, one per repetition; or why there are none.
+
+    Attributes:
+        cpu: seconds of CPU time, of this process and of those that it started and waited for; empty where not known.
+    """
 
     name: str
     values: list[float]
+    cpu: list[float] = field(default_factory=list)
     cant: str | None = None
     work: float | None = None
     ours: bool = False
@@ -154,12 +162,13 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A goal, the ratio that was seen, and whether that meets it; None where a peer could not, or where the data are too small to judge by."""
+    """A goal, the ratio that was seen (and that of CPU times, where both are known), and whether that meets it; None where a peer could not, or where the data are too small to judge by."""
 
     text: str
     ratio: float | None
     spread: tuple[float, float] | None
     met: bool | None
+    cpu_ratio: float | None = None
 
 
 def measure(comparison: Comparison, *, judged: bool = True) -> tuple[list[Outcome], list[Verdict]]:
@@ -178,16 +187,18 @@ def measure(comparison: Comparison, *, judged: bool = True) -> tuple[list[Outcom
                     continue
                 try:
                     for _ in range(runs):
-                        value, answer = _once(contender.run)
+                        value, cpu, answer = _once(contender.run)
                 except Exception as error:
                     if contender.ours:
                         raise
-                    outcome.cant, outcome.values = _reason(error), []
+                    outcome.cant, outcome.values, outcome.cpu = _reason(error), [], []
                     continue
                 if comparison.answer is not None and answer != comparison.answer:
                     raise AssertionError(f"{contender.name}: {answer!r} instead of {comparison.answer!r}")
                 if repetition >= 0:
                     outcome.values.append(value)
+                    if cpu is not None and not contender.elsewhere:
+                        outcome.cpu.append(cpu)
     by_name = {outcome.name: outcome for outcome in outcomes}
     return outcomes, [_judge(goal, by_name, judged) for goal in comparison.goals]
 
@@ -232,12 +243,18 @@ def _pin(cores: set[int]) -> None:
             continue  # a thread that ended meanwhile
 
 
-def _once(run: Callable[[], object]) -> tuple[float, Any]:
+def _once(run: Callable[[], object]) -> tuple[float, float | None, Any]:
     gc.collect()
-    start = time.perf_counter()
+    cpu, start = _cpu(), time.perf_counter()
     answer = run()
-    seconds = time.perf_counter() - start
-    return (answer.value, answer.answer) if isinstance(answer, Timed) else (seconds, answer)
+    seconds, cpu = time.perf_counter() - start, _cpu() - cpu
+    return (answer.value, None, answer.answer) if isinstance(answer, Timed) else (seconds, cpu, answer)
+
+
+def _cpu() -> float:
+    """CPU seconds so far. Other work on the machine lengthens a job's wall time far more than this."""
+    mine, others = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return mine.ru_utime + mine.ru_stime + others.ru_utime + others.ru_stime
 
 
 def _judge(goal: Goal | Ceiling, outcomes: dict[str, Outcome], judged: bool) -> Verdict:
@@ -251,7 +268,9 @@ def _judge(goal: Goal | Ceiling, outcomes: dict[str, Outcome], judged: bool) -> 
     seen = sorted(ratios(ours, peer) if goal.at_most else ratios(peer, ours))
     ratio = statistics.median(seen)
     met = ratio <= goal.bound if goal.at_most else ratio >= goal.bound
-    return Verdict(goal.text, ratio, (seen[0], seen[-1]), met if judged else None)
+    upper, lower = (ours, peer) if goal.at_most else (peer, ours)
+    cpu_ratio = statistics.median(upper.cpu) / statistics.median(lower.cpu) if upper.cpu and lower.cpu else None
+    return Verdict(goal.text, ratio, (seen[0], seen[-1]), met if judged else None, cpu_ratio)
 
 
 def _slope(points: Sequence[tuple[float, float]]) -> float:

@@ -57,7 +57,7 @@ def write(work: Workspace) -> Iterator[Comparison]:
             ours("Bloomseal, no filters", None),
             Contender(f"{ARROW}, no filters", lambda: work.arrow_write(folder / "arrow.parquet"), work=table.nbytes),
             Contender(f"{ARROW}, no filters, fsync", by_arrow_synced, work=table.nbytes),
-            Contender(SPARK, by_spark, work=table.nbytes, warm_up=min(work.size.jvm_warm_up, 4)),
+            Contender(SPARK, by_spark, work=table.nbytes, warm_up=min(work.size.jvm_warm_up, 4), elsewhere=True),
         ],
         [
             Goal(given, f"{ARROW}, no filters", 1.25, True, "≤ 1.25× pyarrow without filters, ndv given"),
@@ -84,7 +84,10 @@ def lookup(work: Workspace) -> Iterator[Comparison]:
             Contender("Bloomseal, plaintext file", _reader(work.plain, value, None), ours=True),
             Contender(ARROW, _arrow(work.sealed, value, work)),
             Contender(
-                SPARK, lambda value=value: spark().lookup(work.sealed, "ssn", value), warm_up=work.size.jvm_warm_up
+                SPARK,
+                lambda value=value: spark().lookup(work.sealed, "ssn", value),
+                warm_up=work.size.jvm_warm_up,
+                elsewhere=True,
             ),
             Contender("DuckDB, plaintext file", _duckdb(work.plain, value)),
             Contender("DataFusion, plaintext file", _datafusion(work.plain, value)),

@@ -5,10 +5,13 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 import bloomseal as bs
 from bloomseal.sbbf import ColumnType, PhysicalType, hash_array, num_bytes
@@ -168,7 +171,7 @@ def keyset(work: Workspace) -> Iterator[Comparison]:
 
     bitsets = _bitsets(work, paths)
     size = len(bitsets[0][1])
-    cipher, out = _cipher(), bytearray(size)
+    cipher, out = AESGCM(os.urandom(16)), bytearray(size)
     sealed = cipher.encrypt(b"n" * 12, bytes(size), b"")
 
     def floor() -> int:
@@ -209,21 +212,15 @@ def keyset(work: Workspace) -> Iterator[Comparison]:
     )
 
 
-def _bitsets(work: Workspace, paths: list[object]) -> list[tuple[bs.SplitBlockBloomFilter, memoryview]]:
+def _bitsets(work: Workspace, paths: list[Path]) -> list[tuple[bs.SplitBlockBloomFilter, memoryview]]:
     found = []
     for path in paths:
-        with bs.open_file(path, decryption=work.keys.decryption) as file:  # type: ignore[arg-type]
+        with bs.open_file(path, decryption=work.keys.decryption) as file:
             for group in range(file.num_row_groups):
                 bloom = file.filter(group, "ssn")
                 assert bloom is not None
                 found.append((bloom, bloom.bitset))
     return found
-
-
-def _cipher() -> object:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-    return AESGCM(os.urandom(16))
 
 
 def _integers(count: int) -> pa.Array:
@@ -243,27 +240,29 @@ def _java(values: pa.Array, size: int, *parts: str, answer: object) -> Callable[
 
 
 @functools.cache
-def _random_reads() -> Callable[[npt.NDArray[np.uint32], U64], int]:
+def _random_reads() -> Callable[..., Any]:
     import numba
 
-    @numba.njit  # type: ignore[untyped-decorator]
-    def run(memory: npt.NDArray[np.uint32], hashes: U64) -> int:
+    @numba.njit
+    def run(memory: Any, hashes: Any) -> Any:
         blocks, total = np.uint64(len(memory) // _BLOCK_WORDS), np.uint64(0)
         for h in hashes:
             total += np.uint64(memory[(((h >> np.uint64(32)) * blocks) >> np.uint64(32)) * np.uint64(_BLOCK_WORDS)])
         return total
 
-    return run  # type: ignore[no-any-return]
+    compiled: Callable[..., Any] = run
+    return compiled
 
 
 @functools.cache
-def _random_writes() -> Callable[[npt.NDArray[np.uint32], U64], None]:
+def _random_writes() -> Callable[..., Any]:
     import numba
 
-    @numba.njit  # type: ignore[untyped-decorator]
-    def run(memory: npt.NDArray[np.uint32], hashes: U64) -> None:
+    @numba.njit
+    def run(memory: Any, hashes: Any) -> None:
         blocks = np.uint64(len(memory) // _BLOCK_WORDS)
         for h in hashes:
             memory[(((h >> np.uint64(32)) * blocks) >> np.uint64(32)) * np.uint64(_BLOCK_WORDS)] |= np.uint32(1)
 
-    return run  # type: ignore[no-any-return]
+    compiled: Callable[..., Any] = run
+    return compiled

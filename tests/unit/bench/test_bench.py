@@ -135,7 +135,7 @@ def test_the_page_shows_goals_values_and_how_to_repeat_it():
     report.comparisons.append(("job", job, *measure(job)))
     page = report.to_markdown({})
     assert "make bench" in page
-    assert "| a job | ten times | 0.5 (0.25 … 0.5) | **no** |" in page
+    assert "| a job | ten times | 0.5 (0.25 … 0.5) | – | **no** |" in page
     assert "| ours | 2 s | 1 s … 3 s | 5e-06 M values/s |" in page
     assert r"load \| now" in page
 
@@ -153,4 +153,5 @@ def test_the_command_measures_and_writes_its_results(tmp_path: Path):
         for contender in one["contenders"]:
             assert len(contender["values"]) == 5, contender
             assert min(contender["values"]) > 0
+            assert len(contender["cpu"]) == 5
     assert "Bloomseal probe" in page.read_text()
