@@ -34,6 +34,7 @@ _COMMANDS: Final = {
     "unseal": "Decrypt files.",
     "audit": "Find what lies open, and which key protects what, over many files.",
     "spark": "Write the jar that lets Spark's own reader and writer use Bloomseal's keys.",
+    "kms": "Check that a key management system does what Bloomseal relies on.",
     "keyring": "Make and look after the master keys in a local keyring file.",
 }
 _HOMES: Final = dict.fromkeys(("rewrap", "rekey", "seal", "unseal"), "rotate")
