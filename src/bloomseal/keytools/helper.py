@@ -47,6 +47,7 @@ from ..encryption import SecretKey
 from ..errors import BloomsealError, KeyAccessError, UsageError
 from ..limits import MAX_KEY_METADATA_BYTES
 from .access import KmsAccessError, Problem
+from .calls import _started
 from .registry import _factory, _refuse_secrets
 from .tools import KeyTools, _place
 
@@ -64,7 +65,7 @@ class KeyHelper:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._tools: dict[tuple[Any, ...], KeyTools] = {}
+        self._tools: dict[tuple[Any, ...], Future[KeyTools]] = {}
 
     def answer(self, line: bytes) -> bytes:
         """One request line → one answer line. Raises nothing: whatever goes wrong is told by kind, without foreign messages."""
@@ -72,7 +73,7 @@ class KeyHelper:
         try:
             request = json.loads(line)
             if not isinstance(request, dict):
-                raise UsageError("a request is a JSON object")
+                raise _MalformedError("a request is a JSON object")
             reply = self._reply(request)
         except BloomsealError as error:
             reply = {"problem": _problem(error), "message": str(error)}
@@ -113,12 +114,24 @@ class KeyHelper:
         lifetime, timeout = _seconds(request, "lifetime", 600.0), _seconds(request, "timeout", 30.0)
         name = (kms, tuple(allowed), lifetime, timeout)
         with self._lock:
-            if (tools := self._tools.get(name)) is None:
-                # What can't be made is not remembered: a keyring may yet be mounted.
-                tools = self._tools[name] = KeyTools(
-                    kms, allowed_urls=(*allowed, kms), cache_lifetime=lifetime, timeout=timeout
+            if (making := self._tools.get(name)) is None:
+                making = self._tools[name] = _started(
+                    lambda: KeyTools(kms, allowed_urls=(*allowed, kms), cache_lifetime=lifetime, timeout=timeout)
                 )
-        return tools
+        try:
+            # A KMS that hangs when it is set up, such as a keyring on a dead mount, must not keep other ones waiting.
+            return making.result(timeout)
+        except TimeoutError:
+            late = KmsAccessError.because(
+                Problem.UNREACHABLE, _text(request, "master_key"), detail="it could not be set up in time"
+            )
+        except BaseException:
+            # Not remembered: a keyring may yet be mounted.
+            with self._lock:
+                if self._tools.get(name) is making:
+                    del self._tools[name]
+            raise
+        raise late
 
 
 class _MalformedError(UsageError):

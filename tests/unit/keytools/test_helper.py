@@ -1,0 +1,239 @@
+"""The key helper as a process: its protocol, its end, and what it keeps to itself."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bloomseal import Keyring, UsageError
+from bloomseal.keytools.helper import KeyHelper, check_uri
+
+PASSPHRASE = "a passphrase that nobody prints"
+KEY = bytes(range(16))
+COMMAND = [sys.executable, "-P", "-m", "bloomseal.keytools.helper"]
+
+
+class Helper:
+    """A running helper, spoken to line by line."""
+
+    def __init__(self, environment: dict[str, str], folder: Path) -> None:
+        self.process = subprocess.Popen(
+            COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, cwd=folder
+        )
+        self.greeting = self.receive()
+
+    def send(self, **request: Any) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(request).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def receive(self) -> Any:
+        assert self.process.stdout is not None
+        return json.loads(self.process.stdout.readline())
+
+    def ask(self, **request: Any) -> Any:
+        self.send(**request)
+        return self.receive()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            assert pipe is not None
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+
+
+@pytest.fixture
+def ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keyring:
+    monkeypatch.setenv("BLOOMSEAL_KEYRING_PASSPHRASE", PASSPHRASE)
+    ring = Keyring(tmp_path / "keys.json", create=True)
+    ring.create("pii")
+    ring.create("health")
+    return ring
+
+
+@pytest.fixture
+def helper(ring: Keyring, tmp_path: Path) -> Iterator[Helper]:
+    running = Helper(dict(os.environ), tmp_path)
+    yield running
+    running.process.kill()
+    running.process.communicate()
+
+
+def test_a_key_goes_there_and_back(helper: Helper, ring: Keyring) -> None:
+    assert helper.greeting == {"helper": "bloomseal", "protocol": 1}
+    kms = f"keyring://{ring.path}"
+    wrapped = helper.ask(id=1, op="wrap", kms=kms, master_key="pii", key=base64.b64encode(KEY).decode())
+    assert wrapped["id"] == 1
+    assert ring.unwrap_key(wrapped["wrapped"], "pii") == KEY
+    answer = helper.ask(id=2, op="unwrap", kms=kms, master_key="pii", wrapped=wrapped["wrapped"])
+    assert answer == {"id": 2, "key": base64.b64encode(KEY).decode()}
+    foreign = ring.wrap_key(bytes(32), "health")
+    assert helper.ask(id=3, op="unwrap", kms=kms, master_key="health", wrapped=foreign)["key"] == "A" * 43 + "="
+
+
+def test_problems_are_told_by_kind_and_name_the_key(helper: Helper, ring: Keyring, tmp_path: Path) -> None:
+    kms, wrapped = f"keyring://{ring.path}", ring.wrap_key(KEY, "pii")
+
+    def problem(**more: Any) -> str:
+        request = {"id": 9, "op": "unwrap", "kms": kms, "master_key": "pii", "wrapped": wrapped, **more}
+        answer = helper.ask(**request)
+        assert answer.keys() == {"id", "problem", "message"}
+        assert request["master_key"] in answer["message"] or answer["problem"] in ("unusable", "request")
+        return str(answer["problem"])
+
+    assert problem(master_key="nobody") == "unknown"
+    assert problem(master_key="health") == "invalid"
+    assert problem(kms=f"keyring://{tmp_path}/none.json") == "unusable"
+    assert problem(kms="no-such-kms://x") == "unusable"
+    assert problem(kms="keyring:///k?token=abc") == "unusable"
+    assert problem(named="https://elsewhere.example") == "unusable"
+    assert problem(op="destroy") == "request"
+    assert problem(timeout="soon") == "request"
+    assert problem(op="wrap", key="AAAA") == "request"
+    ring.disable("pii")
+    assert problem() == "disabled"
+    ring.destroy("pii")
+    assert problem() == "destroyed"
+
+
+def test_an_address_in_a_file_is_matched_and_never_followed(helper: Helper, ring: Keyring) -> None:
+    request = {
+        "op": "unwrap",
+        "kms": f"keyring://{ring.path}",
+        "master_key": "pii",
+        "wrapped": ring.wrap_key(KEY, "pii"),
+    }
+    for named in ("", "DEFAULT", f"keyring://{ring.path}", "https://old.example"):
+        assert "key" in helper.ask(id=1, named=named, allowed=["https://old.example"], **request)
+    refused = helper.ask(id=2, named="https://new.example", allowed=["https://old.example"], **request)
+    assert refused["problem"] == "unusable"
+    assert "https://new.example" in refused["message"]
+
+
+def test_what_makes_no_sense_is_answered_and_ends_nothing(helper: Helper, ring: Keyring) -> None:
+    assert helper.process.stdin is not None
+    for line in (b"[", b"[]", b"7", b"\xff", b"{}", b"[" * 100_000, b'{"id": "x", "op": 7}'):
+        helper.process.stdin.write(line + b"\n")
+        helper.process.stdin.flush()
+        assert helper.receive()["problem"] == "request"
+    assert "wrapped" in helper.ask(
+        id=1, op="wrap", kms=f"keyring://{ring.path}", master_key="pii", key=base64.b64encode(KEY).decode()
+    )
+
+
+def test_one_slow_kms_keeps_nobody_waiting_and_times_out_clearly(helper: Helper, ring: Keyring, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "slow.json", 0o600)  # opening it waits for a writer who never comes
+    slow = {"kms": f"keyring://{tmp_path}/slow.json", "op": "unwrap", "master_key": "pii", "wrapped": "x"}
+    fast = {"kms": f"keyring://{ring.path}", "op": "unwrap", "master_key": "pii", "wrapped": ring.wrap_key(KEY, "pii")}
+    assert "key" in helper.ask(id=1, **fast)
+    helper.send(id=2, timeout=1, **slow)
+    assert "key" in (answer := helper.ask(id=3, **fast))
+    assert answer["id"] == 3
+    late = helper.receive()
+    assert (late["id"], late["problem"]) == (2, "unreachable")
+    assert "'pii'" in late["message"]
+
+
+def test_it_ends_with_its_input_also_in_the_middle_of_a_line(helper: Helper) -> None:
+    assert helper.process.stdin is not None
+    helper.process.stdin.write(b'{"id": 1, "op": "wr')
+    helper.process.stdin.close()
+    assert helper.process.wait(60) == 0
+
+
+def test_it_ends_when_a_call_hangs(ring: Keyring, tmp_path: Path) -> None:
+    running = Helper(dict(os.environ), tmp_path)
+    os.mkfifo(tmp_path / "slow.json", 0o600)
+    running.send(id=2, kms=f"keyring://{tmp_path}/slow.json", op="unwrap", master_key="pii", wrapped="x")
+    assert running.process.stdin is not None
+    running.process.stdin.close()
+    assert running.process.wait(60) == 0
+
+
+def test_a_line_without_end_ends_it(helper: Helper) -> None:
+    out, errors = helper.process.communicate(b"x" * (1 << 20), timeout=60)
+    assert (out, helper.process.returncode) == (b"", 1)
+    assert errors == b"bloomseal key helper: ended by UsageError\n"
+
+
+def test_nothing_secret_is_on_standard_error(ring: Keyring, tmp_path: Path) -> None:
+    """A client that prints, logs, warns, and fails with the secret in its message, installed as any other is."""
+    site = tmp_path / "site"
+    (site / "loud-1.0.dist-info").mkdir(parents=True)
+    (site / "loud-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: loud\nVersion: 1.0\n")
+    (site / "loud-1.0.dist-info" / "entry_points.txt").write_text("[bloomseal.kms]\nloud = loud:Client\n")
+    (site / "loud.py").write_text(
+        "import logging, sys, threading, warnings\n"
+        "class Client:\n"
+        "    def __init__(self, uri): pass\n"
+        "    def wrap_key(self, key_bytes, master_key_identifier):\n"
+        "        print('secret', flush=True); print('secret', file=sys.stdout)\n"
+        "        logging.error('secret'); warnings.warn('secret')\n"
+        "        threading.Thread(target=lambda: 1 / 0 if not print('') else None).start()\n"
+        "        raise RuntimeError('secret')\n"
+        "    unwrap_key = wrap_key\n"
+    )
+    running = Helper({**os.environ, "PYTHONPATH": str(site)}, tmp_path)
+    answer = running.ask(id=1, op="wrap", kms="loud:x", master_key="pii", key=base64.b64encode(KEY).decode())
+    assert answer["problem"] == "invalid"
+    assert "RuntimeError" in answer["message"]
+    assert running.process.stdin is not None
+    running.process.stdin.close()
+    assert running.process.wait(60) == 0
+    assert running.process.stderr is not None
+    errors = running.process.stderr.read().decode()
+    # What a client itself prints can't be known to be harmless or not, so it is the client's own doing; but no traceback
+    # and no log line of anybody leaves, and no print has come between the answers.
+    assert "Traceback" not in errors
+    assert "RuntimeError" not in errors
+    assert PASSPHRASE not in errors
+
+
+def test_requests_at_the_same_time_share_one_call(ring: Keyring, tmp_path: Path) -> None:
+    helper = KeyHelper()
+    line = json.dumps(
+        {
+            "id": 1,
+            "op": "unwrap",
+            "kms": f"keyring://{ring.path}",
+            "master_key": "pii",
+            "wrapped": ring.wrap_key(KEY, "pii"),
+        }
+    ).encode()
+    threads = [threading.Thread(target=helper.answer, args=(line,)) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (tools,) = helper._tools.values()
+    assert tools.result().counters.unwraps == 1
+
+
+def test_the_working_directory_is_not_imported_from(ring: Keyring, tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('imported')\n")
+    running = Helper(dict(os.environ), tmp_path)
+    assert running.greeting["protocol"] == 1
+    running.close()
+
+
+@pytest.mark.parametrize("uri", ["nothing://x", "keyring:///k?passphrase=x", "vault://user:pass@host/transit"])
+def test_unusable_uris_are_refused_without_going_there(uri: str) -> None:
+    with pytest.raises(UsageError):
+        check_uri(uri)
+
+
+def test_usable_uris_are_accepted_without_going_there() -> None:
+    check_uri("keyring:///nowhere/at/all.json")
+    check_uri("vault://vault.invalid:8200/transit")
