@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from .render import print_json, table
@@ -41,4 +39,4 @@ def check(uri: str, master_key: str, other_master_key: str | None) -> None:
     else:
         table(["check", "outcome", "why"], [(one.name, str(one.outcome), one.detail) for one in results])
     if any(one.outcome is Outcome.FAILED for one in results):
-        sys.exit(1)
+        click.get_current_context().exit(1)
