@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .demonstrate import Demonstration, demonstrate
+    from .facts import inventory
     from .findings import Finding, Rule, Severity
     from .history import Changes, Destruction, compare, may_destroy
-    from .inventory import inventory
+    from .leaks import Demonstration, demonstrate
     from .report import Report, audit
     from .rules import RULES
 
@@ -29,7 +29,7 @@ __all__ = [
 _WHERE = {
     "RULES": "rules",
     "Changes": "history",
-    "Demonstration": "demonstrate",
+    "Demonstration": "leaks",
     "Destruction": "history",
     "Finding": "findings",
     "Report": "report",
@@ -37,8 +37,8 @@ _WHERE = {
     "Severity": "findings",
     "audit": "report",
     "compare": "history",
-    "demonstrate": "demonstrate",
-    "inventory": "inventory",
+    "demonstrate": "leaks",
+    "inventory": "facts",
     "may_destroy": "history",
 }
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from ..keytools.protocols import FileRef
 from ..limits import MAX_GCM_SEALS
 from ..policy import Sensitivity, TablePolicy
+from .facts import Policies
 from .filterchecks import check_filters, check_sizes
 from .findings import Finding, Severity
-from .inventory import Policies
 from .keyfacts import KeyFacts
 from .places import MATERIAL_PREFIX, Places
 from .rules import RULES

@@ -14,7 +14,7 @@ from .scan import FileFacts, Seen
 
 if TYPE_CHECKING:
     from .checks import Line
-    from .inventory import Policies
+    from .facts import Policies
 
 __all__ = ["check_filters", "check_sizes"]
 

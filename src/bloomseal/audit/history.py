@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from ..errors import FormatError, UsageError
 from ..policy import Policy, TablePolicy
-from .inventory import Policies, look, to_table
+from .facts import Policies, look, to_table
 from .places import find_files
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ class Destruction:
         needed_by: files that still need it.
         doubts: why a *yes* can't be given.
         files: how many files were looked at.
+        missing: files that a retained version names and that are gone: nothing is left there to open.
     """
 
     master_key: str
@@ -80,6 +81,7 @@ class Destruction:
     needed_by: list[str]
     doubts: list[str]
     files: int
+    missing: list[str]
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -90,6 +92,7 @@ class Destruction:
             "needed_by": self.needed_by,
             "doubts": self.doubts,
             "files": self.files,
+            "missing": self.missing,
         }
 
 
@@ -168,7 +171,7 @@ def may_destroy(
 
     Args:
         master_key, version: the version in question.
-        paths, keys, policy, table, aad_prefix, filesystem, progress: as `bloomseal.audit.inventory.inventory`. Keys are needed to
+        paths, keys, policy, table, aad_prefix, filesystem, progress: as `bloomseal.audit.inventory`. Keys are needed to
             see into encrypted footers.
 
     Raises:
@@ -178,8 +181,6 @@ def may_destroy(
     policies = Policies(policy, table)
     facts, _ = look(places, keys, policies, aad_prefix=aad_prefix, filters=False, progress=progress)
     doubts = list(places.unknown)
-    if places.missing:
-        doubts.append(f"{len(places.missing)} files of retained table versions are not there")
     if not facts:
         doubts.append("no file was found")
     needed = []
@@ -194,7 +195,7 @@ def may_destroy(
             if key == master_key and one is None
         ]
     answer = "no" if needed else "unknown" if doubts else "yes"
-    return Destruction(master_key, version, answer, needed, doubts, len(facts))
+    return Destruction(master_key, version, answer, needed, doubts, len(facts), places.missing)
 
 
 def _files(table: pa.Table) -> dict[str, _File]:

@@ -89,16 +89,27 @@ def _files(ref: FileRef, places: Places, history: bool) -> Iterator[tuple[FileRe
     if not is_folder:
         yield ref, None
         return
-    if any(name.startswith(f"{_DELTA_LOG}/") for name, _ in entries):
-        from .tables import delta_files
-
-        _sidecars(entries, places)
-        yield from ((found, ref.path) for found in delta_files(ref, places, history=history))
-        return
     _sidecars(entries, places)
+    tables = sorted(
+        {f"/{name}".partition(f"/{_DELTA_LOG}/")[0] for name, _ in entries if f"/{_DELTA_LOG}/" in f"/{name}"}
+    )
+    for below in tables:
+        yield from _delta(FileRef(ref.path + below, ref.filesystem), places, history, named=not below)
     for name, found in entries:
-        if _is_data(name):
+        # What no version names any more may lie in a table still, until somebody vacuums.
+        if _is_data(name) and (history or not any(f"/{name}".startswith(f"{below}/") for below in tables)):
             yield found, ref.path
+
+
+def _delta(ref: FileRef, places: Places, history: bool, *, named: bool) -> Iterator[tuple[FileRef, str | None]]:
+    from .tables import delta_files
+
+    try:
+        yield from ((found, ref.path) for found in delta_files(ref, places, history=history))
+    except (MissingDependencyError, UsageError) as error:
+        if named:
+            raise
+        places.unknown.append(f"{ref.path}: {error}")
 
 
 def _sidecars(entries: Iterable[tuple[str, FileRef]], places: Places) -> None:

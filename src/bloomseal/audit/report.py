@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from ..policy import Policy, TablePolicy
 from .checks import Facts, check
+from .facts import Policies, look, to_table
 from .findings import Finding, Severity
-from .inventory import Policies, look, to_table
 from .places import find_files
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Report:
     """What an audit found.
 
     Attributes:
-        inventory: one row per column chunk (`bloomseal.audit.inventory.SCHEMA`).
+        inventory: one row per column chunk (`bloomseal.audit.facts.SCHEMA`).
         findings: worst first.
         unseen: what could not be seen, in words.
         files: how many files were looked at.
@@ -101,7 +101,7 @@ def audit(
     """Inventory, and what the rules say to it.
 
     Args:
-        paths, keys, policy, table, aad_prefix, filesystem, progress: as `bloomseal.audit.inventory.inventory`.
+        paths, keys, policy, table, aad_prefix, filesystem, progress: as `bloomseal.audit.inventory`.
         deep: read whole files and look for repeated nonces.
         now: the moment that ages of keys are counted to.
 

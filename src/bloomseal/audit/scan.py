@@ -28,7 +28,7 @@ from .views import AuditChunk, AuditGroup, AuditMeta, exposed
 __all__ = ["PROTECTIONS", "SEEN", "ChunkFacts", "FileFacts", "Scanner", "Seen"]
 
 PROTECTIONS: Final = ("plaintext", "footer key", "column key", "unknown")
-_HEADER_BYTES: Final = 64
+_HEADER_BYTES: Final = 256
 _GAP: Final = 64 * 1024
 _SMALL_LISTS: Final = 4096
 
@@ -301,6 +301,9 @@ class _Columns:
             data = found[offset, min(_HEADER_BYTES, length)]
             sealed = _is_sealed(data, length) if name != "filter" else not _is_filter_header(data)
             setattr(chunk, name, Seen.SEALED if sealed else Seen.CLEAR)
+        for chunk in self._facts.chunks:
+            if chunk.protection and chunk.bloom is not None and chunk.bloom.authentic is False and not chunk.bloom.error:
+                chunk.filter = Seen.CLEAR  # it could be opened without the key
 
     def _plaintext(self, group: int, leaf: int, column: AuditChunk) -> ChunkFacts:
         facts = ChunkFacts(group, leaf, 0, 0)

@@ -20,29 +20,22 @@ __all__ = ["delta_files", "iceberg_files"]
 def delta_files(ref: FileRef, places: Places, *, history: bool) -> Iterator[FileRef]:
     """The files of a Delta table.
 
-    With `history` also those of every version that the log still describes; of a version that it no longer does, and of a
-    file that is gone, `places` is told.
+    With `history` also those of every version that the log still describes. Files that are gone are told to `places`.
 
     Raises:
         MissingDependencyError: `deltalake` is not installed.
         UsageError: not a table that it understands.
     """
     table = _load(lambda: library("deltalake", "delta", _deltalake).DeltaTable(_uri(ref)), ref)
-    relative = set(table.file_uris())
-    versions: list[int] = []
-    if history:
-        newest = table.version()
-        versions = sorted({entry["version"] for entry in table.history() if "version" in entry} - {newest})
-        if versions != list(range(newest)):
-            # Versions before the first that the log describes may be retained elsewhere; nobody can tell from here.
-            places.unknown.append(f"{ref.path}: the log describes {len(versions) + 1} of {newest + 1} versions")
+    listed = set(table.file_uris())
+    versions = sorted({entry["version"] for entry in table.history() if "version" in entry}) if history else []
     for version in versions:
         try:
             table.load_as_version(version)
-            relative |= set(table.file_uris())
+            listed |= set(table.file_uris())
         except Exception as error:
             places.unknown.append(f"{ref.path}: version {version} can't be loaded ({type(error).__name__})")
-    yield from _found(sorted(relative), ref, places)
+    yield from _found(sorted(listed), ref, places)
 
 
 def iceberg_files(ref: FileRef, places: Places, *, history: bool) -> Iterator[FileRef]:

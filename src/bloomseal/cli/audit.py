@@ -204,7 +204,7 @@ def _demonstrate(
     paths: tuple[str, ...], column: str, pattern: str | None, candidates: str | None, bound: int, keys: Any
 ) -> int:
     from ..audit.candidates import Pattern
-    from ..audit.demonstrate import demonstrate
+    from ..audit.leaks import demonstrate
     from ..audit.places import find_files
 
     if (pattern is None) == (candidates is None):

@@ -6,6 +6,8 @@ import hashlib
 import json
 import uuid
 from datetime import UTC, datetime
+from importlib import import_module
+from types import SimpleNamespace
 from typing import Any, Final
 
 from ... import __version__
@@ -14,6 +16,24 @@ from ..report import Report
 
 __all__ = ["to_cbom"]
 
+_NAMES: Final = {
+    "model": ("Property",),
+    "model.bom": ("Bom",),
+    "model.component": ("Component", "ComponentType"),
+    "model.crypto": (
+        "AlgorithmProperties",
+        "CryptoAssetType",
+        "CryptoFunction",
+        "CryptoMode",
+        "CryptoPrimitive",
+        "CryptoProperties",
+        "RelatedCryptoMaterialProperties",
+        "RelatedCryptoMaterialState",
+        "RelatedCryptoMaterialType",
+    ),
+    "output": ("make_outputter",),
+    "schema": ("OutputFormat", "SchemaVersion"),
+}
 _NAMESPACE: Final = uuid.UUID("5f0b6f3a-6a0f-5f2f-9c7e-0a3f5d1b7c21")
 
 
@@ -136,7 +156,9 @@ def _state(m: Any, states: set[str]) -> Any:
 
 
 def _cyclonedx() -> Any:
-    from types import SimpleNamespace
-
-
-    return SimpleNamespace(**locals())
+    found = SimpleNamespace()
+    for module, names in _NAMES.items():
+        loaded = import_module(f"cyclonedx.{module}")
+        for name in names:
+            setattr(found, name, getattr(loaded, name))
+    return found
