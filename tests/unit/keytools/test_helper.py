@@ -67,8 +67,7 @@ def ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keyring:
 def helper(ring: Keyring, tmp_path: Path) -> Iterator[Helper]:
     running = Helper(dict(os.environ), tmp_path)
     yield running
-    running.process.kill()
-    running.process.communicate()
+    running.close()
 
 
 def test_a_key_goes_there_and_back(helper: Helper, ring: Keyring) -> None:
