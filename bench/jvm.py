@@ -31,7 +31,7 @@ _HARNESS = Path(__file__).parents[1] / "tests" / "support" / "java"
 
 
 def java_kernels(values: pa.Array, bitset_bytes: int, rounds: int) -> dict[str, float]:
-    """Seconds that parquet-java takes to hash, insert and probe all values, in the last of some rounds in a warm JVM.
+    """Seconds that parquet-java takes to hash, insert and probe all values, each in its fastest round.
 
     Args:
         values: int64, or strings of one length, without nulls.

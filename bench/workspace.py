@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -29,6 +30,9 @@ class Workspace:
         self.size = size
         self.folder = folder
         self.keys = Keys()
+
+        # A process compiles its kernels, or loads them, once it has seen enough values; none of the rows is about that.
+        bs.FilterSpec(num_bytes=1 << 20).build(np.arange(6_000_000, dtype=np.uint64))
 
     def path(self, name: str) -> Path:
         """A place for a file."""

@@ -30,7 +30,7 @@ def files(work: Workspace) -> Iterator[Comparison]:
         f"pyarrow dataset scan, {count} files",
     )
     yield Comparison(
-        f"look-up in {count} files × {_GROUPS} row groups, cold process to answer",
+        f"look-up in {count} files × {_GROUPS} row groups of {rows // _GROUPS:,} rows, cold process to answer",
         [
             Contender(half, _cold("bloomseal", folder, count // 2, value), ours=True),
             Contender(whole, _cold("bloomseal", folder, count, value), ours=True),
