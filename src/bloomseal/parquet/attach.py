@@ -20,7 +20,7 @@ from .footer import Footer, plain_footer, seal_footer, sign_footer
 from .hashing import chunk_hashes
 from .layout import Column, FileMeta, Group, Meta
 from .opening import KeysAtHand, open_footer
-from .replace import AtomicFile, fault_point, identity
+from .replace import AtomicFile, fault_point
 from .schema import Leaf
 from .source import Source
 from .specs import DecryptionSpec, decryption_for
@@ -89,14 +89,13 @@ def attach_filters(
             file meanwhile. In every case the file is as it was.
     """
     with Source.open(path, filesystem) as source:
-        before = identity(source.ref.path) if source.ref.filesystem is None else None
         decryption = decryption_for(decryption, source.name)
         footer, keys = open_footer(source, decryption)
         _need_footer_key(source, footer, keys)
         attaching = _Attaching(Walk(source, footer, keys), resolve_filters(footer.schema, bloom_filters), dry_run)
         if dry_run:
             return attaching.run(None, progress)
-        with AtomicFile(source.ref, replaces=before) as out:
+        with AtomicFile(source.ref, replaces=source.identity) as out:
             report = attaching.run(out, progress)
             out.commit(lambda reopened: attaching.check(reopened, decryption))
         return report

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..sbbf import encode_value
-from ..sbbf.encoding import _NANOS, _date_days, _is_null, _moment, _time_nanos, _unwrap
+from ..sbbf.encoding import NANOS, date_days, moment_of, stands_for_null, time_nanos, unwrap
 from .schema import Leaf
 
 __all__ = ["comparable", "equal_any", "is_null", "nowhere", "ordered"]
@@ -32,7 +32,7 @@ _DIGITS: Final = 300
 
 def is_null(value: Any) -> bool:
     """None, a null scalar, NaT: what no row is compared with."""
-    return _is_null(_unwrap(value))
+    return stands_for_null(unwrap(value))
 
 
 def nowhere(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -123,17 +123,17 @@ def _is_integral(kind: pa.DataType) -> bool:
 
 def _exact(value: Any, kind: pa.DataType, leaf: Leaf) -> Fraction | int | None:
     """The value in the units of the Arrow type's integers; None for the NaN of decimals."""
-    value = _unwrap(value)
+    value = unwrap(value)
     types = pa.types
     if types.is_decimal(kind):
         return _exact_decimal(value, kind.scale)
     if types.is_timestamp(kind):
-        moment = _moment(value)
-        return None if moment is None else Fraction(moment[0]) / _NANOS[kind.unit]
+        moment = moment_of(value)
+        return None if moment is None else Fraction(moment[0]) / NANOS[kind.unit]
     if types.is_time(kind):
-        return Fraction(_time_nanos(value, leaf.type), _NANOS[kind.unit])
+        return Fraction(time_nanos(value, leaf.type), NANOS[kind.unit])
     if types.is_date(kind):
-        days = _date_days(value, leaf.type)
+        days = date_days(value, leaf.type)
         return days * 86_400_000 if types.is_date64(kind) else days
     return int(value)
 
@@ -168,7 +168,7 @@ def _integral(number: int, kind: pa.DataType) -> pa.Scalar:
 
 def _scalar(value: Any, kind: pa.DataType, leaf: Leaf) -> pa.Scalar:
     """A float, bool, string or bytes as a scalar of this type."""
-    value = _unwrap(value)
+    value = unwrap(value)
     if pa.types.is_floating(kind):
         return _float(value, kind, leaf)
     if pa.types.is_boolean(kind):

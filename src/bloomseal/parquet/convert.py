@@ -14,7 +14,7 @@ from .assemble import Assembler
 from .crypto import OutputKeys
 from .hashing import chunk_hashes
 from .opening import open_footer
-from .replace import AtomicFile, identity
+from .replace import AtomicFile
 from .source import Source, resolve_path
 from .specs import DecryptionSpec, EncryptionSpec, decryption_for, encryption_for
 from .verify import verify_walk
@@ -129,7 +129,7 @@ def _convert(
     with Source.open(path, filesystem) as source:
         target = source.ref if output is None else resolve_path(output, filesystem)
         in_place = target == source.ref and target.filesystem is None
-        before = identity(target.path) if in_place else None
+        before = source.identity if in_place else None
         decryption, encryption = decryption_for(decryption, source.name), encryption_for(encryption, target.path)
         footer, at_hand = open_footer(source, decryption)
         if decryption is None and footer.crypto is not None:

@@ -67,7 +67,7 @@ def decode_leaf(walk: Walk, row_group: int, leaf: int) -> pa.ChunkedArray:
 def _decode(data: bytes | bytearray, *, use_threads: bool = False, **options: Any) -> pa.Table:
     try:
         return pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)), **options).read(use_threads=use_threads)
-    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, MemoryError) as error:
         # Plaintext pages and CTR pages are not authenticated: hostile bytes get as far as the decoder.
         raise FormatError(f"the decoder refused the pages ({type(error).__name__})") from None
 

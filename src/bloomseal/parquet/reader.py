@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from ..errors import BloomsealWarning, PolicyError, UnsupportedError
+from ..errors import BloomsealWarning, PolicyError, UnsupportedError, UsageError
 from ..sbbf import ProbeSet, SplitBlockBloomFilter
 from ..thrift.structs import ColumnMetaData
 from .minifile import read_row_group
@@ -207,6 +207,10 @@ class SealedFile:
         self._need_verified("read")
         schema = self._footer.schema
         names = list(dict.fromkeys(schema.top_level if columns is None else columns))
+        if not names:
+            raise UsageError(
+                "no columns are asked for", file=self.path, hint="columns=None for all; num_rows counts rows"
+            )
         wanted = sorted({leaf.index for name in names for leaf in schema.below(name)})
         order = list(dict.fromkeys(schema.below(name)[0].path[0] for name in names))
         if twice := schema.repeated_names & set(order):

@@ -8,6 +8,7 @@ anonymous local temporary file, checked, and then sent to its final key in one u
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import secrets
@@ -19,14 +20,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from ..errors import BloomsealError, UsageError
+from ..errors import BloomsealError, FormatError, UsageError
 from ..keytools.protocols import FileRef
-from .source import Source
+from .source import Source, identity
 
-__all__ = ["AtomicFile", "fault_point", "storage_errors"]
+__all__ = ["AtomicFile", "fault_point", "identity_at", "storage_errors"]
 
 _SUFFIX = ".bloomseal-tmp"
 _COPY_BYTES = 1 << 20
+_NO_KERNEL_COPY = (errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
 
 
 def fault_point(name: str) -> None:
@@ -49,7 +51,7 @@ class AtomicFile:
 
     Args:
         ref: the final place.
-        replaces: the file's identity as it was read (`identity`); if it differs at commit, someone else has changed the
+        replaces: the file's identity as it was read (`Source.identity`); if it differs at commit, someone else has changed the
             file meanwhile and nothing is replaced.
 
     Raises:
@@ -94,11 +96,10 @@ class AtomicFile:
 
     def copy_from(self, source: Source, length: int) -> None:
         """Append the first `length` bytes of `source`; within local file systems the kernel copies."""
-        if source.ref.filesystem is None and self._ref.filesystem is None:
+        if source.fd is not None and self._ref.filesystem is None:
             with storage_errors("copy the file", self._ref.path):
                 self._file.flush()
-                with open(source.ref.path, "rb") as original:
-                    self._kernel_copy(original.fileno(), length)
+                self._kernel_copy(source.fd, length)
                 self._file.seek(length)
             return
         for offset in range(0, length, _COPY_BYTES):
@@ -108,16 +109,22 @@ class AtomicFile:
         done = 0
         copy: Any = getattr(os, "copy_file_range", None)
         while copy and done < length:
-            step = copy(original, self._file.fileno(), min(length - done, 1 << 30), done, done)
+            try:
+                step = copy(original, self._file.fileno(), min(length - done, 1 << 30), done, done)
+            except OSError as error:
+                if error.errno not in _NO_KERNEL_COPY:
+                    raise
+                step = 0
             if step == 0:
                 break
             done += step
-        if done < length:
-            self._file.seek(done)
-            with os.fdopen(os.dup(original), "rb") as rest:
-                rest.seek(done)
-                shutil.copyfileobj(rest, self._file, _COPY_BYTES)
-            self._file.truncate(length)
+        self._file.seek(done)
+        while done < length:
+            piece = os.pread(original, min(_COPY_BYTES, length - done), done)
+            if not piece:
+                raise FormatError("the file became shorter while it was read", file=self._ref.path)
+            self._file.write(piece)
+            done += len(piece)
 
     def commit(self, check: Callable[[Source], None]) -> None:
         """Sync, reopen for `check`, and rename into place.
@@ -141,7 +148,7 @@ class AtomicFile:
         with Source.open(self._aside) as reopened:
             check(reopened)
         fault_point("checked")
-        if self._replaces is not None and identity(self._target) != self._replaces:
+        if self._replaces is not None and identity_at(self._target) != self._replaces:
             raise BloomsealError(
                 "the file was changed by someone else meanwhile; it was left as it is", file=self._ref.path
             )
@@ -192,13 +199,12 @@ class AtomicFile:
         self.abort()
 
 
-def identity(path: Path | str) -> tuple[int, ...] | None:
-    """What tells a file from another one put in its place; None where there is none."""
+def identity_at(path: Path | str) -> tuple[int, ...] | None:
+    """What tells the local file at a path from another one put in its place; None where there is none."""
     try:
-        status = os.stat(path)  # noqa: PTH116
+        return identity(os.stat(path))  # noqa: PTH116
     except FileNotFoundError:
         return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _create_aside(target: Path) -> tuple[Path, IO[bytes], int]:

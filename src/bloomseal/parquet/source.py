@@ -13,7 +13,7 @@ from ..keytools.protocols import FileRef
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["Buffer", "Source", "resolve_path"]
+__all__ = ["Buffer", "Source", "identity", "resolve_path"]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -24,13 +24,19 @@ class Source:
     Obtain it with `Source.open` (local path, URI or any ``pyarrow.fs`` file system) or `Source.memory`.
     """
 
-    __slots__ = ("_close", "_read", "ref", "size")
+    __slots__ = ("_close", "_read", "fd", "ref", "size")
 
     def __init__(
-        self, ref: FileRef, size: int, read: Callable[[int, int], Buffer], close: Callable[[], object]
+        self,
+        ref: FileRef,
+        size: int,
+        read: Callable[[int, int], Buffer],
+        close: Callable[[], object],
+        fd: int | None = None,
     ) -> None:
         self.ref = ref
         self.size = size
+        self.fd = fd
         self._read = read
         self._close = close
 
@@ -38,6 +44,11 @@ class Source:
     def name(self) -> str:
         """The path, as errors name it."""
         return self.ref.path
+
+    @property
+    def identity(self) -> tuple[int, ...] | None:
+        """What tells the open file from one put in its place meanwhile; None on other file systems than the local one."""
+        return None if self.fd is None else identity(os.fstat(self.fd))
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], filesystem: FileSystem | None = None) -> Source:
@@ -55,7 +66,7 @@ class Source:
                 except OSError:
                     os.close(fd)
                     raise
-                return cls(ref, size, lambda offset, length: os.pread(fd, length, offset), lambda: os.close(fd))
+                return cls(ref, size, lambda offset, length: os.pread(fd, length, offset), lambda: os.close(fd), fd)
             file = ref.filesystem.open_input_file(ref.path)
             return cls(ref, file.size(), lambda offset, length: file.read_at(length, offset), file.close)
         except OSError as error:
@@ -88,7 +99,7 @@ class Source:
         return data
 
     def close(self) -> None:
-        close, self._close = self._close, lambda: None
+        close, self._close, self.fd = self._close, lambda: None, None
         close()
 
     def __enter__(self) -> Self:
@@ -120,6 +131,11 @@ def resolve_path(path: str | os.PathLike[str], filesystem: FileSystem | None = N
         if isinstance(filesystem, LocalFileSystem):
             filesystem = None
     return FileRef(text, filesystem)
+
+
+def identity(status: os.stat_result) -> tuple[int, ...]:
+    """Device, inode, size and time of change of a local file."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _reason(error: Exception) -> str:

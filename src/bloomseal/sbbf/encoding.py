@@ -19,7 +19,7 @@ import pyarrow as pa
 from ..errors import UsageError
 from .types import ColumnType, LogicalType, PhysicalType
 
-__all__ = ["encode_value", "int_range"]
+__all__ = ["NANOS", "date_days", "encode_value", "int_range", "moment_of", "stands_for_null", "time_nanos", "unwrap"]
 
 Encodings = tuple[bytes, ...] | None
 
@@ -28,14 +28,14 @@ _UNDECIDED: Final[Encodings] = None
 
 _BYTES: Final = (bytes, bytearray, memoryview, pa.Buffer)
 _INT_BYTES: Final = {PhysicalType.INT32: 4, PhysicalType.INT64: 8}
-_NANOS: Final = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
-_DAY_NANOS: Final = 86_400 * _NANOS["s"]
+NANOS: Final = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+_DAY_NANOS: Final = 86_400 * NANOS["s"]
 _NUMPY_NANOS: Final[dict[str, int | Fraction]] = {
     "W": 7 * _DAY_NANOS,
     "D": _DAY_NANOS,
-    "h": 3_600 * _NANOS["s"],
-    "m": 60 * _NANOS["s"],
-    **_NANOS,
+    "h": 3_600 * NANOS["s"],
+    "m": 60 * NANOS["s"],
+    **NANOS,
     "ps": Fraction(1, 10**3),
     "fs": Fraction(1, 10**6),
     "as": Fraction(1, 10**9),
@@ -68,8 +68,8 @@ def encode_value(value: Any, column_type: ColumnType, *, int96_utc: bool = False
     Raises:
         UsageError: the value is of the wrong kind for the column.
     """
-    value = _unwrap(value)
-    if _is_null(value):
+    value = unwrap(value)
+    if stands_for_null(value):
         return _UNDECIDED
     physical, kind = column_type.physical, column_type.kind
     if physical is PhysicalType.BOOLEAN:
@@ -87,7 +87,7 @@ def encode_value(value: Any, column_type: ColumnType, *, int96_utc: bool = False
     return _encode_bytes(value, column_type)
 
 
-def _unwrap(value: Any) -> Any:
+def unwrap(value: Any) -> Any:
     """Take a pyarrow scalar apart; times and timestamps stay, because Python's own types stop at microseconds."""
     while isinstance(value, pa.DictionaryScalar | pa.ExtensionScalar | pa.RunEndEncodedScalar):
         value = value.value if value.is_valid else None
@@ -102,7 +102,7 @@ def _unwrap(value: Any) -> Any:
     return value.as_py()
 
 
-def _is_null(value: Any) -> bool:
+def stands_for_null(value: Any) -> bool:
     if value is None:
         return True
     if isinstance(value, np.datetime64 | np.timedelta64):
@@ -126,13 +126,13 @@ def _is_int(value: Any) -> bool:
 def _encode_int(value: Any, column_type: ColumnType) -> Encodings:
     match column_type.kind:
         case "date":
-            number: int | None = _date_days(value, column_type)
+            number: int | None = date_days(value, column_type)
         case "time" | "timestamp":
             assert column_type.logical is not None  # noqa: S101 - kind says so
-            unit = _NANOS.get(column_type.logical.unit)
+            unit = NANOS.get(column_type.logical.unit)
             if unit is None:
                 return _UNDECIDED
-            nanos = (_time_nanos if column_type.kind == "time" else _timestamp_nanos)(value, column_type)
+            nanos = (time_nanos if column_type.kind == "time" else _timestamp_nanos)(value, column_type)
             quotient, rest = divmod(nanos, unit)
             number = None if rest else int(quotient)
         case _:
@@ -160,7 +160,7 @@ def int_range(column_type: ColumnType) -> tuple[int, int] | None:
     return (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
 
 
-def _date_days(value: Any, column_type: ColumnType) -> int:
+def date_days(value: Any, column_type: ColumnType) -> int:
     if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
         return value.toordinal() - _EPOCH_ORDINAL
     if isinstance(value, np.datetime64) and np.datetime_data(value.dtype)[0] in ("Y", "M", "W", "D"):
@@ -168,17 +168,17 @@ def _date_days(value: Any, column_type: ColumnType) -> int:
     raise _refusal(value, column_type, "a datetime.date")
 
 
-def _time_nanos(value: Any, column_type: ColumnType) -> int:
+def time_nanos(value: Any, column_type: ColumnType) -> int:
     if isinstance(value, pa.Time32Scalar | pa.Time64Scalar):
-        return int(value.value) * _NANOS[value.type.unit]
+        return int(value.value) * NANOS[value.type.unit]
     if isinstance(value, dt.time) and value.tzinfo is None:
         seconds = (value.hour * 60 + value.minute) * 60 + value.second
-        return seconds * _NANOS["s"] + value.microsecond * _NANOS["us"]
+        return seconds * NANOS["s"] + value.microsecond * NANOS["us"]
     raise _refusal(value, column_type, "a datetime.time without a zone")
 
 
 def _timestamp_nanos(value: Any, column_type: ColumnType) -> int | Fraction:
-    moment = _moment(value)
+    moment = moment_of(value)
     utc = column_type.logical is not None and column_type.logical.utc
     if moment is None or moment[1] is not utc:
         # A naive value in a UTC-adjusted column, or the reverse, would need a zone that nobody stated.
@@ -186,10 +186,10 @@ def _timestamp_nanos(value: Any, column_type: ColumnType) -> int | Fraction:
     return moment[0]
 
 
-def _moment(value: Any) -> tuple[int | Fraction, bool] | None:
+def moment_of(value: Any) -> tuple[int | Fraction, bool] | None:
     """Nanoseconds since the epoch, and whether they are UTC (else wall-clock); None if the value is no timestamp."""
     if isinstance(value, pa.TimestampScalar):
-        return int(value.value) * _NANOS[value.type.unit], value.type.tz is not None
+        return int(value.value) * NANOS[value.type.unit], value.type.tz is not None
     if isinstance(value, np.datetime64):
         unit, step = np.datetime_data(value.dtype)
         if unit in ("Y", "M"):
@@ -202,13 +202,13 @@ def _moment(value: Any) -> tuple[int | Fraction, bool] | None:
         elapsed, offset = wall - _EPOCH, value.utcoffset()
         if offset is not None:
             elapsed -= offset
-        nanos = (elapsed // dt.timedelta(microseconds=1)) * _NANOS["us"]
+        nanos = (elapsed // dt.timedelta(microseconds=1)) * NANOS["us"]
         return nanos + getattr(value, "nanosecond", 0), offset is not None  # only pandas.Timestamp has it
     return None
 
 
 def _encode_int96(value: Any, column_type: ColumnType, utc: bool) -> Encodings:
-    moment = _moment(value)
+    moment = moment_of(value)
     if moment is None:
         raise _refusal(value, column_type, "a datetime")
     day, nanos = divmod(moment[0], _DAY_NANOS)

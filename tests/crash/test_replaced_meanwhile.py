@@ -1,0 +1,42 @@
+"""A file that somebody else puts in place while it is being changed stays as they put it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import bloomseal as bs
+from bloomseal.parquet.source import Source
+
+KEYS = b"f" * 16
+ENCRYPTION = bs.EncryptionSpec(footer_key=KEYS)
+DECRYPTION = bs.DecryptionSpec(bs.ExplicitKeys(footer_key=KEYS))
+OLD, NEW = (pa.table({"id": list(range(start, start + 500))}) for start in (0, 10_000))
+
+
+@pytest.mark.parametrize("operation", ["attach", "rekey"])
+def test_a_replacement_right_after_opening_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    path, theirs = tmp_path / "a.parquet", tmp_path / "theirs.parquet"
+    bs.write_table(OLD, path, encryption=ENCRYPTION)
+    bs.write_table(NEW, theirs, encryption=ENCRYPTION)
+    content = theirs.read_bytes()
+    opened = Source.open
+
+    def open_then_lose(*arguments: object, **options: object) -> Source:
+        source = opened(*arguments, **options)  # type: ignore[arg-type]
+        if theirs.exists() and source.name == str(path):
+            theirs.replace(path)
+        return source
+
+    monkeypatch.setattr(Source, "open", open_then_lose)
+    with pytest.raises(bs.BloomsealError, match="someone else"):
+        if operation == "attach":
+            bs.attach_filters(path, {"id": True}, decryption=DECRYPTION)
+        else:
+            bs.rekey(path, decryption=DECRYPTION, encryption=ENCRYPTION)
+    assert path.read_bytes() == content
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.parquet"]
