@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 from ..errors import BloomsealError, UsageError
 from ..keytools.protocols import FileRef
-from ..parquet.replace import identity
+from ..parquet.replace import identity_at
 from ..parquet.source import resolve_path
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["ChangedError", "DataFile", "find_files", "in_turn", "mark_of"]
+__all__ = ["ChangedError", "DataFile", "find_files", "in_turn", "mark_of", "place_of"]
 
 _ENDINGS: Final = (".parquet", ".parq", ".pq", ".parquet.encrypted")
 
@@ -62,10 +62,18 @@ def find_files(
     """
     found: dict[str, DataFile] = {}
     for path in [paths] if isinstance(paths, str | os.PathLike) else paths:
-        ref = resolve_path(path, filesystem)
+        ref = place_of(path, filesystem)
         for file in _local(ref.path) if ref.filesystem is None else _remote(ref):
             found.setdefault(file.name, file)
     return [found[name] for name in sorted(found)]
+
+
+def place_of(path: str | os.PathLike[str], filesystem: FileSystem | None) -> FileRef:
+    """As `resolve_path`; pyarrow's own local file system is local too, so that files are locked and renamed there."""
+    ref = resolve_path(path, filesystem)
+    if ref.filesystem is not None and ref.filesystem.type_name == "local":
+        return FileRef(ref.path)
+    return ref
 
 
 def _local(path: str) -> Iterator[DataFile]:
@@ -123,7 +131,7 @@ def _is_data(name: str) -> bool:
 def mark_of(ref: FileRef) -> tuple[int, ...] | None:
     """What differs once another file stands in the place; None where there is none."""
     if ref.filesystem is None:
-        return identity(ref.path)
+        return identity_at(ref.path)
     try:
         info = ref.filesystem.get_file_info(ref.path)
     except OSError as error:
@@ -152,7 +160,7 @@ def in_turn(ref: FileRef) -> Iterator[None]:
             raise ChangedError("another rotation is at work on the file; it was left as it is", file=ref.path) from None
         # The lock may have been waiting on a file that had lost its name by then.
         mine = os.fstat(fd)
-        if (mark := identity(ref.path)) is None or mark[:2] != (mine.st_dev, mine.st_ino):
+        if (mark := identity_at(ref.path)) is None or mark[:2] != (mine.st_dev, mine.st_ino):
             raise ChangedError("the file was replaced by someone else just now; it was left as it is", file=ref.path)
         yield
     finally:
