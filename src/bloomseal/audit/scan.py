@@ -17,11 +17,10 @@ from ..parquet.footer import FileCrypto, Footer, parse_crypto, split_encrypted, 
 from ..parquet.layout import FileMeta, Tail, read_tail
 from ..parquet.opening import KeysAtHand
 from ..parquet.source import Source
-from ..parquet.statistics import all_null
 from ..parquet.walk import Chunk, Walk
 from ..sbbf import PhysicalType, SplitBlockBloomFilter
 from ..thrift import Cursor, Struct
-from ..thrift.structs import BloomFilterHeader, decode, decode_at
+from ..thrift.structs import BloomFilterHeader, ColumnMetaData, decode, decode_at
 from .keyfacts import KeyFacts, Kms, SidecarView
 from .views import AuditChunk, AuditGroup, AuditMeta, exposed
 
@@ -302,7 +301,12 @@ class _Columns:
             sealed = _is_sealed(data, length) if name != "filter" else not _is_filter_header(data)
             setattr(chunk, name, Seen.SEALED if sealed else Seen.CLEAR)
         for chunk in self._facts.chunks:
-            if chunk.protection and chunk.bloom is not None and chunk.bloom.authentic is False and not chunk.bloom.error:
+            if (
+                chunk.protection
+                and chunk.bloom is not None
+                and chunk.bloom.authentic is False
+                and not chunk.bloom.error
+            ):
                 chunk.filter = Seen.CLEAR  # it could be opened without the key
 
     def _plaintext(self, group: int, leaf: int, column: AuditChunk) -> ChunkFacts:
@@ -337,6 +341,8 @@ class _Columns:
             facts.error = self._facts.error or "an encrypted column in a file without encryption"
             self._facts.failed(FormatError("an encrypted column in a file without encryption", column=name))
             return facts
+        if facts.protection == 2 and column.encrypted_column_metadata is None:
+            facts.error = "the column has a key of its own, but its metadata is not sealed"
         meta, clear = column.meta_data, column.meta_data is not None and self._walk.footer.crypto.plaintext_footer
         if meta is not None and clear:
             facts.exposed = exposed(meta)
@@ -420,7 +426,7 @@ class _Columns:
             bloom.kind = "BLOCK, XXHASH, UNCOMPRESSED"  # the walk refuses any other
             bloom.num_bytes, bloom.fill = parsed.num_bytes, parsed.fill
             bloom.fpp, bloom.ndv = parsed.false_positive_probability(), parsed.estimated_ndv()
-            bloom.empty = parsed.is_empty and not all_null(self._walk.meta(chunk))
+            bloom.empty = parsed.is_empty and _has_values(self._walk.meta(chunk))
             if bloom.empty and chunk.leaf.type.physical is PhysicalType.BOOLEAN:
                 bloom.empty = None  # parquet-java never inserts booleans
         except UnsupportedError as error:
@@ -460,6 +466,12 @@ def _read_all(source: Source, wanted: list[tuple[int, int]]) -> Iterator[bytes]:
         run.append(i)
     flush()
     return iter(found)
+
+
+def _has_values(meta: ColumnMetaData) -> bool:
+    """Do the statistics prove it? Without them a chunk could be all nulls."""
+    nulls = meta.statistics.null_count if meta.statistics else None
+    return nulls is not None and nulls < (meta.num_values or 0)
 
 
 def _is_sealed(data: bytes, length: int) -> bool:

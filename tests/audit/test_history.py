@@ -1,0 +1,153 @@
+"""The rotation audit: what was rotated, what was missed, and what may be destroyed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from audit.lab import Lab, people
+from bloomseal import DecryptionSpec, ExplicitKeys, read_table, seal_file
+from bloomseal.audit import compare, inventory, may_destroy
+from bloomseal.keytools import KeyTools
+from bloomseal.rotation import Rewrap, rotate
+
+
+def test_rewrapped_missed_added_and_removed(lab: Lab) -> None:
+    for name in ("a", "b", "gone"):
+        lab.signed(f"t/{name}.parquet")
+    before = inventory(lab.folder / "t", keys=lab.keyring)
+    lab.keyring.rotate("pii")
+    lab.keyring.rotate("footer")
+    rotate(
+        [lab.folder / "t" / "a.parquet"], Rewrap(DecryptionSpec(KeyTools(lab.keyring))), journal=lab.folder / "journal"
+    )
+    (lab.folder / "t" / "gone.parquet").unlink()
+    lab.signed("t/new.parquet")
+    changes = compare(before, inventory(lab.folder / "t", keys=lab.keyring))
+    names = {
+        kind: [Path(path).stem for path in getattr(changes, kind)]
+        for kind in ("rotated", "rekeyed", "partly", "missed", "added", "removed", "unknown")
+    }
+    assert names == {
+        "rotated": ["a"], "rekeyed": [], "partly": [], "missed": ["b"], "added": ["new"], "removed": ["gone"], "unknown": [],
+    }  # fmt: skip
+    assert changes.needed == {("footer", "1"): 1, ("footer", "2"): 2, ("pii", "1"): 1, ("pii", "2"): 2}
+    assert changes.retired == []
+
+
+def test_rekeyed_and_partly_rotated(lab: Lab) -> None:
+    for name in ("whole", "part"):
+        lab.signed(f"t/{name}.parquet")
+    before = inventory(lab.folder / "t", keys=lab.keyring)
+    lab.keyring.rotate("pii")
+    lab.signed("t/part.parquet")  # the footer's master key has its old version
+    lab.keyring.rotate("footer")
+    lab.signed("t/whole.parquet")
+    changes = compare(before, inventory(lab.folder / "t", keys=lab.keyring))
+    assert [Path(path).stem for path in changes.rekeyed] == ["part", "whole"]
+    assert [Path(path).stem for path in changes.partly] == ["part"]
+    assert [Path(path).stem for path in changes.rotated] == ["whole"]
+    assert changes.retired == [("pii", "1")]
+
+
+def test_yes_no_and_unknown(lab: Lab) -> None:
+    path = lab.write("t/a.parquet")
+    old = may_destroy("pii", "1", lab.folder / "t", keys=lab.keyring)
+    assert (old.answer, old.needed_by) == ("no", [str(path)])
+    # Without the footer key nobody sees which keys the columns have.
+    assert may_destroy("pii", "1", lab.folder / "t").answer == "unknown"
+    # The footer's own key material is in clear.
+    assert may_destroy("footer", "1", lab.folder / "t").answer == "no"
+    lab.keyring.rotate("pii")
+    assert may_destroy("pii", "1", lab.folder / "t", keys=lab.keyring).answer == "no"
+    rotate([path], Rewrap(DecryptionSpec(KeyTools(lab.keyring))), journal=lab.folder / "journal")
+    assert may_destroy("pii", "1", lab.folder / "t", keys=lab.keyring).answer == "yes"
+    lab.keyring.destroy("pii", 1)
+    assert read_table(path, decryption=DecryptionSpec(KeyTools(lab.keyring))).equals(people())
+
+
+def test_doubts_forbid_a_yes(lab: Lab) -> None:
+    lab.signed("t/a.parquet")
+    assert may_destroy("other", "1", lab.folder / "t").answer == "yes"
+    bad = lab.folder / "t" / "bad.parquet"
+    bad.write_bytes(b"no Parquet")
+    answer = may_destroy("other", "1", lab.folder / "t")
+    assert answer.answer == "unknown"
+    assert len(answer.doubts) == 1
+    assert "bad.parquet" in answer.doubts[0]
+    bad.unlink()
+    lab.signed("t/own.parquet", encryption={"footer_key": (b"f" * 16, "kf"), "column_keys": None, "keys": None})
+    assert may_destroy("other", "1", lab.folder / "t").answer == "unknown"
+    keys = ExplicitKeys(keys_by_id={"kf": b"f" * 16})
+    assert may_destroy("other", "1", lab.folder / "t" / "own.parquet", keys=keys).answer == "unknown"
+    empty = lab.folder / "empty"
+    empty.mkdir()
+    assert may_destroy("other", "1", empty).answer == "unknown"
+
+
+def test_missing_key_material_is_a_doubt(lab: Lab) -> None:
+    lab.signed("t/a.parquet", encryption={"keys": KeyTools(lab.keyring, internal=False)})
+    assert may_destroy("pii", "1", lab.folder / "t").answer == "no"
+    (lab.folder / "t" / "_KEY_MATERIAL_FOR_a.parquet.json").unlink()
+    assert may_destroy("pii", "1", lab.folder / "t").answer == "unknown"
+
+
+def _seal(lab: Lab, folder: Path) -> None:
+    spec = {
+        "footer_key": "footer",
+        "column_keys": {"ssn": "pii"},
+        "keys": KeyTools(lab.keyring),
+        "plaintext_footer": True,
+    }
+    from bloomseal import EncryptionSpec
+
+    for path in folder.rglob("*.parquet"):
+        with_keys = path.read_bytes()[-4:] == b"PAR1" and inventory(path)["algorithm"].null_count
+        if with_keys:
+            seal_file(path, encryption=EncryptionSpec(**spec))
+
+
+def test_delta_history_counts(lab: Lab) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    folder = lab.folder / "delta"
+    deltalake.write_deltalake(str(folder), people(), mode="append")
+    _seal(lab, folder)
+    lab.keyring.rotate("pii")
+    deltalake.write_deltalake(str(folder), people(), mode="overwrite")
+    _seal(lab, folder)
+    live = inventory(folder)
+    assert set(live["key_version"].drop_null().to_pylist()) == {"2"}
+    assert len(live["file"].unique()) == 1
+    answer = may_destroy("pii", "1", folder)
+    assert (answer.answer, answer.files, len(answer.needed_by)) == ("no", 2, 1)
+    Path(answer.needed_by[0]).unlink()  # as a vacuum does
+    assert may_destroy("pii", "1", folder).answer == "yes"
+
+
+def test_a_delta_table_below_a_folder(lab: Lab) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    folder = lab.folder / "lake" / "customers"
+    for _ in range(2):
+        deltalake.write_deltalake(str(folder), people(), mode="overwrite")
+    lab.signed("lake/other/a.parquet")
+    assert len(inventory(lab.folder / "lake")["file"].unique()) == 2
+
+
+def test_iceberg_snapshots_count(lab: Lab) -> None:
+    memory = pytest.importorskip("pyiceberg.catalog.memory")
+    catalog = memory.InMemoryCatalog("test", warehouse=str(lab.folder / "ice"))
+    catalog.create_namespace("n")
+    data = people().select(["id", "ssn"])
+    table = catalog.create_table("n.t", schema=data.schema)
+    table.append(data)
+    _seal(lab, lab.folder / "ice")
+    lab.keyring.rotate("pii")
+    table.overwrite(data)
+    _seal(lab, lab.folder / "ice")
+    metadata = table.metadata_location.removeprefix("file://")
+    assert set(inventory(metadata)["key_version"].drop_null().to_pylist()) == {"2"}
+    answer = may_destroy("pii", "1", metadata)
+    assert (answer.answer, answer.files) == ("no", 2)
+    assert isinstance(inventory(metadata), pa.Table)

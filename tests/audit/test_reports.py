@@ -1,0 +1,185 @@
+"""Reports: the same audit gives the same bytes, and each format is what it says it is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from audit.lab import Lab, edit_meta
+from bloomseal.audit import RULES, Report
+from bloomseal.audit.rendering.cbom import to_cbom
+from bloomseal.audit.rendering.html import to_html
+from bloomseal.audit.rendering.sarif import to_sarif
+from bloomseal.cli.main import main
+from bloomseal.thrift import Struct
+
+HOSTILE = '<script>alert("x")</script>'
+
+
+@pytest.fixture
+def report(lab: Lab) -> Report:
+    def spoil(meta: Struct) -> None:
+        meta.set_struct(17, Struct())
+
+    edit_meta(lab.signed("t/leaky.parquet", bloom_filters={"ssn": True, "city": True}), 1, spoil)
+    lab.write("t/good.parquet", bloom_filters={"ssn": True})
+    (lab.folder / "t" / f"{HOSTILE.replace('/', '_')}.parquet").write_bytes(b"no Parquet")
+    return lab.keyed(lab.folder / "t").report()
+
+
+@pytest.mark.parametrize("form", [Report.to_json, to_sarif, to_html, to_cbom])
+def test_deterministic(lab: Lab, report: Report, form: Callable[[Report], str]) -> None:
+    assert form(report) == form(lab.keyed(lab.folder / "t").report())
+
+
+def test_json(report: Report) -> None:
+    told = json.loads(report.to_json(inventory=True))
+    assert told["counts"] == {"critical": 1, "error": 1, "warning": 0, "info": 1}
+    assert {one["rule"] for one in told["findings"]} == {"BS201", "BS203", "BS106"}
+    assert len(told["inventory"]) == report.inventory.num_rows
+
+
+def test_sarif(report: Report) -> None:
+    log = json.loads(to_sarif(report))
+    assert log["version"] == "2.1.0"
+    (run,) = log["runs"]
+    rules = run["tool"]["driver"]["rules"]
+    assert [rule["id"] for rule in rules] == list(RULES)
+    assert len(run["results"]) == len(report.findings)
+    for result, finding in zip(run["results"], report.findings, strict=True):
+        assert rules[result["ruleIndex"]]["id"] == result["ruleId"] == finding.rule.id
+        assert result["level"] in ("note", "warning", "error")
+        assert result["message"]["text"]
+        uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+        assert re.fullmatch(r"[A-Za-z0-9._~:/%()=!*'-]+", uri), uri
+    prints = [one["partialFingerprints"]["placeAndRule/v1"] for one in run["results"]]
+    assert len(set(prints)) == len(prints)
+
+
+def test_sarif_names_files_below_a_base(lab: Lab, report: Report) -> None:
+    results = json.loads(to_sarif(report, base=lab.folder))["runs"][0]["results"]
+    uris = {one["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for one in results}
+    assert "t/leaky.parquet" in uris
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, dict[str, Any]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+
+
+def test_html_needs_no_network_and_trusts_no_name(report: Report) -> None:
+    page = to_html(report)
+    tags = _Tags()
+    tags.feed(page)
+    assert {"svg", "table"} <= {tag for tag, _ in tags.seen}
+    assert not {"script", "link", "img", "iframe"} & {tag for tag, _ in tags.seen}
+    assert not [attrs for _, attrs in tags.seen if {"src", "href", "onload"} & attrs.keys()]
+    assert "&lt;script&gt;" in page
+    assert page.count("<h2>") == 6  # four plots, findings, not seen
+
+
+def test_cbom_is_valid(report: Report) -> None:
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
+    text = to_cbom(report)
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    refs = {one["bom-ref"] for one in json.loads(text)["components"]}
+    assert {"algorithm:AES-128-GCM", "master-key:footer:1", "master-key:pii:1"} <= refs
+
+
+def run(*arguments: object) -> int:
+    return main([str(one) for one in arguments])
+
+
+def test_command_line(lab: Lab, report: Report, capsys: pytest.CaptureFixture[str]) -> None:
+    ring = lab.keyring.path
+    names = {kind: lab.folder / f"report.{kind}" for kind in ("json", "parquet", "findings", "sarif", "html", "cbom")}
+    options = [f"--report={kind}={path}" for kind, path in names.items()]
+    assert run("audit", lab.folder / "t", "--keyring", ring, *options) == 1
+    out = capsys.readouterr().out
+    assert "BS201" in out
+    assert "BS106" in out
+    assert pq.read_table(names["parquet"]).num_rows == report.inventory.num_rows
+    assert pq.read_table(names["findings"])["rule"].to_pylist() == [one.rule.id for one in report.findings]
+    assert json.loads(names["json"].read_text())["files"] == 3
+    assert json.loads(names["sarif"].read_text())["version"] == "2.1.0"
+    assert names["html"].read_text().startswith("<!doctype html>")
+    assert json.loads(names["cbom"].read_text())["bomFormat"] == "CycloneDX"
+
+
+def test_fail_on(lab: Lab, report: Report, capsys: pytest.CaptureFixture[str]) -> None:
+    leaky = lab.folder / "t" / "leaky.parquet"
+    assert report.files == 3
+    assert [run("audit", leaky, "--fail-on", level) for level in ("info", "warning", "error", "never")] == [1, 0, 0, 0]
+    capsys.readouterr()
+    assert run("audit", leaky, "--format", "json") == 0
+    assert json.loads(capsys.readouterr().out)["counts"]["info"] == 1
+
+
+def test_policy_since_and_may_destroy(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    path = lab.write("people/a.parquet")
+    ring = ("--keyring", lab.keyring.path)
+    policy = lab.folder / "policy.toml"
+    policy.write_text(
+        "version = 1\n[tables.people]\nfooter_key = 'footer'\n[tables.people.columns.ssn]\nkey = 'pii'\n"
+        "[tables.people.columns.city]\nkey = 'pii'\nsensitivity = 'restricted'\n"
+    )
+    old = lab.folder / "old.parquet"
+    assert run("audit", path, "--policy", policy, *ring, f"--report=parquet={old}") == 1
+    assert "BS101" in capsys.readouterr().out
+    lab.keyring.rotate("pii")
+    assert run("audit", path, "--since", old, *ring, "--format", "json") == 0
+    since = json.loads(capsys.readouterr().out)["since"]
+    assert [Path(one).name for one in since["missed"]] == ["a.parquet"]
+    assert run("audit", path, "--may-destroy", "pii:1", *ring) == 1
+    assert capsys.readouterr().out.startswith("no: pii version 1")
+    assert run("audit", path, "--may-destroy", "pii:2", *ring) == 0
+    assert run("audit", path, "--may-destroy", "pii:1") == 1
+    assert "unknown" in capsys.readouterr().out
+    assert run("audit", path, "--may-destroy", "pii") == 2
+
+
+def test_demonstrate(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    path = lab.plain(bloom_filters={"ssn": True})
+    asked = ("audit", path, "--demonstrate", "ssn", "--pattern", r"\d{3}-\d{2}-\d{4}", "--bound", "20000")
+    assert run(*asked, "--format", "json") in (0, 1)
+    (told,) = json.loads(capsys.readouterr().out)
+    assert (told["candidates"], told["possible_candidates"]) == (20_000, 10**9)
+    listed = lab.folder / "candidates.txt"
+    listed.write_text("000-00-0000\n001-01-0001\nnobody\n")
+    assert run("audit", path, "--demonstrate", "ssn", "--candidates", listed) == 1
+    out = capsys.readouterr().out
+    assert "000-00-0000" not in out
+    assert run("audit", path, "--demonstrate", "ssn") == 2
+
+
+def test_missing_libraries_name_their_extra(lab: Lab, report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    from bloomseal import MissingDependencyError
+
+    for name in ("jinja2", "cyclonedx.model", "deltalake", "pyiceberg.table"):
+        monkeypatch.setitem(sys.modules, name, None)
+    (lab.folder / "delta" / "_delta_log").mkdir(parents=True)
+    (lab.folder / "delta" / "_delta_log" / "0.json").write_text("{}")
+    (lab.folder / "x.metadata.json").write_text("{}")
+    for extra, call in {
+        "report": lambda: to_html(report),
+        "report ": lambda: to_cbom(report),
+        "delta": lambda: lab.case(lab.folder / "delta").report(),
+        "iceberg": lambda: lab.case(lab.folder / "x.metadata.json").report(),
+    }.items():
+        with pytest.raises(MissingDependencyError, match=rf"bloomseal\[{extra.strip()}\]"):
+            call()
