@@ -33,10 +33,11 @@ def test_a_replacement_right_after_opening_is_noticed(
         return source
 
     monkeypatch.setattr(Source, "open", open_then_lose)
+    change = {
+        "attach": lambda: bs.attach_filters(path, {"id": True}, decryption=DECRYPTION),
+        "rekey": lambda: bs.rekey(path, decryption=DECRYPTION, encryption=ENCRYPTION),
+    }[operation]
     with pytest.raises(bs.BloomsealError, match="someone else"):
-        if operation == "attach":
-            bs.attach_filters(path, {"id": True}, decryption=DECRYPTION)
-        else:
-            bs.rekey(path, decryption=DECRYPTION, encryption=ENCRYPTION)
+        change()
     assert path.read_bytes() == content
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.parquet"]
