@@ -263,7 +263,7 @@ class SealedWriter:
                     writer.write_table(rows, row_group_size=rows.num_rows)
         except (pa.ArrowException, ValueError, TypeError) as error:
             raise UsageError(f"pyarrow can't encode this table: {error}", file=self._ref.path) from None
-        source = Source.memory(memoryview(sink.getvalue()))
+        source = Source.memory(memoryview(sink.getvalue()), self._ref.path)
         walk = Walk(source, Footer(read_tail(source).data, 0, None, True), KeysAtHand(None, None))
         if len(walk.footer.row_groups) != (1 if rows.num_rows else 0):
             raise UsageError("the options split the row group", hint="row_group_size= alone decides its rows")
