@@ -13,15 +13,13 @@ A request holds
 ``master_key``  the master key's name
 ``key``         for wrap: the key, base64 of 16, 24 or 32 bytes
 ``wrapped``     for unwrap: what wrap answered
-``named``       the address that the file names as its KMS; absent, ``""`` or ``"DEFAULT"``: none
-``allowed``     addresses that a file may name, all served by ``kms``. Any other is refused, and nobody is contacted
 ``timeout``     seconds for this key, retries included (default 30)
 ``lifetime``    seconds that an unwrapped key is kept (default 600)
 ==============  =====================================================================================================
 
 and its answer ``id`` with either ``key`` (base64), ``wrapped``, or ``problem`` and ``message``. Problems are those of
 `bloomseal.keytools.Problem` (``denied``, ``disabled``, ``destroyed``, ``unknown``, ``unreachable``, ``invalid``), ``unusable`` where there
-is no way to the KMS at all (no such keyring, a library that is missing, an address that is not allowed), and ``request`` for a
+is no way to the KMS at all (no such keyring, a library that is missing), and ``request`` for a
 request that makes no sense.
 
 The process ends when its input does: pending answers have two seconds then. Credentials come from its environment. Its
@@ -65,7 +63,7 @@ class KeyHelper:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._tools: dict[tuple[Any, ...], Future[KeyTools]] = {}
+        self._tools: dict[tuple[str, float, float], Future[KeyTools]] = {}
 
     def answer(self, line: bytes) -> bytes:
         """One request line → one answer line. Raises nothing: whatever goes wrong is told by kind, without foreign messages."""
@@ -101,23 +99,17 @@ class KeyHelper:
             case "unwrap":
                 wrapped = _text(request, "wrapped")
                 tools = self._tools_for(request)
-                calls = tools._calls_for(_text(request, "named", ""))
-                key = tools._from_kms(wrapped, master_key, calls)
+                key = tools._from_kms(wrapped, master_key, tools._kms)
                 return {"key": base64.b64encode(key.reveal()).decode("ascii")}
         raise _MalformedError("op is wrap or unwrap")
 
     def _tools_for(self, request: Mapping[str, Any]) -> KeyTools:
-        allowed = request.get("allowed", [])
-        if not isinstance(allowed, list) or not all(isinstance(url, str) for url in allowed):
-            raise _MalformedError("allowed is a list of addresses")
         kms = _text(request, "kms")
         lifetime, timeout = _seconds(request, "lifetime", 600.0), _seconds(request, "timeout", 30.0)
-        name = (kms, tuple(allowed), lifetime, timeout)
+        name = (kms, lifetime, timeout)
         with self._lock:
             if (making := self._tools.get(name)) is None:
-                making = self._tools[name] = _started(
-                    lambda: KeyTools(kms, allowed_urls=(*allowed, kms), cache_lifetime=lifetime, timeout=timeout)
-                )
+                making = self._tools[name] = _started(lambda: KeyTools(kms, cache_lifetime=lifetime, timeout=timeout))
         try:
             # A KMS that hangs when it is set up, such as a keyring on a dead mount, must not keep other ones waiting.
             return making.result(timeout)
@@ -138,8 +130,8 @@ class _MalformedError(UsageError):
     """The request makes no sense."""
 
 
-def _text(request: Mapping[str, Any], name: str, default: str | None = None) -> str:
-    value = request.get(name, default)
+def _text(request: Mapping[str, Any], name: str) -> str:
+    value = request.get(name)
     if not isinstance(value, str):
         raise _MalformedError(f"{name} is not a text")
     return value

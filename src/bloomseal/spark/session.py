@@ -9,7 +9,7 @@ import re
 import sys
 import warnings
 import weakref
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote, urlsplit
@@ -44,7 +44,6 @@ def enable(
     policy: Policy | str | os.PathLike[str] | None = None,
     python: str | None = None,
     jar: str | os.PathLike[str] | None = None,
-    allowed_kms_urls: Collection[str] = (),
     timeout: int = 30,
     cache_lifetime: int = 600,
 ) -> None:
@@ -54,12 +53,12 @@ def enable(
 
     Args:
         spark: a session with a JVM of its own (not Spark Connect).
-        kms: KMS URI, resolved on every executor with the credentials of *its* environment. Default: the policy's.
+        kms: KMS URI, resolved on every executor with the credentials of *its* environment. Default: the policy's. No other KMS is
+            ever asked, whatever address a file names.
         policy: for `write` and `options`, where they are given none; a `Policy` or its file.
         python: the interpreter that runs the key helper on each machine, with Bloomseal installed. Default: the one that
             Spark runs Python workers with.
         jar: the key bridge, from ``bloomseal spark jar``. Default: compiled once and kept in the user's cache.
-        allowed_kms_urls: addresses that files may name as their KMS, all served by `kms`; the policy's are added.
         timeout: seconds that one key may take, retries included.
         cache_lifetime: seconds that unwrapped keys are kept, by the helper and by parquet-java; a right that was withdrawn goes
             on working for up to twice as long.
@@ -76,13 +75,8 @@ def enable(
         policy = Policy.load(policy, kms=kms)
     kms = _absolute(kms if kms is not None else _kms_of(policy))
     refuse_secrets(_settings(spark))
-    urls = {
-        *allowed_kms_urls,
-        *(url for table in (policy.tables.values() if policy else ()) for url in table.allowed_kms_urls),
-    }
     settings = {
         "bloomseal.kms": kms,
-        "bloomseal.kms.allowed": json.dumps(sorted(urls)),
         "bloomseal.kms.timeout": str(_whole(timeout, "timeout", 1)),
         "bloomseal.kms.lifetime": str(_whole(cache_lifetime, "cache_lifetime", 0)),
         "bloomseal.python": python or _python(spark),

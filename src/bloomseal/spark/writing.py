@@ -13,6 +13,7 @@ from ..errors import BloomsealError, KeyAccessError, PolicyError, UsageError
 from ..parquet.reader import SealedFile, open_file
 from ..parquet.specs import DecryptionSpec
 from ..parquet.statistics import all_null
+from ..parquet.walk import Chunk, Protection
 from ..policy import Policy, TablePolicy
 from .session import enabled_kms, policy_of, refuse_secrets
 from .settings import leaves, promised, table_policy
@@ -254,8 +255,7 @@ def _look(file: SealedFile, path: str, table: TablePolicy, filters: Mapping[str,
     for group in range(file.num_row_groups):
         for chunk in file.walk.chunks(group):
             name = chunk.leaf.name
-            if table.master_key(name) is not None and not chunk.encrypted:
-                raise PolicyError(f"column {name} is in plaintext")
+            _check_protection(chunk, table)
             spec = next((spec for above, spec in filters.items() if _within(name, above)), None)
             if spec is None or all_null(meta := file.walk.meta(chunk)) or not meta.num_values:
                 continue
@@ -270,6 +270,17 @@ def _look(file: SealedFile, path: str, table: TablePolicy, filters: Mapping[str,
                 )
             found, size = found + 1, size + opened.length
     return _Checked(path, file.num_rows, file.num_row_groups, found, size)
+
+
+def _check_protection(chunk: Chunk, table: TablePolicy) -> None:
+    name, wanted = chunk.leaf.name, table.master_key(chunk.leaf.name)
+    if wanted is not None and not chunk.encrypted:
+        raise PolicyError(f"column {name} is in plaintext")
+    if chunk.protection is Protection.COLUMN_KEY:
+        # By what its key metadata says: opening a column would prove the same, at the price of a KMS call.
+        table.keys.check(table.keys.tools.describe(chunk.key_metadata).master_key, name)
+    elif wanted not in (None, table.footer_key):
+        raise PolicyError(f"column {name} is sealed under the footer's key and not under its own")
 
 
 def _within(leaf: str, name: str) -> bool:

@@ -97,7 +97,6 @@ def test_problems_are_told_by_kind_and_name_the_key(helper: Helper, ring: Keyrin
     assert problem(kms=f"keyring://{tmp_path}/none.json") == "unusable"
     assert problem(kms="no-such-kms://x") == "unusable"
     assert problem(kms="keyring:///k?token=abc") == "unusable"
-    assert problem(named="https://elsewhere.example") == "unusable"
     assert problem(op="destroy") == "request"
     assert problem(timeout="soon") == "request"
     assert problem(op="wrap", key="AAAA") == "request"
@@ -105,20 +104,6 @@ def test_problems_are_told_by_kind_and_name_the_key(helper: Helper, ring: Keyrin
     assert problem() == "disabled"
     ring.destroy("pii")
     assert problem() == "destroyed"
-
-
-def test_an_address_in_a_file_is_matched_and_never_followed(helper: Helper, ring: Keyring) -> None:
-    request = {
-        "op": "unwrap",
-        "kms": f"keyring://{ring.path}",
-        "master_key": "pii",
-        "wrapped": ring.wrap_key(KEY, "pii"),
-    }
-    for named in ("", "DEFAULT", f"keyring://{ring.path}", "https://old.example"):
-        assert "key" in helper.ask(id=1, named=named, allowed=["https://old.example"], **request)
-    refused = helper.ask(id=2, named="https://new.example", allowed=["https://old.example"], **request)
-    assert refused["problem"] == "unusable"
-    assert "https://new.example" in refused["message"]
 
 
 def test_what_makes_no_sense_is_answered_and_ends_nothing(helper: Helper, ring: Keyring) -> None:

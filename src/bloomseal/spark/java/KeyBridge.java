@@ -33,8 +33,8 @@ import org.slf4j.LoggerFactory;
  * A KMS client for parquet-java that asks Bloomseal's key helper, a Python process of which each JVM has one. The protocol is
  * described in bloomseal/keytools/helper.py.
  *
- * The configuration holds no secrets: {@code bloomseal.kms} (a KMS URI), {@code bloomseal.kms.allowed} (addresses that files may name, a JSON
- * list), {@code bloomseal.python} (the interpreter), {@code bloomseal.kms.timeout} and {@code bloomseal.kms.lifetime} (seconds).
+ * The configuration holds no secrets: {@code bloomseal.kms} (a KMS URI), {@code bloomseal.python} (the
+ * interpreter), {@code bloomseal.kms.timeout} and {@code bloomseal.kms.lifetime} (seconds).
  *
  * Written for Janino, hence without lambdas and generics.
  */
@@ -45,6 +45,7 @@ public final class KeyBridge implements KmsClient {
     private String python;
     private long millis;
 
+    /** The address may be one that a file names. It is never followed: only the KMS that the session has configured is asked. */
     public void initialize(Configuration conf, String instance, String url, String token) throws KeyAccessDeniedException {
         String kms = conf.getTrimmed("bloomseal.kms", "");
         if (kms.isEmpty()) {
@@ -53,14 +54,8 @@ public final class KeyBridge implements KmsClient {
         int seconds = conf.getInt("bloomseal.kms.timeout", 30);
         ObjectNode node = JSON.createObjectNode();
         node.put("kms", kms);
-        node.put("named", url == null ? "" : url);
         node.put("timeout", seconds);
         node.put("lifetime", conf.getInt("bloomseal.kms.lifetime", 600));
-        try {
-            node.set("allowed", JSON.readTree(conf.get("bloomseal.kms.allowed", "[]")));
-        } catch (IOException e) {
-            throw new ParquetCryptoRuntimeException("bloomseal.kms.allowed is no JSON list");
-        }
         settings = node.toString();
         python = conf.getTrimmed("bloomseal.python", "python3");
         // The helper keeps its own time; this is for one that is stuck, or that takes long to start.

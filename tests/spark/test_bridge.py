@@ -1,0 +1,429 @@
+"""Spark's own Parquet reader and writer over Bloomseal's keys, in one JVM."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import bloomseal as bs
+import bloomseal.spark as bss
+from bloomseal.keytools import KmsAccessError
+from bloomseal.policy import Policy
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROW_GROUPS = {"parquet.block.row.count.limit": "1000"}
+Count = Callable[[Any], int]
+
+
+@pytest.fixture(scope="module")
+def bridge(spark: SparkSession, policy: Policy) -> SparkSession:
+    bss.enable(spark, policy=policy)
+    return spark
+
+
+@pytest.fixture(scope="module")
+def table(bridge: SparkSession, people: DataFrame, work: Path) -> tuple[Path, bss.WriteReport]:
+    path = work / "people table=1"
+    return path, bss.write(people, path, options=ROW_GROUPS)
+
+
+@pytest.fixture
+def fresh(bridge: SparkSession, policy: Policy) -> Iterator[Callable[..., None]]:
+    """Enable again with a cache of its own, so that keys are asked for again; the first settings come back at the end."""
+
+    def enable(**more: Any) -> None:
+        bss.enable(bridge, **{"policy": policy, "cache_lifetime": next(_LIFETIMES), **more})
+
+    yield enable
+    bss.enable(bridge, policy=policy)
+
+
+_LIFETIMES = iter(range(601, 10**6))
+
+
+def jvm_pid(spark: SparkSession) -> int:
+    jvm: Any = spark._jvm
+    return int(jvm.java.lang.ProcessHandle.current().pid())
+
+
+def test_the_report_counts_what_was_written(table: tuple[Path, bss.WriteReport]) -> None:
+    _, report = table
+    assert (report.rows, report.row_groups, report.filters) == (20_000, 20, 40)
+    assert len(report.files) == 2
+    assert report.to_dict()["files"] == list(report.files)
+
+
+def test_spark_reads_back_what_it_wrote(bridge: SparkSession, people: DataFrame, table: tuple[Path, Any]) -> None:
+    back = bridge.read.parquet(str(table[0]))
+    assert back.schema == people.schema or back.schema.names == people.schema.names
+    assert back.exceptAll(people).count() == people.exceptAll(back).count() == 0
+
+
+def test_filters_prune_row_groups(
+    bridge: SparkSession, people: DataFrame, table: tuple[Path, Any], rows_scanned: Count
+) -> None:
+    wanted = people.where("id = 12345").collect()[0]
+    for column in ("SSN", "name"):
+        query = bridge.read.parquet(str(table[0])).where(f"{column} = '{wanted[column]}'")
+        assert [row.id for row in query.collect()] == [12345]
+        assert rows_scanned(query) < 3_000
+        unpruned = bridge.read.option("parquet.filter.bloom.enabled", "false").option(
+            "parquet.filter.columnindex.enabled", "false"
+        )
+        assert rows_scanned(unpruned.parquet(str(table[0])).where(f"{column} = '{wanted[column]}'")) == 20_000
+    absent = bridge.read.parquet(str(table[0])).where("SSN = 'ffffffff-not-there'")
+    assert rows_scanned(absent) < 1_000
+
+
+def test_bloomseal_opens_the_files_with_the_same_keyring(
+    people: DataFrame, table: tuple[Path, bss.WriteReport], ring: bs.Keyring, policy: Policy
+) -> None:
+    keys = policy.for_table("people").decryption_arguments("")["keys"]
+    wanted = people.where("id < 3").collect()
+    for file in table[1].files:
+        with bs.open_file(file, decryption=bs.DecryptionSpec(keys, encrypted_columns=["SSN"])) as opened:
+            assert opened.footer_verified
+            assert opened.verify().ok
+            found = [
+                row["id"] for value in wanted for row in opened.read(["id"], [("SSN", "==", value.SSN)]).to_pylist()
+            ]
+            assert found == ([0, 1, 2] if "part-00000" in file else [])
+            bloom = opened.filter(0, "SSN")
+            assert bloom is not None
+            # 1,000 values at 0.1 %, in a power of two; the real rate, by the bits.
+            assert bloom.num_bytes == 4096
+            assert bloom.false_positive_probability() < 0.001
+        with pytest.raises(bs.KeyAccessError):
+            bs.open_file(file, decryption=bs.DecryptionSpec(bs.ExplicitKeys(keys_by_id={})))
+
+
+def test_spark_reads_and_prunes_what_bloomseal_wrote(
+    bridge: SparkSession, ring: bs.Keyring, tmp_path: Path, rows_scanned: Count
+) -> None:
+    import pyarrow as pa
+
+    rows = pa.table({"id": range(4000), "code": [f"{i * 2654435761 % 2**32:08x}" for i in range(4000)]})
+    bs.write_table(
+        rows,
+        tmp_path / "a b=c.parquet",
+        row_group_size=500,
+        encryption=bs.EncryptionSpec("footer", {"code": "pii"}, ring),
+        bloom_filters={"code": bs.FilterSpec(0.001)},
+    )
+    read = bridge.read.parquet(str(tmp_path))
+    assert read.count() == 4000
+    query = read.where(f"code = '{rows['code'][1234]}'")
+    assert [row.id for row in query.collect()] == [1234]
+    assert rows_scanned(query) <= 1000
+
+
+def test_plaintext_tables_stay_as_they_are(bridge: SparkSession, people: DataFrame, tmp_path: Path) -> None:
+    people.limit(10).write.parquet(str(tmp_path / "plain"))
+    assert bridge.read.parquet(str(tmp_path / "plain")).count() == 10
+    (file,) = [name for name in (tmp_path / "plain").iterdir() if name.suffix == ".parquet"]
+    assert bs.inspect(file).footer == "plaintext"
+
+
+def test_nested_columns_partitions_and_dynamic_overwrite(
+    bridge: SparkSession, ring: bs.Keyring, tmp_path: Path
+) -> None:
+    policy = Policy.from_dict(
+        {
+            "version": 1,
+            "kms": f"keyring://{ring.path}",
+            "tables": {
+                "visits": {
+                    "footer_key": "footer",
+                    "columns": {
+                        "health": {"key": "health", "sensitivity": "restricted"},
+                        "health.code": {"key": "health", "filter": True},
+                        "tags.list.element": {"filter": {"ndv": 100}},
+                    },
+                }
+            },
+        }
+    )
+    frame = bridge.range(300).selectExpr(
+        "named_struct('code', concat('c', id), 'notes', array('n', null)) as health",
+        "array(concat('t', id % 7)) as tags",
+        "map('k', id) as extra",
+        "cast(id % 3 as string) as day",
+        "timestamp_micros(id) as moment",
+    )
+    path = tmp_path / "visits"
+    report = bss.write(frame, path, policy=policy, partition_by=["day"])
+    assert report.rows == 300
+    assert report.filters == 2 * report.row_groups
+    assert sorted({Path(file).parent.name for file in report.files}) == ["day=0", "day=1", "day=2"]
+    back = bridge.read.parquet(str(path))
+    assert back.where("health.code = 'c7'").collect()[0].tags == ["t0"]
+    with bs.open_file(report.files[0], decryption=bs.DecryptionSpec(ring)) as file:
+        sealed = {chunk.leaf.name: str(chunk.protection) for chunk in file.walk.chunks(0)}
+    assert sealed["health.code"] == sealed["health.notes.list.element"] == "column key"
+    assert sealed["extra.key_value.value"] == "plaintext"
+    again = bss.write(
+        frame.where("day = '1'"),
+        path,
+        policy=policy,
+        partition_by=["day"],
+        mode="overwrite",
+        options={"partitionOverwriteMode": "dynamic"},
+    )
+    assert {Path(file).parent.name for file in again.files} == {"day=1"}
+    assert bridge.read.parquet(str(path)).count() == 300
+    assert bss.check_table(bridge, path, policy=policy).rows == 300
+
+
+def test_uniform_encryption_and_modes(bridge: SparkSession, ring: bs.Keyring, tmp_path: Path) -> None:
+    policy = Policy.from_dict(
+        {
+            "version": 1,
+            "kms": f"keyring://{ring.path}",
+            "defaults": {
+                "key_bits": 256,
+                "algorithm": "AES_GCM_CTR_V1",
+                "double_wrapping": False,
+                "plaintext_footer": True,
+            },
+            "tables": {
+                "t": {"footer_key": "footer", "columns": {"id": {"filter": {"num_bytes": 1024, "hide_size": True}}}}
+            },
+        }
+    )
+    frame, path = bridge.range(100), tmp_path / "t"
+    first = bss.write(frame, path, policy=policy)
+    assert first.filter_bytes == first.filters * (1024 + 2 * 32 + 100)
+    seen = bs.inspect(first.files[0])
+    assert (seen.footer, seen.algorithm) == ("plaintext, signed", "AES_GCM_CTR_V1")
+    assert set(bss.write(frame, path, policy=policy, mode="append").files).isdisjoint(first.files)
+    assert bss.write(frame, path, policy=policy, mode="ignore").files == ()
+    assert bridge.read.parquet(str(path)).count() == 200
+    assert bss.write(frame, path, policy=policy, mode="overwrite").rows == bridge.read.parquet(str(path)).count() == 100
+
+
+# What must not be written
+
+
+def test_mistakes_are_refused_before_anything_is_written(
+    bridge: SparkSession, people: DataFrame, ring: bs.Keyring, tmp_path: Path
+) -> None:
+    path = tmp_path / "never"
+    moments = people.selectExpr("id", "SSN", "name", "timestamp_seconds(id) as moment")
+
+    def refused(kind: type[Exception], text: str, frame: DataFrame = people, **more: Any) -> None:
+        with pytest.raises(kind, match=text):
+            bss.write(frame, path, **more)
+        assert not path.exists()
+
+    refused(bs.UsageError, "column is not in the data .column SSN", people.withColumnRenamed("SSN", "ssn"))
+    refused(bs.PolicyError, "folder names", partition_by=["SSN"])
+    refused(bs.UsageError, "partition by", partition_by=["nobody"])
+    refused(bs.UsageError, "contradict", options={"PARQUET.encryption.footer.key": "other"})
+    refused(bs.UsageError, "contradict", options={"parquet.bloom.filter.enabled#SSN": "false"})
+    refused(bs.UsageError, "looks like a secret", options={"aws.secret.access.key": "x"})
+    refused(bs.UsageError, "no mode", mode="replace")
+    refused(bs.UsageError, "no usable filter", people.selectExpr("id", "id > 1 as SSN", "name"))
+    bridge.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
+    try:
+        refused(bs.UsageError, "INT96.*moment", moments)
+    finally:
+        bridge.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+
+    def table(**more: Any) -> Policy:
+        content = {"footer_key": "footer", "columns": {"SSN": {"key": "pii"}}, **more}
+        return Policy.from_dict({"version": 1, "kms": f"keyring://{ring.path}", "tables": {"t": content}})
+
+    refused(bs.UnsupportedError, "aad_prefix", policy=table(aad_prefix="{table}"))
+    refused(bs.UnsupportedError, "external", policy=table(material="external"))
+    refused(bs.UnsupportedError, "seal_limit", policy=table(seal_limit=1000))
+    refused(bs.UnsupportedError, "holds one of", policy=table(columns={"SSN": {"key": "arn:aws:kms:x"}}))
+    refused(
+        bs.UnsupportedError,
+        "96 bytes",
+        policy=table(columns={"SSN": {"key": "pii", "filter": {"num_bytes": 96}}}),
+    )
+
+
+def test_files_that_are_not_what_the_policy_says_are_listed(
+    bridge: SparkSession, people: DataFrame, table: tuple[Path, Any], ring: bs.Keyring, tmp_path: Path
+) -> None:
+    some = people.limit(100)
+    faults = {
+        "plain": ({"parquet.encryption.fotter.key": "footer"}, "plaintext"),
+        "ssn in clear": ({"parquet.encryption.footer.key": "footer", "parquet.encryption.column.keys": "pii:name"}, "is in plaintext"),
+            "no own key": ({"parquet.encryption.footer.key": "footer", "parquet.encryption.column.keys": "pii:name", "parquet.encryption.complete.columns": "true"}, "SSN is sealed under the footer's key"),
+        "another key": ({"parquet.encryption.uniform.key": "health"}, "'health'"),
+        "no filter": ({**bss.options(_people(ring)), "parquet.bloom.filter.enabled#SSN": "false"}, "SSN has no filter"),
+    }  # fmt: skip
+    for name, (options, fault) in faults.items():
+        path = tmp_path / name
+        some.write.options(**options).parquet(str(path))
+        with pytest.raises(bs.PolicyError, match=fault) as caught:
+            bss.check_table(bridge, path)
+        files = [str(file) for file in path.iterdir() if file.suffix == ".parquet"]
+        assert files
+        assert all(file in str(caught.value) for file in files)
+    assert bss.check_table(bridge, table[0]).filters == 40
+
+
+def test_a_plaintext_file_that_appears_during_a_write_is_found(
+    bridge: SparkSession, people: DataFrame, tmp_path: Path
+) -> None:
+    from pyspark.sql import functions as f
+
+    people.limit(5).coalesce(1).write.parquet(str(tmp_path / "plain"))
+    (plain,) = (tmp_path / "plain").glob("*.parquet")
+    target = tmp_path / "table"
+    intruder = target / "part-99999-intruder.parquet"
+
+    def smuggle(value: str) -> str:
+        target.mkdir(exist_ok=True)
+        shutil.copy(plain, intruder)
+        return value
+
+    smuggled = f.udf(smuggle, "string", useArrow=False)("SSN")
+
+    with pytest.raises(bs.PolicyError, match="part-99999-intruder") as caught:
+        bss.write(people.limit(100).withColumn("SSN", smuggled), target)
+    assert "1 of 2 files" in str(caught.value)
+    assert str(tmp_path / "plain") not in str(caught.value)
+
+
+def _people(ring: bs.Keyring) -> Policy:
+    columns = {"SSN": {"key": "pii", "filter": True}}
+    tables = {"people": {"footer_key": "footer", "complete": True, "columns": columns}}
+    return Policy.from_dict({"version": 1, "kms": f"keyring://{ring.path}", "tables": tables})
+
+
+# Keys that can't be had
+
+
+@pytest.mark.parametrize("problem", ["disabled", "unknown", "unusable"])
+def test_a_write_without_its_key_says_which(
+    fresh: Callable[..., None], people: DataFrame, ring: bs.Keyring, tmp_path: Path, problem: str
+) -> None:
+    columns = {"SSN": {"key": "nobody's" if problem == "unknown" else "health"}}
+    kms = f"keyring://{tmp_path}/none.json" if problem == "unusable" else f"keyring://{ring.path}"
+    tables = {"people": {"footer_key": "footer", "columns": columns}}
+    fresh(policy=Policy.from_dict({"version": 1, "kms": kms, "tables": tables}))
+    if problem == "disabled":
+        ring.disable("health")
+    try:
+        with pytest.raises(bs.KeyAccessError) as caught:
+            bss.write(people.limit(10), tmp_path / "table")
+    finally:
+        ring.enable("health")
+    told = {"disabled": "'health' is disabled", "unknown": "nobody's", "unusable": "none.json can't be read"}
+    assert told[problem] in str(caught.value)
+
+
+def test_a_read_without_a_key_names_it_and_other_columns_are_read(
+    fresh: Callable[..., None], bridge: SparkSession, table: tuple[Path, Any], ring: bs.Keyring
+) -> None:
+    fresh()
+    ring.disable("pii")
+    try:
+        assert bridge.read.parquet(str(table[0])).agg({"id": "max"}).collect()[0][0] == 19_999
+        with pytest.raises(Exception, match="master key 'pii' is disabled"):
+            bridge.read.parquet(str(table[0])).select("SSN").collect()
+    finally:
+        ring.enable("pii")
+    fresh()
+    assert bridge.read.parquet(str(table[0])).select("SSN").count() == 20_000
+
+
+def test_a_denied_key_is_named_and_other_columns_are_read(
+    fresh: Callable[..., None], bridge: SparkSession, people: DataFrame, ring: bs.Keyring, tmp_path: Path
+) -> None:
+    tables = {
+        "people": {"footer_key": "footer", "complete": True, "columns": {"SSN": {"key": "forbidden", "filter": True}}}
+    }
+    policy = Policy.from_dict({"version": 1, "kms": f"guarded:{ring.path}", "tables": tables})
+    people.limit(10).write.options(**bss.options(_renamed(ring))).parquet(str(tmp_path / "t"))
+    fresh(policy=policy)
+    read = bridge.read.parquet(str(tmp_path / "t"))
+    assert read.select("id").count() == 10
+    with pytest.raises(Exception, match="denies the use of master key 'forbidden'"):
+        read.select("SSN").collect()
+    with pytest.raises(Exception, match="denies the use of master key 'forbidden'"):
+        read.where("SSN = 'x'").collect()
+    # The check after a write reads back, on the driver, and says so.
+    with pytest.raises(KmsAccessError, match="denies the use of master key 'forbidden'"):
+        bss.check_table(bridge, tmp_path / "t")
+
+
+def _renamed(ring: bs.Keyring) -> Policy:
+    tables = {
+        "people": {"footer_key": "footer", "complete": True, "columns": {"SSN": {"key": "forbidden", "filter": True}}}
+    }
+    return Policy.from_dict({"version": 1, "kms": f"keyring://{ring.path}", "tables": tables})
+
+
+def test_an_address_in_a_file_is_never_followed(
+    fresh: Callable[..., None], bridge: SparkSession, ring: bs.Keyring, tmp_path: Path
+) -> None:
+    """Whoever can replace files could name a KMS of his own, and be handed what is sent there."""
+    import pyarrow as pa
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        keys = bs.KeyTools(ring, instance_url=f"http://127.0.0.1:{server.getsockname()[1]}", instance_id="elsewhere")
+        bs.write_table(
+            pa.table({"id": [1, 2]}), tmp_path / "a.parquet", encryption=bs.EncryptionSpec("footer", keys=keys)
+        )
+        fresh()
+        assert bridge.read.parquet(str(tmp_path / "a.parquet")).count() == 2
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+# The helper process
+
+
+def test_one_helper_serves_the_jvm_and_one_that_was_killed_comes_back(
+    fresh: Callable[..., None], bridge: SparkSession, table: tuple[Path, Any], helpers: Callable[[int], list[int]]
+) -> None:
+    (before,) = helpers(jvm_pid(bridge))
+    os.kill(before, signal.SIGKILL)
+    fresh()
+    assert bridge.read.parquet(str(table[0])).select("SSN").distinct().count() == 20_000
+    (after,) = helpers(jvm_pid(bridge))
+    assert after != before
+
+
+@pytest.mark.torture
+def test_a_helper_that_hangs_is_ended_and_replaced(
+    fresh: Callable[..., None], bridge: SparkSession, table: tuple[Path, Any], helpers: Callable[[int], list[int]]
+) -> None:
+    """Stopped, it neither answers nor ends; a query waits for the time set (and 30 s), fails clearly, and the next one works."""
+    (before,) = helpers(jvm_pid(bridge))
+    os.kill(before, signal.SIGSTOP)
+    fresh(timeout=1)
+    with pytest.raises(Exception, match="did not answer within"):
+        bridge.read.parquet(str(table[0])).collect()
+    fresh()
+    assert bridge.read.parquet(str(table[0])).count() == 20_000
+    assert before not in helpers(jvm_pid(bridge))
+
+
+def test_an_interpreter_without_bloomseal_is_named(
+    fresh: Callable[..., None], bridge: SparkSession, table: tuple[Path, Any], tmp_path: Path
+) -> None:
+    lame = tmp_path / "python"
+    lame.write_text("#!/bin/sh\necho 'No module named bloomseal' >&2\nexit 1\n")
+    lame.chmod(0o755)
+    fresh(python=str(lame))
+    with pytest.raises(Exception, match=rf"did not start with {lame}: No module named bloomseal"):
+        bridge.read.parquet(str(table[0])).collect()
+    fresh(python="/nowhere/python")
+    with pytest.raises(Exception, match="/nowhere/python"):
+        bridge.read.parquet(str(table[0])).collect()
