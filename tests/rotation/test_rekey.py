@@ -311,3 +311,18 @@ def test_footer_key_columns_among_plaintext_ones_get_keys_of_their_own(ring: bs.
     made = like(walk, key_tools(ring), ring, mapped(None), {})
     assert made.column_keys == {"ssn": "pii", "illness": "footer"}
     assert not made.complete
+
+
+def test_an_output_replaces_nothing_and_keeps_the_mode(ring: bs.Keyring, table: Path, tmp_path: Path) -> None:
+    path, out = table / "t.parquet", tmp_path / "out"
+    write(path, bs.KeyTools(ring))
+    path.chmod(0o640)
+    out.mkdir()
+    (out / "t.parquet").write_bytes(b"somebody's")
+    report = rotate(table, Unseal(reading(ring), output=str(out)))
+    assert [file.status for file in report.files] == [Status.FAILED]
+    assert (out / "t.parquet").read_bytes() == b"somebody's"
+    (out / "t.parquet").unlink()
+    assert rotate(table, Unseal(reading(ring), output=str(out))).ok
+    assert (out / "t.parquet").stat().st_mode & 0o777 == 0o640
+    assert pq.read_table(out / "t.parquet").equals(rows())

@@ -13,6 +13,7 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.keytools.material import KeyMetadata
+from bloomseal.policy import Policy
 from rotation.tables import (
     TO_SECOND,
     ciphers,
@@ -282,3 +283,25 @@ def opened_rows() -> Any:
     import pyarrow as pa
 
     return pa.table({"a": [1, 2, 3]})
+
+
+def test_a_policy_says_which_master_key_is_to_wrap_what(ring: bs.Keyring, tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    write(path, bs.KeyTools(ring), aad_prefix="people")
+    document: dict[str, Any] = {
+        "version": 1,
+        "tables": {
+            "people": {
+                "footer_key": "footer",
+                "aad_prefix": "{table}",
+                "columns": {"ssn": {"key": "pii-2", "previous_keys": ["pii"]}, "illness": {"key": "health"}},
+            }
+        },
+    }
+    report = bs.rewrap(path, decryption=Policy.from_dict(document, kms=ring).for_table("people"))
+    assert [(key.column, key.new_master_key) for key in report.keys] == [("ssn", "pii-2")]
+    # A column under a key that the policy does not accept is told, and left.
+    document["tables"]["people"]["columns"]["illness"] = {"key": "health-2"}
+    report = bs.rewrap(path, decryption=Policy.from_dict(document, kms=ring).for_table("people"))
+    assert not report.keys
+    assert [left["column"] for left in report.left] == ["illness"]

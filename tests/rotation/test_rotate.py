@@ -335,3 +335,20 @@ def test_which_files(table: Path, tmp_path: Path) -> None:
     with pytest.raises(bs.UsageError):
         find_files(tmp_path / "nowhere")
     assert [file.ref.path for file in find_files(f"file://{table}")] == [file.ref.path for file in find_files(table)]
+
+
+def test_pyarrows_local_file_system_is_local(ring: bs.Keyring, table: Path) -> None:
+    before = (table / "0.parquet").stat().st_ino
+    assert rotate(str(table), Rekey(reading(ring)), filesystem=pafs.LocalFileSystem()).ok
+    assert (table / "0.parquet").stat().st_ino != before, "a new file took its name; none was written over"
+    assert not bs.rewrap(table / "0.parquet", decryption=reading(ring), filesystem=pafs.LocalFileSystem()).keys
+
+
+def test_a_kms_that_knows_the_keys_no_more_ends_no_run(ring: bs.Keyring, table: Path, tmp_path: Path) -> None:
+    assert rotate(table, Rewrap(reading(ring), TO_SECOND)).ok
+    empty = bs.Keyring(tmp_path / "other.json", create=True)
+    # Whether the files are still done can't be told, so each is looked at again, and each says why it can't be opened.
+    report = rotate(table, Rewrap(reading(empty), TO_SECOND))
+    assert not report.ok
+    assert all("knows no master key" in str(file.why) + str(file.left) for file in report.files)
+    assert set(statuses(rotate(table, Rewrap(reading(ring), TO_SECOND)))) == {Status.DONE_BEFORE}

@@ -3,42 +3,51 @@
 from __future__ import annotations
 
 import posixpath
+import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from ..encryption import SecretKey
-from ..errors import BloomsealError, IntegrityError, KeyAccessError, PolicyError, UsageError
-from ..keytools import ExplicitKeys, KeyTools, as_key_source
+from ..errors import BloomsealError, KeyAccessError, UsageError
+from ..keytools import KeyTools, as_key_source
 from ..keytools.material import KeyMetadata
 from ..keytools.pinned import PinnedKeys
 from ..keytools.protocols import FileRef
 from ..parquet.convert import ConversionReport, rekey, seal_file, unseal_file
-from ..parquet.layout import FileMeta, read_tail
 from ..parquet.opening import open_footer
-from ..parquet.rewrap import key_metadata_in_use
-from ..parquet.schema import Schema
 from ..parquet.source import Source, resolve_path
 from ..parquet.specs import DecryptionSpec, EncryptionSpec
 from ..parquet.walk import Walk
 from ..parquet.writer import FilterRequest
 from ..policy import TablePolicy
-from ..thrift import Struct
-from .files import DataFile
+from .files import DataFile, mark_of
 from .guard import GuardedKeys
-from .keys import Rewrapper, Target, by_policy, key_tools, mapped, material_of
+from .keys import Rewrapper, key_tools, target_of
 from .like import like
 from .outcome import FileOutcome, FilePlan, Status
 from .rewrap import rewrap_file
+from .settings import (
+    Decryption,
+    Encryption,
+    is_encrypted,
+    opened,
+    opening,
+    opens_with,
+    reading,
+    refuse_old_keys,
+    sealing,
+    tools_or_none,
+    unwraps,
+    wraps,
+)
 from .sidecar import entries_beside, prune
 
 __all__ = ["Job", "Rekey", "Rewrap", "Seal", "Unseal"]
 
 Progress = Callable[[int, int], None]
-Decryption = DecryptionSpec | TablePolicy
-Encryption = EncryptionSpec | TablePolicy
 
 
 class Job(ABC):
@@ -101,13 +110,11 @@ class Rewrap(Job):
     operation: ClassVar[str] = "rewrap"
 
     def __post_init__(self) -> None:
-        target = mapped(self.master_keys)
-        if isinstance(self.decryption, TablePolicy) and self.master_keys is None:
-            target = by_policy(self.decryption)
+        target = target_of(self.decryption, self.master_keys)
         self._rewrapper = Rewrapper(self.decryption.keys, target, check_keys=self.check_keys)
 
     def plan(self, file: DataFile) -> FilePlan:
-        report = rewrap_file(file.ref, _opening(self.decryption, file.ref), self._rewrapper, dry_run=True)
+        report = rewrap_file(file.ref, opening(self.decryption, file.ref), self._rewrapper, dry_run=True)
         if not report.keys:
             why = None if report.left else "every key is under the right version already"
             return FilePlan(file.name, "none", why, file.size, left=report.left)
@@ -116,7 +123,7 @@ class Rewrap(Job):
         )  # fmt: skip
 
     def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:  # noqa: ARG002
-        report = rewrap_file(file.ref, _opening(self.decryption, file.ref), self._rewrapper)
+        report = rewrap_file(file.ref, opening(self.decryption, file.ref), self._rewrapper)
         told = report.to_dict()
         status = Status.ROTATED if report.keys else Status.NOTHING
         return FileOutcome(
@@ -132,9 +139,12 @@ class Rewrap(Job):
         )
 
     def still_good(self, stamp: Mapping[str, Any]) -> bool:
-        """Not if a master key has another version now."""
+        """Not if a master key has another version now, or none that the KMS would tell."""
         calls = self._rewrapper.calls_for(None)
-        return all(self._rewrapper.current_version(name, calls) == version for name, version in stamp.items())
+        try:
+            return all(self._rewrapper.current_version(name, calls) == version for name, version in stamp.items())
+        except KeyAccessError:
+            return False
 
     def tools(self) -> list[KeyTools]:
         return [self._rewrapper.tools]
@@ -170,23 +180,23 @@ class Rekey(Job):
             raise UsageError("encryption= says all; master_keys=, changes= and external= go without it")
 
     def plan(self, file: DataFile) -> FilePlan:
-        decryption = _opening(self.decryption, file.ref)
+        decryption = opening(self.decryption, file.ref)
         with Source.open(file.ref.path, file.ref.filesystem) as source:
-            walk = _opened(source, decryption)
+            walk = opened(source, decryption)
             spec = self._spec(walk, decryption)
-            calls = _unwraps(walk, decryption) | _wraps(spec, walk.footer.schema, file.name)
+            calls = unwraps(walk, decryption) | wraps(spec, walk.footer.schema, file.name)
         return FilePlan(file.name, self.operation, None, file.size, file.size, calls=calls)
 
     def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:
-        ref, decryption = file.ref, _opening(self.decryption, file.ref)
+        ref, decryption = file.ref, opening(self.decryption, file.ref)
         entries = entries_beside(ref)
-        if begun and self.encryption is not None and _opens_with(ref, _sealing(self.encryption, ref)):
+        if begun and self.encryption is not None and opens_with(ref, sealing(self.encryption, ref)):
             # Explicit keys open only the old file or only the new one, so this one is the new one.
             return FileOutcome(file.name, Status.ROTATED, why="done just before the interruption", old_size=file.size)
         with Source.open(ref.path, ref.filesystem) as source:
-            walk = _opened(source, decryption)
+            walk = opened(source, decryption)
             spec = self._spec(walk, decryption)
-            _refuse_old_keys(walk, spec)
+            refuse_old_keys(walk, spec)
         guarded = GuardedKeys.around(spec, ref)
         report = rekey(
             ref.path,
@@ -196,27 +206,21 @@ class Rekey(Job):
             filesystem=ref.filesystem,
             progress=progress,
         )
-        prune(ref, entries, _reading(spec))
-        return _converted(file, report)
+        return _converted(file, report, lambda: prune(ref, entries, reading(spec)))
 
     def tools(self) -> list[KeyTools]:
-        held = [_tools_or_none(self.decryption.keys), *self._writers.values()]
-        held.append(_tools_or_none(self.encryption.keys) if self.encryption else None)
+        held = [tools_or_none(self.decryption.keys), *self._writers.values()]
+        held.append(tools_or_none(self.encryption.keys) if self.encryption else None)
         return list({id(tools): tools for tools in held if tools is not None}.values())
 
     def _spec(self, walk: Walk, decryption: DecryptionSpec) -> EncryptionSpec:
         if self.encryption is not None:
-            return _sealing(self.encryption, walk.source.ref)
-        target = self._target()
+            return sealing(self.encryption, walk.source.ref)
+        target = target_of(self.decryption, self.master_keys)
         tools = key_tools(decryption.keys)
         source = as_key_source(decryption.keys)
         keys = source if isinstance(source, PinnedKeys) else self._writer(tools, walk)
         return like(walk, tools, keys, target, dict(self.changes))
-
-    def _target(self) -> Target:
-        if self.master_keys is None and isinstance(self.decryption, TablePolicy):
-            return by_policy(self.decryption)
-        return mapped(self.master_keys)
 
     def _writer(self, tools: KeyTools, walk: Walk) -> KeyTools:
         """Key tools that put new material where it is to be."""
@@ -257,23 +261,23 @@ class Seal(Job):
 
     def plan(self, file: DataFile) -> FilePlan:
         with Source.open(file.ref.path, file.ref.filesystem) as source:
-            if _is_encrypted(source):
+            if is_encrypted(source):
                 return FilePlan(file.name, "none", "encrypted already", file.size)
             footer, _ = open_footer(source, None)
-            calls = _wraps(_sealing(self.encryption, self.target(file)), footer.schema, file.name)
+            calls = wraps(sealing(self.encryption, self.target(file)), footer.schema, file.name)
         return FilePlan(file.name, self.operation, None, file.size, file.size, calls=calls)
 
     def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:
         ref, target = file.ref, self.target(file)
         with Source.open(ref.path, ref.filesystem) as source:
-            if _is_encrypted(source):
+            if is_encrypted(source):
                 status = Status.ROTATED if begun else Status.NOTHING
                 return FileOutcome(file.name, status, why="encrypted already", old_size=file.size, new_size=file.size)
-        spec = _sealing(self.encryption, target)
+        spec = sealing(self.encryption, target)
         filters = self.bloom_filters
         if filters is None and isinstance(self.encryption, TablePolicy):
             filters = self.encryption.bloom_filters()
-        _make_folder(target)
+        _make_place(file, target, begun)
         entries = entries_beside(target)
         report = seal_file(
             ref.path,
@@ -283,14 +287,13 @@ class Seal(Job):
             filesystem=ref.filesystem,
             progress=progress,
         )
-        prune(target, entries, _reading(spec))
-        return _converted(file, report)
+        return _converted(file, report, lambda: prune(target, entries, reading(spec)))
 
     def target(self, file: DataFile) -> FileRef:
         return file.ref if self.output is None else _below(self.output, file)
 
     def tools(self) -> list[KeyTools]:
-        found = _tools_or_none(self.encryption.keys)
+        found = tools_or_none(self.encryption.keys)
         return [] if found is None else [found]
 
 
@@ -315,12 +318,12 @@ class Unseal(Job):
             raise UsageError("either a folder for the plaintext files, or in place", hint="output=, or in_place=True")
 
     def plan(self, file: DataFile) -> FilePlan:
-        decryption = _opening(self.decryption, file.ref)
+        decryption = opening(self.decryption, file.ref)
         with Source.open(file.ref.path, file.ref.filesystem) as source:
-            if not _is_encrypted(source):
+            if not is_encrypted(source):
                 return FilePlan(file.name, "none", "plaintext already", file.size)
-            walk = _opened(source, decryption)
-            calls = _unwraps(walk, decryption)
+            walk = opened(source, decryption)
+            calls = unwraps(walk, decryption)
         return FilePlan(file.name, self.operation, None, file.size, file.size, calls=calls)
 
     def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:
@@ -328,117 +331,31 @@ class Unseal(Job):
         if self.in_place and ref.filesystem is not None:
             raise UsageError("in place only on a local file system", file=ref.path, hint="output=")
         with Source.open(ref.path, ref.filesystem) as source:
-            if not _is_encrypted(source):
+            if not is_encrypted(source):
                 status = Status.ROTATED if begun else Status.NOTHING
                 if begun:
                     prune(ref, entries_beside(ref), None)
                 return FileOutcome(file.name, status, why="plaintext already", old_size=file.size, new_size=file.size)
         entries = entries_beside(ref) if self.in_place else {}
-        _make_folder(target)
+        _make_place(file, target, begun)
         report = unseal_file(
             ref.path,
             target.path,
-            decryption=_opening(self.decryption, ref),
+            decryption=opening(self.decryption, ref),
             filesystem=ref.filesystem,
             progress=progress,
         )
-        prune(ref, entries, None)
-        return _converted(file, report)
+        if target != ref and ref.filesystem is None:
+            # In clear it is to be read by nobody who could not read it sealed.
+            shutil.copymode(ref.path, target.path)
+        return _converted(file, report, lambda: prune(ref, entries, None))
 
     def target(self, file: DataFile) -> FileRef:
         return file.ref if self.output is None else _below(self.output, file)
 
     def tools(self) -> list[KeyTools]:
-        found = _tools_or_none(self.decryption.keys)
+        found = tools_or_none(self.decryption.keys)
         return [] if found is None else [found]
-
-
-def _opening(given: Decryption, ref: FileRef) -> DecryptionSpec:
-    return DecryptionSpec(**given.decryption_arguments(ref.path)) if isinstance(given, TablePolicy) else given
-
-
-def _sealing(given: Encryption, ref: FileRef) -> EncryptionSpec:
-    return EncryptionSpec(**given.encryption_arguments(ref.path)) if isinstance(given, TablePolicy) else given
-
-
-def _reading(spec: EncryptionSpec) -> DecryptionSpec:
-    """What opens a file sealed with `spec`."""
-    keys = spec.keys
-    if keys is None or not isinstance(spec.footer_key, str):
-        keys = ExplicitKeys(
-            None if isinstance(spec.footer_key, str) else spec.footer_key,
-            {name: key for name, key in (spec.column_keys or {}).items() if not isinstance(key, str)},
-        )
-    return DecryptionSpec(keys, aad_prefix=spec.aad_prefix)
-
-
-def _opened(source: Source, decryption: DecryptionSpec) -> Walk:
-    footer, keys = open_footer(source, decryption)
-    if footer.crypto is None:
-        raise PolicyError("a plaintext file where an encrypted one was expected", file=source.name, hint="seal")
-    return Walk(source, footer, keys)
-
-
-def _opens_with(ref: FileRef, spec: EncryptionSpec) -> bool:
-    if isinstance(spec.footer_key, str):
-        return False
-    with Source.open(ref.path, ref.filesystem) as source:
-        try:
-            return open_footer(source, _reading(spec))[0].verified
-        except (IntegrityError, KeyAccessError, PolicyError):
-            return False
-
-
-def _is_encrypted(source: Source) -> bool:
-    tail = read_tail(source)
-    return tail.encrypted or FileMeta.ALGORITHM in Struct.parse(tail.data, remember=FileMeta.ROW_GROUPS)
-
-
-def _refuse_old_keys(walk: Walk, spec: EncryptionSpec) -> None:
-    """Explicit new keys must be new: after a rekey the old ones are to open nothing."""
-    given = [spec.footer_key, *(spec.column_keys or {}).values()]
-    explicit = [key[0] if isinstance(key, tuple) else key for key in given if not isinstance(key, str)]
-    if not explicit:
-        return
-    new = {key if isinstance(key, SecretKey) else SecretKey(bytes(key)) for key in explicit}
-    for column, key_metadata in key_metadata_in_use(walk):
-        try:
-            cipher = walk.keys.footer() if column is None else walk.keys.column(key_metadata, column)
-        except KeyAccessError:
-            continue  # the conversion itself will say so
-        if cipher.key in new:
-            raise UsageError("a new data key is the old one", file=walk.source.name, column=column)
-
-
-def _unwraps(walk: Walk, decryption: DecryptionSpec) -> dict[Hashable, int]:
-    if _tools_or_none(decryption.keys) is None:
-        return {}
-    entries, calls = entries_beside(walk.source.ref), dict[Hashable, int]()
-    for _, key_metadata in key_metadata_in_use(walk):
-        try:
-            material, _ = material_of(KeyMetadata.from_bytes(key_metadata), entries)
-        except KeyAccessError:
-            continue
-        calls["unwrap", material.master_key, material.wrapped_kek or material.wrapped_dek] = 1
-    return calls
-
-
-def _wraps(spec: EncryptionSpec, schema: Schema, path: str) -> dict[Hashable, int]:
-    tools = _tools_or_none(spec.keys)
-    if tools is None:
-        return {}
-    wanted: list[tuple[str, str]] = [("", spec.footer_key)] if isinstance(spec.footer_key, str) else []
-    for name, key in (spec.column_keys or {}).items():
-        wanted += [(leaf.name, key) for leaf in schema.below(name) if isinstance(key, str)]
-    # One KEK per master key serves many files; without KEKs every data key is a call of its own.
-    return {("wrap", key) if tools.double_wrapping else ("wrap", key, path, column): 1 for column, key in wanted}
-
-
-def _tools_or_none(keys: Any) -> KeyTools | None:
-    try:
-        return None if keys is None else key_tools(keys)
-    except UsageError:
-        return None
 
 
 def _below(folder: str, file: DataFile) -> FileRef:
@@ -446,20 +363,26 @@ def _below(folder: str, file: DataFile) -> FileRef:
     return replace(root, path=posixpath.join(root.path, file.relative))
 
 
-def _make_folder(ref: FileRef) -> None:
-    folder = posixpath.dirname(ref.path)
+def _make_place(file: DataFile, target: FileRef, begun: bool) -> None:
+    """The folder of an output, in which nothing may be replaced but what an interrupted run has left."""
+    if target == file.ref:
+        return
+    if not begun and mark_of(target) is not None:
+        raise UsageError("there is a file already where the new one is to go", file=target.path, hint="another output")
+    folder = posixpath.dirname(target.path)
     try:
-        if ref.filesystem is None:
+        if target.filesystem is None:
             Path(folder).mkdir(parents=True, exist_ok=True)
         else:
-            ref.filesystem.create_dir(folder, recursive=True)
+            target.filesystem.create_dir(folder, recursive=True)
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise BloomsealError(f"can't make the folder: {reason}", file=folder) from None
 
 
-def _converted(file: DataFile, report: ConversionReport) -> FileOutcome:
-    return FileOutcome(
+def _converted(file: DataFile, report: ConversionReport, tidy: Callable[[], object]) -> FileOutcome:
+    """What came out; `tidy` drops the key material that only the old file needed."""
+    outcome = FileOutcome(
         file.name,
         Status.ROTATED,
         output=report.output if report.output != report.path else None,
@@ -468,6 +391,12 @@ def _converted(file: DataFile, report: ConversionReport) -> FileOutcome:
         bytes_written=report.new_size,
         filters_dropped=report.filters_dropped,
     )
+    try:
+        tidy()
+    except BloomsealError as error:
+        # The new file is in its place and opens. What is left beside it leads to data keys that open nothing any more.
+        outcome.status, outcome.why = Status.PARTLY, f"old key material is still beside the file: {error.what}"
+    return outcome
 
 
 def _size(ref: FileRef, otherwise: int) -> int:

@@ -31,6 +31,7 @@ __all__ = [
     "key_tools",
     "mapped",
     "material_of",
+    "target_of",
     "with_material",
 ]
 
@@ -70,6 +71,13 @@ def by_policy(table: TablePolicy) -> Target:
         return wanted.pop() if len(wanted) == 1 else None
 
     return target
+
+
+def target_of(decryption: object, master_keys: Mapping[str, str] | None) -> Target:
+    """`mapped`, or `by_policy` where that is what the caller gave to open files with."""
+    if master_keys is None and isinstance(decryption, TablePolicy):
+        return by_policy(decryption)
+    return mapped(master_keys)
 
 
 def key_tools(keys: Any) -> KeyTools:

@@ -16,12 +16,13 @@ from ..parquet.footer import split_encrypted
 from ..parquet.layout import FileMeta, read_tail
 from ..parquet.opening import open_footer
 from ..parquet.rewrap import exchange_key_metadata, key_metadata_in_use
-from ..parquet.source import Source, resolve_path
-from ..parquet.specs import DecryptionSpec
+from ..parquet.source import Source
+from ..parquet.specs import DecryptionSpec, decryption_for
 from ..parquet.walk import Walk
+from ..policy import TablePolicy
 from ..thrift import Struct
-from .files import ChangedError, in_turn, mark_of
-from .keys import SOME_COLUMN, Rewrapper, mapped, material_of, with_material
+from .files import ChangedError, in_turn, mark_of, place_of
+from .keys import SOME_COLUMN, Rewrapper, material_of, target_of, with_material
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -82,7 +83,7 @@ class RewrapReport:
 def rewrap(
     path: str | os.PathLike[str],
     *,
-    decryption: DecryptionSpec,
+    decryption: DecryptionSpec | TablePolicy,
     master_keys: Mapping[str, str] | None = None,
     check_keys: bool = False,
     filesystem: FileSystem | None = None,
@@ -95,9 +96,10 @@ def rewrap(
     hold of goes on opening the file: against that only `rekey` helps.
 
     Args:
-        decryption: its ``keys`` have master keys behind them, and lead to the footer key where material is internal.
-        master_keys: old name → new name; keys under other master keys are left alone. None: every key under the current
-            version of the master key that it is under now.
+        decryption: its ``keys`` have master keys behind them, and lead to the footer key where material is internal. Or the
+            policy of the file's table, which then also says which master key is to wrap what.
+        master_keys: old name → new name; keys under other master keys are left alone. None: what the policy says, or else
+            every key under the current version of the master key that it is under now.
         check_keys: unwrap every new wrapping and compare. Without it the data keys stay in a KMS that re-wraps itself.
         dry_run: say what is due; ask the KMS for versions and for the footer key only.
 
@@ -107,13 +109,15 @@ def rewrap(
         FormatError, IntegrityError, PolicyError; BloomsealError where the storage failed or somebody else changed the file.
             In every case the file opens as before.
     """
-    ref = resolve_path(path, filesystem)
-    rewrapper = Rewrapper(decryption.keys, mapped(master_keys), check_keys=check_keys)
+    ref = place_of(path, filesystem)
+    rewrapper = Rewrapper(decryption.keys, target_of(decryption, master_keys), check_keys=check_keys)
+    spec = decryption_for(decryption, ref.path)
+    assert spec is not None  # noqa: S101
     try:
         if dry_run:
-            return rewrap_file(ref, decryption, rewrapper, dry_run=True)
+            return rewrap_file(ref, spec, rewrapper, dry_run=True)
         with in_turn(ref):
-            return rewrap_file(ref, decryption, rewrapper)
+            return rewrap_file(ref, spec, rewrapper)
     except OSError as error:
         raise BloomsealError(f"the storage failed: {error.strerror or type(error).__name__}", file=ref.path) from None
 

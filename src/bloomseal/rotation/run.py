@@ -118,7 +118,11 @@ class _Run:
 
     def take(self, file: DataFile) -> None:
         """One file, whatever becomes of it."""
-        outcome = self._before(file) or self._rotate(file)
+        try:
+            outcome = self._before(file)
+        except BloomsealError as error:
+            outcome = self._failed(file, error, None)
+        outcome = outcome or self._rotate(file)
         self.report.files.append(outcome)
         self._done += file.size
         self._tell(0, 0, 0)

@@ -1,0 +1,141 @@
+"""What the jobs know of a file before they touch it: how it opens, how it is to be sealed, and what that asks of the KMS."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from ..encryption import SecretKey
+from ..errors import IntegrityError, KeyAccessError, PolicyError, UsageError
+from ..keytools import ExplicitKeys, KeyTools
+from ..keytools.material import KeyMetadata
+from ..keytools.protocols import FileRef
+from ..parquet.layout import FileMeta, read_tail
+from ..parquet.opening import open_footer
+from ..parquet.rewrap import key_metadata_in_use
+from ..parquet.schema import Schema
+from ..parquet.source import Source
+from ..parquet.specs import DecryptionSpec, EncryptionSpec, decryption_for, encryption_for
+from ..parquet.walk import Walk
+from ..policy import TablePolicy
+from ..thrift import Struct
+from .keys import key_tools, material_of
+from .sidecar import entries_beside
+
+__all__ = [
+    "Decryption",
+    "Encryption",
+    "is_encrypted",
+    "opened",
+    "opening",
+    "opens_with",
+    "reading",
+    "refuse_old_keys",
+    "sealing",
+    "tools_or_none",
+    "unwraps",
+    "wraps",
+]
+
+Decryption = DecryptionSpec | TablePolicy
+Encryption = EncryptionSpec | TablePolicy
+
+
+def opening(given: Decryption, ref: FileRef) -> DecryptionSpec:
+    """What opens one file."""
+    spec = decryption_for(given, ref.path)
+    assert spec is not None  # noqa: S101
+    return spec
+
+
+def sealing(given: Encryption, ref: FileRef) -> EncryptionSpec:
+    """What one new file is sealed with."""
+    spec = encryption_for(given, ref.path)
+    assert spec is not None  # noqa: S101
+    return spec
+
+
+def reading(spec: EncryptionSpec) -> DecryptionSpec:
+    """What opens a file sealed with `spec`."""
+    keys = spec.keys
+    if keys is None or not isinstance(spec.footer_key, str):
+        keys = ExplicitKeys(
+            None if isinstance(spec.footer_key, str) else spec.footer_key,
+            {name: key for name, key in (spec.column_keys or {}).items() if not isinstance(key, str)},
+        )
+    return DecryptionSpec(keys, aad_prefix=spec.aad_prefix)
+
+
+def opened(source: Source, decryption: DecryptionSpec) -> Walk:
+    """An encrypted file, its footer opened. Raises PolicyError for a plaintext one."""
+    footer, keys = open_footer(source, decryption)
+    if footer.crypto is None:
+        raise PolicyError("a plaintext file where an encrypted one was expected", file=source.name, hint="seal")
+    return Walk(source, footer, keys)
+
+
+def opens_with(ref: FileRef, spec: EncryptionSpec) -> bool:
+    """Is the file sealed with these explicit keys already?"""
+    if isinstance(spec.footer_key, str):
+        return False
+    with Source.open(ref.path, ref.filesystem) as source:
+        try:
+            return open_footer(source, reading(spec))[0].verified
+        except (IntegrityError, KeyAccessError, PolicyError):
+            return False
+
+
+def is_encrypted(source: Source) -> bool:
+    """By its ends alone."""
+    tail = read_tail(source)
+    return tail.encrypted or FileMeta.ALGORITHM in Struct.parse(tail.data, remember=FileMeta.ROW_GROUPS)
+
+
+def refuse_old_keys(walk: Walk, spec: EncryptionSpec) -> None:
+    """Explicit new keys must be new: after a rekey the old ones are to open nothing."""
+    given = [spec.footer_key, *(spec.column_keys or {}).values()]
+    explicit = [key[0] if isinstance(key, tuple) else key for key in given if not isinstance(key, str)]
+    if not explicit:
+        return
+    new = {key if isinstance(key, SecretKey) else SecretKey(bytes(key)) for key in explicit}
+    for column, key_metadata in key_metadata_in_use(walk):
+        try:
+            cipher = walk.keys.footer() if column is None else walk.keys.column(key_metadata, column)
+        except KeyAccessError:
+            continue  # the conversion itself will say so
+        if cipher.key in new:
+            raise UsageError("a new data key is the old one", file=walk.source.name, column=column)
+
+
+def unwraps(walk: Walk, decryption: DecryptionSpec) -> dict[Hashable, int]:
+    """What the KMS will be asked to open the file."""
+    if tools_or_none(decryption.keys) is None:
+        return {}
+    entries, calls = entries_beside(walk.source.ref), dict[Hashable, int]()
+    for _, key_metadata in key_metadata_in_use(walk):
+        try:
+            material, _ = material_of(KeyMetadata.from_bytes(key_metadata), entries)
+        except KeyAccessError:
+            continue
+        calls["unwrap", material.master_key, material.wrapped_kek or material.wrapped_dek] = 1
+    return calls
+
+
+def wraps(spec: EncryptionSpec, schema: Schema, path: str) -> dict[Hashable, int]:
+    """What the KMS will be asked to seal a file of this schema."""
+    tools = tools_or_none(spec.keys)
+    if tools is None:
+        return {}
+    wanted: list[tuple[str, str]] = [("", spec.footer_key)] if isinstance(spec.footer_key, str) else []
+    for name, key in (spec.column_keys or {}).items():
+        wanted += [(leaf.name, key) for leaf in schema.below(name) if isinstance(key, str)]
+    # One KEK per master key serves many files; without KEKs every data key is a call of its own.
+    return {("wrap", key) if tools.double_wrapping else ("wrap", key, path, column): 1 for column, key in wanted}
+
+
+def tools_or_none(keys: Any) -> KeyTools | None:
+    """The key tools behind `keys`, where there are any."""
+    try:
+        return None if keys is None else key_tools(keys)
+    except UsageError:
+        return None
