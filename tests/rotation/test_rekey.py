@@ -326,3 +326,38 @@ def test_an_output_replaces_nothing_and_keeps_the_mode(ring: bs.Keyring, table: 
     assert rotate(table, Unseal(reading(ring), output=str(out))).ok
     assert (out / "t.parquet").stat().st_mode & 0o777 == 0o640
     assert pq.read_table(out / "t.parquet").equals(rows())
+
+
+@pytest.mark.parametrize("point", ["stored", "checked", "renamed"])
+@pytest.mark.parametrize("operation", ["seal", "unseal"])
+def test_sealing_killed_at_any_step_is_finished_by_the_same_call(
+    ring: bs.Keyring, table: Path, operation: str, point: str
+) -> None:
+    path = table / "t.parquet"
+    tools = f"bs.KeyTools(bs.Keyring({str(ring.path)!r}), internal=False)"
+    if operation == "seal":
+        pq.write_table(rows(), path)
+        job = f"Seal(bs.EncryptionSpec('footer', {{'ssn': 'pii', 'illness': 'health'}}, keys={tools}), {{'ssn': True}})"
+    else:
+        write(path, bs.KeyTools(ring, internal=False))
+        job = f"Unseal(bs.DecryptionSpec({tools}), in_place=True)"
+    script = "import bloomseal as bs\nfrom bloomseal.rotation import Seal, Unseal, rotate\n"
+    script += f"assert rotate({str(table)!r}, {job}).ok"
+    env = os.environ | {"BLOOMSEAL_FAULT_POINT": point}
+    killed = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True)
+    if (operation, point) == ("unseal", "stored"):
+        assert killed.returncode == 0, "nothing is stored for a plaintext file"
+    else:
+        assert killed.returncode == -signal.SIGKILL
+    if point == "renamed" or killed.returncode == 0:
+        assert path.read_bytes()[-4:] == (b"PARE" if operation == "seal" else b"PAR1")
+    subprocess.run([sys.executable, "-c", script], check=True)
+    subprocess.run([sys.executable, "-c", script], check=True)
+    store = table / "_KEY_MATERIAL_FOR_t.parquet.json"
+    if operation == "seal":
+        opens(path, reading(ring))
+        assert store.exists()
+    else:
+        assert pq.read_table(path).equals(rows())
+        assert not store.exists()
+    assert not list(table.glob(".*"))
