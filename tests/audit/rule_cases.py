@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import deltalake
+
 from audit.lab import ROW_GROUP, Case, Lab, arrow_file, chunks, edit_chunks, edit_footer, edit_meta, flip, people
-from bloomseal import ExplicitKeys, FilterSpec
+from bloomseal import EncryptionSpec, ExplicitKeys, FilterSpec, seal_file
 from bloomseal.encryption import FRAME_BYTES, SecretKey
 from bloomseal.keytools import KeyTools
 from bloomseal.keytools.protocols import FileRef
@@ -159,6 +161,20 @@ def plaintext_file(lab: Lab) -> Pair:
 @pair("BS112")
 def plaintext_footer(lab: Lab) -> Pair:
     return lab.keyed(lab.signed("bad.parquet"), policy=lab.policy()), lab.keyed(lab.write(), policy=lab.policy())
+
+
+@pair("BS113")
+def values_in_the_table_log(lab: Lab) -> Pair:
+    folder = lab.folder / "delta"
+    deltalake.write_deltalake(str(folder), people())
+    spec = EncryptionSpec("footer", {"ssn": "pii"}, KeyTools(lab.keyring), plaintext_footer=True)
+    near = lab.folder / "near"
+    deltalake.write_deltalake(
+        str(near), people(), configuration={"delta.dataSkippingStatsColumns": "id"}
+    )  # the statistics of no encrypted column
+    for path in (*folder.glob("*.parquet"), *near.glob("*.parquet")):
+        seal_file(path, encryption=spec)
+    return lab.case(folder), lab.case(near)
 
 
 @pair("BS201")

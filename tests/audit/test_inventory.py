@@ -189,6 +189,31 @@ def test_at_most_two_calls_per_kek(lab: Lab) -> None:
     assert not [kind for kind, _ in kms.calls if kind == "wrap"]
 
 
+class Down:
+    """A KMS that can't be reached."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
+        raise NotImplementedError
+
+    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:  # noqa: ARG002
+        self.calls += 1
+        raise ConnectionError
+
+
+def test_a_kms_that_is_down_is_not_asked_a_thousand_times(lab: Lab) -> None:
+    for number in range(20):
+        lab.signed(f"t/{number}.parquet")
+    kms = Down()
+    report = audit(lab.folder / "t", keys=KeyTools(kms, attempts=1))
+    assert kms.calls == 3
+    assert report.files == 20
+    assert any("could not be reached" in text for text in report.unseen)
+    assert {one.rule.id for one in report.findings} == {"BS204"}
+
+
 def test_remote_file_systems(lab: Lab) -> None:
     from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 

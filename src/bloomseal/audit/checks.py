@@ -150,6 +150,7 @@ def check(facts: Facts) -> list[Finding]:
     findings += check_sizes(facts.files, facts.policies)
     findings += _check_keys(facts)
     findings += _check_plaintext_files(facts)
+    findings += _check_bounds(facts)
     findings += _check_material(facts)
     if facts.nonces is not None:
         findings += _check_nonces(facts, facts.nonces)
@@ -263,6 +264,23 @@ def _check_plaintext_files(facts: Facts) -> Iterator[Finding]:
 def _shape(file: FileFacts, facts: Facts) -> tuple[str, tuple[str, ...]]:
     root = facts.places.roots.get(file.path) or posixpath.dirname(file.path)
     return root, tuple(sorted(name for name, _ in file.leaves))
+
+
+def _check_bounds(facts: Facts) -> Iterator[Finding]:
+    for file in facts.files:
+        held = facts.places.bounds.get(file.path)
+        if not held or file.algorithm is None:
+            continue
+        policy = facts.policies.of(file.path)
+        encrypted = {file.leaves[chunk.leaf][0] for chunk in file.chunks if chunk.protection}
+        for column in sorted(held):
+            # Inside an encrypted footer without its key, only the policy knows which columns are encrypted.
+            keyed = policy is not None and policy.master_key(column) is not None
+            if column in encrypted or (not file.leaves and keyed):
+                sensitive = policy is not None and policy.sensitivity(column) in _SENSITIVE
+                severity = Severity.ERROR if sensitive else None
+                message = "the table's metadata holds its smallest and greatest value"
+                yield found("BS113", message, severity, file.path, column, policy=policy)
 
 
 # Keys

@@ -32,6 +32,7 @@ class Places:
         roots: file path → the folder or table that was given and led to it; missing for a file that was named itself.
         unknown: what could not be found out, in words: a place that can't be listed, a table version that is gone.
         missing: files that a retained table version names and that are not there any more.
+        bounds: file path → columns whose smallest and greatest values stand in the table's own metadata.
     """
 
     files: list[FileRef] = field(default_factory=list)
@@ -39,6 +40,7 @@ class Places:
     roots: dict[str, str] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    bounds: dict[str, set[str]] = field(default_factory=dict)
 
 
 def find_files(

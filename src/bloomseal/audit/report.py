@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 __all__ = ["Report", "audit"]
+
+_PROBLEMS: Final = 20
 
 
 @dataclass
@@ -121,6 +123,8 @@ def audit(
         unseen.append(
             f"sealed metadata of encrypted columns, and whether they have a filter ({max(sealed, blind)} files)"
         )
+    problems = Counter(key.problem for file in files for key in file.keys if key.problem is not None)
+    unseen += [f"{problem} ({count} keys)" for problem, count in sorted(problems.items())[:_PROBLEMS]]
     if nonces is not None and nonces.unseen:
         unseen.append(f"nonces of some modules ({len(set(nonces.unseen))} files)")
     return Report(to_table(files, policies), check(facts), unseen, len(files), keys is not None, deep)

@@ -46,6 +46,10 @@ _TABLE: Final = (
          "without a policy: warning beside encrypted files with the same columns in the same folder, else nothing"),
     Rule("BS112", "plaintext-footer", "A plaintext footer where the policy wants it encrypted", _WARNING,
          "Schema, row counts and key-value metadata are open to everybody.", _REKEY, "policy"),
+    Rule("BS113", "clear-table-statistics", "A table's own metadata holds values of an encrypted column", _INFO,
+         "Delta keeps smallest and greatest values in its log, Iceberg in its manifests, whatever the data files hide.",
+         "leave {column} out of delta.dataSkippingStatsColumns, or set write.metadata.metrics.column.{column} = none; then rewrite {file}",
+         "nothing", "error on a column that the policy calls confidential or restricted"),
     # What can't be trusted
     Rule("BS201", "unreadable-file", "A file that can't be read", _ERROR,
          "It breaks the specification, is truncated, or is no Parquet file. What protects it is unknown.",

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Any, Final
 
-from ..encryption import ModuleType, module_aad
+from ..encryption import ModuleType, SecretKey, module_aad
 from ..errors import BloomsealError, FormatError, IntegrityError, KeyAccessError, UnsupportedError
+from ..keytools import KmsAccessError, Problem
 from ..keytools.protocols import FileRef, KeyRetriever, KeySource
 from ..limits import MAX_GCM_SEALS
 from ..parquet.footer import FileCrypto, Footer, parse_crypto, split_encrypted, split_signed
@@ -19,16 +21,17 @@ from ..parquet.opening import KeysAtHand
 from ..parquet.source import Source
 from ..parquet.walk import Chunk, Walk
 from ..sbbf import PhysicalType, SplitBlockBloomFilter
-from ..thrift import Cursor, Struct
-from ..thrift.structs import BloomFilterHeader, ColumnMetaData, decode, decode_at
+from ..thrift import Struct
+from ..thrift.structs import ColumnMetaData, decode
 from .keyfacts import KeyFacts, Kms, SidecarView
+from .peek import is_filter_header, is_sealed, read_all
 from .views import AuditChunk, AuditGroup, AuditMeta, exposed
 
 __all__ = ["PROTECTIONS", "SEEN", "ChunkFacts", "FileFacts", "Scanner", "Seen"]
 
 PROTECTIONS: Final = ("plaintext", "footer key", "column key", "unknown")
 _HEADER_BYTES: Final = 256
-_GAP: Final = 64 * 1024
+_OUTAGES: Final = 3
 _SMALL_LISTS: Final = 4096
 
 
@@ -151,6 +154,7 @@ class Scanner:
         self._prefix = prefix
         self._filters = keys is not None if filters is None else filters
         self._visit = visit
+        self._outages: list[KmsAccessError] = []
 
     def scan(self, ref: FileRef) -> FileFacts:
         """A file's facts. Never raises for what is in the file."""
@@ -189,9 +193,9 @@ class Scanner:
         if tail.encrypted:
             head, framed = split_encrypted(tail)
             facts.footer = "encrypted"
+            facts.hidden.append("columns, filters and statistics: all inside the encrypted footer")
             crypto = self._crypto(facts, head.struct(1) or Struct(), head.binary(2), plaintext_footer=False)
             hand = self._hand(facts, source, crypto)
-            facts.hidden.append("columns, filters and statistics: all inside the encrypted footer")
             try:
                 raw = bytes(
                     hand.footer().open(framed, ModuleType.FOOTER, module_aad(crypto.file_aad, ModuleType.FOOTER))
@@ -245,7 +249,7 @@ class Scanner:
         return parse_crypto(algorithm, key_metadata, supplied, plaintext_footer=plaintext_footer, keyless=True)
 
     def _hand(self, facts: FileFacts, source: Source, crypto: FileCrypto) -> KeysAtHand:
-        retriever: KeyRetriever | None = None if self._keys is None else self._keys.for_file(source.ref)
+        retriever = None if self._keys is None else _Impatient(self._keys.for_file(source.ref), self._outages)
         hand = KeysAtHand(crypto, retriever)
         facts.keys[1] = self._judged(facts.keys[1], lambda: hand.footer().key)
         return hand
@@ -258,6 +262,24 @@ class Scanner:
         except BloomsealError as error:
             facts = facts.refused(error)
         return self._kms.judged(facts)
+
+
+class _Impatient:
+    """A file's keys, until the KMS could not be reached a few times: a thousand files must not wait for it a thousand times."""
+
+    def __init__(self, keys: KeyRetriever, outages: list[KmsAccessError]) -> None:
+        self._keys = keys
+        self._outages = outages
+
+    def retrieve_key(self, key_metadata: bytes, column: str | None) -> bytes | SecretKey:
+        if len(self._outages) >= _OUTAGES:
+            raise copy(self._outages[-1])
+        try:
+            return self._keys.retrieve_key(key_metadata, column)
+        except KmsAccessError as error:
+            if error.problem is Problem.UNREACHABLE:
+                self._outages.append(error)
+            raise
 
 
 class _Columns:
@@ -295,10 +317,10 @@ class _Columns:
     def peek(self) -> None:
         """Look at the first bytes of filters and indexes of encrypted columns: sealed or not?"""
         wanted = [(offset, min(_HEADER_BYTES, length)) for _, _, offset, length in self._peeks]
-        found = dict(zip(wanted, _read_all(self._walk.source, wanted), strict=True))
+        found = dict(zip(wanted, read_all(self._walk.source, wanted), strict=True))
         for chunk, name, offset, length in self._peeks:
             data = found[offset, min(_HEADER_BYTES, length)]
-            sealed = _is_sealed(data, length) if name != "filter" else not _is_filter_header(data)
+            sealed = is_sealed(data, length) if name != "filter" else not is_filter_header(data)
             setattr(chunk, name, Seen.SEALED if sealed else Seen.CLEAR)
         for chunk in self._facts.chunks:
             if (
@@ -437,54 +459,10 @@ class _Columns:
             bloom.error = error.what
 
 
-def _read_all(source: Source, wanted: list[tuple[int, int]]) -> Iterator[bytes]:
-    """The bytes of these ranges; what stands close together is read at once. Empty where a range leaves the file."""
-    wanted = list(wanted)
-    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
-    found: list[bytes] = [b""] * len(wanted)
-    run: list[int] = []
-
-    def flush() -> None:
-        if not run:
-            return
-        start = wanted[run[0]][0]
-        end = max(wanted[i][0] + wanted[i][1] for i in run)
-        data = bytes(source.read(start, end - start))
-        for i in run:
-            offset, length = wanted[i]
-            found[i] = data[offset - start : offset - start + length]
-        run.clear()
-
-    for i in order:
-        offset, length = wanted[i]
-        if offset < 0 or length < 0 or offset >= source.size:
-            continue
-        wanted_end = min(offset + length, source.size)
-        if run and offset - wanted[run[-1]][0] > _GAP:
-            flush()
-        wanted[i] = (offset, wanted_end - offset)
-        run.append(i)
-    flush()
-    return iter(found)
-
-
 def _has_values(meta: ColumnMetaData) -> bool:
     """Do the statistics prove it? Without them a chunk could be all nulls."""
     nulls = meta.statistics.null_count if meta.statistics else None
     return nulls is not None and nulls < (meta.num_values or 0)
-
-
-def _is_sealed(data: bytes, length: int) -> bool:
-    """Does a framed module of `length` bytes start here?"""
-    return len(data) >= 4 and int.from_bytes(data[:4], "little") == length - 4
-
-
-def _is_filter_header(data: bytes) -> bool:
-    try:
-        header = decode_at(BloomFilterHeader, Cursor(data))
-    except BloomsealError:
-        return False
-    return bool(header.num_bytes and header.algorithm and header.hash)
 
 
 def _modified(ref: FileRef) -> datetime | None:

@@ -28,6 +28,7 @@ def delta_files(ref: FileRef, places: Places, *, history: bool) -> Iterator[File
     """
     table = _load(lambda: library("deltalake", "delta", _deltalake).DeltaTable(_uri(ref)), ref)
     listed = set(table.file_uris())
+    _delta_bounds(table, ref, places)
     versions = sorted({entry["version"] for entry in table.history() if "version" in entry}) if history else []
     for version in versions:
         try:
@@ -52,10 +53,42 @@ def iceberg_files(ref: FileRef, places: Places, *, history: bool) -> Iterator[Fi
     listed: set[str] = set()
     for snapshot in snapshots:
         try:
-            listed |= {task.file.file_path for task in table.scan(snapshot_id=snapshot).plan_files()}
+            for task in table.scan(snapshot_id=snapshot).plan_files():
+                listed.add(task.file.file_path)
+                _iceberg_bounds(table, task.file, places)
         except Exception as error:
             places.unknown.append(f"{ref.path}: snapshot {snapshot or 'now'} can't be planned ({type(error).__name__})")
     yield from _found(sorted(listed), ref, places)
+
+
+def _delta_bounds(table: Any, ref: FileRef, places: Places) -> None:
+    """Delta keeps min and max of the first columns in its log, whatever the files themselves hide."""
+    import pyarrow as pa
+
+    try:
+        actions = pa.table(table.get_add_actions(flatten=True))
+    except Exception as error:
+        places.unknown.append(f"{ref.path}: the log's statistics can't be read ({type(error).__name__})")
+        return
+    columns = [name for name in actions.column_names if name.startswith(("min.", "max."))]
+    for row in actions.select(["path", *columns]).to_pylist():
+        held = {name.partition(".")[2] for name in columns if row[name] is not None}
+        path = unquote(row["path"])
+        places.bounds[path if "://" in path else posixpath.join(ref.path, path)] = held
+
+
+def _iceberg_bounds(table: Any, file: Any, places: Places) -> None:
+    ids = {*(file.lower_bounds or {}), *(file.upper_bounds or {})}
+    names = (table.schema().find_column_name(number) for number in ids)
+    places.bounds.setdefault(_path(file.file_path), set()).update(name for name in names if name is not None)
+
+
+def _path(uri: str) -> str:
+    """The path of a URI as the table's file system knows it."""
+    parts = urlsplit(uri)
+    if parts.scheme == "file":
+        return unquote(parts.path)
+    return _below(uri) if parts.scheme else uri
 
 
 def _found(listed: list[str], ref: FileRef, places: Places) -> Iterator[FileRef]:

@@ -77,7 +77,8 @@ def audit(
 
     Without keys it looks at what everybody sees, and says what it could not see.
 
-    Exit code: 0; 1 on findings at or above --fail-on, or if --may-destroy is not answered by yes; 2 on errors.
+    Exit code: 0; 1 on findings at or above --fail-on, if --may-destroy is not answered by yes, or if --demonstrate confirms
+    a candidate; 2 on errors.
 
     \b
     Examples:
