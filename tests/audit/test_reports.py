@@ -8,6 +8,7 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pyarrow.parquet as pq
 import pytest
@@ -87,6 +88,14 @@ def test_html_needs_no_network_and_trusts_no_name(report: Report) -> None:
     assert not [attrs for _, attrs in tags.seen if {"src", "href", "onload"} & attrs.keys()]
     assert "&lt;script&gt;" in page
     assert page.count("<h2>") == 6  # four plots, findings, not seen
+
+
+def test_every_plot_is_an_svg(report: Report) -> None:
+    plots = re.findall(r"<svg.*?</svg>", to_html(report), re.DOTALL)
+    assert len(plots) == 4
+    for plot in plots:
+        shapes = ElementTree.fromstring(plot).iter("{http://www.w3.org/2000/svg}rect")  # noqa: S314  # our own
+        assert all(float(shape.get("width") or -1) >= 0 and float(shape.get("height") or -1) >= 0 for shape in shapes)
 
 
 def test_cbom_is_valid(report: Report) -> None:

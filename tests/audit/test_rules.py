@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.lab import Case, Lab, arrow_file, people, told
+from audit.lab import Case, Lab, arrow_file, edit_footer, people, told
 from audit.rule_cases import JAVA, PAIRS
 from bloomseal import ExplicitKeys, FilterSpec
 from bloomseal.audit import RULES, Severity
@@ -145,3 +145,24 @@ def test_severity_follows_the_column(lab: Lab) -> None:
     assert found["BS103", "ssn"] is Severity.CRITICAL
     assert found["BS101", "name"] is Severity.ERROR
     assert found["BS111", None] is Severity.ERROR
+
+
+def test_no_signature_at_all(lab: Lab) -> None:
+    path = edit_footer(lab.signed(), lambda meta: meta.remove(8, 9))
+    for case in (lab.case(path), lab.keyed(path)):
+        found = {one.rule.id: one.severity for one in case.report().findings}
+        assert found["BS204"] is Severity.ERROR
+
+
+def test_one_key_for_two_columns_counts_both(lab: Lab) -> None:
+    both = {
+        "column_keys": {"ssn": (b"s" * 16, "one"), "name": (b"s" * 16, "two")},
+        "footer_key": b"f" * 16,
+        "keys": None,
+    }
+    path = lab.write(encryption=both)
+    keys = ExplicitKeys(b"f" * 16, {"ssn": b"s" * 16, "name": b"s" * 16})
+    # Two row groups, two columns; of each a page and its header, metadata and two indexes.
+    for limit, expected in ((20, Severity.WARNING), (19, Severity.CRITICAL), (41, None)):
+        found = lab.case(path, keys=keys, policy=lab.policy(seal_limit=limit)).report().findings
+        assert next((one.severity for one in found if one.rule.id == "BS307"), None) is expected, limit

@@ -299,9 +299,8 @@ def _check_keys(facts: Facts) -> Iterator[Finding]:
                 continue
             same = shared.setdefault(key.data_key, {})
             # A copy of a file, recognised by its aad_file_unique, shares nothing that counts.
-            if (file.file_id or file.path) in same:
+            if same.setdefault(file.file_id or file.path, file) is not file:
                 continue
-            same[file.file_id or file.path] = file
             first.setdefault(key.data_key, (file, key, columns[0] if columns else None))
             seals = sum(chunk.modules for chunk in file.chunks if chunk.key == index) + (index == 1)
             sealed[key.data_key] = sealed.get(key.data_key, 0) + seals

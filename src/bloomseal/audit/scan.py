@@ -359,6 +359,8 @@ class _Columns:
             facts = ChunkFacts(group, leaf, 2, self._key(crypto.column_key.key_metadata or b"", name))
         else:
             return ChunkFacts(group, leaf, 3, 0, error="an unknown kind of column encryption")
+        if self._walk.footer.crypto is None and self._facts.algorithm is not None:
+            return facts  # an algorithm that is not ours; the file says so itself
         if self._walk.footer.crypto is None:
             facts.error = self._facts.error or "an encrypted column in a file without encryption"
             self._facts.failed(FormatError("an encrypted column in a file without encryption", column=name))
