@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -352,3 +353,32 @@ def test_a_kms_that_knows_the_keys_no_more_ends_no_run(ring: bs.Keyring, table: 
     assert not report.ok
     assert all("knows no master key" in str(file.why) + str(file.left) for file in report.files)
     assert set(statuses(rotate(table, Rewrap(reading(ring), TO_SECOND)))) == {Status.DONE_BEFORE}
+
+
+@pytest.mark.parametrize("what", ["key material", "file"])
+def test_nothing_but_our_errors_comes_of_damaged_bytes(ring: bs.Keyring, tmp_path: Path, what: str) -> None:
+    """Bytes of the store, or of the file's end where footer and key metadata are, exchanged at random."""
+    path = tmp_path / "t.parquet"
+    write(path, bs.KeyTools(ring, internal=what == "file"), plaintext_footer=True)
+    victim = path if what == "file" else tmp_path / "_KEY_MATERIAL_FOR_t.parquet.json"
+    whole = victim.read_bytes()
+    chance = random.Random(7)
+    outcomes = set()
+    for _ in range(150):
+        damaged = bytearray(whole)
+        for _ in range(chance.randrange(1, 4)):
+            damaged[chance.randrange(max(len(whole) - 3000, 0), len(whole))] = chance.randrange(256)
+        victim.write_bytes(damaged)
+        for job in (Rewrap(reading(ring), TO_SECOND), Rekey(reading(ring))):
+            # With the data keys that are cached nothing could go wrong, so each job has key tools of its own.
+            outcomes |= set(statuses(rotate(path, job, journal=tmp_path / "j.jsonl", restart=True)))
+            if what == "file" and path.read_bytes() != damaged:
+                path.write_bytes(damaged)
+        for left in tmp_path.glob("j.jsonl*"):
+            left.unlink()
+        if what == "key material":
+            path.unlink()
+            victim.unlink(missing_ok=True)
+            write(path, bs.KeyTools(ring, internal=False), plaintext_footer=True)
+            whole = victim.read_bytes()
+    assert Status.FAILED in outcomes

@@ -171,8 +171,8 @@ class _One:
             # Beside the file, material can be wrapped anew by whoever may use its KEK, with or without the footer key.
             if error.retryable or KeyMetadata.from_bytes(self._footer_metadata).reference is None:
                 raise
-        material, _ = material_of(KeyMetadata.from_bytes(self._footer_metadata), self._entries)
-        self._calls = self.rewrapper.calls_for(material.kms_instance_url)
+        self._footer_material, _ = material_of(KeyMetadata.from_bytes(self._footer_metadata), self._entries)
+        self._calls = self.rewrapper.calls_for(self._footer_material.kms_instance_url)
         self._held_keys = self._held()
         for held in self._held_keys:
             try:
@@ -239,10 +239,9 @@ class _One:
         report = self.report
         cost = self.rewrapper.cost(self._calls)
         report.calls = {self.rewrapper.wrapping(held.material, new): cost for held, new in self._due}
-        footer = next(held.material for held in self._held_keys if held.column is None)
         # Opening the footer to begin with, and the new one to check it.
         for step in ("open", "check")[: 1 + bool(self._due)]:
-            report.calls[step, *self.rewrapper.wrapping(footer, "")] = 1
+            report.calls[step, *self.rewrapper.wrapping(self._footer_material, "")] = 1
         report.kms_calls = sum(report.calls.values())
         if any(held.reference is None for held, _ in self._due) and self._walk is not None:
             report.bytes_copied = self._walk.footer.offset
