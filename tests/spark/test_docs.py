@@ -1,0 +1,54 @@
+"""docs/spark.md runs: its blocks in their order, in a folder and a process of their own; a text block is the output before it."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import need_spark
+
+PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
+FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+MARK = "===== block ====="
+
+
+def test_the_page_runs(tmp_path: Path) -> None:
+    home = need_spark()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("BLOOMSEAL_", "SPARK_"))}
+    environment |= {
+        "JAVA_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
+    python, expected = [], []
+    for match in FENCE.finditer(PAGE.read_text(encoding="utf-8")):
+        info, body = match["info"].strip(), match["body"]
+        if info == "sh":
+            subprocess.run(["bash", "-euo", "pipefail", "-c", body], cwd=tmp_path, env=environment, check=True)
+        elif info == "python":
+            python.append(body)
+            expected.append("")
+        elif info == "text":
+            expected[-1] = body
+    assert len(python) >= 4
+    script = f"\nprint({MARK!r})\n".join(python)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    for want, got in zip(expected, done.stdout.split(f"{MARK}\n"), strict=True):
+        if not doctest.OutputChecker().check_output(want, got, doctest.NORMALIZE_WHITESPACE):
+            pytest.fail(f"the page says\n{want}\nand it printed\n{got}")
+
+
+def test_links_lead_somewhere() -> None:
+    links = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", PAGE.read_text(encoding="utf-8"))
+    assert links
+    assert not [link for link in links if not (PAGE.parent / link).exists()]
