@@ -23,7 +23,7 @@ from .minifile import plain_header
 from .pages import Page
 from .replace import storage_errors
 from .schema import Leaf
-from .source import Buffer
+from .source import Buffer, Scratch
 from .walk import Chunk, Walk
 
 __all__ = ["Assembler", "filter_modules", "protected_chunk"]
@@ -61,6 +61,7 @@ class Assembler:
         self._sink = write
         self._keys = keys
         self._groups: list[_OutGroup] = []
+        self._scratch = Scratch()
         self._waiting: list[tuple[_OutChunk, int]] = []
         self._spool: IO[bytes] | None = None
         if filters_at_end:
@@ -130,7 +131,7 @@ class Assembler:
         cipher = self._keys.cipher(chunk.leaf) if self._keys else None
         start, first_data, locations = self.position, None, []
         meta.remove(Meta.DICTIONARY_PAGE, Meta.INDEX_PAGE, Meta.BLOOM_OFFSET, Meta.BLOOM_LENGTH)
-        for page in walk.pages(chunk):
+        for page in walk.pages(chunk, self._scratch):
             position = self.position
             try:
                 self._add_page(page, cipher, ordinal, chunk.leaf)

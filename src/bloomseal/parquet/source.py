@@ -13,9 +13,25 @@ from ..keytools.protocols import FileRef
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["Buffer", "Source", "identity", "resolve_path"]
+__all__ = ["Buffer", "Scratch", "Source", "identity", "resolve_path"]
 
 Buffer = bytes | bytearray | memoryview
+
+
+class Scratch:
+    """Memory that one reader after another fills: fresh memory costs more than opening what is read into it."""
+
+    __slots__ = ("_buffer",)
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def take(self, length: int) -> memoryview:
+        """`length` bytes, whose content is whatever was there before; good until the next `take`."""
+        if len(self._buffer) < length:
+            # A new one, not a longer one: somebody may still look at the old.
+            self._buffer = bytearray(length)
+        return memoryview(self._buffer)[:length]
 
 
 class Source:
@@ -97,6 +113,18 @@ class Source:
         if len(data) != length:
             raise FormatError("the file became shorter while it was read", file=self.name)
         return data
+
+    def read_into(self, scratch: Scratch, offset: int, length: int) -> memoryview:
+        """As `read`, with the bytes in `scratch` where that saves fresh memory."""
+        if self.fd is None or not hasattr(os, "preadv") or not 0 <= offset <= offset + length <= self.size:
+            return memoryview(self.read(offset, length))
+        out = scratch.take(length)
+        try:
+            done = os.preadv(self.fd, [out], offset)
+        except OSError as error:
+            raise BloomsealError(f"can't read the file: {_reason(error)}", file=self.name) from None
+        # The kernel hands out at most 2 GiB at a time.
+        return out if done == length else memoryview(self.read(offset, length))
 
     def close(self) -> None:
         close, self._close, self.fd = self._close, lambda: None, None

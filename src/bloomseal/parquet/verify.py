@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..encryption import ModuleType
 from ..errors import BloomsealError, KeyAccessError
 from ..sbbf import SplitBlockBloomFilter
+from .source import Scratch
 from .statistics import all_null
 from .walk import Chunk, Protection, Walk
 
@@ -73,7 +75,7 @@ def verify_walk(walk: Walk) -> VerifyReport:
     encrypted = walk.footer.crypto is not None
     report = VerifyReport(walk.source.name, encrypted and walk.footer.verified)
     (report.authenticated if report.footer_verified else report.unauthenticated)[ModuleType.FOOTER.label] += 1
-    rows = 0
+    rows, sealed, opened = 0, Scratch(), Scratch()
     for group in range(len(walk.footer.row_groups)):
         try:
             rows += walk.footer.row_group(group).num_rows or 0
@@ -82,13 +84,13 @@ def verify_walk(walk: Walk) -> VerifyReport:
             report.failed(error.at(file=walk.source.name, row_group=group))
             continue
         for chunk in chunks:
-            _verify_chunk(walk, chunk, report)
+            _verify_chunk(walk, chunk, report, sealed, opened)
     if rows != walk.footer.num_rows and not report.failures:
         report.notes.append(f"the footer says {walk.footer.num_rows} rows, its row groups have {rows}")
     return report
 
 
-def _verify_chunk(walk: Walk, chunk: Chunk, report: VerifyReport) -> None:
+def _verify_chunk(walk: Walk, chunk: Chunk, report: VerifyReport, sealed: Scratch, opened: Scratch) -> None:
     place: dict[str, Any] = {"file": walk.source.name, **chunk.place}
     try:
         walk.cipher(chunk)
@@ -103,16 +105,20 @@ def _verify_chunk(walk: Walk, chunk: Chunk, report: VerifyReport) -> None:
         report.authenticated[ModuleType.COLUMN_META_DATA.label] += 1
     elif chunk.protection is Protection.FOOTER_KEY and walk.footer.crypto and walk.footer.crypto.plaintext_footer:
         report.notes.append(f"column metadata of {chunk.leaf.name} stands in clear in the signed footer")
-    for step in (_verify_pages, _verify_indexes, _verify_filter):
+    steps: tuple[Callable[[], None], ...] = (
+        lambda: _verify_pages(walk, chunk, report, sealed, opened),
+        lambda: _verify_indexes(walk, chunk, report),
+        lambda: _verify_filter(walk, chunk, report),
+    )
+    for step in steps:
         try:
-            step(walk, chunk, report)
+            step()
         except BloomsealError as error:
             report.failed(error.at(**place))
 
 
-def _verify_pages(walk: Walk, chunk: Chunk, report: VerifyReport) -> None:
-    scratch = bytearray()
-    for page in walk.pages(chunk):
+def _verify_pages(walk: Walk, chunk: Chunk, report: VerifyReport, sealed: Scratch, opened: Scratch) -> None:
+    for page in walk.pages(chunk, sealed):
         name = page.kind.label
         if not chunk.encrypted:
             report.unauthenticated[name] += 1
@@ -121,11 +127,8 @@ def _verify_pages(walk: Walk, chunk: Chunk, report: VerifyReport) -> None:
         if not page.authenticated:
             report.unauthenticated[name] += 1
             continue
-        if len(scratch) < page.size:
-            scratch = bytearray(page.size)
         try:
-            with memoryview(scratch) as view:
-                page.open_into(view[: page.size])
+            page.open_into(opened.take(page.size))
         except BloomsealError as error:
             raise error.at(module=f"{name} {page.ordinal}") from None
         report.authenticated[name] += 1

@@ -20,7 +20,7 @@ from .layout import Column
 from .opening import KeysAtHand
 from .pages import Page, read_page
 from .schema import Leaf
-from .source import Buffer, Source
+from .source import Buffer, Scratch, Source
 
 __all__ = ["Chunk", "FilterBytes", "Protection", "Walk"]
 
@@ -218,17 +218,17 @@ class Walk:
         meta = self.meta(chunk)
         return _start(meta), meta.total_compressed_size or 0
 
-    def pages(self, chunk: Chunk) -> Iterator[Page]:
+    def pages(self, chunk: Chunk, scratch: Scratch | None = None) -> Iterator[Page]:
         """The chunk's pages in their order, headers opened, bodies not yet.
 
-        The whole chunk is read at once. After the last page the values are counted: pages cut off at the end leave no
+        The whole chunk is read at once, into `scratch` where it is given: pages are then good until its next use. After the last page the values are counted: pages cut off at the end leave no
         other trace.
 
         Raises:
             FormatError, IntegrityError, KeyAccessError.
         """
         try:
-            yield from self._pages(chunk)
+            yield from self._pages(chunk, scratch or Scratch())
         except BloomsealError as error:
             raise error.at(file=self.source.name, **chunk.place) from None
 
@@ -248,9 +248,9 @@ class Walk:
             raise error.at(file=self.source.name, **chunk.place) from None
         return page
 
-    def _pages(self, chunk: Chunk) -> Iterator[Page]:
+    def _pages(self, chunk: Chunk, scratch: Scratch) -> Iterator[Page]:
         start, length = self.extent(chunk)
-        data = memoryview(self.source.read(start, length))
+        data = self.source.read_into(scratch, start, length)
         position, values = 0, 0
         # Which of two writers' habits tells of a dictionary page is no matter: the first header says it (its AAD does).
         ordinal = -1

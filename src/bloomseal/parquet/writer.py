@@ -15,11 +15,12 @@ import pyarrow.parquet as pq
 
 from ..errors import BloomsealError, FormatError, UsageError
 from ..sbbf import FilterSpec, SplitBlockBloomFilter
+from ..thrift import Struct
 from .assemble import Assembler
 from .crypto import OutputKeys
 from .footer import Footer
 from .hashing import carries_filter, chunk_hashes
-from .layout import read_tail
+from .layout import Meta, read_tail
 from .opening import KeysAtHand, open_footer
 from .replace import AtomicFile
 from .schema import Leaf, Schema
@@ -46,6 +47,7 @@ DEFAULT_ROW_GROUP_SIZE: Final = 1 << 20
 FilterLayout = Literal["row_group", "end"]
 FilterRequest = Mapping[str, FilterSpec | bool]
 
+_DATA_PAGE, _PLAIN = 0, 0
 _OURS = {
     "encryption_properties",
     "bloom_filter_options",
@@ -85,7 +87,8 @@ def write_table(
         threads: row groups that are encoded and hashed at the same time; each one more holds one more row group in
             memory.
         options: what `pyarrow.parquet.ParquetWriter` takes for encoding: compression, use_dictionary, ... The page index
-            is written (and sealed) unless ``write_page_index=False``: it lets a lookup open single pages.
+            is written (and sealed) unless ``write_page_index=False``: it lets a lookup open single pages. Without
+            ``use_dictionary=``, columns whose dictionary overflows in the first row group get none in the others.
 
     Raises:
         UsageError: no such column, a column that can't carry a filter, contradicting options, an overfilled filter
@@ -150,6 +153,7 @@ class SealedWriter:
             raise UsageError(f"unknown filter layout {filter_layout!r}", hint="'row_group' or 'end'")
         self._arrow = schema
         self._options = {"write_page_index": True, **options}
+        self._choose_dictionaries = not {"use_dictionary", "column_encoding"} & options.keys()
         self._row_group_size = row_group_size
         if len(set(schema.names)) < len(schema.names):
             raise UsageError("several columns have the same name", file=self._ref.path)
@@ -225,8 +229,13 @@ class SealedWriter:
         rows = pa.concat_tables(self._pending)
         self._pending, self._pending_rows = [], 0
         ordinal, self._flushed = self._flushed, self._flushed + 1
-        if self._pool is None:
-            self._take_over(self._prepare(rows, ordinal))
+        if self._pool is None or ordinal == 0:
+            encoded = self._prepare(rows, ordinal)
+            if ordinal == 0 and self._choose_dictionaries:
+                # A dictionary that outgrew its page was built for nothing, which takes half of the encoder's time. The first
+                # row group tells which columns are like that, whatever the number of threads.
+                self._options["use_dictionary"] = _with_dictionary(encoded.walk)
+            self._take_over(encoded)
             return
         # Encoding and hashing run side by side, in Arrow and numba without the interpreter's lock; sealing and writing
         # stay in order, here.
@@ -296,6 +305,17 @@ class SealedWriter:
             raise
         if kind is not None:
             self.abort()
+
+
+def _with_dictionary(walk: Walk) -> list[str]:
+    """The columns of a row group just encoded whose dictionary held all values."""
+    kept = []
+    for chunk in walk.chunks(0):
+        pages = [Struct.parse(raw) for raw in Struct.parse(walk.meta_raw(chunk)).elements(Meta.ENCODING_STATS)]
+        plain = any(page.integer(1) == _DATA_PAGE and page.integer(2) == _PLAIN for page in pages)
+        if not plain:
+            kept.append(chunk.leaf.name)
+    return kept
 
 
 def check_filter(walk: Walk, row_group: int, leaf: Leaf, sample: int | None) -> None:
