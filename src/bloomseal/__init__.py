@@ -5,6 +5,8 @@ Names are loaded when they are first used: importing this loads no numba, no PyS
 
 from typing import TYPE_CHECKING
 
+from ._version import __version__ as __version__
+
 if TYPE_CHECKING:
     from .errors import (
         BloomsealError,
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from .rotation.rewrap import RewrapReport, rewrap
     from .sbbf import FilterSpec, SplitBlockBloomFilter
 
-__version__ = "0.1.0"
 
 _HOMES = {
     ".errors": (
@@ -57,6 +58,7 @@ _HOMES = {
     ".policy": ("Policy",),
     ".sbbf": ("FilterSpec", "SplitBlockBloomFilter"),
 }
+_PARTS = ("audit", "rotation", "spark")
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
@@ -102,6 +104,10 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     home = _HOME_OF.get(name)
+    if name in _PARTS:
+        from importlib import import_module
+
+        return import_module(f".{name}", __name__)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

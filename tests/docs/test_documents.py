@@ -125,7 +125,10 @@ def test_links_lead_somewhere(document: str) -> None:
     assert not broken
 
 
-@pytest.mark.parametrize("name", ["keyring", "write", "attach", "probe", "read", "verify", "inspect", "demo"])
+NAMES = ["keyring", "write", "attach", "probe", "read", "verify", "inspect", "rewrap", "rekey", "seal", "unseal", "audit"]
+
+
+@pytest.mark.parametrize("name", [*NAMES, "kms", "spark", "demo"])
 def test_the_command_and_its_options_are_documented(name: str) -> None:
     from bloomseal.cli.main import cli
 

@@ -25,3 +25,8 @@ def test_neither_import_nor_use_loads_what_not_every_user_needs() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_larger_parts_are_reached_by_their_names() -> None:
+    assert bloomseal.audit.__name__ == "bloomseal.audit"
+    assert bloomseal.rotation.__name__ == "bloomseal.rotation"

@@ -13,7 +13,12 @@ __all__ = ["kms"]
 @click.group()
 @common_options()
 def kms() -> None:
-    """Look at key management systems."""
+    """Look at key management systems.
+
+    \b
+    Example:
+      bloomseal kms check keyring:keys.json --master-key pii
+    """
 
 
 @kms.command()

@@ -208,9 +208,11 @@ def identity_at(path: Path | str) -> tuple[int, ...] | None:
 
 
 def _create_aside(target: Path) -> tuple[Path, IO[bytes], int]:
+    # From the first byte on, nobody may read the new file who could not read the old one: it may be the plaintext of it.
+    mode = target.stat().st_mode & 0o777 if target.exists() else 0o666
     while True:
         aside = target.with_name(f".{target.name}.{secrets.token_hex(4)}{_SUFFIX}")
-        fd = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        fd = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         fcntl.flock(fd, fcntl.LOCK_EX)
         # Between creation and lock another writer may have taken it for a leftover.
         if aside.exists() and os.fstat(fd).st_ino == aside.stat().st_ino:

@@ -10,7 +10,7 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, Final
 
-from ... import __version__
+from ..._version import __version__
 from ..places import library
 from ..report import Report
 

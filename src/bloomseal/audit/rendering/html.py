@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
-from ... import __version__
+from ..._version import __version__
 from ..findings import Severity
 from ..places import library
 from ..report import Report

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import Any, Final
 from urllib.parse import quote
 
-from ... import __version__
+from ..._version import __version__
 from ..findings import Finding, Severity
 from ..report import Report
 from ..rules import RULES

@@ -1,0 +1,35 @@
+"""The file aside: who may read it, and what becomes of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from bloomseal.keytools.protocols import FileRef
+from bloomseal.parquet.replace import AtomicFile
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
+def test_the_file_aside_is_never_more_open_than_the_one_it_replaces(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(b"old")
+    path.chmod(mode)
+    with AtomicFile(FileRef(str(path))) as out:
+        out.write(b"new")
+        (aside,) = [entry for entry in tmp_path.iterdir() if entry != path]
+        assert aside.stat().st_mode & 0o777 & ~mode == 0
+        out.commit(lambda _: None)
+    assert path.read_bytes() == b"new"
+    assert path.stat().st_mode & 0o777 == mode
+
+
+def test_a_new_file_has_the_mode_that_the_user_asks_of_new_files(tmp_path: Path) -> None:
+    mask = os.umask(0o027)
+    try:
+        with AtomicFile(FileRef(str(tmp_path / "a.parquet"))) as out:
+            out.commit(lambda _: None)
+    finally:
+        os.umask(mask)
+    assert (tmp_path / "a.parquet").stat().st_mode & 0o777 == 0o640
