@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .jar import build_jar
+    from .jobs import verify
     from .session import advice, enable
     from .settings import options
     from .writing import WriteReport, check_table, write
 
-__all__ = ["WriteReport", "advice", "build_jar", "check_table", "enable", "options", "write"]
+__all__ = ["WriteReport", "advice", "build_jar", "check_table", "enable", "options", "verify", "write"]
 
 _WHERE = {
     "WriteReport": "writing",
@@ -24,6 +25,7 @@ _WHERE = {
     "check_table": "writing",
     "enable": "session",
     "options": "settings",
+    "verify": "jobs",
     "write": "writing",
 }
 

@@ -16,13 +16,13 @@ from urllib.parse import quote, unquote, urlsplit
 
 from ..errors import BloomsealWarning, UsageError
 from ..keytools.helper import check_uri
-from ..policy import Policy
+from ..policy import Policy, TablePolicy
 from .jar import KMS_CLIENT, bridge_jar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["CRYPTO_FACTORY", "advice", "enable", "enabled_kms", "policy_of", "refuse_secrets"]
+__all__ = ["CRYPTO_FACTORY", "advice", "chosen_table", "enable", "refuse_secrets", "table_policy"]
 
 CRYPTO_FACTORY: Final = "org.apache.parquet.crypto.keytools.PropertiesDrivenCryptoFactory"
 _ACCESS: Final = "parquet.encryption.key.access.token"
@@ -113,30 +113,48 @@ def advice(spark: SparkSession) -> list[str]:
         found.append(
             "decrypted rows cross the network in clear: spark.authenticate=true, spark.network.crypto.enabled=true"
         )
-    redacted = conf.get("spark.redaction.string.regex") or spark.conf.get("spark.sql.redaction.string.regex", None)
-    if on("spark.eventLog.enabled") and not redacted:
+    if on("spark.eventLog.enabled"):
+        # spark.sql.redaction.string.regex reaches the plan's text, but not the nodes of its graph.
         found.append(
-            "the values of your filters stand in query plans, and so in the event log: "
-            "spark.sql.redaction.string.regex, for instance (?<== |IN \\()[^)]*"
+            "the values that your filters look for stand in query plans, and so in the event log: keep its folder to the "
+            "few who may see them, or spark.eventLog.enabled=false"
         )
     return found
 
 
-def enabled_kms(spark: SparkSession) -> str:
-    """The KMS URI that `enable` set.
+def chosen_table(
+    spark: SparkSession, policy: Policy | TablePolicy | str | os.PathLike[str] | None, table: str | None
+) -> TablePolicy:
+    """One table's policy: what the caller gave, else what `enable` was given.
 
     Raises:
-        UsageError: it was not called.
+        UsageError: no policy, `enable` was not called, or as `table_policy`.
     """
     kms = spark.conf.get("bloomseal.kms", None)
     if kms is None:
         raise UsageError("the session has no key bridge", hint="bloomseal.spark.enable(spark, kms=...) first")
-    return str(kms)
+    if policy is None and (policy := _policies.get(spark)) is None:
+        raise UsageError("no policy", hint="policy=, here or in bloomseal.spark.enable")
+    if not isinstance(policy, Policy | TablePolicy):
+        policy = Policy.load(policy, kms=kms)
+    return table_policy(policy, table)
 
 
-def policy_of(spark: SparkSession) -> Policy | None:
-    """The policy that `enable` was given."""
-    return _policies.get(spark)
+def table_policy(policy: Policy | TablePolicy | str | os.PathLike[str], table: str | None) -> TablePolicy:
+    """One table's policy.
+
+    Raises:
+        UsageError: the policy has several tables, and none is named.
+        PolicyError: it has no such table.
+    """
+    if isinstance(policy, TablePolicy):
+        return policy
+    loaded = policy if isinstance(policy, Policy) else Policy.load(policy)
+    if table is None:
+        if len(loaded.tables) != 1:
+            raise UsageError("the policy has several tables", hint=f"table= one of {', '.join(sorted(loaded.tables))}")
+        table = next(iter(loaded.tables))
+    return loaded.for_table(table)
 
 
 def refuse_secrets(settings: Mapping[str, str]) -> None:

@@ -11,14 +11,14 @@ from ..errors import UnsupportedError, UsageError
 from ..limits import MAX_GCM_SEALS
 from ..policy import ColumnPolicy, Policy, TablePolicy
 from .jar import KMS_CLIENT
-from .session import CRYPTO_FACTORY
+from .session import CRYPTO_FACTORY, table_policy
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
     from ..sbbf import FilterSpec
 
-__all__ = ["leaves", "options", "promised", "table_policy"]
+__all__ = ["leaves", "options", "promised"]
 
 _ADAPTIVE_BYTES: Final = 4 * 1024 * 1024
 _ADAPTIVE_SIZES: Final = 8
@@ -79,23 +79,6 @@ def options(
 def promised(table: TablePolicy, schema: StructType | None) -> dict[str, FilterSpec]:
     """Leaf column → the filter that the policy promises for it."""
     return {name: one.filter for name, one in _columns(table, schema).items() if one.filter is not None}
-
-
-def table_policy(policy: Policy | TablePolicy | str | os.PathLike[str], table: str | None) -> TablePolicy:
-    """One table's policy.
-
-    Raises:
-        UsageError: the policy has several tables, and none is named.
-        PolicyError: it has no such table.
-    """
-    if isinstance(policy, TablePolicy):
-        return policy
-    loaded = policy if isinstance(policy, Policy) else Policy.load(policy)
-    if table is None:
-        if len(loaded.tables) != 1:
-            raise UsageError("the policy has several tables", hint=f"table= one of {', '.join(sorted(loaded.tables))}")
-        table = next(iter(loaded.tables))
-    return loaded.for_table(table)
 
 
 def leaves(schema: StructType) -> dict[str, DataType]:

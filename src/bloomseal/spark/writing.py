@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import BloomsealError, KeyAccessError, PolicyError, UsageError
@@ -15,12 +15,12 @@ from ..parquet.specs import DecryptionSpec
 from ..parquet.statistics import all_null
 from ..parquet.walk import Chunk, Protection
 from ..policy import Policy, TablePolicy
-from .session import enabled_kms, policy_of, refuse_secrets
-from .settings import leaves, promised, table_policy
+from .listing import TableFiles, list_files, open_filesystem
+from .session import chosen_table, refuse_secrets
+from .settings import leaves, promised
 from .settings import options as table_options
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -98,7 +98,7 @@ def write(
         UnsupportedError: see `options`.
     """
     spark = df.sparkSession
-    chosen = _policy(spark, policy, table)
+    chosen = chosen_table(spark, policy, table)
     if mode not in _MODES:
         raise UsageError(f"no mode {mode!r}", hint=", ".join(_MODES))
     target = os.fspath(path)
@@ -112,7 +112,7 @@ def write(
     if clash := sorted(name for name in extra if name.lower() in lowered or "encryption" in name.lower()):
         raise UsageError(f"{', '.join(clash)} would contradict the policy", hint="change the policy")
     # Names of Spark's files are never used twice, so that new ones can be told, also by dynamic partition overwrite.
-    before = set(_files(spark, target)[1])
+    before = set(list_files(spark, target).names)
     if before and mode == "ignore":
         return WriteReport(target, (), 0, 0, 0, 0)
     try:
@@ -125,8 +125,9 @@ def write(
         told = None
     if told is not None:
         raise told
-    filesystem, after = _files(spark, target)
-    return _check(target, filesystem, [file for file in after if file not in before], chosen, promised(chosen, stored))
+    after = list_files(spark, target)
+    new = replace(after, names=tuple(name for name in after.names if name not in before))
+    return _check(target, new, chosen, promised(chosen, stored))
 
 
 def check_table(
@@ -144,18 +145,8 @@ def check_table(
         PolicyError: files that are not what the policy says.
         KeyAccessError: a key that the check needs can't be used here, on the driver.
     """
-    chosen = _policy(spark, policy, table)
-    filesystem, found = _files(spark, os.fspath(path))
-    return _check(os.fspath(path), filesystem, found, chosen, None)
-
-
-def _policy(spark: SparkSession, policy: Any, table: str | None) -> TablePolicy:
-    kms = enabled_kms(spark)
-    if policy is None and (policy := policy_of(spark)) is None:
-        raise UsageError("no policy", hint="policy=, here or in bloomseal.spark.enable")
-    if not isinstance(policy, Policy | TablePolicy):
-        policy = Policy.load(policy, kms=kms)
-    return table_policy(policy, table)
+    chosen = chosen_table(spark, policy, table)
+    return _check(os.fspath(path), list_files(spark, path), chosen, None)
 
 
 def _check_frame(spark: SparkSession, schema: StructType, table: TablePolicy, partition_by: Sequence[str]) -> None:
@@ -183,40 +174,9 @@ def _check_frame(spark: SparkSession, schema: StructType, table: TablePolicy, pa
         )
 
 
-def _files(spark: SparkSession, path: str) -> tuple[FileSystem | None, list[str]]:
-    """The data files below a folder, hidden ones left out as Spark does, and their file system (None: local)."""
-    from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
+def _check(path: str, files: TableFiles, table: TablePolicy, filters: Mapping[str, FilterSpec] | None) -> WriteReport:
+    filesystem = open_filesystem(files.base)
 
-    jvm: Any = spark._jvm
-    place = jvm.org.apache.hadoop.fs.Path(path)
-    place = place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).makeQualified(place)
-    uri = place.toUri()
-    scheme, authority, inside = str(uri.getScheme()), uri.getAuthority() or "", str(uri.getPath())
-    filesystem: FileSystem = LocalFileSystem()
-    if scheme != "file":
-        try:
-            filesystem, base = FileSystem.from_uri(f"{'s3' if scheme in ('s3a', 's3n') else scheme}://{authority}/")
-        except (OSError, ValueError) as error:
-            raise UsageError(f"the driver can't look at {scheme} files: {type(error).__name__}", file=path) from None
-        inside = f"{base.rstrip('/')}{inside}"
-    found = filesystem.get_file_info(FileSelector(inside, allow_not_found=True, recursive=True))
-    below = len(inside.rstrip("/")) + 1
-    names = [one.path for one in found if one.type is FileType.File]
-
-    def hidden(name: str) -> bool:
-        parts = name[below:].split("/")
-        return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in parts)
-
-    return None if scheme == "file" else filesystem, sorted(name for name in names if not hidden(name))
-
-
-def _check(
-    path: str,
-    filesystem: FileSystem | None,
-    files: Sequence[str],
-    table: TablePolicy,
-    filters: Mapping[str, FilterSpec] | None,
-) -> WriteReport:
     def look(file: str) -> _Checked:
         try:
             spec = DecryptionSpec(**table.decryption_arguments(file))
@@ -228,17 +188,17 @@ def _check(
             return _Checked(file, fault=error.what)
 
     with ThreadPoolExecutor(_THREADS) as pool:
-        seen = list(pool.map(look, files))
+        seen = list(pool.map(look, files.names))
     if faulty := [one for one in seen if one.fault is not None]:
         listed = "; ".join(f"{one.path}: {one.fault}" for one in faulty[:_SHOWN])
         more = f"; and {len(faulty) - _SHOWN} more" if len(faulty) > _SHOWN else ""
         raise PolicyError(
-            f"{len(faulty)} of {len(files)} files are not what the policy of {table.name} says: {listed}{more}",
+            f"{len(faulty)} of {len(files.names)} files are not what the policy of {table.name} says: {listed}{more}",
             hint="remove them: they may hold plaintext that anybody reads",
         )
     return WriteReport(
         path,
-        tuple(files),
+        files.names,
         sum(one.rows for one in seen),
         sum(one.row_groups for one in seen),
         sum(one.filters for one in seen),

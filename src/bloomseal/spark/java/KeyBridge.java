@@ -23,6 +23,8 @@ import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Function;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.logging.log4j.Level;
+import org.apache.logging.log4j.core.config.Configurator;
 import org.apache.parquet.crypto.KeyAccessDeniedException;
 import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
 import org.apache.parquet.crypto.keytools.KmsClient;
@@ -47,6 +49,7 @@ public final class KeyBridge implements KmsClient {
 
     /** The address may be one that a file names. It is never followed: only the KMS that the session has configured is asked. */
     public void initialize(Configuration conf, String instance, String url, String token) throws KeyAccessDeniedException {
+        hush();
         String kms = conf.getTrimmed("bloomseal.kms", "");
         if (kms.isEmpty()) {
             throw new ParquetCryptoRuntimeException("no KMS is configured; call bloomseal.spark.enable(spark, kms=...)");
@@ -60,6 +63,15 @@ public final class KeyBridge implements KmsClient {
         python = conf.getTrimmed("bloomseal.python", "python3");
         // The helper keeps its own time; this is for one that is stuck, or that takes long to start.
         millis = 1000L * (seconds + 30);
+    }
+
+    /** parquet-java logs every pushed filter with its values, at INFO: what is asked of a sealed column would stand in executor logs. */
+    private static void hush() {
+        try {
+            Configurator.setLevel("org.apache.parquet.filter2.compat.FilterCompat", Level.WARN);
+        } catch (LinkageError e) {
+            LoggerFactory.getLogger(KeyBridge.class).warn("this is not Log4j 2: set FilterCompat of parquet-java to WARN yourself");
+        }
     }
 
     public String wrapKey(byte[] key, String masterKey) throws KeyAccessDeniedException {

@@ -1,0 +1,78 @@
+"""The data files of a table, as Spark sees the folder and as Bloomseal's reader opens them, on the driver and on executors."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+    from pyspark.sql import SparkSession
+
+__all__ = ["TableFiles", "list_files", "open_filesystem"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableFiles:
+    """The files of a table.
+
+    Attributes:
+        base: URI of their file system, which executors open by themselves; None: local.
+        names: their paths on it, sorted. What Spark takes for hidden is left out.
+    """
+
+    base: str | None
+    names: tuple[str, ...]
+
+
+def list_files(spark: SparkSession, path: str | os.PathLike[str]) -> TableFiles:
+    """The data files below a folder, which need not be there.
+
+    Raises:
+        UsageError: a file system that the driver can't open.
+    """
+    from pyarrow.fs import FileSelector, FileType, LocalFileSystem
+
+    jvm: Any = spark._jvm
+    place = jvm.org.apache.hadoop.fs.Path(os.fspath(path))
+    place = place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).makeQualified(place)
+    uri = place.toUri()
+    scheme, inside = str(uri.getScheme()), str(uri.getPath())
+    if scheme == "file":
+        base, filesystem = None, LocalFileSystem()
+    else:
+        base = f"{'s3' if scheme in ('s3a', 's3n') else scheme}://{uri.getAuthority() or ''}/"
+        filesystem, root = _open(base)
+        inside = f"{root.rstrip('/')}{inside}"
+    found = filesystem.get_file_info(FileSelector(inside, allow_not_found=True, recursive=True))
+    below = len(inside.rstrip("/")) + 1
+    names = [one.path for one in found if one.type is FileType.File]
+    return TableFiles(base, tuple(sorted(name for name in names if not _hidden(name[below:]))))
+
+
+def open_filesystem(base: str | None) -> FileSystem | None:
+    """The file system of `TableFiles.base`.
+
+    Raises:
+        UsageError: it can't be opened from here.
+    """
+    return None if base is None else _open(base)[0]
+
+
+@lru_cache(maxsize=8)
+def _open(base: str) -> tuple[FileSystem, str]:
+    from pyarrow.fs import FileSystem
+
+    try:
+        opened: tuple[FileSystem, str] = FileSystem.from_uri(base)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"can't look at files of {base}: {type(error).__name__}") from None
+    return opened
+
+
+def _hidden(name: str) -> bool:
+    return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in name.split("/"))
