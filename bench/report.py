@@ -61,7 +61,7 @@ class Report:
             self.command,
             "```",
             "",
-            "Contenders take turns, in one run, pinned to one core where a row says nothing else. A ratio is the median over",
+            "Contenders take turns, in another order each time, in one run, pinned to one core where a row says nothing else. A ratio is the median over",
             "neighbouring repetitions, with the least and the greatest in brackets; *CPU* is the ratio of median CPU times, which other",
             "work on the machine disturbs less. *can't*: the peer can't do the job.",
             "",

@@ -1,10 +1,11 @@
-"""Measuring: contenders in turns, on one core, after a warm-up; medians, spread, and ratios of neighbouring repetitions."""
+"""Measuring: contenders in turns (in another order each time), on one core, after a warm-up; medians, spread, and ratios of neighbouring repetitions."""
 
 from __future__ import annotations
 
 import gc
 import os
 import platform
+import random
 import resource
 import statistics
 import time
@@ -32,6 +33,9 @@ __all__ = [
 ]
 
 Unit = Literal["s", "B"]
+
+_SETTLING = 0.5
+"""Seconds for a JVM to collect garbage and compile behind its answer, on the core that is the next contender's."""
 
 
 class CantError(Exception):
@@ -181,7 +185,10 @@ def measure(comparison: Comparison, *, judged: bool = True) -> tuple[list[Outcom
     outcomes = [Outcome(c.name, [], work=c.work, ours=c.ours) for c in comparison.contenders]
     with on_cores(comparison.cores):
         for repetition in range(-1, comparison.repetitions):
-            for contender, outcome in zip(comparison.contenders, outcomes, strict=True):
+            turns = list(zip(comparison.contenders, outcomes, strict=True))
+            # In one fixed order the same contender would always find the caches, and the core, as the same other left them.
+            random.Random(repetition).shuffle(turns)
+            for contender, outcome in turns:
                 runs = contender.warm_up if repetition < 0 else 1
                 if outcome.cant is not None or not runs:
                     continue
@@ -197,6 +204,8 @@ def measure(comparison: Comparison, *, judged: bool = True) -> tuple[list[Outcom
                     raise AssertionError(f"{contender.name}: {answer!r} instead of {comparison.answer!r}")
                 if repetition >= 0:
                     outcome.values.append(value)
+                    if contender.elsewhere:
+                        time.sleep(_SETTLING)
                     if cpu is not None and not contender.elsewhere:
                         outcome.cpu.append(cpu)
     by_name = {outcome.name: outcome for outcome in outcomes}
