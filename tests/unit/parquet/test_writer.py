@@ -75,3 +75,36 @@ def test_wrong_arguments_are_refused_before_anything_is_written(tmp_path: Path, 
     with pytest.raises(bs.UsageError):
         bs.write_table(DATA, tmp_path / "a.parquet", **wrong)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_dictionary_that_overflows_is_not_tried_again(tmp_path: Path, threads: int) -> None:
+    rows = 60_000
+    unique = [f"a value that nobody has twice {n:08d}" for n in range(3 * rows)]
+    data = pa.table({"unique": unique, "few": [f"f{n % 5}" for n in range(3 * rows)], "number": range(3 * rows)})
+    path = tmp_path / "a.parquet"
+    encryption = bs.EncryptionSpec(footer_key=b"f" * 16)
+    bs.write_table(
+        data, path, encryption=encryption, bloom_filters={"unique": True}, row_group_size=rows, threads=threads,
+        dictionary_pagesize_limit=1 << 18,
+    )  # fmt: skip
+    with bs.open_file(path, decryption=bs.DecryptionSpec(bs.ExplicitKeys(footer_key=b"f" * 16))) as file:
+        walk = file.walk
+        dictionaries = [
+            [any(page.ordinal < 0 for page in walk.pages(walk.chunk(group, column))) for column in range(3)]
+            for group in range(3)
+        ]
+        assert dictionaries == [[True, True, True], [False, True, False], [False, True, False]]
+        assert file.read().equals(data)
+        assert file.read(["number"], [("unique", "==", unique[-1])])["number"].to_pylist() == [3 * rows - 1]
+        assert file.verify().complete
+
+
+def test_a_dictionary_that_is_asked_for_stays(tmp_path: Path) -> None:
+    data = pa.table({"unique": [f"a value that nobody has twice {n:08d}" for n in range(20_000)]})
+    bs.write_table(
+        data, tmp_path / "a.parquet", row_group_size=10_000, use_dictionary=True, dictionary_pagesize_limit=1 << 14
+    )
+    with bs.open_file(tmp_path / "a.parquet") as file:
+        for group in range(2):
+            assert next(file.walk.pages(file.walk.chunk(group, 0))).ordinal == -1
