@@ -172,6 +172,7 @@ public final class KeyBridge implements KmsClient {
         private final Map waiting = new ConcurrentHashMap();
         private final AtomicLong ids = new AtomicLong();
         private final Thread hook;
+        private final Thread remarks;
 
         Conversation(String python) throws IOException {
             this.python = python;
@@ -189,8 +190,8 @@ public final class KeyBridge implements KmsClient {
                 process.destroyForcibly();
                 throw new IOException("the JVM is shutting down");
             }
+            remarks = start(new Remarks(this), "bloomseal key helper: remarks");
             start(this, "bloomseal key helper: answers");
-            start(new Remarks(this), "bloomseal key helper: remarks");
             LOG.info("started the key helper, process " + process.pid());
         }
 
@@ -227,15 +228,20 @@ public final class KeyBridge implements KmsClient {
             if (greeted) {
                 return new IOException("the key helper ended; the log may say why [unreachable]");
             }
-            try {
-                process.waitFor(2, TimeUnit.SECONDS); // for its last words
-                Thread.sleep(100);
-            } catch (InterruptedException e) {
-                Thread.currentThread().interrupt();
-            }
+            hearItOut();
             // Nothing secret has passed yet, so its own words may be told.
             return new IOException("the key helper did not start with " + python + ": " + lastWords
                     + ". Bloomseal must be installed for that interpreter on every machine; enable(python=...) names another [unusable]");
+        }
+
+        /** Waits for a dying process's last words; ending it by force would close the stream that has them. */
+        private void hearItOut() {
+            try {
+                process.waitFor(2, TimeUnit.SECONDS);
+                remarks.join(2000);
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            }
         }
 
         /** Hands out answers until there are no more. */
@@ -261,6 +267,7 @@ public final class KeyBridge implements KmsClient {
                 LOG.warn("the key helper's answers broke off"); // without the cause, which could quote one
             }
             ended = true;
+            hearItOut();
             process.destroyForcibly();
             try {
                 Runtime.getRuntime().removeShutdownHook(hook);
@@ -278,10 +285,11 @@ public final class KeyBridge implements KmsClient {
             return new BufferedReader(new InputStreamReader(stream, StandardCharsets.UTF_8));
         }
 
-        private static void start(Runnable work, String name) {
+        private static Thread start(Runnable work, String name) {
             Thread thread = new Thread(work, name);
             thread.setDaemon(true);
             thread.start();
+            return thread;
         }
 
         /** Passes the helper's standard error on to the log. */

@@ -1,0 +1,210 @@
+"""What `enable` refuses, resolves and warns of; the jar; and the verifying job."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import warnings
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import bloomseal as bs
+import bloomseal.spark as bss
+from bloomseal.policy import Policy, TablePolicy
+from bloomseal.spark.jar import bridge_jar
+from bloomseal.spark.session import refuse_secrets
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "spark.executorEnv.BLOOMSEAL_KEYRING_PASSPHRASE",
+        "spark.executorEnv.VAULT_TOKEN",
+        "spark.yarn.appMasterEnv.AWS_SECRET_ACCESS_KEY",
+        "spark.executorEnv.BLOOMSEAL_PKCS11_PIN",
+        "parquet.encryption.key.access.token",
+        "parquet.encryption.key.list",
+        "fs.s3a.session.token",
+        "my.Password",
+    ],
+)
+def test_options_that_look_like_secrets_are_refused_without_showing_them(name: str) -> None:
+    with pytest.raises(bs.UsageError, match="looks like a secret") as caught:
+        refuse_secrets({"spark.app.name": "x", name: "hunter2"})
+    assert "hunter2" not in str(caught.value)
+    assert "environment" in str(caught.value)
+
+
+def test_ordinary_options_are_no_secrets() -> None:
+    refuse_secrets(
+        {
+            "parquet.encryption.footer.key": "footer",
+            "parquet.encryption.column.keys": "pii:ssn",
+            "parquet.compression": "zstd",
+            "spark.executorEnv.BLOOMSEAL_KEYRING": "/etc/keys.json",
+            "parquet.encryption.key.access.token": "",
+            "maxPartitionBytes": "1",
+            "spinning": "1",
+        }
+    )
+
+
+def test_a_token_in_the_session_is_refused(spark: SparkSession, policy: Policy) -> None:
+    before = spark.conf.get("parquet.encryption.key.access.token", None)
+    spark.conf.set("parquet.encryption.key.access.token", "hunter2")
+    try:
+        with pytest.raises(bs.UsageError, match=r"access\.token looks like a secret"):
+            bss.enable(spark, policy=policy)
+    finally:
+        spark.conf.unset("parquet.encryption.key.access.token")
+        if before:
+            spark.conf.set("parquet.encryption.key.access.token", before)
+
+
+def test_mistakes_are_told(spark: SparkSession, ring: bs.Keyring, policy: Policy, tmp_path: Path) -> None:
+    with pytest.raises(bs.UsageError, match="no KMS is named"):
+        bss.enable(spark)
+    with pytest.raises(bs.UsageError, match="no KMS client for"):
+        bss.enable(spark, kms="nothing://at-all")
+    with pytest.raises(bs.UsageError, match="secret in it"):
+        bss.enable(spark, kms="keyring:///k.json?passphrase=x")
+    with pytest.raises(bs.UsageError, match="can't reach the executors"):
+        bss.enable(spark, kms=ring)  # type: ignore[arg-type]
+    with pytest.raises(bs.UsageError, match="timeout"):
+        bss.enable(spark, policy=policy, timeout=0)
+    with pytest.raises(bs.PolicyError, match="can't be read"):
+        bss.enable(spark, policy=tmp_path / "none.toml")
+    with pytest.raises(bs.UsageError, match="Spark Connect"):
+        bss.enable(object(), policy=policy)  # type: ignore[arg-type]
+    with pytest.raises(bs.UsageError, match="has no key bridge"):
+        bss.write(spark.newSession().range(1), tmp_path / "t", policy=policy)
+
+
+def test_sessions_of_one_jvm_keep_apart(spark: SparkSession, policy: Policy, work: Path, tmp_path: Path) -> None:
+    """parquet-java caches KMS clients for the whole JVM; each configuration must get its own all the same."""
+    other = bs.Keyring(tmp_path / "other.json", create=True)
+    other.create("footer")
+    tables = {"t": {"footer_key": "footer"}}
+    first, second = spark.newSession(), spark.newSession()
+    bss.enable(first, kms=f"keyring://{work / 'keys.json'}", policy=Policy.from_dict({"version": 1, "tables": tables}))
+    bss.enable(second, policy=Policy.from_dict({"version": 1, "kms": f"keyring://{other.path}", "tables": tables}))
+    written = bss.write(second.range(10), tmp_path / "t")
+    assert bs.read_table(written.files[0], decryption=bs.DecryptionSpec(other)).num_rows > 0
+    assert second.read.parquet(str(tmp_path / "t")).count() == 10
+    with pytest.raises(Exception, match="'footer'"):
+        first.read.parquet(str(tmp_path / "t")).collect()
+
+
+def test_warnings_name_the_settings(spark: SparkSession, policy: Policy) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bss.enable(spark, policy=policy)  # io encryption is on here, there is no event log, and no network
+    assert bss.advice(spark) == []
+
+
+def test_a_relative_keyring_is_resolved_on_the_driver(
+    spark: SparkSession, work: Path, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(work)
+    try:
+        bss.enable(spark, kms="keyring:keys.json", policy=policy)
+        assert spark.conf.get("bloomseal.kms") == f"keyring://{work}/keys.json"
+    finally:
+        bss.enable(spark, policy=policy)
+
+
+def test_options_name_keys_and_hold_no_more_than_the_policy(policy: Policy, people: DataFrame) -> None:
+    options = bss.options(policy, schema=people.schema)
+    assert options["parquet.encryption.column.keys"] == "pii:SSN"
+    assert options["parquet.encryption.complete.columns"] == "true"
+    assert options["parquet.bloom.filter.enabled#SSN"] == options["parquet.bloom.filter.enabled#name"] == "true"
+    assert "parquet.bloom.filter.enabled#id" not in options
+    refuse_secrets(options)
+    with pytest.raises(bs.PolicyError, match="no table 'nobody'"):
+        bss.options(policy, "nobody")
+    two = Policy({"a": TablePolicy("a", "keyring:", "k"), "b": TablePolicy("b", "keyring:", "k")})
+    with pytest.raises(bs.UsageError, match="one of a, b"):
+        bss.options(two)
+
+
+# The jar
+
+
+def test_the_jar_is_kept_where_nobody_else_can_write(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    jar = bridge_jar(spark._jvm)
+    assert stat.S_IMODE(jar.parent.stat().st_mode) == 0o700
+    content, made = jar.read_bytes(), jar.stat().st_mtime_ns
+    assert bridge_jar(spark._jvm) == jar
+    assert jar.stat().st_mtime_ns == made
+    jar.unlink()
+    assert bridge_jar(spark._jvm).read_bytes() == content, "the same source makes the same jar"
+    jar.parent.chmod(0o777)
+    with pytest.raises(bs.PolicyError, match="others can write"):
+        bridge_jar(spark._jvm)
+
+
+def test_the_command_writes_the_jar(spark: SparkSession, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "bloomseal.cli.main", "spark", "jar"]
+    done = subprocess.run(
+        [*command, str(tmp_path / "b.jar"), "--format", "json"], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == {"jar": str(tmp_path / "b.jar")}
+    with zipfile.ZipFile(tmp_path / "b.jar") as jar:
+        assert "bloomseal/spark/KeyBridge.class" in jar.namelist()
+    failed = subprocess.run(
+        [*command, str(tmp_path / "c.jar")], env={**os.environ, "JAVA_HOME": "/nowhere"}, capture_output=True, text=True
+    )
+    assert failed.returncode == 2
+    assert "JAVA_HOME" in failed.stderr
+    assert "Traceback" not in failed.stderr
+    assert not (tmp_path / "c.jar").exists()
+
+
+def test_loading_the_package_loads_no_pyspark() -> None:
+    code = (
+        "import sys, bloomseal.spark, bloomseal.cli.spark\n"
+        "bloomseal.spark.enable, bloomseal.spark.write, bloomseal.spark.options, bloomseal.spark.verify\n"
+        "sys.exit(any(name.partition('.')[0] in ('pyspark', 'py4j', 'numba') for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+# The job
+
+
+def test_verify_answers_for_every_file(spark: SparkSession, policy: Policy, people: DataFrame, tmp_path: Path) -> None:
+    bss.enable(spark, policy=policy)
+    path = tmp_path / "table"
+    written = bss.write(people.limit(3000).repartition(5), path)
+    assert len(written.files) == 5
+    good, altered, cut, plain, _ = map(Path, written.files)
+    data = bytearray(altered.read_bytes())
+    data[200] ^= 1
+    altered.write_bytes(data)
+    cut.write_bytes(cut.read_bytes()[:-100])
+    people.limit(1).coalesce(1).write.parquet(str(tmp_path / "plain"))
+    plain.write_bytes(next((tmp_path / "plain").glob("*.parquet")).read_bytes())
+
+    rows = {row.file: row for row in bss.verify(spark, path, files_per_task=2).collect()}
+    assert rows.keys() == set(written.files)
+    with bs.open_file(good, decryption=bs.DecryptionSpec(policy.for_table("people").keys)) as file:
+        here = file.verify()
+    row = rows[str(good)]
+    assert (row.ok, row.complete, row.authenticated) == (True, here.complete, here.authenticated.total())
+    assert not rows[str(altered)].ok
+    assert len(rows[str(altered)].failures) == 1
+    assert not rows[str(cut)].ok
+    assert "plaintext" in rows[str(plain)].failures[0]
+    assert bss.verify(spark, tmp_path / "nothing").collect() == []
