@@ -9,6 +9,7 @@ import subprocess
 import sys
 import warnings
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -208,3 +209,42 @@ def test_verify_answers_for_every_file(spark: SparkSession, policy: Policy, peop
     assert not rows[str(cut)].ok
     assert "plaintext" in rows[str(plain)].failures[0]
     assert bss.verify(spark, tmp_path / "nothing").collect() == []
+
+
+def test_attach_gives_every_file_its_filters_once(
+    spark: SparkSession, ring: bs.Keyring, policy: Policy, people: DataFrame, tmp_path: Path
+) -> None:
+    bss.enable(spark, policy=policy)
+    path, table = tmp_path / "table", policy.for_table("people")
+    bare = replace(table, columns={name: replace(column, filter=None) for name, column in table.columns.items()})
+    some = people.limit(2000).repartition(4)
+    files = bss.write(some, path, policy=bare, options={"parquet.block.row.count.limit": "300"}).files
+    wanted = people.limit(2000).collect()[7]
+    with pytest.raises(bs.PolicyError, match="has no filter"):
+        bss.check_table(spark, path)
+
+    first = {row.file: row for row in bss.attach(spark, path, files_per_task=2).collect()}
+    assert first.keys() == set(files)
+    assert all(row.failure is None and row.attached > 0 and row.present == 0 for row in first.values())
+    report = bss.check_table(spark, path)
+    assert report.filters == sum(row.attached for row in first.values()) == 2 * report.row_groups
+    contents = {file: Path(file).read_bytes() for file in files}
+
+    again = bss.attach(spark, path).collect()
+    assert {row.file: (row.attached, row.present, row.failure) for row in again} == {
+        file: (0, row.attached, None) for file, row in first.items()
+    }
+    assert {file: Path(file).read_bytes() for file in files} == contents
+
+    read = spark.read.parquet(str(path))
+    assert [row.id for row in read.where(f"SSN = '{wanted.SSN}'").collect()] == [wanted.id]
+    assert read.exceptAll(some).count() == 0
+
+    # One that can't be had does not keep the others waiting.
+    Path(files[0]).write_bytes(contents[files[0]][:-50])
+    rows = {row.file: row.failure for row in bss.attach(spark, path).collect()}
+    assert [file for file, failure in rows.items() if failure] == [files[0]]
+    with pytest.raises(bs.UsageError, match="no filters"):
+        bss.attach(spark, path, policy=bare)
+    with pytest.raises(bs.UsageError, match="is an object"):
+        bss.attach(spark, path, policy=replace(table, kms=ring))

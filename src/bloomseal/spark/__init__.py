@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .jar import build_jar
-    from .jobs import verify
+    from .jobs import attach, verify
     from .session import advice, enable
     from .settings import options
     from .writing import WriteReport, check_table, write
 
-__all__ = ["WriteReport", "advice", "build_jar", "check_table", "enable", "options", "verify", "write"]
+__all__ = ["WriteReport", "advice", "attach", "build_jar", "check_table", "enable", "options", "verify", "write"]
 
 _WHERE = {
     "WriteReport": "writing",
     "advice": "session",
+    "attach": "jobs",
     "build_jar": "jar",
     "check_table": "writing",
     "enable": "session",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import BloomsealError, UsageError
@@ -16,8 +18,15 @@ from .session import chosen_table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["verify"]
+    from ..parquet.reader import SealedFile
+    from ..parquet.specs import DecryptionSpec
+    from ..parquet.walk import Chunk
+    from ..sbbf import FilterSpec
 
+__all__ = ["attach", "verify"]
+
+Row = tuple[Any, ...]
+_ATTACHED: Final = "file string, attached bigint, present bigint, filter_bytes bigint, failure string"
 _VERIFIED: Final = (
     "file string, ok boolean, complete boolean, footer_verified boolean, authenticated bigint, unauthenticated bigint, "
     "inaccessible array<string>, failures array<string>, notes array<string>"
@@ -40,43 +49,80 @@ def verify(
         files_per_task: files that one task looks at.
 
     Returns:
-        One row a file, computed when it is asked for: `ok` (no module failed), `complete` (every module authenticated), the
+        One row a file: `ok` (no module failed), `complete` (every module authenticated), the
         numbers of modules, columns without a key, what failed and what is worth knowing. A file that can't be opened at
         all is a row too.
 
     Raises:
         UsageError: no policy, or one whose KMS is an object: executors need its URI.
     """
+    return _run(spark, path, chosen_table(spark, policy, table), files_per_task, _verified, _VERIFIED)
+
+
+def attach(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
+    table: str | None = None,
+    files_per_task: int = 20,
+) -> DataFrame:
+    """`bloomseal.attach_filters` for every file of a table: the policy's filters, where they are not there yet.
+
+    Each file is replaced in one step, so that a job that was killed is simply started again: files that are done are left
+    alone, also under retried and speculative tasks. Data pages are not touched.
+
+    Args:
+        path, policy, table, files_per_task: as `verify`. The keys of the columns must be usable on the executors.
+
+    Returns:
+        One row a file: how many filters were `attached` to it and were `present` before, their `filter_bytes`, and `failure`,
+        null where all went well.
+
+    Raises:
+        UsageError: as `verify`; or the policy promises no filters.
+    """
     chosen = chosen_table(spark, policy, table)
-    if not isinstance(chosen.kms, str):
+    if not chosen.bloom_filters():
+        raise UsageError(f"the policy promises no filters for {chosen.name}")
+    return _run(spark, path, chosen, files_per_task, _attached, _ATTACHED)
+
+
+def _run(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    table: TablePolicy,
+    files_per_task: int,
+    work: Callable[[str, TablePolicy, str | None], Row],
+    schema: str,
+) -> DataFrame:
+    if not isinstance(table.kms, str):
         raise UsageError("the policy's KMS is an object, which can't reach the executors", hint="name it by its URI")
     if files_per_task < 1:
         raise UsageError("a task has at least one file")
     files = list_files(spark, path)
     tasks = max(1, -(-len(files.names) // files_per_task))
-    rows = spark.sparkContext.parallelize(files.names, tasks).mapPartitions(
-        functools.partial(_verify_all, pickle.dumps(chosen), files.base)
-    )
-    return spark.createDataFrame(rows, _VERIFIED)
+    task = functools.partial(_each, work, pickle.dumps(table), files.base)
+    # Collected here: a frame that is computed when it is looked at would do all the work again at every look.
+    rows = spark.sparkContext.parallelize(files.names, tasks).mapPartitions(task).collect()
+    return spark.createDataFrame(rows, schema)
 
 
-def _verify_all(policy: bytes, base: str | None, names: Iterable[str]) -> Iterator[tuple[Any, ...]]:
-    """In a task. Anything that it raised would end the job and with it the answers about all other files."""
+def _each(
+    work: Callable[[str, TablePolicy, str | None], Row], policy: bytes, base: str | None, names: Iterable[str]
+) -> Iterator[Row]:
     table = _table(policy)
     for name in names:
-        try:
-            yield _verified(name, table, base)
-        except BloomsealError as error:
-            yield name, False, False, False, 0, 0, [], [error.what], []
+        yield work(name, table, base)
 
 
-def _verified(name: str, table: TablePolicy, base: str | None) -> tuple[Any, ...]:
-    from ..parquet.reader import open_file
-    from ..parquet.specs import DecryptionSpec
-
-    spec = DecryptionSpec(**table.decryption_arguments(name))
-    with open_file(name, decryption=spec, filesystem=open_filesystem(base)) as file:
-        report = file.verify()
+def _verified(name: str, table: TablePolicy, base: str | None) -> Row:
+    try:
+        with _open(name, table, base) as file:
+            report = file.verify()
+    except BloomsealError as error:
+        # Raised, it would end the job, and with it the answers about all other files.
+        return name, False, False, False, 0, 0, [], [error.what], []
     return (
         name,
         report.ok,
@@ -88,6 +134,63 @@ def _verified(name: str, table: TablePolicy, base: str | None) -> tuple[Any, ...
         [str(error) for error in report.failures],
         report.notes,
     )
+
+
+def _attached(name: str, table: TablePolicy, base: str | None) -> Row:
+    from ..parquet.attach import attach_filters
+
+    try:
+        with _open(name, table, base) as file:
+            missing, present = _missing(file, table)
+        if not missing:
+            return name, 0, present, 0, None
+        if base is None:
+            # Hadoop's checksum of a local file; a stale one makes Spark refuse the new file, none at all is fine.
+            try:
+                Path(name).with_name(f".{Path(name).name}.crc").unlink(missing_ok=True)
+            except OSError as error:
+                return name, 0, present, 0, f"its checksum file can't be removed: {error.strerror}"
+        report = attach_filters(name, missing, decryption=_decryption(name, table), filesystem=open_filesystem(base))
+    except BloomsealError as error:
+        with contextlib.suppress(BloomsealError), _open(name, table, base) as file:
+            missing, present = _missing(file, table)
+            if not missing:
+                return name, 0, present, 0, None  # another attempt of this task was first
+        return name, 0, 0, 0, error.what
+    return name, len(report.filters), present, sum(one["num_bytes"] for one in report.filters), None
+
+
+def _missing(file: SealedFile, table: TablePolicy) -> tuple[dict[str, FilterSpec], int]:
+    """The promised filters of columns that lack one in some row group, or have it in clear; and how many filters there are
+    of the other columns.
+    """
+    missing: dict[str, FilterSpec] = {}
+    present = 0
+    for name, spec in table.bloom_filters().items():
+        inside = [leaf.index for leaf in file.walk.footer.schema.below(name)]
+        chunks = [file.walk.chunk(group, leaf) for group in range(file.num_row_groups) for leaf in inside]
+        if all(_has_filter(file, chunk) for chunk in chunks):
+            present += len(chunks)
+        else:
+            missing[name] = spec
+    return missing, present
+
+
+def _has_filter(file: SealedFile, chunk: Chunk) -> bool:
+    found = file.walk.filter(chunk)
+    return found is not None and (found.sealed or not chunk.encrypted)
+
+
+def _open(name: str, table: TablePolicy, base: str | None) -> SealedFile:
+    from ..parquet.reader import open_file
+
+    return open_file(name, decryption=_decryption(name, table), filesystem=open_filesystem(base))
+
+
+def _decryption(name: str, table: TablePolicy) -> DecryptionSpec:
+    from ..parquet.specs import DecryptionSpec
+
+    return DecryptionSpec(**table.decryption_arguments(name))
 
 
 @functools.lru_cache(maxsize=16)
