@@ -197,6 +197,8 @@ def _ratio(verdict: Verdict) -> str:
     if verdict.ratio is None or verdict.spread is None:
         return "–"
     low, high = verdict.spread
+    if verdict.absolute:
+        return f"{_seconds(verdict.ratio)} ({_seconds(low)} … {_seconds(high)})"
     return f"{verdict.ratio:.3g} ({low:.3g} … {high:.3g})"
 
 

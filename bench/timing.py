@@ -166,13 +166,14 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A goal, the ratio that was seen (and that of CPU times, where both are known), and whether that meets it; None where a peer could not, or where the data are too small to judge by."""
+    """A goal, the ratio that was seen (and that of CPU times, where both are known), and whether that meets it (`absolute`: it is seconds, no ratio); None where a peer could not, or where the data are too small to judge by."""
 
     text: str
     ratio: float | None
     spread: tuple[float, float] | None
     met: bool | None
     cpu_ratio: float | None = None
+    absolute: bool = False
 
 
 def measure(comparison: Comparison, *, judged: bool = True) -> tuple[list[Outcome], list[Verdict]]:
@@ -270,7 +271,9 @@ def _judge(goal: Goal | Ceiling, outcomes: dict[str, Outcome], judged: bool) -> 
     ours = outcomes[goal.ours]
     if isinstance(goal, Ceiling):
         met = ours.median <= goal.bound
-        return Verdict(goal.text, ours.median, (min(ours.values), max(ours.values)), met if judged else None)
+        return Verdict(
+            goal.text, ours.median, (min(ours.values), max(ours.values)), met if judged else None, absolute=True
+        )
     peer = outcomes[goal.peer]
     if peer.cant is not None:
         return Verdict(goal.text, None, None, None)

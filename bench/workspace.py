@@ -74,10 +74,10 @@ class Workspace:
         self.write(path, bloom_filters=self.filters)
         return path
 
-    def arrow_write(self, path: Path, columns: tuple[str, ...] = ("ssn", "email")) -> None:
-        """The table, encrypted by pyarrow, without filters."""
-        properties = self.keys.arrow_encryption(columns)
-        with pq.ParquetWriter(path, self.table.schema, encryption_properties=properties) as writer:
+    def arrow_write(self, path: Path, *, dictionaries: list[str] | bool = True) -> None:
+        """The table, encrypted by pyarrow, without filters; with dictionaries for these columns, or all."""
+        schema, properties = self.table.schema, self.keys.arrow_encryption()
+        with pq.ParquetWriter(path, schema, encryption_properties=properties, use_dictionary=dictionaries) as writer:
             writer.write_table(self.table, row_group_size=self.size.row_group)
 
     @functools.cached_property
