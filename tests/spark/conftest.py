@@ -42,9 +42,11 @@ class Client:
 """
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
+            item.add_marker("jvm")
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 
@@ -138,9 +140,6 @@ def people(spark: SparkSession) -> DataFrame:
     return rows.select(
         "id", f.md5(f.col("id").cast("string")).alias("SSN"), f.sha1(f.col("id").cast("string")).alias("name")
     )
-
-
-ROW_GROUPS = {"parquet.block.row.count.limit": "1000"}
 
 
 @pytest.fixture(scope="session")
