@@ -42,14 +42,6 @@ class Client:
 """
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker("jvm")
-            item.add_marker(pytest.mark.xdist_group("spark"))
-
-
 def need_spark() -> Path:
     """JAVA_HOME for Spark, or a skip."""
     if importlib.util.find_spec("pyspark") is None:

@@ -20,6 +20,7 @@ from bloomseal.policy import Policy
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
 ROW_GROUPS = {"parquet.block.row.count.limit": "1000"}
 Count = Callable[[Any], int]
 

@@ -23,6 +23,7 @@ from bloomseal.keytools import FileRef
 from .cluster_job import CLUSTER_SECRET, LITERAL
 from .conftest import PASSPHRASE, need_spark
 
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
 POLICY = """\
 version = 1
 kms = "keyring://{ring}"

@@ -13,6 +13,7 @@ import pytest
 
 from .conftest import need_spark
 
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
 PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 MARK = "===== block ====="

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
+
+
 @pytest.mark.parametrize(
     "name",
     [
