@@ -14,7 +14,7 @@ demo: $(VENV)/.installed ## install, then write, look up, compare and attack a m
 	$(BIN)/bloomseal demo
 
 test: $(VENV)/.dev check ## all tests but the long ones
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not torture"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not torture"
 
 check: $(VENV)/.dev ## style, types and the import contract
 	$(BIN)/ruff check .
@@ -23,7 +23,7 @@ check: $(VENV)/.dev ## style, types and the import contract
 	$(BIN)/lint-imports
 
 torture: $(VENV)/.dev ## the whole interop matrix and long crash runs
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 bench: $(VENV)/.bench ## ratios against peers, in one run: make bench BENCH="--size small --only write"
 	$(BIN)/python -m bench $(BENCH)

@@ -154,6 +154,8 @@ class AtomicFile:
             )
         with contextlib.suppress(FileNotFoundError):
             shutil.copymode(self._target, self._aside)
+        # Hadoop keeps checksums of local files beside them, and reads no file that stale ones belong to. None is fine.
+        self._target.with_name(f".{self._target.name}.crc").unlink(missing_ok=True)
         self._aside.replace(self._target)
         fault_point("renamed")
         folder = os.open(self._target.parent, os.O_RDONLY)

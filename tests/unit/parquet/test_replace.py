@@ -33,3 +33,14 @@ def test_a_new_file_has_the_mode_that_the_user_asks_of_new_files(tmp_path: Path)
     finally:
         os.umask(mask)
     assert (tmp_path / "a.parquet").stat().st_mode & 0o777 == 0o640
+
+
+def test_stale_checksums_of_hadoop_go_with_the_old_file(tmp_path: Path) -> None:
+    path, checksums, other = (tmp_path / name for name in ("a.parquet", ".a.parquet.crc", ".b.parquet.crc"))
+    for file in (path, checksums, other):
+        file.write_bytes(b"old")
+    with AtomicFile(FileRef(str(path))) as out:
+        assert checksums.exists()
+        out.commit(lambda _: None)
+    assert not checksums.exists()
+    assert other.exists()
