@@ -7,7 +7,6 @@ import functools
 import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import BloomsealError, UsageError
@@ -144,12 +143,6 @@ def _attached(name: str, table: TablePolicy, base: str | None) -> Row:
             missing, present = _missing(file, table)
         if not missing:
             return name, 0, present, 0, None
-        if base is None:
-            # Hadoop's checksum of a local file; a stale one makes Spark refuse the new file, none at all is fine.
-            try:
-                Path(name).with_name(f".{Path(name).name}.crc").unlink(missing_ok=True)
-            except OSError as error:
-                return name, 0, present, 0, f"its checksum file can't be removed: {error.strerror}"
         report = attach_filters(name, missing, decryption=_decryption(name, table), filesystem=open_filesystem(base))
     except BloomsealError as error:
         with contextlib.suppress(BloomsealError), _open(name, table, base) as file:
