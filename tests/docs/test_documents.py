@@ -125,7 +125,20 @@ def test_links_lead_somewhere(document: str) -> None:
     assert not broken
 
 
-NAMES = ["keyring", "write", "attach", "probe", "read", "verify", "inspect", "rewrap", "rekey", "seal", "unseal", "audit"]
+NAMES = [
+    "keyring",
+    "write",
+    "attach",
+    "probe",
+    "read",
+    "verify",
+    "inspect",
+    "rewrap",
+    "rekey",
+    "seal",
+    "unseal",
+    "audit",
+]
 
 
 @pytest.mark.parametrize("name", [*NAMES, "kms", "spark", "demo"])
