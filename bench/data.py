@@ -80,7 +80,7 @@ SIZES = {
         short_repetitions=5,
         memory_repetitions=1,
         judged=False,
-        jvm_warm_up=2,
+        jvm_warm_up=1,
     ),
     "medium": Size(
         rows=2_000_000,
