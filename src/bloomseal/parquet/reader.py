@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from ..errors import BloomsealWarning, PolicyError, UnsupportedError, UsageError
@@ -60,6 +62,11 @@ class ReadStats:
     pruned_by_filter: int = 0
     decoded: int = 0
     rows: int = 0
+
+
+class _Hits(NamedTuple):
+    maybe: npt.NDArray[np.bool_]
+    no_filter: bool
 
 
 @dataclass
@@ -169,18 +176,35 @@ class SealedFile:
             UsageError: no such column, or a value of the wrong kind.
             PolicyError: the footer could not be verified, so that row groups may be missing.
         """
+        verdicts = []
+        for hits in self._ask(column, values):
+            if hits.no_filter:
+                verdicts.append([Verdict.NO_FILTER] * len(hits.maybe))
+            else:
+                verdicts.append([Verdict.MAYBE_PRESENT if hit else Verdict.ABSENT for hit in hits.maybe.tolist()])
+        return verdicts
+
+    def maybe_present(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+        """As `probe`, for many values: an array of shape (row groups, values), False where a value is absent.
+
+        A row group without a filter is True throughout: it proves nothing.
+
+        Raises:
+            As `probe`.
+        """
+        answers = [hits.maybe for hits in self._ask(column, values)]
+        return np.stack(answers) if answers else np.empty((0, len(values)), dtype=np.bool_)
+
+    def _ask(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> Iterator[_Hits]:
         self._need_verified("probe")
         leaf = self._footer.schema.leaf(column)
         asked = ProbeSet.of(values, leaf.type, int96_utc=self._int96_utc)
-        verdicts = []
         for group in range(self.num_row_groups):
             bloom_filter = self._filter(self._walk.chunk(group, leaf.index))
             if bloom_filter is None:
-                verdicts.append([Verdict.NO_FILTER] * len(asked))
+                yield _Hits(np.ones(len(asked), dtype=np.bool_), True)
             else:
-                hits = asked.check(bloom_filter).tolist()
-                verdicts.append([Verdict.MAYBE_PRESENT if hit else Verdict.ABSENT for hit in hits])
-        return verdicts
+                yield _Hits(asked.check(bloom_filter), False)
 
     def read(self, columns: Sequence[str] | None = None, filters: Any = None) -> pa.Table:
         """Read rows.
