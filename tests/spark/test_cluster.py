@@ -23,7 +23,8 @@ from bloomseal.keytools import FileRef
 from .cluster_job import CLUSTER_SECRET, LITERAL
 from .conftest import PASSPHRASE, need_spark
 
-pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
+# Seven JVMs at once: beside other tests on a small machine they run out of time.
+pytestmark = [pytest.mark.jvm, pytest.mark.torture, pytest.mark.xdist_group("spark")]
 POLICY = """\
 version = 1
 kms = "keyring://{ring}"
