@@ -1,0 +1,185 @@
+"""The options of ``format("bloomseal")``. They are published in plans and in the UI, so none of them is a secret."""
+
+from __future__ import annotations
+
+import functools
+import json
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from ...errors import UsageError
+from ...parquet.specs import DecryptionSpec
+from ...policy import Policy, TablePolicy
+from ..session import refuse_secrets, table_policy
+
+__all__ = ["Defaults", "SourceOptions"]
+
+_FLAGS: Final = ("allow_plaintext", "allow_unverified_footer", "int96_utc")
+_WRITING: Final = ("compression", "file_rows", "partition_by", "partition_overwrite", "row_group_rows")
+_KNOWN: Final = (
+    "aad_prefix",
+    "encrypted_columns",
+    "kms",
+    "max_partition_bytes",
+    "missing_keys",
+    "path",
+    "paths",
+    "policy",
+    "table",
+)
+_MISSING_KEYS: Final = ("error", "null")
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What `bloomseal.spark.enable` was given, for sessions whose options say nothing else. It holds no key.
+
+    Attributes:
+        kms: KMS URI.
+        policy: of one table or several; the KMS that it names gives way to `kms`.
+    """
+
+    kms: str | None = None
+    policy: Policy | None = None
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """One call's options, understood. Goes to the executors by pickle, and holds no key: they resolve their own.
+
+    Attributes:
+        paths: folders or files; URIs, or paths of the local file system.
+        kms: KMS URI; None where only plaintext files can be meant.
+        table: the table's policy, its `kms` a URI; None without a policy.
+        aad_prefix: the prefix that all files were written with; the policy's where this is None.
+        encrypted_columns: columns that must be encrypted, beside the policy's.
+        allow_plaintext, allow_unverified_footer, int96_utc: as in `bloomseal.DecryptionSpec`.
+        missing_keys: ``error``, or ``null``: columns whose key this user can't have read as null.
+        max_partition_bytes: how much one task reads.
+        writing: what was said of ``compression``, ``file_rows``, ``partition_by``, ``partition_overwrite`` and
+            ``row_group_rows``, which concern the writer.
+    """
+
+    paths: tuple[str, ...]
+    kms: str | None = None
+    table: TablePolicy | None = None
+    aad_prefix: str | None = None
+    encrypted_columns: tuple[str, ...] = ()
+    allow_plaintext: bool = False
+    allow_unverified_footer: bool = False
+    int96_utc: bool = False
+    missing_keys: str = "error"
+    max_partition_bytes: int = 128 * 1024 * 1024
+    writing: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], defaults: Defaults | None = None) -> SourceOptions:
+        """Read what the user gave.
+
+        Raises:
+            UsageError: an option that looks like a secret, that is not known, or has no lawful value.
+            PolicyError: the policy can't be used.
+        """
+        defaults = defaults or Defaults()
+        given = {name.lower(): value for name, value in options.items()}
+        refuse_secrets(given)
+        known = {*_KNOWN, *_FLAGS, *_WRITING}
+        if unknown := sorted(set(given) - known):
+            from difflib import get_close_matches
+
+            near = get_close_matches(unknown[0], known, n=1)
+            raise UsageError(
+                f"the data source has no option {unknown[0]}", hint=near[0] if near else ", ".join(sorted(known))
+            )
+        kms = given.get("kms", defaults.kms)
+        table = _table(given, defaults, kms)
+        if kms is None and table is not None:
+            kms = table.kms
+        more: dict[str, Any] = {name: _flag(name, given[name]) for name in _FLAGS if name in given}
+        if "missing_keys" in given:
+            more["missing_keys"] = _choice("missing_keys", given["missing_keys"], _MISSING_KEYS)
+        if "max_partition_bytes" in given:
+            more["max_partition_bytes"] = _positive("max_partition_bytes", given["max_partition_bytes"])
+        if "encrypted_columns" in given:
+            more["encrypted_columns"] = tuple(name.strip() for name in given["encrypted_columns"].split(","))
+        writing = {name: given[name] for name in _WRITING if name in given}
+        return cls(_paths(given), kms, table, given.get("aad_prefix"), writing=writing, **more)
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """Columns that become folders, from the comma-separated option."""
+        return tuple(name.strip() for name in self.writing.get("partition_by", "").split(",") if name.strip())
+
+    def decryption(self, file: str) -> DecryptionSpec | None:
+        """How one file is opened; None where it must be in plaintext, since there is no way to a key."""
+        if self.kms is None:
+            return None
+        shared = _shared_table(pickle.dumps(self.table)) if self.table is not None else None
+        arguments = {"keys": self.kms} if shared is None else shared.decryption_arguments(file)
+        if self.aad_prefix is not None:
+            arguments["aad_prefix"] = self.aad_prefix
+        return DecryptionSpec(
+            **{
+                **arguments,
+                "encrypted_columns": (*arguments.get("encrypted_columns", ()), *self.encrypted_columns),
+                "allow_plaintext": self.allow_plaintext,
+                "allow_unverified_footer": self.allow_unverified_footer,
+                "int96_utc": self.int96_utc,
+            }
+        )
+
+    def __repr__(self) -> str:
+        return f"<SourceOptions {', '.join(self.paths)}>"
+
+
+@functools.lru_cache(maxsize=16)
+def _shared_table(pickled: bytes) -> TablePolicy:
+    """One policy object, and so one key cache, for all tasks of a Python worker."""
+    loaded: TablePolicy = pickle.loads(pickled)  # noqa: S301 - our own driver's
+    return loaded
+
+
+def _table(given: Mapping[str, str], defaults: Defaults, kms: str | None) -> TablePolicy | None:
+    policy = Policy.load(given["policy"], kms=kms) if "policy" in given else defaults.policy
+    if policy is None:
+        if "table" in given:
+            raise UsageError("a table is named, but there is no policy", hint="the option policy, a policy file's path")
+        return None
+    chosen = table_policy(policy, given.get("table"))
+    if kms is not None:
+        chosen = replace(chosen, kms=kms)
+    if not isinstance(chosen.kms, str):
+        raise UsageError("the policy's KMS is an object, which can't reach the executors", hint="name it by its URI")
+    return chosen
+
+
+def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
+    several = given.get("paths")
+    if several is not None:
+        named = json.loads(several)
+        return (*([given["path"]] if given.get("path") else []), *named)
+    if not given.get("path"):
+        raise UsageError("no path", hint='spark.read.format("bloomseal").load(path)')
+    return (given["path"],)
+
+
+def _flag(name: str, value: str) -> bool:
+    return _choice(name, value, ("true", "false")) == "true"
+
+
+def _choice(name: str, value: str, choices: tuple[str, ...]) -> str:
+    if value.lower() not in choices:
+        raise UsageError(f"the option {name} is {' or '.join(choices)}")
+    return value.lower()
+
+
+def _positive(name: str, value: str) -> int:
+    try:
+        number = int(value)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise UsageError(f"the option {name} is a whole number, at least 1")
+    return number

@@ -1,0 +1,49 @@
+"""``format("bloomseal")`` as Spark finds it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from pyspark.sql.datasource import DataSource
+
+from .options import Defaults, SourceOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader, DataSourceWriter
+    from pyspark.sql.types import StructType
+
+__all__ = ["BloomsealSource"]
+
+
+class BloomsealSource(DataSource):
+    """Read and write encrypted Parquet tables with Bloomseal's own reader and writer.
+
+    Attributes:
+        defaults: set in the subclass that `bloomseal.spark.enable` registers, since the Python processes that plan and run
+            a query see no session.
+    """
+
+    defaults: ClassVar[Defaults | None] = None
+
+    @classmethod
+    def name(cls) -> str:
+        return "bloomseal"
+
+    def schema(self) -> StructType:
+        from .reader import infer_schema
+
+        return infer_schema(self._settings)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from .reader import TableReader
+
+        return TableReader(self._settings, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from .writer import TableWriter
+
+        return TableWriter(self._settings, schema, overwrite)
+
+    @property
+    def _settings(self) -> SourceOptions:
+        return SourceOptions.parse(self.options, self.defaults)
