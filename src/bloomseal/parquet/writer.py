@@ -178,6 +178,11 @@ class SealedWriter:
             raise
         self._out = Assembler(self._file.write, self._keys, filters_at_end=filter_layout == "end")
 
+    @property
+    def bytes_written(self) -> int:
+        """The file's size so far; rows of a row group that is not full yet are not in it."""
+        return self._out.position
+
     def write_table(self, table: pa.Table) -> None:
         """Append rows. They are written whenever a row group is full."""
         if not table.schema.equals(self._arrow):

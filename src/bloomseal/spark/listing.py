@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import UsageError
 
@@ -13,7 +14,10 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
     from pyspark.sql import SparkSession
 
-__all__ = ["TableFiles", "list_files", "open_filesystem"]
+__all__ = ["TableFiles", "is_hidden", "list_files", "open_filesystem", "split_uri"]
+
+# Hadoop's URIs are not percent-encoded.
+_URI: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?=/)(?://(?P<authority>[^/]*))?(?P<path>/.*)?$", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +44,12 @@ def list_files(spark: SparkSession, path: str | os.PathLike[str]) -> TableFiles:
     jvm: Any = spark._jvm
     place = jvm.org.apache.hadoop.fs.Path(os.fspath(path))
     place = place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).makeQualified(place)
-    uri = place.toUri()
-    scheme, inside = str(uri.getScheme()), str(uri.getPath())
-    if scheme == "file":
-        base, filesystem = None, LocalFileSystem()
-    else:
-        base = f"{'s3' if scheme in ('s3a', 's3n') else scheme}://{uri.getAuthority() or ''}/"
-        filesystem, root = _open(base)
-        inside = f"{root.rstrip('/')}{inside}"
+    base, inside = split_uri(str(place.toString()))
+    filesystem = open_filesystem(base) or LocalFileSystem()
     found = filesystem.get_file_info(FileSelector(inside, allow_not_found=True, recursive=True))
     below = len(inside.rstrip("/")) + 1
     names = [one.path for one in found if one.type is FileType.File]
-    return TableFiles(base, tuple(sorted(name for name in names if not _hidden(name[below:]))))
+    return TableFiles(base, tuple(sorted(name for name in names if not is_hidden(name[below:]))))
 
 
 def open_filesystem(base: str | None) -> FileSystem | None:
@@ -61,6 +59,20 @@ def open_filesystem(base: str | None) -> FileSystem | None:
         UsageError: it can't be opened from here.
     """
     return None if base is None else _open(base)[0]
+
+
+def split_uri(path: str) -> tuple[str | None, str]:
+    """A path or URI, as Hadoop spells them, as the `base` of `TableFiles` and the path on it, absolute.
+
+    Raises:
+        UsageError: a file system that can't be opened from here.
+    """
+    found = _URI.match(path)
+    if found is None or found["scheme"] == "file":
+        return None, os.path.abspath(found["path"] if found else path)  # noqa: PTH100  # links stay as they are
+    scheme = "s3" if found["scheme"] in ("s3a", "s3n") else found["scheme"]
+    base = f"{scheme}://{found['authority'] or ''}/"
+    return base, f"{_open(base)[1].rstrip('/')}{found['path'] or ''}"
 
 
 @lru_cache(maxsize=8)
@@ -74,5 +86,6 @@ def _open(base: str) -> tuple[FileSystem, str]:
     return opened
 
 
-def _hidden(name: str) -> bool:
+def is_hidden(name: str) -> bool:
+    """What Spark passes over in a table; `name` is a path below it."""
     return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in name.split("/"))
