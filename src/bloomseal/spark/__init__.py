@@ -12,11 +12,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .jar import build_jar
     from .jobs import attach, verify
+    from .runtime import java_home
     from .session import advice, enable
     from .settings import options
     from .writing import WriteReport, check_table, write
 
-__all__ = ["WriteReport", "advice", "attach", "build_jar", "check_table", "enable", "options", "verify", "write"]
+__all__ = [
+    "WriteReport",
+    "advice",
+    "attach",
+    "build_jar",
+    "check_table",
+    "enable",
+    "java_home",
+    "options",
+    "verify",
+    "write",
+]
 
 _WHERE = {
     "WriteReport": "writing",
@@ -25,6 +37,7 @@ _WHERE = {
     "build_jar": "jar",
     "check_table": "writing",
     "enable": "session",
+    "java_home": "runtime",
     "options": "settings",
     "verify": "jobs",
     "write": "writing",

