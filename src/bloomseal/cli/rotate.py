@@ -20,7 +20,7 @@ from .filters import filter_option, parse_filters
 from .keys import KeyOptions, OpeningOptions, key_options, open_keyring, opening_options
 from .render import facts, print_json, progress, size, table
 from .state import State, common_options
-from .write import _encryption as encryption_of
+from .write import encryption_of
 
 __all__ = ["rekey", "rewrap", "seal", "unseal"]
 

@@ -24,7 +24,7 @@ from .keys import KeyOptions, key_options
 from .render import facts, print_json, progress, size, table
 from .state import State, common_options
 
-__all__ = ["write"]
+__all__ = ["encryption_of", "write"]
 
 _COMPRESSIONS: Final = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
 _DEFAULT_ROW_GROUP_SIZE: Final = 1 << 20
@@ -95,7 +95,7 @@ def write(
     specs = parse_filters(filters)
     encryption = None
     if not plaintext:
-        encryption = _encryption(
+        encryption = encryption_of(
             keys,
             footer_key,
             column_key,
@@ -139,7 +139,12 @@ def _typed(item: str) -> tuple[str, pa.DataType]:
     return column, parse_type(name)
 
 
-def _encryption(keys: KeyOptions, footer: str | None, columns: tuple[str, ...], **options: Any) -> EncryptionSpec:
+def encryption_of(keys: KeyOptions, footer: str | None, columns: tuple[str, ...], **options: Any) -> EncryptionSpec:
+    """What the options of a command that seals say.
+
+    Raises:
+        PolicyError: no keys. UsageError: no key for the footer, or a malformed option.
+    """
     given = keys.given
     tools = None if given is not None else keys.tools()
     if given is None and tools is None:

@@ -14,7 +14,7 @@ from ..encryption import SecretKey
 from ..errors import BloomsealError, KeyAccessError
 from ..limits import MAX_KEY_METADATA_BYTES
 from .access import KmsAccessError, Problem
-from .protocols import KmsClient
+from .protocols import KmsClient, RewrappingKms
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -84,7 +84,22 @@ class KmsCalls:
         Raises:
             KeyAccessError: refused, unreachable, or an answer that is no text.
         """
-        wrapped = self._call("wraps", self.client.wrap_key, key.reveal(), master_key, master_key=master_key)
+        return self._text(
+            self._call("wraps", self.client.wrap_key, key.reveal(), master_key, master_key=master_key), master_key
+        )
+
+    def rewrap(self, wrapped: str, master_key: str, new: str) -> str:
+        """What `wrapped` holds, wrapped under master key `new` by a client that is a `RewrappingKms`.
+
+        Raises:
+            KeyAccessError: as `wrap`.
+        """
+        assert isinstance(self.client, RewrappingKms)  # noqa: S101
+        return self._text(
+            self._call("wraps", self.client.rewrap_key, wrapped, master_key, new, master_key=master_key), new
+        )
+
+    def _text(self, wrapped: object, master_key: str) -> str:
         if isinstance(wrapped, bytes | bytearray):
             # pyarrow takes bytes from its subclasses too, and many return what base64.b64encode gave them.
             try:

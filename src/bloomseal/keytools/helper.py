@@ -47,7 +47,7 @@ from ..limits import MAX_KEY_METADATA_BYTES
 from .access import KmsAccessError, Problem
 from .calls import _started
 from .registry import _factory, _refuse_secrets
-from .tools import KeyTools, _place
+from .tools import KeyTools
 
 __all__ = ["PROTOCOL", "KeyHelper", "check_uri", "main"]
 
@@ -92,14 +92,11 @@ class KeyHelper:
                 except (binascii.Error, KeyAccessError):
                     raise _MalformedError("a key to wrap is base64 of 16, 24 or 32 bytes") from None
                 tools = self._tools_for(request)
-                wrapped = tools._kms.wrap(key, master_key)
-                # A process that may wrap but not unwrap can so still read back what it has written.
-                tools._unwrapped.put(_place(tools._kms, master_key, wrapped), key)
-                return {"wrapped": wrapped}
+                return {"wrapped": tools.wrap(key, master_key)}
             case "unwrap":
                 wrapped = _text(request, "wrapped")
                 tools = self._tools_for(request)
-                key = tools._from_kms(wrapped, master_key, tools._kms)
+                key = tools.unwrap(wrapped, master_key, tools.calls_for(None))
                 return {"key": base64.b64encode(key.reveal()).decode("ascii")}
         raise _MalformedError("op is wrap or unwrap")
 

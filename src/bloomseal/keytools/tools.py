@@ -169,9 +169,18 @@ class KeyTools:
         self._unwrapped.forget()
         self._keks.forget()
 
-    # What a file's keys need
+    def storing(self, *, internal: bool) -> KeyTools:
+        """These key tools, with their KMS, cache and counters, except for where they put new key material."""
+        made = KeyTools.__new__(type(self))
+        made.__dict__.update(self.__dict__, internal=internal)
+        return made
 
-    def _calls_for(self, url: str | None) -> KmsCalls:
+    def calls_for(self, url: str | None) -> KmsCalls:
+        """The KMS of a file whose footer key names this address; None for the one that wraps new keys.
+
+        Raises:
+            KeyAccessError: the address is not among the allowed ones.
+        """
         if (calls := self._allowed.get(url or "")) is not None:
             return calls
         raise KeyAccessError(
@@ -179,21 +188,41 @@ class KeyTools:
             hint="if you trust it: KeyTools(kms, allowed_urls=[...])",
         )
 
-    def _unwrap(self, material: KeyMaterial, calls: KmsCalls) -> SecretKey:
+    def data_key(self, material: KeyMaterial, calls: KmsCalls) -> SecretKey:
+        """The data key that `material` holds, through its KEK where there is one.
+
+        Raises:
+            KeyAccessError: see `Problem`; or broken material.
+        """
         if material.kek_id is None or material.wrapped_kek is None:
-            return self._from_kms(material.wrapped_dek, material.master_key, calls)
-        kek = self._from_kms(material.wrapped_kek, material.master_key, calls)
+            return self.unwrap(material.wrapped_dek, material.master_key, calls)
+        kek = self.unwrap(material.wrapped_kek, material.master_key, calls)
         return unwrap_locally(material.wrapped_dek, kek, _kek_id(material.kek_id))
 
-    def _from_kms(self, wrapped: str, master_key: str, calls: KmsCalls) -> SecretKey:
+    def unwrap(self, wrapped: str, master_key: str, calls: KmsCalls) -> SecretKey:
+        """What the KMS has wrapped, from the cache where it is there.
+
+        Raises:
+            KeyAccessError: see `Problem`.
+        """
         return self._unwrapped.get(_place(calls, master_key, wrapped), lambda: calls.unwrap(wrapped, master_key))
 
-    def _wrap(self, key: SecretKey, master_key: str) -> KeyMaterial:
+    def wrap(self, key: SecretKey, master_key: str) -> str:
+        """`key` wrapped by the KMS that wraps new keys.
+
+        Raises:
+            KeyAccessError: see `Problem`.
+        """
+        wrapped = self._kms.wrap(key, master_key)
+        # A process that may wrap but not unwrap can so still read back what it has written.
+        self._unwrapped.put(_place(self._kms, master_key, wrapped), key)
+        return wrapped
+
+    # What a file's keys need
+
+    def _material_for(self, key: SecretKey, master_key: str) -> KeyMaterial:
         if not self.double_wrapping:
-            wrapped = self._kms.wrap(key, master_key)
-            # A process that may wrap but not unwrap can so still read back what it has written.
-            self._unwrapped.put(_place(self._kms, master_key, wrapped), key)
-            return KeyMaterial(master_key, wrapped, is_footer_key=False)
+            return KeyMaterial(master_key, self.wrap(key, master_key), is_footer_key=False)
         kek = self._kek(master_key)
         return KeyMaterial(
             master_key,
@@ -215,9 +244,7 @@ class KeyTools:
         key = SecretKey.generate(self._kek_bits)
         counter = SealCounter.of(key)
         counter.lower_limit(self.seal_limit)
-        kek = _Kek(key, os.urandom(_KEK_ID_BYTES), self._kms.wrap(key, master_key), counter)
-        self._unwrapped.put(_place(self._kms, master_key, kek.wrapped), key)
-        return kek
+        return _Kek(key, os.urandom(_KEK_ID_BYTES), self.wrap(key, master_key), counter)
 
     def __repr__(self) -> str:
         wrapping = "double" if self.double_wrapping else "single"
@@ -249,8 +276,8 @@ class ToolsFileKeys:
             material = self._material(KeyMetadata.from_bytes(key_metadata))
             if material.is_footer_key:
                 # Column keys don't say which KMS they are from: it is the footer key's.
-                self._calls = self._tools._calls_for(material.kms_instance_url)
-            return self._tools._unwrap(material, self._calls)
+                self._calls = self._tools.calls_for(material.kms_instance_url)
+            return self._tools.data_key(material, self._calls)
         except BloomsealError as error:
             raise error.at(file=self._ref.path or None, column=column) from None
 
@@ -266,7 +293,7 @@ class ToolsFileKeys:
         self._counters.append(counter := SealCounter.of(key))
         counter.lower_limit(self._tools.seal_limit)
         try:
-            material = self._tools._wrap(key, master_key)
+            material = self._tools._material_for(key, master_key)
         except BloomsealError as error:
             raise error.at(file=self._ref.path or None, column=column) from None
         if column is None:

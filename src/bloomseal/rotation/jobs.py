@@ -170,7 +170,6 @@ class Rekey(Job):
     changes: Mapping[str, Any] = field(default_factory=dict)
     external: bool | None = None
     bloom_filters: FilterRequest | None = None
-    _writers: dict[bool, KeyTools] = field(default_factory=dict, init=False, repr=False)
     operation: ClassVar[str] = "rekey"
     open_ended: ClassVar[bool] = False
     passes: ClassVar[int] = 3
@@ -209,7 +208,7 @@ class Rekey(Job):
         return _converted(file, report, lambda: prune(ref, entries, reading(spec)))
 
     def tools(self) -> list[KeyTools]:
-        held = [tools_or_none(self.decryption.keys), *self._writers.values()]
+        held = [tools_or_none(self.decryption.keys)]
         held.append(tools_or_none(self.encryption.keys) if self.encryption else None)
         return list({id(tools): tools for tools in held if tools is not None}.values())
 
@@ -228,19 +227,7 @@ class Rekey(Job):
         internal = not self.external
         if self.external is None:
             internal = KeyMetadata.from_bytes(walk.footer.crypto.footer_key_metadata).reference is None
-        if internal == tools.internal:
-            return tools
-        if internal not in self._writers:
-            self._writers[internal] = KeyTools(
-                tools.kms,
-                double_wrapping=tools.double_wrapping,
-                internal=internal,
-                kek_bits=tools._kek_bits,
-                instance_id=tools._instance[0],
-                instance_url=tools._instance[1],
-                seal_limit=tools.seal_limit,
-            )
-        return self._writers[internal]
+        return tools if internal == tools.internal else tools.storing(internal=internal)
 
 
 @dataclass

@@ -19,7 +19,6 @@ from ..keytools.calls import KmsCalls
 from ..keytools.material import KeyMaterial, KeyMetadata, parse_object
 from ..keytools.pinned import PinnedKeys
 from ..keytools.protocols import RewrappingKms, VersionedKms
-from ..limits import MAX_KEY_METADATA_BYTES
 from ..policy import TablePolicy
 
 __all__ = [
@@ -128,7 +127,7 @@ class Rewrapper:
 
     def calls_for(self, kms_url: str | None) -> KmsCalls:
         """The KMS that a file's keys are from. Raises KeyAccessError for one that is not allowed."""
-        return self.tools._calls_for(kms_url)
+        return self.tools.calls_for(kms_url)
 
     def due(self, material: KeyMaterial, column: str | None, calls: KmsCalls) -> str | None:
         """The master key that is to wrap `material`'s key; None where nothing is to be done.
@@ -191,21 +190,19 @@ class Rewrapper:
 
     def unwrap(self, material: KeyMaterial, calls: KmsCalls) -> SecretKey:
         """The data key."""
-        return self.tools._unwrap(material, calls)
+        return self.tools.data_key(material, calls)
 
     def _rewrap(self, wrapping: Wrapping, calls: KmsCalls) -> str:
         master_key, old, new = wrapping
         client, tools = calls.client, self.tools
         if isinstance(client, RewrappingKms):
-            wrapped = calls._call("wraps", client.rewrap_key, old, master_key, new, master_key=master_key)
-            if not isinstance(wrapped, str) or not 0 < len(wrapped) <= MAX_KEY_METADATA_BYTES // 4:
-                raise KmsAccessError.because(Problem.INVALID, new, calls.name, detail="no text for a wrapped key")
+            wrapped = calls.rewrap(old, master_key, new)
             if not self.check_keys:
                 return wrapped
         else:
-            wrapped = calls.wrap(tools._from_kms(old, master_key, calls), new)
+            wrapped = calls.wrap(tools.unwrap(old, master_key, calls), new)
         # A wrapping that holds another key, once it has replaced the old one, would be the loss of the file.
-        if tools._from_kms(wrapped, new, calls) != tools._from_kms(old, master_key, calls):
+        if tools.unwrap(wrapped, new, calls) != tools.unwrap(old, master_key, calls):
             raise KmsAccessError.because(Problem.INVALID, new, calls.name, detail="it wrapped another key")
         return wrapped
 
