@@ -17,7 +17,14 @@ from ..session import refuse_secrets, table_policy
 __all__ = ["Defaults", "SourceOptions"]
 
 _FLAGS: Final = ("allow_plaintext", "allow_unverified_footer", "int96_utc")
-_WRITING: Final = ("compression", "file_rows", "partition_by", "partition_overwrite", "row_group_rows")
+_WRITING: Final = (
+    "compression",
+    "max_open_files",
+    "partition_by",
+    "partition_overwrite_mode",
+    "row_group_size",
+    "target_file_bytes",
+)
 _KNOWN: Final = (
     "aad_prefix",
     "encrypted_columns",
@@ -58,8 +65,8 @@ class SourceOptions:
         allow_plaintext, allow_unverified_footer, int96_utc: as in `bloomseal.DecryptionSpec`.
         missing_keys: ``error``, or ``null``: columns whose key this user can't have read as null.
         max_partition_bytes: how much one task reads.
-        writing: what was said of ``compression``, ``file_rows``, ``partition_by``, ``partition_overwrite`` and
-            ``row_group_rows``, which concern the writer.
+        writing: what was said of ``compression``, ``max_open_files``, ``partition_by``, ``partition_overwrite_mode``,
+            ``row_group_size`` and ``target_file_bytes``, which concern the writer.
     """
 
     paths: tuple[str, ...]
