@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["TableFiles", "is_hidden", "list_files", "open_filesystem", "split_uri"]
 
 # Hadoop's URIs are not percent-encoded.
-_URI: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?=/)(?://(?P<authority>[^/]*))?(?P<path>/.*)?$", re.DOTALL)
+_URI: Final = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?=/)(?://(?P<authority>[^/]*))?(?P<path>/.*)?$", re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True)

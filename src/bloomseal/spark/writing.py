@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import pickle
 import re
+import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from .. import errors
 from ..errors import BloomsealError, KeyAccessError, PolicyError, UsageError
 from ..parquet.reader import SealedFile, open_file
 from ..parquet.specs import DecryptionSpec
@@ -16,12 +20,13 @@ from ..parquet.statistics import all_null
 from ..parquet.walk import Chunk, Protection
 from ..policy import Policy, TablePolicy
 from .listing import TableFiles, list_files, open_filesystem
-from .session import chosen_table, refuse_secrets
+from .session import chosen_table, refuse_secrets, table_policy
 from .settings import leaves, promised
 from .settings import options as table_options
+from .source.partitioned import check_partitioning
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
     from pyspark.sql.types import StructType
 
     from ..sbbf import FilterSpec
@@ -34,6 +39,8 @@ _MODES: Final = ("append", "overwrite", "error", "errorifexists", "ignore")
 _KEY_PROBLEM: Final = re.compile(
     r"(?:KeyAccessDenied|ParquetCryptoRuntime)Exception: ([^\n]*) \[(denied|disabled|destroyed|unknown|unreachable|invalid|unusable)\]"
 )
+_OURS: Final = re.compile(r"^(?:.*\s)?bloomseal\.errors\.(\w+): ([^\n]*)", re.MULTILINE)
+_sources: weakref.WeakKeyDictionary[SparkSession, set[str]] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,46 +86,60 @@ def write(
     mode: str = "error",
     partition_by: Sequence[str] = (),
     options: Mapping[str, str] | None = None,
+    through: Literal["bridge", "source"] = "bridge",
+    rebalance: bool = False,
 ) -> WriteReport:
-    """Write a frame with Spark's own Parquet writer, encrypted and with filters as the policy has it, and check every new file.
+    """Write a frame, encrypted and with filters as the policy has it, and check every new file.
 
     Args:
-        df: rows of a session that `enable` was called for.
+        df: rows of a session that `enable` was called for; with ``through="source"`` and a policy, of any session.
         path: the table's folder, as Spark takes it.
         policy, table: see `options`. Default: the policy that `enable` was given.
         mode: ``error``, ``append``, ``overwrite`` or ``ignore``.
-        partition_by: columns that become folders, and so can be read by everybody: none that the policy has a key for.
-        options: more options of Spark's writer; they can't contradict the policy.
+        partition_by: columns that become folders, and so can be read by everybody: none that the policy protects.
+        options: more options of the writer; they can't contradict the policy.
+        through: ``bridge``, Spark's own Parquet writer; or ``source``, Bloomseal's, which also keeps to an AAD prefix, to external
+            key material, to a limit of seals, and knows every name of a master key.
+        rebalance: shuffle the rows first, so that few small files come of it: Spark merges small partitions and splits large
+            ones, to ``spark.sql.adaptive.advisoryPartitionSizeInBytes`` each.
 
     Raises:
-        UsageError: before anything is written: misspelt columns, INT96 timestamps, an option that looks like a secret.
+        UsageError: before anything is written: misspelt columns, INT96 timestamps, an option that looks like a secret; data that
+            is there already, with ``mode="error"`` and ``through="source"``.
         KeyAccessError: a master key can't be used.
         PolicyError: **after** the commit: files that are not what the policy says. They stay where they are, and the message
             lists them.
         UnsupportedError: see `options`.
     """
     spark = df.sparkSession
-    chosen = chosen_table(spark, policy, table)
+    if through not in ("bridge", "source"):
+        raise UsageError(f"no way {through!r} to write", hint="bridge or source")
+    if through == "source" and policy is not None and spark.conf.get("bloomseal.kms", None) is None:
+        chosen = table_policy(policy, table)
+    else:
+        chosen = chosen_table(spark, policy, table)
     if mode not in _MODES:
         raise UsageError(f"no mode {mode!r}", hint=", ".join(_MODES))
-    target = os.fspath(path)
-    columns = [field for field in df.schema.fields if field.name not in partition_by]
-    stored = type(df.schema)(columns)
-    _check_frame(spark, df.schema, chosen, partition_by)
-    settings = table_options(chosen, schema=stored)
-    extra = dict(options or {})
+    target, extra = os.fspath(path), dict(options or {})
+    stored = type(df.schema)([field for field in df.schema.fields if field.name not in partition_by])
+    check_partitioning(df.schema, chosen, partition_by)
     refuse_secrets(extra)
-    lowered = {name.lower() for name in settings}
-    if clash := sorted(name for name in extra if name.lower() in lowered or "encryption" in name.lower()):
-        raise UsageError(f"{', '.join(clash)} would contradict the policy", hint="change the policy")
-    # Names of Spark's files are never used twice, so that new ones can be told, also by dynamic partition overwrite.
+    if rebalance:
+        df = df.hint("rebalance", *partition_by)
+    prepare = _through_source if through == "source" else _through_bridge
+    writer = prepare(df, chosen, stored, partition_by, extra)
+    # Names of files are never used twice, so that new ones can be told, also by dynamic partition overwrite.
     before = set(list_files(spark, target).names)
     if before and mode == "ignore":
         return WriteReport(target, (), 0, 0, 0, 0)
+    if before and mode.startswith("error") and through == "source":
+        raise UsageError("there are files already", file=target, hint='mode="append", "overwrite" or "ignore"')
+    # Data sources in Python know two modes only.
+    known = mode if through == "bridge" or mode == "overwrite" else "append"
     try:
-        df.write.format("parquet").mode(mode).options(**{**extra, **settings}).partitionBy(*partition_by).save(target)
+        writer.mode(known).save(target)
     except Exception as error:
-        told = _key_problem(error)
+        told = _told(error)
         if told is None:
             raise
     else:
@@ -128,6 +149,66 @@ def write(
     after = list_files(spark, target)
     new = replace(after, names=tuple(name for name in after.names if name not in before))
     return _check(target, new, chosen, promised(chosen, stored))
+
+
+def _through_bridge(
+    df: DataFrame, table: TablePolicy, stored: StructType, partition_by: Sequence[str], extra: dict[str, str]
+) -> DataFrameWriter:
+    _check_native(df.sparkSession, df.schema)
+    settings = table_options(table, schema=stored)
+    lowered = {name.lower() for name in settings}
+    if clash := sorted(name for name in extra if name.lower() in lowered or "encryption" in name.lower()):
+        raise UsageError(f"{', '.join(clash)} would contradict the policy", hint="change the policy")
+    return df.write.format("parquet").options(**{**extra, **settings}).partitionBy(*partition_by)
+
+
+def _through_source(
+    df: DataFrame, table: TablePolicy, stored: StructType, partition_by: Sequence[str], extra: dict[str, str]
+) -> DataFrameWriter:
+    from pyspark.sql import functions as f
+
+    from .source.partitioned import has_plain_text
+
+    ours = ("policy", "table", "kms", "path", "paths", "partition_by")
+    if clash := sorted(name for name in extra if name.lower() in ours):
+        raise UsageError(f"{', '.join(clash)} would contradict the arguments", hint="policy=, table=, partition_by=")
+    promised(table, stored)  # misspelt columns, while no job runs yet
+    if any("," in name or name != name.strip() for name in partition_by):
+        raise UsageError("a column to partition by has a comma, or spaces around it, in its name")
+    for name in partition_by:
+        if not has_plain_text(df.schema[name].dataType):
+            df = df.withColumn(name, f.col(_quoted(name)).cast("string"))
+    if partition_by:
+        # One file at a time and a task, as Spark's own writer does it.
+        df = df.sortWithinPartitions(*map(_quoted, partition_by))
+    by = {"partition_by": ",".join(partition_by)} if partition_by else {}
+    return df.write.format(_registered(df.sparkSession, table)).options(**extra, **by)
+
+
+def _registered(spark: SparkSession, table: TablePolicy) -> str:
+    """The name of a data source that knows this policy already: options hold texts only, and all can see them."""
+    from .source.options import Defaults
+    from .source.source import BloomsealSource
+
+    if not isinstance(table.kms, str):
+        raise UsageError("the policy's KMS is an object, which can't reach the executors", hint="name it by its URI")
+    ours = f"bloomseal_{hashlib.sha256(pickle.dumps(table)).hexdigest()[:16]}"
+    if ours not in (known := _sources.setdefault(spark, set())):
+
+        class Source(BloomsealSource):
+            defaults = Defaults(table.kms, Policy({table.name: table}))
+
+            @classmethod
+            def name(cls) -> str:
+                return ours
+
+        spark.dataSource.register(Source)
+        known.add(ours)
+    return ours
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
 
 
 def check_table(
@@ -149,15 +230,10 @@ def check_table(
     return _check(os.fspath(path), list_files(spark, path), chosen, None)
 
 
-def _check_frame(spark: SparkSession, schema: StructType, table: TablePolicy, partition_by: Sequence[str]) -> None:
+def _check_native(spark: SparkSession, schema: StructType) -> None:
+    """What the session's configuration would do to a frame that Spark itself writes."""
     from pyspark.sql.types import TimestampType
 
-    for name in partition_by:
-        if name not in schema.names:
-            raise UsageError("there is no such column to partition by", column=name)
-        entry = table.columns.get(name)
-        if entry is not None and (entry.key is not None or entry.filter is not None):
-            raise PolicyError("the values of a column to partition by stand in folder names, in clear", column=name)
     known = leaves(schema)
     moments = [name for name, kind in known.items() if isinstance(kind, TimestampType)]
     if moments and str(spark.conf.get("spark.sql.parquet.outputTimestampType")).upper() == "INT96":
@@ -247,7 +323,12 @@ def _within(leaf: str, name: str) -> bool:
     return leaf == name or leaf.startswith(name + ".")
 
 
-def _key_problem(error: Exception) -> KeyAccessError | None:
-    """A key's problem, from what Spark makes of an executor's failure: a text with the stack of it all."""
-    found = _KEY_PROBLEM.search(str(error))
-    return KeyAccessError(found[1], retryable=found[2] == "unreachable") if found else None
+def _told(error: Exception) -> BloomsealError | None:
+    """An error of ours, from what Spark makes of an executor's failure: a text with the stack of it all."""
+    if found := _KEY_PROBLEM.search(str(error)):
+        return KeyAccessError(found[1], retryable=found[2] == "unreachable")
+    if found := _OURS.search(str(error)):
+        kind = getattr(errors, found[1], None)
+        if isinstance(kind, type) and issubclass(kind, BloomsealError):
+            return kind(found[2])
+    return None

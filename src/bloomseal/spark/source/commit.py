@@ -1,0 +1,324 @@
+"""Two-phase commit of a job's files: sealed aside, planned in one step, then moved into place.
+
+::
+
+    TABLE/_bloomseal_temporary/JOB/ATTEMPT/[a=1/]part-….parquet     tasks write here; nothing is visible yet
+    TABLE/_bloomseal_temporary/JOB/plan.json                       the point of no return: which files come, which go
+    TABLE/[a=1/]part-….parquet                                     moved one by one; then the old ones are removed
+    TABLE/_SUCCESS                                                 gone from the plan on, back when all is done
+
+Before the plan a job leaves no trace once its folder is removed. From the plan on it only goes forward: every step can be
+repeated, so that whoever finds the plan of a job that died finishes it (`recover`, which each commit begins with).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ...errors import BloomsealError, FormatError, UsageError
+from ...keytools.durable import replace_durably
+from ...keytools.protocols import FileRef
+from ...keytools.store import MaterialStore
+from ...parquet.replace import fault_point
+from ..listing import is_hidden, open_filesystem, split_uri
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileInfo, FileSystem
+
+__all__ = ["ABANDONED", "TEMPORARY", "Job", "Staged", "TableFolder", "recover"]
+
+TEMPORARY: Final = "_bloomseal_temporary"
+ABANDONED: Final = timedelta(hours=24)
+"""A job that has written nothing for so long, and has no plan, is taken for dead."""
+_PLAN: Final = "plan.json"
+_SUCCESS: Final = "_SUCCESS"
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A complete file that waits in the job's folder.
+
+    Attributes:
+        attempt: the folder of the task attempt that wrote it.
+        name: its path below the table when it is in place.
+        size: bytes.
+    """
+
+    attempt: str
+    name: str
+    size: int
+
+
+@dataclass(frozen=True)
+class TableFolder:
+    """A table's folder, the same for driver and executors.
+
+    Attributes:
+        base: URI of its file system; None: local.
+        folder: its path on it.
+    """
+
+    base: str | None
+    folder: str
+
+    @classmethod
+    def at(cls, path: str) -> TableFolder:
+        """The folder at a local path or URI; a relative path is resolved here, on the driver.
+
+        Raises:
+            UsageError: a file system that can't be opened.
+        """
+        return cls(*split_uri(path))
+
+    @property
+    def filesystem(self) -> FileSystem:
+        from pyarrow.fs import LocalFileSystem
+
+        return open_filesystem(self.base) or LocalFileSystem()
+
+    def path(self, *parts: str) -> str:
+        return posixpath.join(self.folder, *parts)
+
+    def files(self, *below: str) -> list[str]:
+        """Visible files of the table, as paths below it, in no order."""
+        found = _entries(self, self.path(*below))
+        names = [posixpath.relpath(one.path, self.folder) for one in found if one.is_file]
+        return [name for name in names if not is_hidden(name)]
+
+    @contextlib.contextmanager
+    def errors(self, doing: str) -> Iterator[None]:
+        """The storage's errors as ours."""
+        try:
+            yield
+        except OSError as error:
+            reason = error.strerror or str(error).splitlines()[0][:200] or type(error).__name__
+            raise BloomsealError(f"can't {doing}: {reason}", file=self.folder) from None
+
+
+@dataclass(frozen=True)
+class Job:
+    """One write to a table. It travels to the executors.
+
+    Attributes:
+        table: the table's folder.
+        name: no other job's.
+    """
+
+    table: TableFolder
+    name: str
+
+    @property
+    def folder(self) -> str:
+        return self.table.path(TEMPORARY, self.name)
+
+    def commit(self, files: Sequence[Staged], replaced: Iterable[str]) -> None:
+        """Put the files into place, then remove those that they replace.
+
+        Args:
+            files: of committed attempts only; what other attempts left goes with the job's folder.
+            replaced: visible files, as paths below the table.
+
+        Raises:
+            BloomsealError: a file is not there as it was written; nothing has changed then. Or the storage failed on the way:
+                the next write to the table goes on from there.
+        """
+        if any(file.name in replaced for file in files):
+            raise UsageError("a new file has the name of one that it replaces", file=self.table.folder)
+        with self.table.errors("look at the files just written"):
+            self._check(files)
+        plan = {
+            "version": _VERSION,
+            "files": [[posixpath.join(file.attempt, file.name), file.name] for file in files],
+            "replaced": sorted(replaced),
+        }
+        fault_point("staged")
+        with self.table.errors("write the commit's plan"):
+            self.table.filesystem.create_dir(self.folder, recursive=True)
+            _write(self.table, posixpath.join(self.folder, _PLAN), json.dumps(plan).encode())
+        fault_point("planned")
+        self._carry_out(plan)
+
+    def abort(self) -> None:
+        """Leave no trace. A job whose plan stands can't go back any more: it is left to the next write."""
+        with self.table.errors("remove the job's folder"):
+            if not self._has_plan():
+                self._remove_folder()
+
+    def finish(self) -> bool:
+        """Carry out the plan that a dead job left; False where there is none.
+
+        Raises:
+            FormatError: the plan is not one of ours.
+        """
+        try:
+            with self.table.filesystem.open_input_file(posixpath.join(self.folder, _PLAN)) as stream:
+                text = stream.read()
+        except FileNotFoundError:
+            return False
+        self._carry_out(_parsed(text, self.folder))
+        return True
+
+    def _check(self, files: Sequence[Staged]) -> None:
+        if not files:
+            return
+        paths = [posixpath.join(self.folder, file.attempt, file.name) for file in files]
+        for file, info in zip(files, self.table.filesystem.get_file_info(paths), strict=True):
+            if not info.is_file or info.size != file.size:
+                raise BloomsealError(
+                    "a file just written is gone or has changed",
+                    file=info.path,
+                    hint=f"nothing else may tidy up below {TEMPORARY}",
+                )
+
+    def _carry_out(self, plan: dict[str, Any]) -> None:
+        """Every step may have been done before, by a job that died or by another one that finds the plan at this moment."""
+        table = self.table
+        with table.errors("put the new files into place; the next write to the table goes on"):
+            _delete(table, _SUCCESS)
+            for folder in sorted({posixpath.dirname(name) for _, name in plan["files"]}):
+                table.filesystem.create_dir(table.path(folder), recursive=True)
+            for staged, name in plan["files"]:
+                source = posixpath.join(self.folder, staged)
+                # Key material first: a file without it can't be read.
+                _move(table, MaterialStore(FileRef(source)).path, MaterialStore(FileRef(table.path(name))).path)
+                _move(table, source, table.path(name))
+                fault_point("moved")
+            for name in plan["replaced"]:
+                _delete(table, name)
+                _delete(table, MaterialStore(FileRef(name)).path)
+                if table.base is None:
+                    _delete(table, _checksum(name))
+                fault_point("removed")
+            _remove_empty_folders(table, {posixpath.dirname(name) for name in plan["replaced"]})
+            _write(table, table.path(_SUCCESS), b"")
+            fault_point("successful")
+            self._remove_folder()
+
+    def _has_plan(self) -> bool:
+        return bool(self.table.filesystem.get_file_info(posixpath.join(self.folder, _PLAN)).is_file)
+
+    def _remove_folder(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self.table.filesystem.delete_dir(self.folder)
+        _remove_empty_folders(self.table, {TEMPORARY})
+
+
+def recover(table: TableFolder, now: datetime | None = None) -> list[str]:
+    """Finish what jobs that died had planned, and remove what others left that never came so far.
+
+    Jobs at work are not disturbed: one that carries out its plan at this moment is helped, and one without a plan is taken for
+    dead only if it has written nothing for `ABANDONED`.
+
+    Returns:
+        The jobs that were finished or removed.
+
+    Raises:
+        BloomsealError: the storage failed.
+        FormatError: a plan that is not one of ours.
+    """
+    now = now or datetime.now(UTC)
+    done = []
+    with table.errors("look for jobs that died"):
+        for info in _entries(table, table.path(TEMPORARY), recursive=False):
+            job = Job(table, info.base_name)
+            if info.is_file:
+                continue
+            inside = _entries(table, job.folder)
+            if job.finish():
+                done.append(job.name)
+            elif all(_age(one, now) > ABANDONED for one in [info, *inside]):
+                job.abort()
+                done.append(job.name)
+    return done
+
+
+def _age(info: FileInfo, now: datetime) -> timedelta:
+    # Folders of object stores have no time; their files do.
+    return timedelta.max if info.mtime is None else now - info.mtime
+
+
+def _entries(table: TableFolder, folder: str, *, recursive: bool = True) -> list[FileInfo]:
+    from pyarrow.fs import FileSelector
+
+    found: list[FileInfo] = table.filesystem.get_file_info(
+        FileSelector(folder, allow_not_found=True, recursive=recursive)
+    )
+    return found
+
+
+def _move(table: TableFolder, source: str, target: str) -> None:
+    filesystem = table.filesystem
+    try:
+        filesystem.move(source, target)
+    except OSError:
+        # Done before, or there was none (key material inside the files).
+        if filesystem.get_file_info(source).is_file:
+            raise
+
+
+def _delete(table: TableFolder, name: str) -> None:
+    path = table.path(name)
+    try:
+        table.filesystem.delete_file(path)
+    except OSError:
+        if table.filesystem.get_file_info(path).is_file:
+            raise
+
+
+def _remove_empty_folders(table: TableFolder, names: Iterable[str]) -> None:
+    """Local ones only: elsewhere a folder can't be removed without what somebody else has just put there."""
+    if table.base is not None:
+        return
+    for name in sorted(names, reverse=True):
+        while name:
+            try:
+                Path(table.path(name)).rmdir()
+            except OSError:
+                break
+            name = posixpath.dirname(name)
+
+
+def _write(table: TableFolder, path: str, data: bytes) -> None:
+    if table.base is None:
+        replace_durably(Path(path), data, mode=0o666)
+        return
+    filesystem = table.filesystem
+    # An object appears when its upload is complete; elsewhere a rename makes it so.
+    direct = filesystem.type_name in ("s3", "gcs", "abfs")
+    aside = path if direct else f"{posixpath.dirname(path)}/.{posixpath.basename(path)}.{os.urandom(4).hex()}"
+    with filesystem.open_output_stream(aside) as stream:
+        stream.write(data)
+    if not direct:
+        filesystem.move(aside, path)
+
+
+def _checksum(name: str) -> str:
+    """Where Hadoop keeps the checksums of a local file."""
+    return posixpath.join(posixpath.dirname(name), f".{posixpath.basename(name)}.crc")
+
+
+def _parsed(text: bytes, folder: str) -> dict[str, Any]:
+    try:
+        plan = json.loads(text)
+        names = [*plan["replaced"], *(name for pair in plan["files"] for name in pair)]
+        lawful = plan["version"] == _VERSION and all(len(pair) == 2 for pair in plan["files"])
+        # A plan reaches nothing outside its table, whoever wrote it.
+        lawful = lawful and all(
+            name == posixpath.normpath(name) and not re.match(r"/|\.\.(/|$)", name) for name in names
+        )
+    except (ValueError, TypeError, KeyError, LookupError):
+        lawful = False
+    if not lawful:
+        raise FormatError("a commit's plan that is not one of ours", file=posixpath.join(folder, _PLAN))
+    found: dict[str, Any] = plan
+    return found
