@@ -33,6 +33,8 @@ class Size:
         big_filter: bytes of the filter far beyond any cache.
         set_files, set_rows: the table of ten row groups per file that key sets are probed against.
         many_files, many_rows: the table of many files with five row groups each.
+        spark_files, spark_rows: Spark's table of ten row groups per file.
+        spark_audited, spark_planned: small files to audit, and to plan over.
         wide_columns, wide_groups: the widest footer.
         growth: row groups, filter columns and footer sizes to draw curves over.
         repetitions: measured ones, after those to warm up.
@@ -50,6 +52,10 @@ class Size:
     set_rows: int
     many_files: int
     many_rows: int
+    spark_files: int
+    spark_rows: int
+    spark_audited: int
+    spark_planned: int
     wide_columns: int
     wide_groups: int
     growth_groups: tuple[int, ...]
@@ -72,6 +78,10 @@ SIZES = {
         set_rows=10_000,
         many_files=8,
         many_rows=1_000,
+        spark_files=4,
+        spark_rows=2_000,
+        spark_audited=20,
+        spark_planned=100,
         wide_columns=100,
         wide_groups=10,
         growth_groups=(1, 10, 50),
@@ -91,6 +101,10 @@ SIZES = {
         set_rows=200_000,
         many_files=200,
         many_rows=100_000,
+        spark_files=100,
+        spark_rows=200_000,
+        spark_audited=1_000,
+        spark_planned=10_000,
         wide_columns=1_000,
         wide_groups=50,
         growth_groups=(1, 10, 100, 500, 2_000),
@@ -106,6 +120,10 @@ SIZES = {
         set_rows=10_000_000,
         many_files=1_000,
         many_rows=100_000,
+        spark_files=400,
+        spark_rows=200_000,
+        spark_audited=4_000,
+        spark_planned=10_000,
         wide_columns=1_000,
         wide_groups=100,
         growth_groups=(1, 10, 100, 1_000, 2_000),
