@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..errors import BloomsealWarning, PolicyError, UnsupportedError, UsageError
-from ..sbbf import ProbeSet, SplitBlockBloomFilter
+from ..sbbf import KeySet, ProbeSet, SplitBlockBloomFilter
 from ..thrift.structs import ColumnMetaData
 from .minifile import read_row_group
 from .opening import open_footer, required_columns
@@ -24,6 +24,7 @@ from .schema import Leaf, Schema
 from .source import Source
 from .specs import DecryptionSpec, decryption_for
 from .statistics import all_null, excludes
+from .survivors import Survivors, survivors
 from .verify import VerifyReport, verify_walk
 from .walk import Chunk, Walk
 
@@ -33,7 +34,17 @@ if TYPE_CHECKING:
     from ..policy import TablePolicy
     from .predicate import Predicate, Term
 
-__all__ = ["ReadPlan", "ReadStats", "RowGroupInfo", "SealedFile", "Verdict", "open_file", "probe", "verify"]
+__all__ = [
+    "ReadPlan",
+    "ReadStats",
+    "RowGroupInfo",
+    "SealedFile",
+    "Survivors",
+    "Verdict",
+    "open_file",
+    "probe",
+    "verify",
+]
 
 
 class Verdict(StrEnum):
@@ -205,6 +216,28 @@ class SealedFile:
                 yield _Hits(np.ones(len(asked), dtype=np.bool_), True)
             else:
                 yield _Hits(asked.check(bloom_filter), False)
+
+    def key_set(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> KeySet:
+        """Values hashed for this column, and for columns of its type in other files: any number for `survivors`.
+
+        Raises:
+            UsageError: no such column, or a value of the wrong kind.
+        """
+        return KeySet.of(values, self._footer.schema.leaf(column).type, int96_utc=self._int96_utc)
+
+    def survivors(self, column: str, keys: KeySet) -> Survivors:
+        """The row groups in which one of these values may be, by statistics and filters.
+
+        Args:
+            keys: from `key_set`, of this file or of one whose column has the same type.
+
+        Raises:
+            As `probe`.
+        """
+        self._need_verified("probe")
+        leaf = self._footer.schema.leaf(column).index
+        self._refuse_clear([leaf], None)
+        return survivors(self._walk, leaf, keys, self._filter)
 
     def read(self, columns: Sequence[str] | None = None, filters: Any = None) -> pa.Table:
         """Read rows.

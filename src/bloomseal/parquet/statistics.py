@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..sbbf import ColumnType, PhysicalType, encode_value
+from ..sbbf import ColumnType, encode_value
+from ..sbbf.keyset import Comparable, comparable
 from ..thrift.structs import ColumnMetaData
 
-__all__ = ["all_null", "excludes", "outside"]
-
-_ORDERED_BYTES = ("string", "enum", "json", "bson", "uuid", "")
-_ORDERED_INTS = ("int", "date", "time", "timestamp", "decimal", "")
-
-Comparable = int | bytes
+__all__ = ["all_null", "bounds", "excludes", "outside"]
 
 
 def all_null(meta: ColumnMetaData) -> bool:
@@ -30,16 +26,22 @@ def excludes(meta: ColumnMetaData, column_type: ColumnType, type_ordered: bool, 
     Args:
         op: ``==``, ``<``, ``<=``, ``>``, ``>=``.
     """
-    statistics = meta.statistics
-    if statistics is None or not type_ordered or statistics.min_value is None or statistics.max_value is None:
-        return False
-    return outside(statistics.min_value, statistics.max_value, column_type, op, value)
+    found = bounds(meta, type_ordered)
+    return found is not None and outside(*found, column_type, op, value)
+
+
+def bounds(meta: ColumnMetaData, type_ordered: bool) -> tuple[bytes, bytes] | None:
+    """Minimum and maximum in plain encoding, where they mean something; `excludes` says when."""
+    found = meta.statistics
+    if found is None or not type_ordered or found.min_value is None or found.max_value is None:
+        return None
+    return found.min_value, found.max_value
 
 
 def outside(min_value: bytes, max_value: bytes, column_type: ColumnType, op: str, value: Any) -> bool:
     """As `excludes`, for bounds from anywhere, such as a page's in a column index."""
-    low = _comparable(min_value, column_type)
-    high = _comparable(max_value, column_type)
+    low = comparable(min_value, column_type)
+    high = comparable(max_value, column_type)
     asked = _asked(value, column_type)
     if low is None or high is None or asked is None or type(low) is not type(asked):
         return False
@@ -60,16 +62,4 @@ def outside(min_value: bytes, max_value: bytes, column_type: ColumnType, op: str
 
 def _asked(value: Any, column_type: ColumnType) -> Comparable | None:
     encodings = encode_value(value, column_type)
-    return _comparable(encodings[0], column_type) if encodings else None
-
-
-def _comparable(data: bytes, column_type: ColumnType) -> Comparable | None:
-    physical, kind = column_type.physical, column_type.kind
-    if physical in (PhysicalType.INT32, PhysicalType.INT64) and kind in _ORDERED_INTS:
-        if len(data) != (4 if physical is PhysicalType.INT32 else 8):
-            return None
-        signed = column_type.logical.signed if column_type.logical and kind == "int" else True
-        return int.from_bytes(data, "little", signed=signed)
-    if physical in (PhysicalType.BYTE_ARRAY, PhysicalType.FIXED_LEN_BYTE_ARRAY) and kind in _ORDERED_BYTES:
-        return bytes(data)
-    return None
+    return comparable(encodings[0], column_type) if encodings else None

@@ -3,6 +3,7 @@
 from .encoding import encode_value
 from .filter import SplitBlockBloomFilter
 from .hashing import hash_array, hash_bytes
+from .keyset import KeySet
 from .probe import ProbeSet
 from .sizing import bits_per_value, fpp, legacy_num_bytes, num_blocks, num_bytes
 from .spec import FilterSpec
@@ -11,6 +12,7 @@ from .types import ColumnType, LogicalType, PhysicalType
 __all__ = [
     "ColumnType",
     "FilterSpec",
+    "KeySet",
     "LogicalType",
     "PhysicalType",
     "ProbeSet",

@@ -15,7 +15,7 @@ from .filter import SplitBlockBloomFilter
 from .hashing import hash_array, hash_bytes
 from .types import ColumnType, PhysicalType
 
-__all__ = ["ProbeSet"]
+__all__ = ["ProbeSet", "as_arrow", "stands_for_itself"]
 
 U64 = npt.NDArray[np.uint64]
 Indices = npt.NDArray[np.intp]
@@ -74,6 +74,10 @@ class ProbeSet:
         answer[self._owners[bloom_filter.check_hashes(self._hashes)]] = True
         return answer
 
+    def hashes(self) -> tuple[U64, Indices, Bools]:
+        """The hashes; the value that each is an encoding of; and per value whether no filter can exclude it."""
+        return self._hashes, self._owners, self._undecided
+
     def __len__(self) -> int:
         return len(self._undecided)
 
@@ -93,7 +97,7 @@ _WORTH_AN_ARRAY: Final = 64
 
 def _from_array(values: Any, column_type: ColumnType) -> _Parts | None:
     """Hash an array without a loop over its values; None where only the loop knows what each value stands for."""
-    array = _as_arrow(values)
+    array = as_arrow(values)
     if array is None:
         return None
     arrow = array.type
@@ -102,13 +106,14 @@ def _from_array(values: Any, column_type: ColumnType) -> _Parts | None:
         return _from_ints(array, column_type)
     if pa.types.is_floating(arrow) and physical in (PhysicalType.FLOAT, PhysicalType.DOUBLE):
         return _from_floats(array, column_type)
-    if not _stands_for_itself(arrow, column_type):
+    if not stands_for_itself(arrow, column_type):
         return None
     known = array.is_valid().to_numpy(zero_copy_only=False)
     return hash_array(array, column_type), np.flatnonzero(known), ~known
 
 
-def _as_arrow(values: Any) -> pa.Array | None:
+def as_arrow(values: Any) -> pa.Array | None:
+    """Arrays, and long lists of one kind of str, bytes, int or float, as one Arrow array; None for anything else."""
     if isinstance(values, np.ndarray):
         if values.ndim != 1:
             raise UsageError("probe values come as a one-dimensional array")
@@ -159,7 +164,7 @@ def _from_floats(array: pa.Array, column_type: ColumnType) -> _Parts:
     return hash_array(pa.array(stored), column_type), np.concatenate([asked, asked[zeros]]), undecided
 
 
-def _stands_for_itself(arrow: pa.DataType, column_type: ColumnType) -> bool:
+def stands_for_itself(arrow: pa.DataType, column_type: ColumnType) -> bool:
     """True where each value of this Arrow type has one encoding in the column, namely the bytes it already has."""
     types, physical, logical = pa.types, column_type.physical, column_type.logical
     kind = column_type.kind

@@ -1,0 +1,216 @@
+"""A big set of probe values as hashes in the order of the values: a filter is asked only for those between its bounds."""
+
+from __future__ import annotations
+
+import json
+import os.path
+import struct
+from collections.abc import Sequence
+from typing import Any, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ..errors import FormatError, UsageError
+from .encoding import encode_value, stands_for_null, unwrap
+from .probe import ProbeSet, as_arrow, stands_for_itself
+from .types import ColumnType, PhysicalType
+
+__all__ = ["KeySet", "comparable"]
+
+U64 = npt.NDArray[np.uint64]
+Indices = npt.NDArray[np.intp]
+Comparable = int | bytes
+
+_ORDERED_BYTES: Final = ("string", "enum", "json", "bson", "uuid", "")
+_ORDERED_INTS: Final = ("int", "date", "time", "timestamp", "decimal", "")
+_PLACE_BYTES: Final = 8
+_SIGN: Final = np.uint64(1 << 63)
+_HEAD: Final = struct.Struct("<I")
+
+
+class KeySet:
+    """Probe values of one column type, each once and hashed; nulls, which equal nothing, are left out.
+
+    Make one with `KeySet.of`. A value's place is a 64-bit number that grows with the values: integers as they are, of byte
+    strings the first eight bytes after what all of them begin with. So bounds may keep a few values too many, and never one
+    too few. It shows and pickles nothing: XXH64 is not keyed, so the hashes tell the values.
+
+    Attributes:
+        undecided: some value can't be excluded by any filter or bound, such as NaN.
+    """
+
+    __slots__ = ("_hashes", "_places", "_prefix", "_type", "undecided")
+
+    def __init__(
+        self, hashes: U64, places: U64 | None, prefix: bytes, column_type: ColumnType, undecided: bool
+    ) -> None:
+        self._hashes = hashes
+        self._places = places  # ascending, one per hash; None where the type's bounds prove nothing
+        self._prefix = prefix
+        self._type = column_type
+        self.undecided = undecided
+
+    @classmethod
+    def of(
+        cls,
+        values: Sequence[Any] | npt.NDArray[Any] | pa.Array | pa.ChunkedArray,
+        column_type: ColumnType,
+        *,
+        int96_utc: bool = False,
+    ) -> Self:
+        """Encode and hash `values`, as `ProbeSet.of` does.
+
+        Raises:
+            UsageError: a value of the wrong kind for the column.
+        """
+        values = _without_nulls(values)
+        hashes, owners, undecided = ProbeSet.of(values, column_type, int96_utc=int96_utc).hashes()
+        hashes, first = np.unique(hashes, return_index=True)
+        placed = _places(values, owners[first], column_type)
+        if placed is None:
+            return cls(hashes, None, b"", column_type, bool(undecided.any()))
+        places, prefix = placed
+        order = np.argsort(places, kind="stable")
+        return cls(hashes[order], places[order], prefix, column_type, bool(undecided.any()))
+
+    def between(self, low: bytes | None, high: bytes | None) -> U64:
+        """The hashes of the values that may lie between two bounds in plain encoding, both inclusive; None: no bound known."""
+        if self._places is None or low is None or high is None:
+            return self._hashes
+        least, greatest = comparable(low, self._type), comparable(high, self._type)
+        if least is None or greatest is None:
+            return self._hashes
+        return self._hashes[self._index(least, "left") : self._index(greatest, "right")]
+
+    def dump(self) -> bytes:
+        """Its parts in one string, which tells the values to whoever holds it: to be sealed before it leaves the process."""
+        parts = [self._hashes] if self._places is None else [self._hashes, self._places]
+        head = json.dumps([len(parts), self._prefix.hex(), self.undecided]).encode()
+        return b"".join([_HEAD.pack(len(head)), head, *(part.astype("<u8").tobytes() for part in parts)])
+
+    @classmethod
+    def load(cls, data: bytes | bytearray, column_type: ColumnType) -> Self:
+        """What `dump` has made of a set for this column type.
+
+        Raises:
+            FormatError: it was not made by `dump`.
+        """
+        try:
+            (length,) = _HEAD.unpack_from(data)
+            count, prefix, undecided = json.loads(bytes(data[_HEAD.size : _HEAD.size + length]))
+            body = np.frombuffer(data, dtype=np.uint8, offset=_HEAD.size + length)
+            parts = np.frombuffer(body.tobytes(), dtype="<u8").astype(np.uint64).reshape(count, -1)
+            return cls(parts[0], parts[1] if count == 2 else None, bytes.fromhex(prefix), column_type, bool(undecided))
+        except (ValueError, TypeError, IndexError, struct.error):
+            raise FormatError("not a key set") from None
+
+    def _index(self, bound: Comparable, side: Any) -> int:
+        assert self._places is not None  # noqa: S101
+        if isinstance(bound, bytes):
+            head = bound[: len(self._prefix)]
+            if head != self._prefix:
+                return 0 if head < self._prefix else len(self._places)
+            rest = bound[len(self._prefix) :][:_PLACE_BYTES]
+            bound = int.from_bytes(rest.ljust(_PLACE_BYTES, b"\x00"))
+        elif _signed(self._type):
+            bound += int(_SIGN)
+        return int(np.searchsorted(self._places, np.uint64(bound), side=side))
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def __repr__(self) -> str:
+        return f"<KeySet of {len(self)} hashes>"
+
+    def __reduce__(self) -> Any:
+        raise UsageError("a KeySet is not pickled: its hashes tell the values", hint="dump, and seal what it gives")
+
+
+def comparable(data: bytes, column_type: ColumnType) -> Comparable | None:
+    """A plain encoding as something that is ordered as the column's statistics are; None where that is not known.
+
+    Floats are left out (their statistics may hide NaN or a signed zero), and so are INT96 and binary decimals.
+    """
+    physical, kind = column_type.physical, column_type.kind
+    if physical in (PhysicalType.INT32, PhysicalType.INT64) and kind in _ORDERED_INTS:
+        if len(data) != (4 if physical is PhysicalType.INT32 else 8):
+            return None
+        return int.from_bytes(data, "little", signed=_signed(column_type))
+    if physical in (PhysicalType.BYTE_ARRAY, PhysicalType.FIXED_LEN_BYTE_ARRAY) and kind in _ORDERED_BYTES:
+        return bytes(data)
+    return None
+
+
+def _signed(column_type: ColumnType) -> bool:
+    return column_type.logical.signed if column_type.logical and column_type.kind == "int" else True
+
+
+def _without_nulls(values: Any) -> Any:
+    if isinstance(values, set | frozenset):
+        values = list(values)
+    array = as_arrow(values)
+    if array is not None:
+        # Arrow can't take from views.
+        if pa.types.is_string_view(array.type) or pa.types.is_binary_view(array.type):
+            array = array.cast(pa.large_string() if pa.types.is_string_view(array.type) else pa.large_binary())
+        return [] if pa.types.is_null(array.type) else array.drop_null()
+    if isinstance(values, list | tuple | pa.Array | np.ndarray):
+        return [value for value in values if not stands_for_null(unwrap(value))]
+    return values
+
+
+def _places(values: Any, owners: Indices, column_type: ColumnType) -> tuple[U64, bytes] | None:
+    """The places of the values that `owners` names, and what they all begin with; None where bounds prove nothing."""
+    physical, kind = column_type.physical, column_type.kind
+    if physical in (PhysicalType.INT32, PhysicalType.INT64) and kind in _ORDERED_INTS:
+        return _of_ints(_integers(values, owners, column_type), column_type), b""
+    if physical in (PhysicalType.BYTE_ARRAY, PhysicalType.FIXED_LEN_BYTE_ARRAY) and kind in _ORDERED_BYTES:
+        return _of_bytes(_strings(values, owners, column_type))
+    return None
+
+
+def _integers(values: Any, owners: Indices, column_type: ColumnType) -> npt.NDArray[Any]:
+    if isinstance(values, pa.Array):
+        if pa.types.is_integer(values.type) and column_type.kind in ("", "int"):
+            numbers: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
+            return numbers[owners]
+        if stands_for_itself(values.type, column_type):
+            numbers = values.view(f"int{values.type.bit_width}").to_numpy(zero_copy_only=False)
+            return numbers[owners]
+    found = (encode_value(values[i], column_type) for i in owners.tolist())
+    return np.array([comparable(data[0], column_type) if data else 0 for data in found], dtype=object)
+
+
+def _of_ints(numbers: npt.NDArray[Any], column_type: ColumnType) -> U64:
+    if _signed(column_type):
+        return numbers.astype(np.int64).view(np.uint64) ^ _SIGN
+    return numbers.astype(np.uint64)
+
+
+def _strings(values: Any, owners: Indices, column_type: ColumnType) -> pa.Array:
+    if isinstance(values, pa.Array) and stands_for_itself(values.type, column_type):
+        plain = values.storage if isinstance(values, pa.ExtensionArray) else values
+        return plain.cast(pa.large_binary()).take(pa.array(owners))
+    found = (encode_value(values[i], column_type) for i in owners.tolist())
+    return pa.array([data[0] if data else b"" for data in found], type=pa.large_binary())
+
+
+def _of_bytes(strings: pa.Array) -> tuple[U64, bytes]:
+    import pyarrow.compute as pc  # takes as long to load as a small probe takes
+
+    if not len(strings):
+        return np.zeros(0, dtype=np.uint64), b""
+    ends = pc.min_max(strings).as_py()
+    prefix = os.path.commonprefix([ends["min"], ends["max"]])  # noqa: RUF071  # of bytes, not of paths
+    _, offsets, data = strings.buffers()
+    edges = np.frombuffer(offsets, dtype=np.int64)[strings.offset : strings.offset + len(strings) + 1]
+    octets = np.frombuffer(data, dtype=np.uint8) if data is not None and data.size else np.zeros(1, dtype=np.uint8)
+    begins = edges[:-1] + len(prefix)
+    lengths = edges[1:] - begins
+    places = np.zeros(len(strings), dtype=np.uint64)
+    for i in range(_PLACE_BYTES):
+        octet = octets[np.minimum(begins + i, len(octets) - 1)]
+        places = places << np.uint64(8) | np.where(lengths > i, octet, 0).astype(np.uint64)
+    return places, prefix

@@ -1,0 +1,120 @@
+"""Key sets: the hashes between two bounds are never too few, and hardly too many."""
+
+from __future__ import annotations
+
+import datetime as dt
+import pickle
+import uuid
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bloomseal.errors import FormatError, UsageError
+from bloomseal.sbbf import ColumnType, KeySet, LogicalType, PhysicalType, encode_value, hash_bytes
+
+TEXT = ColumnType(PhysicalType.BYTE_ARRAY, logical=LogicalType("string"))
+BYTES = ColumnType(PhysicalType.BYTE_ARRAY)
+INT64 = ColumnType(PhysicalType.INT64)
+INT32 = ColumnType(PhysicalType.INT32)
+UINT64 = ColumnType(PhysicalType.INT64, logical=LogicalType("int", bit_width=64, signed=False))
+DATE = ColumnType(PhysicalType.INT32, logical=LogicalType("date"))
+MICROS = ColumnType(PhysicalType.INT64, logical=LogicalType("timestamp", unit="us", utc=True))
+DOUBLE = ColumnType(PhysicalType.DOUBLE)
+UUID = ColumnType(PhysicalType.FIXED_LEN_BYTE_ARRAY, 16, LogicalType("uuid"))
+
+
+def hashes(values: list[object], kind: ColumnType) -> set[int]:
+    return {hash_bytes(data) for value in values for data in encode_value(value, kind) or ()}
+
+
+@given(
+    st.lists(st.binary(max_size=12), max_size=100),
+    st.binary(max_size=12),
+    st.binary(max_size=12),
+    st.binary(max_size=20),
+)
+def test_byte_strings_between_bounds_are_all_there(tails: list[bytes], low: bytes, high: bytes, common: bytes) -> None:
+    values = [common + tail for tail in tails]
+    keys = KeySet.of(values, BYTES)
+    for below, above in ((low, high), (common + low, common + high)):
+        inside = [value for value in values if below <= value <= above]
+        assert hashes(inside, BYTES) <= set(keys.between(below, above).tolist())
+
+
+@given(st.data(), st.sampled_from([INT32, INT64, UINT64]))
+def test_integers_between_bounds_are_exactly_there(data: st.DataObject, kind: ColumnType) -> None:
+    signed, width = kind is not UINT64, 4 if kind is INT32 else 8
+    least, greatest = (-(1 << 8 * width - 1), (1 << 8 * width - 1) - 1) if signed else (0, (1 << 64) - 1)
+    numbers = st.integers(least, greatest)
+    values = data.draw(st.lists(numbers, max_size=100))
+    low, high = data.draw(numbers), data.draw(numbers)
+    found = KeySet.of(values, kind).between(
+        low.to_bytes(width, "little", signed=signed), high.to_bytes(width, "little", signed=signed)
+    )
+    assert set(found.tolist()) == hashes([value for value in values if low <= value <= high], kind)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (pa.array(["b", None, "a", "a"]), TEXT),
+        (pa.array(["b", None, "a" * 20, "c"], pa.string_view()), TEXT),
+        (pa.chunked_array([["b"], ["a", None]]), TEXT),
+        (pa.array(["b", "a", None]).dictionary_encode(), TEXT),
+        (pa.array([3, None, -1]), INT64),
+        (pa.array([1 << 63, 5, None], pa.uint64()), UINT64),
+        (np.array([3, -1, 2**40]), INT32),
+        ([dt.date(2024, 1, 1), None, dt.date(1960, 1, 1)], DATE),
+        (pa.array([dt.date(2024, 1, 1), None, dt.date(1960, 1, 1)]), DATE),
+        (pa.array([5, None, -7], pa.timestamp("us", "UTC")), MICROS),
+        (np.array(["2024-01-01", "NaT", "1960-01-01"], dtype="M8[us]"), ColumnType(
+            PhysicalType.INT64, logical=LogicalType("timestamp", unit="us", utc=False))),
+        ([uuid.UUID(int=7), uuid.UUID(int=5)], UUID),
+        (pa.array([uuid.UUID(int=7).bytes, uuid.UUID(int=5).bytes], pa.uuid()), UUID),
+        ([0.0, 1.5, None], DOUBLE),
+        ([], TEXT),
+        (pa.nulls(3), TEXT),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_every_kind_of_sequence_gives_the_same_hashes(values: object, kind: ColumnType) -> None:
+    keys = KeySet.of(values, kind)  # type: ignore[arg-type]
+    plain = values.tolist() if isinstance(values, np.ndarray) else list(values)  # type: ignore[call-overload]
+    plain = [value for value in plain if value is not None and (not isinstance(value, pa.Scalar) or value.is_valid)]
+    wanted = hashes(plain, kind)
+    assert set(keys.between(None, None).tolist()) == wanted
+    assert len(keys) == len(wanted)
+    assert not keys.undecided
+    for value in plain:
+        for data in encode_value(value, kind) or ():
+            assert hash_bytes(data) in keys.between(data, data)
+
+
+def test_bounds_of_long_common_beginnings_still_narrow() -> None:
+    keys = KeySet.of([f"urn:customer:{i:09}" for i in range(10_000)], TEXT)
+    assert len(keys.between(b"urn:customer:000000100", b"urn:customer:000000199")) == 100
+    assert len(keys.between(b"a", b"b")) == 0
+    assert len(keys.between(b"urn:customer", b"v")) == 10_000
+
+
+def test_floats_are_not_narrowed_and_nan_is_never_decided() -> None:
+    keys = KeySet.of([1.0, 0.0, float("nan")], DOUBLE)
+    assert keys.undecided
+    assert len(keys.between(b"\0" * 8, b"\0" * 8)) == 3  # 0.0 is asked for as -0.0 too
+
+
+def test_what_was_dumped_is_loaded_and_nothing_is_pickled_or_shown() -> None:
+    for kind, values in ((TEXT, ["x1", "x2", "y"]), (DOUBLE, [1.0, float("nan")]), (INT64, [])):
+        keys = KeySet.of(values, kind)
+        again = KeySet.load(keys.dump(), kind)
+        assert set(again.between(None, None).tolist()) == set(keys.between(None, None).tolist())
+        assert again.undecided == keys.undecided
+    assert len(KeySet.load(KeySet.of(["x1", "x2", "y"], TEXT).dump(), TEXT).between(b"x1", b"x1")) == 1
+    with pytest.raises(UsageError):
+        pickle.dumps(keys)
+    with pytest.raises(FormatError):
+        KeySet.load(b"\x10\0\0\0[]", INT64)
+    assert "x1" not in repr(KeySet.of(["x1"], TEXT))
