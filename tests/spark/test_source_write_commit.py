@@ -1,0 +1,207 @@
+"""The two-phase commit of the data source's files, without Spark: crashes at every step, repeated steps, other file systems."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from bloomseal.errors import BloomsealError, FormatError, UsageError
+from bloomseal.spark.source.commit import ABANDONED, TEMPORARY, Job, Staged, TableFolder, recover
+
+OLD = {"a=1/old-1": "1", "a=2/old-2": "2", "a=3/old-3": "3"}
+NEW = {"a=1/new-1": "11", "a=2/new-2": "22", "a=9/new-9": "99"}
+POINTS = ("staged", "planned", "moved", "removed", "successful")
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Visible files and what is in them."""
+    found = [path for path in folder.rglob("*") if path.is_file() and TEMPORARY not in path.parts]
+    return {str(path.relative_to(folder)): path.read_text() for path in found}
+
+
+def put(table: TableFolder, files: dict[str, str], *below: str) -> None:
+    for name, text in files.items():
+        path = table.path(*below, name)
+        table.filesystem.create_dir(path.rpartition("/")[0], recursive=True)
+        with table.filesystem.open_output_stream(path) as stream:
+            stream.write(text.encode())
+
+
+def staged(job: Job, files: dict[str, str] = NEW, attempt: str = "0-0") -> list[Staged]:
+    put(job.table, files, TEMPORARY, job.name, attempt)
+    return [Staged(attempt, name, len(text)) for name, text in files.items()]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableFolder:
+    table = TableFolder.at(str(tmp_path / "table"))
+    put(table, {**OLD, "_SUCCESS": ""})
+    return table
+
+
+def test_committed_files_come_and_replaced_ones_go(table: TableFolder) -> None:
+    job = Job(table, "job")
+    files = staged(job)
+    staged(job, {"a=1/of-another-attempt": "x"}, "0-1")
+    put(table, {"a=1/_KEY_MATERIAL_FOR_old-1.json": "{}", "a=1/.old-1.crc": "crc"})
+    put(table, {"a=1/_KEY_MATERIAL_FOR_new-1.json": "{}"}, TEMPORARY, "job", "0-0")
+    job.commit(files, ["a=1/old-1", "a=3/old-3"])
+    folder = Path(table.folder)
+    kept = {"a=2/old-2": "2", "_SUCCESS": "", "a=1/_KEY_MATERIAL_FOR_new-1.json": "{}"}
+    assert contents(folder) == {**NEW, **kept}
+    assert not (folder / TEMPORARY).exists()
+    assert not (folder / "a=3").exists()
+
+
+def test_an_aborted_job_leaves_no_trace(table: TableFolder) -> None:
+    job = Job(table, "job")
+    job.abort()  # none of its tasks came to write
+    staged(job)
+    job.abort()
+    assert contents(Path(table.folder)) == {**OLD, "_SUCCESS": ""}
+    assert not (Path(table.folder) / TEMPORARY).exists()
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at_any_instant_nothing_is_lost_and_the_next_write_goes_on(table: TableFolder, point: str) -> None:
+    job = Job(table, "job")
+    files = staged(job)
+    program = "import pickle, sys; job, files, old = pickle.loads(sys.stdin.buffer.read()); job.commit(files, old)"
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        input=pickle.dumps((job, files, list(OLD))),
+        env={**os.environ, "BLOOMSEAL_FAULT_POINT": point},
+        capture_output=True,
+    )
+    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
+    folder = Path(table.folder)
+    now = contents(folder)
+    everywhere = {path.name: path.read_text() for path in folder.rglob("*") if path.is_file()}
+    whole_old = OLD.items() <= now.items()
+    whole_new = NEW.items() <= now.items()
+    assert whole_old or whole_new
+    assert all(everywhere.get(name.rpartition("/")[2]) == text for name, text in NEW.items())
+    # It never stands beside a mixture of both.
+    assert ("_SUCCESS" in now) == (point in ("staged", "planned", "successful"))
+
+    assert recover(table) == ([] if point == "staged" else ["job"])
+    if point == "staged":
+        assert contents(folder) == {**OLD, "_SUCCESS": ""}
+        assert recover(table, datetime.now(UTC) + ABANDONED + timedelta(minutes=1)) == ["job"]
+        assert contents(folder) == {**OLD, "_SUCCESS": ""}
+    else:
+        assert contents(folder) == {**NEW, "_SUCCESS": ""}
+    assert not (folder / TEMPORARY).exists()
+
+
+def test_a_job_with_a_plan_does_not_go_back(table: TableFolder) -> None:
+    """Spark calls abort when commit fails; half of the old files may be gone by then."""
+    job = Job(table, "job")
+    files = staged(job)
+    # A folder where a file belongs: the move fails, as it would for want of a right.
+    (Path(table.folder) / "a=9" / "new-9").mkdir(parents=True)
+    with pytest.raises(BloomsealError, match="the next write to the table goes on"):
+        job.commit(files, list(OLD))
+    job.abort()
+    (Path(table.folder) / "a=9" / "new-9").rmdir()
+    assert recover(table) == ["job"]
+    assert contents(Path(table.folder)) == {**NEW, "_SUCCESS": ""}
+
+
+def test_jobs_at_work_are_left_alone(table: TableFolder) -> None:
+    at_work, dead = Job(table, "at work"), Job(table, "dead")
+    staged(at_work)
+    staged(dead)
+    long_ago = (datetime.now(UTC) - ABANDONED - timedelta(hours=1)).timestamp()
+    for path in [Path(dead.folder), *Path(dead.folder).rglob("*")]:
+        os.utime(path, (long_ago, long_ago))
+    for path in [Path(at_work.folder), *Path(at_work.folder).rglob("*")]:
+        if path.name != "new-9":
+            os.utime(path, (long_ago, long_ago))
+    assert recover(table) == ["dead"]
+    assert Path(at_work.folder).exists()
+
+
+def test_steps_may_be_repeated(table: TableFolder) -> None:
+    """Two who find the same plan at the same time: one of them finds everything done, also long after."""
+    job = Job(table, "job")
+    staged(job)
+    plan = {"version": 1, "files": [[f"0-0/{name}", name] for name in NEW], "replaced": sorted(OLD)}
+    put(table, {"plan.json": json.dumps(plan)}, TEMPORARY, "job")
+    assert job.finish()
+    put(table, {"plan.json": json.dumps(plan)}, TEMPORARY, "job")
+    assert job.finish()
+    assert not job.finish()
+    assert contents(Path(table.folder)) == {**NEW, "_SUCCESS": ""}
+
+
+@pytest.mark.parametrize("change", ["gone", "shorter"])
+def test_what_is_not_there_as_it_was_written_stops_the_commit(table: TableFolder, change: str) -> None:
+    job = Job(table, "job")
+    files = staged(job)
+    path = Path(job.folder) / "0-0" / "a=2" / "new-2"
+    path.unlink() if change == "gone" else path.write_text("2")
+    with pytest.raises(BloomsealError, match="gone or has changed"):
+        job.commit(files, list(OLD))
+    job.abort()
+    assert contents(Path(table.folder)) == {**OLD, "_SUCCESS": ""}
+
+
+def test_a_new_file_can_not_replace_itself(table: TableFolder) -> None:
+    job = Job(table, "job")
+    with pytest.raises(UsageError):
+        job.commit(staged(job), list(NEW))
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        "",
+        "[]",
+        '{"version": 2, "files": [], "replaced": []}',
+        '{"version": 1, "files": [], "replaced": ["../outside"]}',
+        '{"version": 1, "files": [], "replaced": ["a/../../outside"]}',
+        '{"version": 1, "files": [["OUTSIDE", "inside"]], "replaced": []}',
+        '{"version": 1, "files": [["0-0/x", ".."]], "replaced": []}',
+        '{"version": 1, "files": [["0-0/x"]], "replaced": []}',
+        '{"version": 1, "files": [], "replaced": [7]}',
+    ],
+)
+def test_a_plan_reaches_nothing_outside_its_table(table: TableFolder, tmp_path: Path, plan: str) -> None:
+    outside = tmp_path / "outside"
+    outside.write_text("not theirs")
+    put(table, {"plan.json": plan.replace("OUTSIDE", str(outside))}, TEMPORARY, "job")
+    with pytest.raises(FormatError, match="plan"):
+        recover(table)
+    assert outside.read_text() == "not theirs"
+    assert contents(Path(table.folder)) == {**OLD, "_SUCCESS": ""}
+
+
+@pytest.fixture
+def remote() -> Iterator[TableFolder]:
+    """A file system in memory, reached by its URI as any other."""
+    table = TableFolder.at("mock:///bucket/table")
+    yield table
+    table.filesystem.delete_dir_contents("", accept_root_dir=True)
+
+
+def test_other_file_systems(remote: TableFolder) -> None:
+    put(remote, OLD)
+    job = Job(remote, "job")
+    job.commit(staged(job), ["a=1/old-1", "a=2/old-2"])
+    assert sorted(remote.files()) == sorted([*NEW, "a=3/old-3"])
+    assert remote.filesystem.get_file_info(remote.path("_SUCCESS")).is_file
+    assert recover(remote) == []
+    second = Job(remote, "second")
+    staged(second)
+    second.abort()
+    assert sorted(remote.files()) == sorted([*NEW, "a=3/old-3"])
