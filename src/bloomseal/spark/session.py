@@ -20,7 +20,10 @@ from ..policy import Policy, TablePolicy
 from .jar import KMS_CLIENT, bridge_jar
 
 if TYPE_CHECKING:
+    from pyspark.accumulators import Accumulator
     from pyspark.sql import SparkSession
+
+    from .source.stats import Metrics
 
 __all__ = ["CRYPTO_FACTORY", "advice", "chosen_table", "enable", "refuse_secrets", "table_policy"]
 
@@ -35,6 +38,7 @@ _RIGHT_WAY: Final = (
 )
 
 _policies: weakref.WeakKeyDictionary[SparkSession, Policy] = weakref.WeakKeyDictionary()
+_metrics: weakref.WeakKeyDictionary[SparkSession, Accumulator[Metrics]] = weakref.WeakKeyDictionary()
 
 
 def enable(
@@ -93,8 +97,31 @@ def enable(
         spark.conf.set(name, value)
     if policy is not None:
         _policies[spark] = policy
+    register_source(spark, kms, _policies.get(spark))
     for text in advice(spark):
         warnings.warn(text, BloomsealWarning, stacklevel=2)
+
+
+def register_source(
+    spark: SparkSession, kms: str | None, policy: Policy | None, name: str = "bloomseal"
+) -> Accumulator[Metrics]:
+    """Register the data source with what this session knows: the processes that plan and run its queries see no session.
+
+    Returns:
+        The counts of what the session's reads through it did.
+    """
+    from .source.options import Defaults
+    from .source.source import BloomsealSource
+    from .source.stats import new_metrics
+
+    if (metrics := _metrics.get(spark)) is None:
+        metrics = _metrics[spark] = new_metrics(spark)
+    zone, parallelism = str(spark.conf.get("spark.sql.session.timeZone")), spark.sparkContext.defaultParallelism
+    given = {"defaults": Defaults(kms, policy, metrics, zone, parallelism), "name": classmethod(lambda _: name)}
+    # A class of its own travels by value, and its attributes with it.
+    spark.dataSource.register(type("BloomsealSource", (BloomsealSource,), given))
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    return metrics
 
 
 def advice(spark: SparkSession) -> list[str]:

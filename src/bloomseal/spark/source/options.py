@@ -7,16 +7,21 @@ import json
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import UsageError
 from ...parquet.specs import DecryptionSpec
 from ...policy import Policy, TablePolicy
 from ..session import refuse_secrets, table_policy
 
+if TYPE_CHECKING:
+    from pyspark.accumulators import Accumulator
+
+    from .stats import Metrics
+
 __all__ = ["Defaults", "SourceOptions"]
 
-_FLAGS: Final = ("allow_plaintext", "allow_unverified_footer", "int96_utc")
+_FLAGS: Final = ("allow_plaintext", "allow_unverified_footer")
 _WRITING: Final = (
     "compression",
     "max_open_files",
@@ -34,6 +39,7 @@ _KNOWN: Final = (
     "path",
     "paths",
     "policy",
+    "read_id",
     "table",
 )
 _MISSING_KEYS: Final = ("error", "null")
@@ -46,10 +52,16 @@ class Defaults:
     Attributes:
         kms: KMS URI.
         policy: of one table or several; the KMS that it names gives way to `kms`.
+        metrics: what reads are counted with.
+        zone: the session's time zone, in which folders name timestamps.
+        parallelism: tasks that run at the same time.
     """
 
     kms: str | None = None
     policy: Policy | None = None
+    metrics: Accumulator[Metrics] | None = None
+    zone: str | None = None
+    parallelism: int | None = None
 
 
 @dataclass(frozen=True)
@@ -62,9 +74,10 @@ class SourceOptions:
         table: the table's policy, its `kms` a URI; None without a policy.
         aad_prefix: the prefix that all files were written with; the policy's where this is None.
         encrypted_columns: columns that must be encrypted, beside the policy's.
-        allow_plaintext, allow_unverified_footer, int96_utc: as in `bloomseal.DecryptionSpec`.
+        allow_plaintext, allow_unverified_footer: as in `bloomseal.DecryptionSpec`.
         missing_keys: ``error``, or ``null``: columns whose key this user can't have read as null.
         max_partition_bytes: how much one task reads.
+        read_id: the name under which the read is counted.
         writing: what was said of ``compression``, ``max_open_files``, ``partition_by``, ``partition_overwrite_mode``,
             ``row_group_size`` and ``target_file_bytes``, which concern the writer.
     """
@@ -76,9 +89,9 @@ class SourceOptions:
     encrypted_columns: tuple[str, ...] = ()
     allow_plaintext: bool = False
     allow_unverified_footer: bool = False
-    int96_utc: bool = False
     missing_keys: str = "error"
     max_partition_bytes: int = 128 * 1024 * 1024
+    read_id: str = ""
     writing: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -111,20 +124,36 @@ class SourceOptions:
             more["max_partition_bytes"] = _positive("max_partition_bytes", given["max_partition_bytes"])
         if "encrypted_columns" in given:
             more["encrypted_columns"] = tuple(name.strip() for name in given["encrypted_columns"].split(","))
-        writing = {name: given[name] for name in _WRITING if name in given}
-        return cls(_paths(given), kms, table, given.get("aad_prefix"), writing=writing, **more)
+        writing: dict[str, str] = {name: given[name] for name in _WRITING if name in given}
+        return cls(
+            _paths(given),
+            kms,
+            table,
+            given.get("aad_prefix"),
+            read_id=given.get("read_id", ""),
+            writing=writing,
+            **more,
+        )
 
     @property
     def partition_by(self) -> tuple[str, ...]:
         """Columns that become folders, from the comma-separated option."""
         return tuple(name.strip() for name in self.writing.get("partition_by", "").split(",") if name.strip())
 
+    def kms_calls(self) -> int:
+        """Keys that this process has asked the KMS for so far."""
+        if self.kms is None:
+            return 0
+        from ...keytools import KeyTools, as_key_source
+
+        source = as_key_source(self.kms) if self.table is None else self._shared_table.keys.tools
+        return source.counters.unwraps if isinstance(source, KeyTools) else 0
+
     def decryption(self, file: str) -> DecryptionSpec | None:
         """How one file is opened; None where it must be in plaintext, since there is no way to a key."""
         if self.kms is None:
             return None
-        shared = _shared_table(pickle.dumps(self.table)) if self.table is not None else None
-        arguments = {"keys": self.kms} if shared is None else shared.decryption_arguments(file)
+        arguments = {"keys": self.kms} if self.table is None else self._shared_table.decryption_arguments(file)
         if self.aad_prefix is not None:
             arguments["aad_prefix"] = self.aad_prefix
         return DecryptionSpec(
@@ -133,9 +162,12 @@ class SourceOptions:
                 "encrypted_columns": (*arguments.get("encrypted_columns", ()), *self.encrypted_columns),
                 "allow_plaintext": self.allow_plaintext,
                 "allow_unverified_footer": self.allow_unverified_footer,
-                "int96_utc": self.int96_utc,
             }
         )
+
+    @property
+    def _shared_table(self) -> TablePolicy:
+        return _shared_table(pickle.dumps(self.table))
 
     def __repr__(self) -> str:
         return f"<SourceOptions {', '.join(self.paths)}>"

@@ -1,4 +1,4 @@
-"""``format("bloomseal")`` as Spark finds it."""
+"""``format("bloomseal")`` as Spark finds it. Nothing heavy is loaded to look it up."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql.datasource import DataSource
 
-from .options import Defaults, SourceOptions
-
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceWriter
     from pyspark.sql.types import StructType
+
+    from .options import Defaults, SourceOptions
 
 __all__ = ["BloomsealSource"]
 
@@ -24,6 +24,7 @@ class BloomsealSource(DataSource):
     """
 
     defaults: ClassVar[Defaults | None] = None
+    _inferred = False
 
     @classmethod
     def name(cls) -> str:
@@ -32,12 +33,15 @@ class BloomsealSource(DataSource):
     def schema(self) -> StructType:
         from .reader import infer_schema
 
+        self._inferred = True
         return infer_schema(self._settings)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from .reader import TableReader
+        from .reader import TableReader, warn_of_all_columns
 
-        return TableReader(self._settings, schema)
+        if self._inferred:
+            warn_of_all_columns(self._settings, schema)
+        return TableReader(self._settings, schema, self.defaults)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from .writer import TableWriter
@@ -46,4 +50,6 @@ class BloomsealSource(DataSource):
 
     @property
     def _settings(self) -> SourceOptions:
+        from .options import SourceOptions
+
         return SourceOptions.parse(self.options, self.defaults)

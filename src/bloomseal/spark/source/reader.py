@@ -1,0 +1,189 @@
+"""The reading half: what to read is planned on the driver without opening more than one file, and read by the executors."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import types as st
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from ...errors import BloomsealError, BloomsealWarning, UsageError
+from ...parquet.reader import open_file
+from ..listing import open_filesystem
+from .options import Defaults, SourceOptions
+from .pushdown import Condition, admits, conditions
+from .scan import Piece, Scan
+from .stats import ReadStats
+from .tree import DataFile, Tree, find_files, typed
+from .types import spark_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import Filter
+
+__all__ = ["TableReader", "Task", "infer_schema", "plan", "warn_of_all_columns"]
+
+_FILE_COST: Final = 1024 * 1024
+"""What opening a file costs, in bytes that could be read instead."""
+_LEAST_TASK: Final = 4 * 1024 * 1024
+
+
+class Task(InputPartition):
+    """Files, and parts of files, for one task; and what the planning ruled out, which the first task reports."""
+
+    def __init__(self, pieces: Sequence[Piece], planned: ReadStats) -> None:
+        super().__init__(None)
+        self.pieces = tuple(pieces)
+        self.planned = planned
+
+    def __repr__(self) -> str:
+        return f"<Task of {len(self.pieces)} files>"
+
+
+class TableReader(DataSourceReader):
+    """Reads a table's files.
+
+    Args:
+        settings: what to read and how.
+        schema: of the frame: the columns that are opened, and the partition columns among them.
+        defaults: of the session.
+    """
+
+    def __init__(self, settings: SourceOptions, schema: st.StructType, defaults: Defaults | None = None) -> None:
+        self._defaults = defaults or Defaults()
+        self._scan = Scan(settings, schema)
+        # Of a schema that Spark can't take, the driver says so, before there are tasks.
+        _ = self._scan.target
+
+    @property
+    def pushFilters(self) -> Any:  # noqa: N802
+        """Takes Spark's filters, and hands them all back: it evaluates them again.
+
+        Spark refuses a reader that overrides this method in a session without ``spark.sql.python.filterPushdown.enabled``, which is its
+        default. There such a reader just gets no filters.
+        """
+        return _Pushed(self)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        settings, schema = self._scan.settings, self._scan.schema
+        tree = find_files(settings.paths, schema)
+        self._scan.partitioned = tuple(tree.columns.names)
+        pieces, pruned = plan(tree, self._scan.conditions, self._defaults.zone)
+        planned = ReadStats(files_pruned=len(pruned), bytes_pruned=sum(file.size for file in pruned))
+        parallelism = self._defaults.parallelism or os.cpu_count() or 1
+        packs = list(_packed(pieces, settings.max_partition_bytes, parallelism)) or [[]]
+        return [Task(pack, ReadStats() if number else planned) for number, pack in enumerate(packs)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Task)  # noqa: S101
+        settings = self._scan.settings
+        self._count(partition.planned)
+        for piece in partition.pieces:
+            stats, before = ReadStats(), settings.kms_calls()
+            try:
+                yield from self._scan.read(piece, stats)
+            finally:
+                stats.kms_calls = settings.kms_calls() - before
+                self._count(stats)
+
+    def _count(self, stats: ReadStats) -> None:
+        if self._defaults.metrics is not None:
+            self._defaults.metrics.add({self._scan.settings.read_id: stats})
+
+    def __repr__(self) -> str:
+        return f"<TableReader of {self._scan.settings!r}>"
+
+
+class _Pushed:
+    """`pushFilters` of a `TableReader`, which Spark does not take for an overridden method."""
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, reader: TableReader) -> None:
+        self._reader = reader
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        self._reader._scan.conditions = tuple(conditions(filters))
+        return filters
+
+
+def infer_schema(settings: SourceOptions) -> st.StructType:
+    """The schema of a table: that of its first file, and its partition columns behind it.
+
+    Raises:
+        UsageError: there is no such path, or no file in it.
+        BloomsealError: the file can't be opened.
+    """
+    tree = find_files(settings.paths)
+    if not tree.files:
+        raise UsageError("there are no data files, so there is no schema", file=settings.paths[0], hint=".schema(...)")
+    first = tree.files[0]
+    with open_file(
+        first.name, decryption=settings.decryption(first.name), filesystem=open_filesystem(first.base)
+    ) as file:
+        stored = spark_schema(file)
+    folders = {field.name.lower(): field for field in tree.columns}
+    # As in Spark: a partition column that files hold too keeps its place there, but its values are the folders'.
+    fields = [folders.pop(field.name.lower(), field) for field in stored.fields]
+    return st.StructType([*fields, *folders.values()])
+
+
+def warn_of_all_columns(settings: SourceOptions, schema: st.StructType) -> None:
+    """Spark tells a data source in Python nothing of the columns that a query needs."""
+    if len(schema.fields) > 1:
+        warnings.warn(
+            f"all {len(schema.fields)} columns of {settings.paths[0]} will be opened; bloomseal.spark.read(spark, path, "
+            "columns=[...]), or .schema(...), opens those that you need",
+            BloomsealWarning,
+            stacklevel=2,
+        )
+
+
+def plan(tree: Tree, asked: Sequence[Condition], zone: str | None) -> tuple[list[Piece], list[DataFile]]:
+    """The files that may hold wanted rows, and those that their partition values rule out."""
+    places = {name: place for place, name in enumerate(tree.columns.names)}
+    kinds = [field.dataType for field in tree.columns.fields]
+    mine = [(places[one.path[0]], one) for one in asked if len(one.path) == 1 and one.path[0] in places]
+    read: dict[tuple[int, str], Any] = {}
+    verdicts: dict[Any, tuple[tuple[Any, ...], bool]] = {}
+    kept, pruned = [], []
+    for file in tree.files:
+        if (known := verdicts.get(file.folders)) is None:
+            values = []
+            for place, (name, raw) in enumerate(file.folders):
+                if (place, raw) not in read:
+                    try:
+                        read[place, raw] = typed(raw, kinds[place], zone)
+                    except BloomsealError as error:
+                        raise error.at(file=file.name, column=name) from None
+                values.append(read[place, raw])
+            wanted = all(admits(one, values[place], kinds[place]) for place, one in mine)
+            known = verdicts[file.folders] = tuple(values), wanted
+        values_of, wanted = known
+        if wanted:
+            kept.append(Piece(file.base, file.name, file.size, values_of))
+        else:
+            pruned.append(file)
+    return kept, pruned
+
+
+def _packed(pieces: Sequence[Piece], most: int, parallelism: int) -> Iterator[list[Piece]]:
+    """Pieces for one task each: about as many bytes in all, big files in parts."""
+    total = sum(piece.size + _FILE_COST for piece in pieces)
+    target = min(most, max(_LEAST_TASK, -(-total // parallelism)))
+    pack: list[Piece] = []
+    filled = 0
+    for piece in pieces:
+        parts = max(1, -(-piece.size // target))
+        for part in range(parts):
+            cost = piece.size // parts + _FILE_COST
+            if pack and filled + cost // 2 > target:
+                yield pack
+                pack, filled = [], 0
+            pack.append(Piece(piece.base, piece.name, piece.size, piece.values, part, parts))
+            filled += cost
+    if pack:
+        yield pack

@@ -1,0 +1,293 @@
+"""One task of a read: its files, opened one after the other, as record batches in exactly the types that Spark asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import types as st
+
+from ...errors import BloomsealError, FormatError, KeyAccessError, UnsupportedError
+from ...keytools.access import KmsAccessError, Problem
+from ...parquet.minifile import read_row_group
+from ...parquet.reader import ReadPlan, SealedFile, open_file
+from ...parquet.reader import ReadStats as FileStats
+from ...parquet.rows import read_matching
+from ...parquet.schema import Leaf
+from ...sbbf import PhysicalType
+from ..listing import open_filesystem
+from .options import SourceOptions
+from .pushdown import Bound, Condition, bind
+from .stats import ReadStats
+from .types import (
+    DECODING,
+    Convert,
+    arrow_type,
+    converter,
+    file_schema,
+    forget_arrow_schema,
+    leaves_below,
+    position_of,
+    select,
+)
+
+__all__ = ["Piece", "Scan"]
+
+_REFUSED: Final = (Problem.DENIED, Problem.DISABLED, Problem.DESTROYED, Problem.UNKNOWN)
+_BATCH_BYTES: Final = 4 * 1024 * 1024
+_BATCH_ROWS: Final = (1024, 65_536)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A file, or a part of a big one.
+
+    Attributes:
+        base, name, size: as `tree.DataFile`.
+        values: its partition values, in the order of the table's partition columns.
+        part, parts: which part of how many, by the bytes of its row groups.
+    """
+
+    base: str | None
+    name: str
+    size: int
+    values: tuple[Any, ...] = ()
+    part: int = 0
+    parts: int = 1
+
+
+@dataclass
+class Scan:
+    """What all tasks of a read have in common.
+
+    Attributes:
+        settings: where the keys are, and what is expected of the files.
+        schema: of the frame.
+        conditions: what holds for every row that Spark will keep.
+        partitioned: names of the partition columns.
+    """
+
+    settings: SourceOptions
+    schema: st.StructType
+    conditions: tuple[Condition, ...] = ()
+    partitioned: tuple[str, ...] = ()
+    _layouts: dict[Any, _Layout] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def target(self) -> pa.Schema:
+        """The Arrow schema that Spark asks for."""
+        fields = []
+        for one in self.schema.fields:
+            try:
+                fields.append(pa.field(one.name, arrow_type(one.dataType), one.nullable))
+            except BloomsealError as error:
+                raise error.at(column=one.name) from None
+        return pa.schema(fields)
+
+    @cached_property
+    def stored(self) -> dict[str, st.DataType]:
+        """The columns that files have, and their types."""
+        folders = {name.lower() for name in self.partitioned}
+        return {one.name: one.dataType for one in self.schema.fields if one.name.lower() not in folders}
+
+    def read(self, piece: Piece, stats: ReadStats) -> Iterator[pa.RecordBatch]:
+        """The rows of a piece that Spark may keep, with all that is known not to be among them left out.
+
+        Raises:
+            BloomsealError: with the file's name.
+        """
+        try:
+            decryption = self.settings.decryption(piece.name)
+            with open_file(piece.name, decryption=decryption, filesystem=open_filesystem(piece.base)) as file:
+                yield from _Reading(self, file, piece, stats).batches()
+        except BloomsealError as error:
+            if isinstance(error, KmsAccessError) and error.column and error.problem in _REFUSED:
+                error.hint = f'{error.hint or ""}; or read without the column, or with .option("missing_keys", "null")'
+            raise error.at(file=piece.name) from None
+
+    def layout(self, file: SealedFile, masked: frozenset[int]) -> _Layout:
+        """Which of a file's columns are read, worked out once for all files of the same schema."""
+        footer = file.walk.footer
+        name = (b"".join(footer.schema.cut(range(len(footer.schema.leaves)))), masked)
+        if (found := self._layouts.get(name)) is None:
+            found = self._layouts[name] = _Layout.of(self, file, masked)
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is worked out on the way stays where it is.
+        return {name: self.__dict__[name] for name in ("settings", "schema", "conditions", "partitioned")} | {
+            "_layouts": {}
+        }
+
+
+@dataclass
+class _Layout:
+    """A file's columns against those of the frame.
+
+    Attributes:
+        names: column of the frame → top-level name in the file; None where it has none, or none that can be read.
+        lacking: names where the file has none at all.
+        wanted: the leaves to read.
+        by_rows: single rows can be read. Not those of INT96, which must be decoded to microseconds.
+    """
+
+    names: dict[str, str | None]
+    lacking: dict[str, str | None]
+    wanted: list[Leaf]
+    by_rows: bool
+    converters: dict[tuple[str, pa.DataType], Convert] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, scan: Scan, file: SealedFile, masked: frozenset[int]) -> _Layout:
+        schema = file_schema(file)
+        leaves = iter(file.walk.footer.schema.leaves)
+        below = [[next(leaves) for _ in range(leaves_below(one.type))] for one in schema]
+        names: dict[str, str | None] = {}
+        lacking: dict[str, str | None] = {}
+        wanted: list[Leaf] = []
+        for column, kind in scan.stored.items():
+            place = position_of(column, schema.names)
+            lacking[column] = None if place is None else schema.names[place]
+            chosen = [] if place is None else select(schema.field(place).type, kind, iter(below[place]), masked)
+            names[column] = lacking[column] if chosen else None
+            wanted += chosen
+        wanted = sorted({leaf.index: leaf for leaf in wanted}.values(), key=lambda leaf: leaf.index)
+        return cls(names, lacking, wanted, all(leaf.type.physical is not PhysicalType.INT96 for leaf in wanted))
+
+    def convert(self, column: str, kind: st.DataType, array: pa.ChunkedArray) -> list[pa.Array]:
+        """A decoded column's chunks as Spark wants them."""
+        key = column, array.type
+        if key not in self.converters:
+            leaves = iter([leaf for leaf in self.wanted if leaf.path[0] == self.names[column]])
+            self.converters[key] = converter(array.type, kind, leaves)
+        function = self.converters[key]
+        return array.chunks if function is None else [function(chunk) for chunk in array.chunks]
+
+
+class _Reading:
+    """One file."""
+
+    def __init__(self, scan: Scan, file: SealedFile, piece: Piece, stats: ReadStats) -> None:
+        self._scan = scan
+        self._file = file
+        self._piece = piece
+        self._stats = stats
+        self._folders = dict(zip((name.lower() for name in scan.partitioned), piece.values, strict=True))
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        scan, file, stats = self._scan, self._file, self._stats
+        if self._piece.part == 0:
+            stats.files += 1
+        masked = self._masked() if scan.settings.missing_keys == "null" else frozenset()
+        layout = scan.layout(file, masked)
+        forget_arrow_schema(file)
+        groups = self._groups()
+        stats.row_groups += len(groups)
+        bound = bind(scan.conditions, scan.stored, layout.lacking, file.walk, masked)
+        if bound.impossible:
+            stats.files_pruned += self._piece.part == 0
+            stats.bytes_pruned += sum(self._bytes(group) for group in groups)
+            return
+        columns = [leaf.name for leaf in layout.wanted] or None
+        plan = file.plan(columns, list(bound.terms) or None)
+        for group in groups:
+            if self._rules_out(plan, bound, group):
+                stats.bytes_pruned += self._bytes(group)
+                continue
+            stats.decoded += 1
+            stats.bytes_decoded += self._bytes(group)
+            found = self._decoded(plan, layout, group)
+            if found is not None:
+                stats.rows += found[1]
+                yield from self._converted(layout, *found)
+
+    def _decoded(self, plan: ReadPlan, layout: _Layout, group: int) -> tuple[pa.Table | None, int] | None:
+        if not layout.wanted:
+            return None, self._file.walk.footer.row_group(group).num_rows or 0
+        if plan.predicate is not None and layout.by_rows:
+            table = read_matching(plan.walk, group, plan.wanted, plan.predicate, lambda: plan.empty.schema)
+        else:
+            table = read_row_group(plan.walk, group, plan.wanted, **DECODING)
+        return None if table is None else (table, table.num_rows)
+
+    def _rules_out(self, plan: ReadPlan, bound: Bound, group: int) -> bool:
+        if bound.rules_out(plan.walk, group):
+            self._stats.pruned_by_statistics += 1
+            return True
+        if plan.predicate is None:
+            return False
+        counted = FileStats()
+        pruned = self._file._pruned(group, plan.predicate, counted)
+        self._stats.pruned_by_statistics += counted.pruned_by_statistics
+        self._stats.pruned_by_filter += counted.pruned_by_filter
+        return pruned
+
+    def _converted(self, layout: _Layout, table: pa.Table | None, rows: int) -> Iterator[pa.RecordBatch]:
+        columns = []
+        for want, target in zip(self._scan.schema.fields, self._scan.target, strict=True):
+            if want.name.lower() in self._folders:
+                columns.append(pa.repeat(pa.scalar(self._folders[want.name.lower()], target.type), rows))
+                continue
+            name = layout.names[want.name]
+            if name is None or table is None:
+                column = pa.chunked_array([pa.nulls(rows, target.type)])
+            else:
+                column = self._column(layout, want, target, table.column(name))
+            if not want.nullable and column.null_count:
+                raise UnsupportedError("nulls in a column that the schema calls NOT NULL", column=want.name)
+            columns.append(column)
+        made = pa.Table.from_arrays(columns, schema=self._scan.target)
+        least, most = _BATCH_ROWS
+        size = min(max(_BATCH_BYTES * rows // max(made.nbytes, 1), least), most) if rows else most
+        yield from made.to_batches(max_chunksize=size)
+
+    def _column(self, layout: _Layout, want: st.StructField, target: pa.Field, column: pa.ChunkedArray) -> Any:
+        try:
+            return pa.chunked_array(layout.convert(want.name, want.dataType, column), type=target.type)
+        except BloomsealError as error:
+            raise error.at(column=want.name) from None
+        except pa.ArrowInvalid:
+            # Its message may hold a value.
+            raise UnsupportedError(
+                f"a value of the file's {column.type} does not fit {want.dataType.simpleString()}",
+                column=want.name,
+                hint="a wider type in .schema(...)",
+            ) from None
+        except (pa.ArrowException, ValueError, TypeError) as error:
+            raise FormatError(f"the column can't be converted ({type(error).__name__})", column=want.name) from None
+
+    def _masked(self) -> frozenset[int]:
+        """Leaves whose key is refused to us. That the KMS is away, or that a file is damaged, is no refusal."""
+        walk = self._file.walk
+        found = set()
+        for leaf in walk.footer.schema.leaves:
+            for group in range(self._file.num_row_groups):
+                try:
+                    walk.cipher(walk.chunk(group, leaf.index))
+                except KeyAccessError as error:
+                    if not isinstance(error, KmsAccessError) or error.problem not in _REFUSED:
+                        raise
+                    found.add(leaf.index)
+                    break
+        return frozenset(found)
+
+    def _groups(self) -> list[int]:
+        """The row groups of this part: those whose middle lies in it, counted in bytes."""
+        piece, count = self._piece, self._file.num_row_groups
+        if piece.parts == 1:
+            return list(range(count))
+        if self._file.walk.source.size != piece.size:
+            raise UnsupportedError("the file was replaced while the query was under way", hint="run the query again")
+        sizes = [max(self._bytes(group), 1) for group in range(count)]
+        total, before, found = sum(sizes), 0, []
+        for group, size in enumerate(sizes):
+            if (2 * before + size) * piece.parts // (2 * total) == piece.part:
+                found.append(group)
+            before += size
+        return found
+
+    def _bytes(self, group: int) -> int:
+        return self._file.walk.footer.row_group(group).total_byte_size or 0

@@ -1,0 +1,68 @@
+"""What reads did, counted on the executors and added up on the driver."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, cast
+
+from pyspark.accumulators import AccumulatorParam
+
+if TYPE_CHECKING:
+    from pyspark.accumulators import Accumulator
+    from pyspark.sql import SparkSession
+
+__all__ = ["Metrics", "ReadStats", "new_metrics"]
+
+
+@dataclass(slots=True)
+class ReadStats:
+    """What reads through the data source did, as far as their tasks have ended.
+
+    Attributes:
+        files: files opened.
+        files_pruned: files that their partition values ruled out, or what they lack; never opened, or closed after their footer.
+        row_groups: row groups in the files opened.
+        pruned_by_statistics, pruned_by_filter: row groups ruled out.
+        decoded: row groups of which something was decoded.
+        rows: rows handed to Spark.
+        bytes_decoded: bytes before compression of the row groups decoded, all columns; a lookup reads single pages of them.
+        bytes_pruned: the same of the row groups ruled out, and the size of the files that were never opened.
+        kms_calls: keys that the KMS was asked for.
+    """
+
+    files: int = 0
+    files_pruned: int = 0
+    row_groups: int = 0
+    pruned_by_statistics: int = 0
+    pruned_by_filter: int = 0
+    decoded: int = 0
+    rows: int = 0
+    bytes_decoded: int = 0
+    bytes_pruned: int = 0
+    kms_calls: int = 0
+
+    def __add__(self, other: ReadStats) -> ReadStats:
+        return ReadStats(**{one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self)})
+
+    def to_dict(self) -> dict[str, int]:
+        """As plain data."""
+        return asdict(self)
+
+
+Metrics = dict[str, ReadStats]
+"""What each read did, by the name that it was given."""
+
+
+class _Merged(AccumulatorParam[Metrics]):
+    def zero(self, value: Metrics) -> Metrics:  # noqa: ARG002
+        return {}
+
+    def addInPlace(self, value1: Metrics, value2: Metrics) -> Metrics:  # noqa: N802
+        for name, stats in value2.items():
+            value1[name] = value1.get(name, ReadStats()) + stats
+        return value1
+
+
+def new_metrics(spark: SparkSession) -> Accumulator[Metrics]:
+    """An accumulator for a session's reads."""
+    return cast("Accumulator[Metrics]", spark.sparkContext.accumulator({}, _Merged()))

@@ -1,0 +1,242 @@
+"""A table's files and the partition values in the names of their folders, found as Spark finds them (`PartitioningUtils`).
+
+Without a JVM: the Python process that plans a read has none. Unlike `..listing.list_files`, which takes every file below a folder,
+this takes what Spark would read.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import reduce
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+from pyspark.sql import types as st
+
+from ...errors import UsageError
+from ..listing import is_hidden, open_filesystem, split_uri
+
+__all__ = ["DataFile", "Tree", "find_files", "typed"]
+
+_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+_MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(\.\d+)?", re.ASCII)
+_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_WHOLE: Final = re.compile(r"[+-]?\d+", re.ASCII)
+_FLOAT: Final = re.compile(r"\s*[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?)\s*", re.ASCII)
+
+Folders = tuple[tuple[str, str], ...]
+"""Partition columns and their raw values, outermost first."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A file of a table.
+
+    Attributes:
+        base: its file system, as `..listing.TableFiles.base`.
+        name: its path on it.
+        size: bytes.
+        folders: the partition values in its path.
+    """
+
+    base: str | None
+    name: str
+    size: int
+    folders: Folders
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A table's files, in the order of their names.
+
+    Attributes:
+        files: without those that Spark takes for hidden, and without empty ones.
+        columns: the partition columns, with the types that their values have in common.
+    """
+
+    files: tuple[DataFile, ...]
+    columns: st.StructType
+
+
+def find_files(paths: Iterable[str], types: st.StructType | None = None) -> Tree:
+    """The files of these folders, or these files.
+
+    Below a folder Spark reads what lies in it, or, where there are ``name=value`` folders, what lies in those.
+
+    Args:
+        types: types that the user gave for the partition columns; the values' own otherwise.
+
+    Raises:
+        UsageError: there is no such path; folders whose partition columns differ.
+    """
+    found = [file for path in paths for file in _below(path)]
+    partitioned = [file for file in found if file.folders]
+    files = partitioned or found
+    shapes = {tuple(name for name, _ in file.folders) for file in partitioned}
+    if len(shapes) > 1:
+        raise UsageError(
+            f"folders of different partition columns: {' and '.join('/'.join(shape) for shape in sorted(shapes)[:2])}",
+            file=next(file.name for file in partitioned if tuple(name for name, _ in file.folders) == max(shapes)),
+        )
+    names = next(iter(shapes), ())
+    given = {field.name.lower(): field.dataType for field in types or ()}
+    columns = st.StructType()
+    for place, name in enumerate(names):
+        kind = given.get(name.lower()) or _common({file.folders[place][1] for file in partitioned})
+        columns.add(name, kind, True)
+    return Tree(tuple(sorted(files, key=lambda file: (file.base or "", file.name))), columns)
+
+
+def typed(raw: str, kind: st.DataType, zone: str | None) -> Any:
+    """A raw partition value as a Python value of this type; None for Hive's null.
+
+    Raises:
+        UsageError: it is none of that type.
+    """
+    if raw == _NULL:
+        return None
+    try:
+        return _READ[type(kind)](raw, zone)
+    except (KeyError, ValueError, ArithmeticError):
+        raise UsageError(
+            f"a folder's name holds no {kind.simpleString()}", hint="another type in .schema(...)"
+        ) from None
+
+
+def _below(path: str) -> list[DataFile]:
+    from pyarrow.fs import FileSelector, FileType, LocalFileSystem
+
+    base, inside = split_uri(path)
+    filesystem = open_filesystem(base) or LocalFileSystem()
+    root = filesystem.get_file_info(inside)
+    if root.type is FileType.NotFound:
+        raise UsageError("there is no such path", file=path)
+    if root.type is FileType.File:
+        return [DataFile(base, inside, root.size, ())]
+    length = len(inside.rstrip("/")) + 1
+    parsed: dict[str, Folders | None] = {"": ()}
+    files = []
+    for one in filesystem.get_file_info(FileSelector(inside, recursive=True)):
+        below = one.path[length:]
+        if one.type is not FileType.File or not one.size or is_hidden(below) or below.endswith("._COPYING_"):
+            continue
+        folder = below.rpartition("/")[0]
+        if folder not in parsed:
+            parsed[folder] = _folders(folder) or None
+        if (folders := parsed[folder]) is not None:
+            files.append(DataFile(base, one.path, one.size, folders))
+    return files
+
+
+def _folders(path: str) -> Folders:
+    """The unbroken run of ``name=value`` folders that ends lowest, as Spark looks for it from below."""
+    run: list[tuple[str, str]] = []
+    for part in reversed(path.split("/")):
+        name, equals, value = part.partition("=")
+        if equals and name and value:
+            run.append((_unescaped(name), _unescaped(value)))
+        elif run:
+            break
+    return tuple(reversed(run))
+
+
+def _unescaped(text: str) -> str:
+    return re.sub("%([0-9A-Fa-f]{2})", lambda found: chr(int(found[1], 16)), text)
+
+
+# Types of partition values ----------------------------------------------------------------------------------------
+
+
+def _common(raws: Iterable[str]) -> st.DataType:
+    kinds = {kind.simpleString(): kind for raw in raws if (kind := _inferred(raw)) is not None}
+    return reduce(_wider, [kinds[name] for name in sorted(kinds)]) if kinds else st.StringType()
+
+
+def _inferred(raw: str) -> st.DataType | None:
+    if raw == _NULL:
+        return None
+    if _WHOLE.fullmatch(raw):
+        number = int(raw)
+        if -(1 << 31) <= number < 1 << 31:
+            return st.IntegerType()
+        if -(1 << 63) <= number < 1 << 63:
+            return st.LongType()
+        digits = len(str(abs(number)))
+        return st.DecimalType(digits, 0) if digits <= 38 else st.DoubleType()
+    if _FLOAT.fullmatch(raw):
+        return st.DoubleType()
+    for pattern, kind, read in ((_MOMENT, st.TimestampType(), _moment), (_DAY, st.DateType(), _day)):
+        if pattern.fullmatch(raw):
+            try:
+                read(raw, None)
+            except ValueError:
+                continue
+            return kind
+    return st.StringType()
+
+
+def _wider(one: st.DataType, other: st.DataType) -> st.DataType:
+    if one == other:
+        return one
+    kinds = {type(one), type(other)}
+    digits = [_digits(one), _digits(other)]
+    if min(digits):
+        return st.DecimalType(max(digits), 0) if st.DecimalType in kinds else st.LongType()
+    if kinds == {st.IntegerType, st.DoubleType}:
+        return st.DoubleType()
+    if kinds == {st.DateType, st.TimestampType}:
+        return st.TimestampType()
+    return st.StringType()
+
+
+def _digits(kind: st.DataType) -> int:
+    """Digits of a type of whole numbers; 0 for others."""
+    if isinstance(kind, st.DecimalType):
+        return int(kind.precision)
+    return 10 if isinstance(kind, st.IntegerType) else 20 if isinstance(kind, st.LongType) else 0
+
+
+def _int(raw: str, zone: str | None) -> int:  # noqa: ARG001
+    return int(raw)
+
+
+def _float(raw: str, zone: str | None) -> float:  # noqa: ARG001
+    return float(raw.strip().rstrip("fFdD") if "inf" not in raw.lower() else raw)
+
+
+def _day(raw: str, zone: str | None) -> dt.date:  # noqa: ARG001
+    return dt.date.fromisoformat(raw)
+
+
+def _wall_clock(raw: str, zone: str | None) -> dt.datetime:  # noqa: ARG001
+    return dt.datetime.fromisoformat(raw)
+
+
+def _moment(raw: str, zone: str | None) -> dt.datetime:
+    local = dt.datetime.fromisoformat(raw)
+    return local.replace(tzinfo=ZoneInfo(zone)) if zone else local.astimezone()
+
+
+def _flag(raw: str, zone: str | None) -> bool:  # noqa: ARG001
+    return {"true": True, "false": False}[raw.lower()]
+
+
+_READ: Final[dict[type[st.DataType], Any]] = {
+    st.ByteType: _int,
+    st.ShortType: _int,
+    st.IntegerType: _int,
+    st.LongType: _int,
+    st.FloatType: _float,
+    st.DoubleType: _float,
+    st.DecimalType: lambda raw, zone: Decimal(raw),  # noqa: ARG005
+    st.DateType: _day,
+    st.TimestampType: _moment,
+    st.TimestampNTZType: _wall_clock,
+    st.BooleanType: _flag,
+    st.StringType: lambda raw, zone: raw,  # noqa: ARG005
+    st.BinaryType: lambda raw, zone: raw.encode(),  # noqa: ARG005
+}
