@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import deltalake
 
@@ -297,6 +299,13 @@ def shared_data_key(lab: Lab) -> Pair:
     copy = lab.folder / "copy.parquet"
     copy.write_bytes(one.read_bytes())
     return lab.keyed(*bad), lab.keyed(one, copy)
+
+
+@pair("BS114")
+def stray_filter(lab: Lab) -> Pair:
+    stored = Path(__file__).parents[1] / "vectors" / "arrow_rs" / "encrypted-footer.parquet"
+    bad = Path(shutil.copy(stored, lab.folder / "bad.parquet"))
+    return lab.case(bad, deep=True), lab.case(lab.write(**WITH_FILTER), deep=True)
 
 
 @pair("BS306")

@@ -38,6 +38,7 @@ _EXPOSURE = {
     "key-value metadata": "BS109",
     "page encoding counts": "BS109",
 }
+_LISTED = 3
 _STATES = {
     "disabled": Severity.ERROR,
     "unknown": Severity.ERROR,
@@ -144,6 +145,7 @@ def check(facts: Facts) -> list[Finding]:
     for file in facts.files:
         policy = facts.policies.of(file.path)
         findings += _check_file(facts, file, policy)
+        findings += _check_strays(file, policy)
         for line in _lines(file, policy):
             findings += _check_exposure(line)
             findings += check_filters(line)
@@ -170,6 +172,17 @@ def _lines(file: FileFacts, policy: TablePolicy | None) -> Iterator[Line]:
 
 
 # What lies open
+
+
+def _check_strays(file: FileFacts, policy: TablePolicy | None) -> Iterator[Finding]:
+    if file.strays:
+        listed = ", ".join(f"{size} bytes at {offset}" for offset, size in file.strays[:_LISTED])
+        more = f" and {len(file.strays) - _LISTED} more" if len(file.strays) > _LISTED else ""
+        # What hides from us could be the metadata of a plaintext column, whose filter may stand in clear.
+        unsure = bool(file.hidden) or any(chunk.filter == Seen.HIDDEN for chunk in file.chunks)
+        complete = policy is not None and (policy.complete or policy.uniform)
+        severity = Severity.INFO if unsure and not complete else None
+        yield found("BS114", f"bitsets in clear: {listed}{more}", severity, file.path, policy=policy)
 
 
 def _check_exposure(line: Line) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""The nonce check: no nonce may stand twice under one key, over all files. Reads whole files."""
+"""What reads whole files: no nonce may stand twice under one key, over all files; no filter in clear may lie in an encrypted one."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ..parquet.footer import split_encrypted
 from ..parquet.layout import read_tail
 from ..parquet.source import Source
 from ..parquet.walk import Chunk, Walk
+from .peek import clear_filters
 from .scan import ChunkFacts, FileFacts, Seen
 
 __all__ = ["Nonces", "Repetition"]
@@ -62,6 +63,9 @@ class Nonces:
         """One file's modules."""
         if facts.algorithm is None:
             return
+        # Where an encrypted footer or column metadata hides a filter's place, its bytes still show it.
+        known = {chunk.filter_offset for chunk in facts.chunks if chunk.filter == Seen.CLEAR}
+        facts.strays = [found for found in clear_filters(source) if found[0] not in known]
         footer = hashlib.sha256(read_tail(source).data).digest()
         if footer in self._footers:
             return

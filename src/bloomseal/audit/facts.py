@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from .deep import Nonces
 
-__all__ = ["SCHEMA", "Policies", "inventory", "look", "to_table"]
+__all__ = ["SCHEMA", "Policies", "inventory", "look", "scanner_for", "to_table"]
 
 _WORDS: Final = pa.dictionary(pa.int32(), pa.string())
 _MOMENT: Final = pa.timestamp("s", "UTC")
@@ -199,31 +199,37 @@ def look(
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[list[FileFacts], Nonces | None]:
     """The facts of all files, and with `deep` their nonces."""
-    source = None if keys is None else as_key_source(keys)
-    tools = source.tools if isinstance(source, PinnedKeys) else source
-    if isinstance(source, PinnedKeys):
-        # Pins refuse what they don't expect; an audit has to see it.
-        source = source.tools
-    kms = Kms(tools.kms if isinstance(tools, KeyTools) else None, dated=policies.dated)
-    given = aad_prefix.encode() if isinstance(aad_prefix, str) else aad_prefix
     nonces: Nonces | None = None
     if deep:
         from .deep import Nonces
 
         nonces = Nonces()
-    scanner = Scanner(
-        source,
-        kms,
-        prefix=lambda path: policies.prefix(path) or given,
-        filters=True if deep else filters,
-        visit=nonces.add if nonces is not None else None,
-    )
+    visit = None if nonces is None else nonces.add
+    scanner = scanner_for(keys, policies, aad_prefix=aad_prefix, filters=True if deep else filters, visit=visit)
     files = []
     for done, ref in enumerate(places.files, 1):
         files.append(scanner.scan(ref))
         if progress is not None:
             progress(done, len(places.files))
     return files, nonces
+
+
+def scanner_for(
+    keys: Any,
+    policies: Policies,
+    *,
+    aad_prefix: bytes | str | None = None,
+    filters: bool | None = None,
+    visit: Any = None,
+) -> Scanner:
+    """What looks at single files; arguments as of `inventory`, `visit` as of `Scanner`."""
+    source = None if keys is None else as_key_source(keys)
+    if isinstance(source, PinnedKeys):
+        # Pins refuse what they don't expect; an audit has to see it.
+        source = source.tools
+    kms = Kms(source.kms if isinstance(source, KeyTools) else None, dated=policies.dated)
+    given = aad_prefix.encode() if isinstance(aad_prefix, str) else aad_prefix
+    return Scanner(source, kms, prefix=lambda path: policies.prefix(path) or given, filters=filters, visit=visit)
 
 
 def to_table(files: Sequence[FileFacts], policies: Policies | None = None) -> pa.Table:

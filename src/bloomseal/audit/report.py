@@ -16,12 +16,15 @@ from ..policy import Policy, TablePolicy
 from .checks import Facts, check
 from .facts import Policies, look, to_table
 from .findings import Finding, Severity
-from .places import find_files
+from .places import Places, find_files
+from .scan import FileFacts
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["Report", "audit"]
+    from .deep import Nonces
+
+__all__ = ["Report", "audit", "judged"]
 
 _PROBLEMS: Final = 20
 
@@ -104,7 +107,7 @@ def audit(
 
     Args:
         paths, keys, policy, table, aad_prefix, filesystem, progress: as `bloomseal.audit.inventory`.
-        deep: read whole files and look for repeated nonces.
+        deep: read whole files, and look for repeated nonces and for filters in clear that no metadata names.
         now: the moment that ages of keys are counted to.
 
     Raises:
@@ -113,7 +116,20 @@ def audit(
     places = find_files(paths, filesystem=filesystem)
     policies = Policies(policy, table)
     files, nonces = look(places, keys, policies, aad_prefix=aad_prefix, deep=deep, progress=progress)
-    facts = Facts(files, places, policies, keys is not None, nonces, now or datetime.now(UTC))
+    return judged(files, places, policies, with_keys=keys is not None, nonces=nonces, now=now)
+
+
+def judged(
+    files: Sequence[FileFacts],
+    places: Places,
+    policies: Policies,
+    *,
+    with_keys: bool,
+    nonces: Nonces | None = None,
+    now: datetime | None = None,
+) -> Report:
+    """The report about files that were looked at, wherever that was done."""
+    facts = Facts(files, places, policies, with_keys, nonces, now or datetime.now(UTC))
     unseen = list(places.unknown)
     hidden = Counter(what for file in files for what in file.hidden)
     unseen += [f"{what} ({count} files)" for what, count in sorted(hidden.items())]
@@ -127,7 +143,7 @@ def audit(
     unseen += [f"{problem} ({count} keys)" for problem, count in sorted(problems.items())[:_PROBLEMS]]
     if nonces is not None and nonces.unseen:
         unseen.append(f"nonces of some modules ({len(set(nonces.unseen))} files)")
-    return Report(to_table(files, policies), check(facts), unseen, len(files), keys is not None, deep)
+    return Report(to_table(files, policies), check(facts), unseen, len(files), with_keys, nonces is not None)
 
 
 def _plain(value: Any) -> Any:

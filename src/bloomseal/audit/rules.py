@@ -50,6 +50,11 @@ _TABLE: Final = (
          "Delta keeps smallest and greatest values in its log, Iceberg in its manifests, whatever the data files hide.",
          "leave {column} out of delta.dataSkippingStatsColumns, or set write.metadata.metrics.column.{column} = none; then rewrite {file}",
          "nothing", "error on a column that the policy calls confidential or restricted"),
+    Rule("BS114", "stray-clear-filter", "An encrypted file holds a filter in clear that no readable metadata names", _CRITICAL,
+         "An encrypted footer hides where a filter stands, not its bytes: they can be searched for, and the filter answers anybody. "
+         "arrow-rs leaves the filters of encrypted columns so; or it is the remainder of a rewrite.",
+         "bloomseal audit {file} --deep with the keys, which names the column; then bloomseal attach {file} --filter COLUMN", "--deep",
+         "info where metadata that can't be seen may name it as a plaintext column's"),
     # What can't be trusted
     Rule("BS201", "unreadable-file", "A file that can't be read", _ERROR,
          "It breaks the specification, is truncated, or is no Parquet file. What protects it is unknown.",

@@ -99,6 +99,7 @@ class FileFacts:
         keys: the data keys, `ChunkFacts.key` being an index; entry 0 stands for no key, 1 for the footer's.
         leaves: dotted path and type of each column.
         sidecar: entries of the external key material, and which of them the file uses.
+        strays: offset and size of filters in clear that no readable metadata names; found by reading the whole file.
     """
 
     ref: FileRef
@@ -118,6 +119,7 @@ class FileFacts:
     leaves: list[tuple[str, str]] = field(default_factory=list)
     chunks: list[ChunkFacts] = field(default_factory=list)
     sidecar: SidecarView | None = None
+    strays: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def path(self) -> str:

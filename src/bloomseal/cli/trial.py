@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 
+from ..audit.peek import FILTER_HEADER
 from ..errors import BloomsealError
 from ..keytools import Keyring, KeyTools
 from ..parquet.inspect import inspect
@@ -35,10 +35,6 @@ _LOOKUPS: Final = 5
 _LISTED: Final = 200_000
 _AREA: Final = 219
 _ANSWER: Final = ["name", "ssn", "diagnosis"]
-# The header of a filter in clear: numBytes, then the three unions BLOCK, XXHASH, UNCOMPRESSED (compact protocol).
-_CLEAR_HEADER: Final = re.compile(
-    rb"\x15[\x80-\xff]{0,4}[\x00-\x7f]\x1c\x1c\x00\x00\x1c\x1c\x00\x00\x1c\x1c\x00\x00\x00"
-)
 
 Say = Callable[[str], None]
 
@@ -296,7 +292,7 @@ def _by_column(pairs: Any) -> dict[str, list[bytes]]:
 
 def _body(raw: bytes) -> bytes:
     """The bitset behind a header in clear."""
-    match = _CLEAR_HEADER.match(raw)
+    match = FILTER_HEADER.match(raw)
     assert match is not None  # noqa: S101 - it was written in this run
     return raw[match.end() :]
 
@@ -326,4 +322,4 @@ def _score(hits: npt.NDArray[np.bool_], members: npt.NDArray[np.bool_]) -> dict[
 
 def _headers(path: Path) -> int:
     """Bloom filter headers in clear, wherever they stand in the file's bytes."""
-    return sum(1 for _ in _CLEAR_HEADER.finditer(path.read_bytes()))
+    return sum(1 for _ in FILTER_HEADER.finditer(path.read_bytes()))
