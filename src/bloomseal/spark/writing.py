@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from .. import errors
 from ..errors import BloomsealError, KeyAccessError, PolicyError, UsageError
+from ..keytools.protocols import FileRef
 from ..parquet.reader import SealedFile, open_file
 from ..parquet.specs import DecryptionSpec
 from ..parquet.statistics import all_null
 from ..parquet.walk import Chunk, Protection
 from ..policy import Policy, TablePolicy
 from .listing import TableFiles, list_files, open_filesystem
-from .session import chosen_table, refuse_secrets, table_policy
+from .session import chosen_table, refuse_secrets, register_source, table_policy
 from .settings import leaves, promised
 from .settings import options as table_options
 from .source.partitioned import check_partitioning
@@ -39,7 +40,7 @@ _MODES: Final = ("append", "overwrite", "error", "errorifexists", "ignore")
 _KEY_PROBLEM: Final = re.compile(
     r"(?:KeyAccessDenied|ParquetCryptoRuntime)Exception: ([^\n]*) \[(denied|disabled|destroyed|unknown|unreachable|invalid|unusable)\]"
 )
-_OURS: Final = re.compile(r"^(?:.*\s)?bloomseal\.errors\.(\w+): ([^\n]*)", re.MULTILINE)
+_OURS: Final = re.compile(r"^(?:.*\s)?bloomseal\.(?:errors|keytools\.\w+)\.(\w+Error): ([^\n]*)", re.MULTILINE)
 _sources: weakref.WeakKeyDictionary[SparkSession, set[str]] = weakref.WeakKeyDictionary()
 
 
@@ -187,22 +188,11 @@ def _through_source(
 
 def _registered(spark: SparkSession, table: TablePolicy) -> str:
     """The name of a data source that knows this policy already: options hold texts only, and all can see them."""
-    from .source.options import Defaults
-    from .source.source import BloomsealSource
-
     if not isinstance(table.kms, str):
         raise UsageError("the policy's KMS is an object, which can't reach the executors", hint="name it by its URI")
     ours = f"bloomseal_{hashlib.sha256(pickle.dumps(table)).hexdigest()[:16]}"
     if ours not in (known := _sources.setdefault(spark, set())):
-
-        class Source(BloomsealSource):
-            defaults = Defaults(table.kms, Policy({table.name: table}))
-
-            @classmethod
-            def name(cls) -> str:
-                return ours
-
-        spark.dataSource.register(Source)
+        register_source(spark, table.kms, Policy({table.name: table}), ours)
         known.add(ours)
     return ours
 
@@ -291,7 +281,7 @@ def _look(file: SealedFile, path: str, table: TablePolicy, filters: Mapping[str,
     for group in range(file.num_row_groups):
         for chunk in file.walk.chunks(group):
             name = chunk.leaf.name
-            _check_protection(chunk, table)
+            _check_protection(chunk, table, file.walk.source.ref)
             spec = next((spec for above, spec in filters.items() if _within(name, above)), None)
             if spec is None or all_null(meta := file.walk.meta(chunk)) or not meta.num_values:
                 continue
@@ -308,13 +298,13 @@ def _look(file: SealedFile, path: str, table: TablePolicy, filters: Mapping[str,
     return _Checked(path, file.num_rows, file.num_row_groups, found, size)
 
 
-def _check_protection(chunk: Chunk, table: TablePolicy) -> None:
+def _check_protection(chunk: Chunk, table: TablePolicy, ref: FileRef) -> None:
     name, wanted = chunk.leaf.name, table.master_key(chunk.leaf.name)
     if wanted is not None and not chunk.encrypted:
         raise PolicyError(f"column {name} is in plaintext")
     if chunk.protection is Protection.COLUMN_KEY:
         # By what its key metadata says: opening a column would prove the same, at the price of a KMS call.
-        table.keys.check(table.keys.tools.describe(chunk.key_metadata).master_key, name)
+        table.keys.check(table.keys.tools.describe(chunk.key_metadata, ref).master_key, name)
     elif wanted not in (None, table.footer_key):
         raise PolicyError(f"column {name} is sealed under the footer's key and not under its own")
 
@@ -328,7 +318,6 @@ def _told(error: Exception) -> BloomsealError | None:
     if found := _KEY_PROBLEM.search(str(error)):
         return KeyAccessError(found[1], retryable=found[2] == "unreachable")
     if found := _OURS.search(str(error)):
-        kind = getattr(errors, found[1], None)
-        if isinstance(kind, type) and issubclass(kind, BloomsealError):
-            return kind(found[2])
+        kind = getattr(errors, found[1], KeyAccessError)  # the one kind that has descendants elsewhere
+        return kind(found[2]) if issubclass(kind, BloomsealError) else None
     return None

@@ -76,7 +76,9 @@ class TableWriter(DataSourceArrowWriter):
                 )
         stored = type(schema)([one for one in schema.fields if one.name not in self._columns])
         promised(table, stored)
-        self._rows, self._stored = _arrow_schema(schema), _stored_schema(stored)
+        self._rows = _arrow_schema(schema)
+        # Spark's own reader takes the frame's types from there.
+        self._stored = _arrow_schema(stored).with_metadata({_ROW_METADATA: stored.json()})
         self._policy = pickle.dumps(replace(table, kms=_absolute(table.kms)))
         mode = _choice(
             "partition_overwrite_mode", said.get("partition_overwrite_mode", "static"), ("static", "dynamic")
@@ -215,7 +217,7 @@ class _Attempt:
             self._open.move_to_end(folder)
             piece = rows.slice(0, self._group_rows - file.rows % self._group_rows)
             rows = rows.slice(piece.num_rows)
-            file.writer.write_table(piece.cast(self._job._stored))
+            file.writer.write_table(piece)
             file.rows += piece.num_rows
             file.waiting = 0 if file.rows % self._group_rows == 0 else file.waiting + piece.nbytes
             if file.writer.bytes_written >= self._job._target:
@@ -233,37 +235,33 @@ class _Attempt:
 
 
 def _arrow_schema(schema: StructType) -> pa.Schema:
-    """As Spark hands rows over, but for its session's time zone."""
+    """As the files have it: moments in UTC, whatever the session's time zone."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     for name, kind in leaves(schema).items():
         if kind.typeName() in _UNSTORABLE:
             raise UnsupportedError(f"a {kind.simpleString()} can't be stored in Parquet files", column=name)
     try:
-        found: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+        found = to_arrow_schema(schema, timezone="UTC")
     except Exception as error:
         raise UnsupportedError(f"a type that Spark does not hand to Python: {type(error).__name__}") from None
-    return found
-
-
-def _stored_schema(schema: StructType) -> pa.Schema:
-    """As the files have it, with what tells Spark's own reader the frame's types."""
-    fields = [one.with_type(_stored_type(one.type)) for one in _arrow_schema(schema)]
-    return pa.schema(fields, metadata={_ROW_METADATA: schema.json()})
+    return pa.schema([one.with_type(_stored_type(one.type)) for one in found])
 
 
 def _stored_type(kind: pa.DataType) -> pa.DataType:
-    """Times of day come in nanoseconds; Spark knows and stores microseconds."""
+    """Times of day come in nanoseconds, while Spark knows and stores microseconds. And inside a null struct Arrow has nulls for
+    its fields too, those that may not be null included, which no cast allows: they are stored as if they might.
+    """
 
     def inner(one: pa.Field) -> pa.Field:
-        return one.with_type(_stored_type(one.type))
+        return one.with_type(_stored_type(one.type)).with_nullable(True)
 
     if pa.types.is_time64(kind):
         return pa.time64("us")
     if pa.types.is_struct(kind):
         return pa.struct([inner(one) for one in kind])
     if pa.types.is_map(kind):
-        return pa.map_(inner(kind.key_field), inner(kind.item_field))
+        return pa.map_(inner(kind.key_field).with_nullable(False), inner(kind.item_field))
     if pa.types.is_list(kind):
         return pa.list_(inner(kind.value_field))
     return kind
