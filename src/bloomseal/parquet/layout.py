@@ -60,6 +60,7 @@ class Meta:
     """Field ids of ColumnMetaData."""
 
     TYPE: Final = 1
+    CODEC: Final = 4
     NUM_VALUES: Final = 5
     UNCOMPRESSED: Final = 6
     COMPRESSED: Final = 7

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from .walk import Chunk, Walk
 __all__ = ["PageSelection", "decode_leaf", "mini_file", "plain_header", "read_pages", "read_row_group"]
 
 _ARROW_SCHEMA = b"ARROW:schema"
+_UNCOMPRESSED = 0
 
 
 def read_row_group(walk: Walk, row_group: int | None, leaves: Sequence[int], **options: Any) -> pa.Table:
@@ -35,14 +36,12 @@ def read_row_group(walk: Walk, row_group: int | None, leaves: Sequence[int], **o
         raise error.at(file=walk.source.name, row_group=row_group) from None
 
 
-def read_pages(walk: Walk, row_group: int, leaf: int, selection: PageSelection) -> pa.ChunkedArray:
-    """Decode some pages of one flat column, with its Arrow type."""
+def read_pages(walk: Walk, row_group: int, selection: PageSelection) -> pa.Table:
+    """Decode some pages of some flat columns, with their Arrow types."""
     try:
-        return _decode(mini_file(walk, row_group, [leaf], selection=selection)).column(0)
+        return _decode(mini_file(walk, row_group, sorted(selection.pages), selection=selection))
     except BloomsealError as error:
-        raise error.at(
-            file=walk.source.name, row_group=row_group, column=walk.footer.schema.leaves[leaf].name
-        ) from None
+        raise error.at(file=walk.source.name, row_group=row_group) from None
 
 
 def decode_leaf(walk: Walk, row_group: int, leaf: int) -> pa.ChunkedArray:
@@ -98,9 +97,9 @@ def _leaf_type(kind: pa.DataType) -> pa.DataType:
 
 @dataclass(frozen=True, slots=True)
 class PageSelection:
-    """Some pages of one column chunk, the dictionary page first where there is one, and how many rows they hold."""
+    """Some pages of each of some leaves, a dictionary page first where there is one, and how many rows they hold."""
 
-    pages: Sequence[Page]
+    pages: Mapping[int, Sequence[Page]]
     num_rows: int
 
 
@@ -119,26 +118,28 @@ def mini_file(
 
     Args:
         physical: without logical types, see `Schema.cut`.
-        selection: of a single leaf, these pages only.
+        selection: these pages only, of all `leaves`.
 
     Raises:
         FormatError, IntegrityError, KeyAccessError.
     """
     chunks = [] if row_group is None else [walk.chunk(row_group, leaf) for leaf in leaves]
-    # Opening only ever makes pages smaller; a header may grow by the few bytes of a changed varint.
+    # Opening makes pages smaller; a header may grow by the few bytes of a changed varint, and `inflated` pages more room.
     if selection is not None:
-        room = sum(page.length for page in selection.pages)
+        room = sum(page.length for pages in selection.pages.values() for page in pages)
     else:
         room = sum(walk.extent(chunk)[1] for chunk in chunks)
     if room > walk.source.size:
         # A thousand chunks that all claim the whole file would ask for a thousand times its size.
         raise FormatError("column chunks overlap: together they are larger than the file", row_group=row_group)
+    if selection is not None:
+        room += sum(len(page.inflated or b"") for pages in selection.pages.values() for page in pages)
     out = bytearray(room + 4)
     out[:4] = MAGIC
     position = 4
     columns = []
     for chunk in chunks:
-        pages = walk.pages(chunk) if selection is None else selection.pages
+        pages = walk.pages(chunk) if selection is None else selection.pages[chunk.leaf.index]
         position, column = _add_chunk(walk, chunk, pages, out, position, physical)
         columns.append(column)
     rows, groups = 0, []
@@ -173,10 +174,14 @@ def _add_chunk(
 ) -> tuple[int, bytes]:
     meta = Struct.parse(walk.meta_raw(chunk))
     meta.remove(*Meta.REVEALING, Meta.INDEX_PAGE, Meta.DICTIONARY_PAGE)
+    inflated = isinstance(pages, Sequence) and all(page.inflated is not None for page in pages)
+    if inflated:
+        meta.set_i32(Meta.CODEC, _UNCOMPRESSED)
     start, uncompressed, values, first_data = position, 0, 0, None
     for page in pages:
-        header = plain_header(page)
-        end = position + len(header) + page.size
+        body = page.inflated if inflated else None
+        header = plain_header(page, page.size if body is None else len(body))
+        end = position + len(header) + (page.size if body is None else len(body))
         if end > len(out):
             out.extend(bytes(end - len(out)))
         if page.ordinal < 0:
@@ -185,12 +190,10 @@ def _add_chunk(
             first_data = position
         out[position : position + len(header)] = header
         with memoryview(out) as view:
-            try:
-                page.open_into(view[position + len(header) : end])
-            except BloomsealError as error:
-                raise error.at(
-                    file=walk.source.name, module=f"{page.kind.label} {page.ordinal}", **chunk.place
-                ) from None
+            if body is not None:
+                view[position + len(header) : end] = body
+            else:
+                _open_into(walk, chunk, page, view[position + len(header) : end])
         uncompressed += len(header) + (page.view.uncompressed_size or 0)
         values += page.num_values
         position = end
@@ -206,12 +209,20 @@ def _add_chunk(
     return position, column.to_bytes()
 
 
-def plain_header(page: Page) -> bytes:
-    """The page's header with the plaintext's size; without the CRC, which covers the bytes as stored."""
-    if page.size == page.view.size and page.view.crc is None:
+def _open_into(walk: Walk, chunk: Chunk, page: Page, out: memoryview) -> None:
+    try:
+        page.open_into(out)
+    except BloomsealError as error:
+        raise error.at(file=walk.source.name, module=f"{page.kind.label} {page.ordinal}", **chunk.place) from None
+
+
+def plain_header(page: Page, size: int | None = None) -> bytes:
+    """The page's header with the plaintext's size, or `size`; without the CRC, which covers the bytes as stored."""
+    size = page.size if size is None else size
+    if size == page.view.size and page.view.crc is None:
         return page.header
     header = Struct.parse(page.header)
-    header.set_i32(3, page.size)
+    header.set_i32(3, size)
     header.remove(4)
     return header.to_bytes()
 

@@ -30,10 +30,12 @@ class Page:
         size: bytes of the body's plaintext (compressed, as the writer had it).
         offset, length: the range of header and body in the file.
         clear_levels: bytes of levels that an encrypted V2 page leaves in clear.
+        inflated: the body's plaintext without compression, where a search has made it; None else.
     """
 
     __slots__ = (
-        "_aad", "_cipher", "clear_levels", "header", "kind", "length", "offset", "ordinal", "size", "stored", "view",
+        "_aad", "_cipher", "clear_levels", "header", "inflated", "kind", "length", "offset", "ordinal", "size", "stored",
+        "view",
     )  # fmt: skip
 
     def __init__(
@@ -51,6 +53,7 @@ class Page:
         self.offset, self.length = place
         self._cipher, self._aad = cipher, aad
         self.clear_levels = 0
+        self.inflated: Buffer | None = None
         self.size = len(stored)
         if cipher is not None:
             self.clear_levels = _clear_levels(view, stored)

@@ -1,14 +1,16 @@
 """Reading the rows that match: the predicate's columns first, of the others only the pages that hold those rows.
 
 Below the row group, pages are found by the offset index and ruled out by the column index (modules 7 and 6; Parquet page
-index specification). Only flat columns are read by pages; nested ones, and those without an index, are read whole.
+index specification), then by a search for the values asked for (`needle`). Only flat columns are read by pages; nested
+ones, and those without an index, are read whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +21,8 @@ from ..errors import FormatError
 from ..thrift.structs import ColumnIndex, OffsetIndex, decode
 from .compare import is_null
 from .minifile import PageSelection, read_pages, read_row_group
+from .needle import PageSearch, needles
+from .pages import Page
 from .predicate import Predicate, Term
 from .statistics import outside
 from .walk import Chunk, Walk
@@ -26,13 +30,20 @@ from .walk import Chunk, Walk
 __all__ = ["read_matching"]
 
 Rows = npt.NDArray[np.int64]
+Spans = list[tuple[int, int]]
+"""Disjoint ranges of rows, ascending."""
 
-_WORTHWHILE = 0.5
+_PLACE: Final = ("offset", "size", "first_row")
+_WORTHWHILE: Final = 0.5
 """Above this share of a column's pages, reading the whole column chunk at once is faster."""
 
 
 def read_matching(
-    walk: Walk, row_group: int, wanted: Sequence[int], predicate: Predicate, result_schema: Callable[[], pa.Schema]
+    walk: Walk,
+    row_group: int,
+    wanted: Sequence[int],
+    predicate: Predicate,
+    result_schema: Callable[[], pa.Schema],
 ) -> pa.Table | None:
     """The rows of one row group that satisfy `predicate`; None where there are none.
 
@@ -43,57 +54,195 @@ def read_matching(
     Raises:
         FormatError, IntegrityError, KeyAccessError.
     """
+    group = _RowGroup(walk, row_group)
+    rows = group.candidates(predicate)
+    if rows is not None and not len(rows):
+        return None
     leaves = walk.footer.schema.leaves
-    looked_at = [leaf.index for leaf in predicate.leaves]
-    candidates = _candidates(walk, row_group, predicate)
-    first = _columns(walk, row_group, looked_at, candidates)
+    looked_at = {leaf.index for leaf in predicate.leaves}
+    if rows is not None and group.searched:
+        # A row is most likely there: one decoder for all columns costs less than one for the predicate's, and one more.
+        looked_at |= {leaf for leaf in wanted if group.exactly(leaf, rows)}
+    first = group.columns(sorted(looked_at), rows)
     hits = np.flatnonzero(predicate.mask(pa.table(first)).to_numpy())
     if not len(hits):
         return None
-    rows = hits if candidates is None else candidates[hits]
-    # A top-level field is taken over from the predicate's own columns only where it is wanted in the same shape.
+    rows = hits if rows is None else rows[hits]
+    # A top-level field is taken over from what was decoded only where it is wanted in the same shape.
     same = {leaves[i].path[0] for i in wanted} & {leaves[i].path[0] for i in looked_at}
-    same -= {leaves[i].path[0] for i in set(wanted) ^ set(looked_at)}
+    same -= {leaves[i].path[0] for i in set(wanted) ^ looked_at}
     columns = {name: _take(column, hits) for name, column in first.items() if name in same}
-    columns |= _columns(walk, row_group, [i for i in wanted if leaves[i].path[0] not in same], rows)
+    columns |= group.columns([i for i in wanted if leaves[i].path[0] not in same], rows)
     schema = result_schema()
     return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
-def _columns(walk: Walk, row_group: int, leaves: Sequence[int], rows: Rows | None) -> dict[str, pa.ChunkedArray]:
-    """Top-level fields by name, at these rows only (None: all)."""
-    whole, columns = [], {}
-    for leaf in leaves:
-        chunk = walk.chunk(row_group, leaf)
-        selected = None if rows is None else _by_pages(walk, chunk, rows)
-        if selected is None:
-            whole.append(leaf)
+@dataclass(frozen=True)
+class _Pages:
+    """Where a flat column's data pages are, and which rows they hold.
+
+    Attributes:
+        offsets, sizes, first_rows: of each data page.
+        num_rows: of the row group.
+        opened: pages at hand, by ordinal; −1 is the dictionary page.
+    """
+
+    offsets: list[int]
+    sizes: list[int]
+    first_rows: list[int]
+    num_rows: int
+    opened: dict[int, Page] = field(default_factory=dict)
+
+    def span(self, page: int) -> tuple[int, int]:
+        """The page's first row, and the row after its last one."""
+        return self.first_rows[page], (self.first_rows[page + 1 : page + 2] or [self.num_rows])[0]
+
+    def holding(self, rows: Rows) -> list[int]:
+        """The pages that hold any of these rows (ascending)."""
+        cuts = np.searchsorted(rows, [*self.first_rows, self.num_rows])
+        found: list[int] = np.flatnonzero(np.diff(cuts)).tolist()
+        return found
+
+
+class _RowGroup:
+    """One row group, of whose columns the pages are found once.
+
+    Attributes:
+        searched: every row in question is there because a search found a value on its page.
+    """
+
+    def __init__(self, walk: Walk, row_group: int) -> None:
+        self._walk = walk
+        self._row_group = row_group
+        self._num_rows = walk.footer.row_group(row_group).num_rows or 0
+        self._known: dict[int, _Pages | None] = {}
+        self.searched = False
+
+    def candidates(self, predicate: Predicate) -> Rows | None:
+        """The rows that column indexes and searches leave in question; None where that is most of them."""
+        spans: Spans = []
+        self.searched = True
+        for conjunction in predicate.any_of:
+            left, found = [(0, self._num_rows)], False
+            for term in conjunction:
+                left = _both(left, self._within_bounds(term))
+            for term in conjunction:
+                if left and (held := self._holding(term, left)) is not None:
+                    left, found = _both(left, held), True
+            self.searched &= found or not left
+            spans = _merged(spans + left)
+        few = sum(end - first for first, end in spans) <= _WORTHWHILE * self._num_rows
+        return _rows(spans) if few or self.searched else None
+
+    def exactly(self, leaf: int, rows: Rows) -> bool:
+        """Do the column's pages that hold these rows hold no others?"""
+        pages = self._pages(leaf)
+        spans = map(pages.span, pages.holding(rows)) if pages else ()
+        return len(rows) == sum(end - first for first, end in spans)
+
+    def columns(self, leaves: Sequence[int], rows: Rows | None) -> dict[str, pa.ChunkedArray]:
+        """Top-level fields by name, at these rows only (None: all)."""
+        whole: list[int] = []
+        # Columns whose pages hold the same rows are decoded together.
+        together: dict[tuple[tuple[int, int], ...], dict[int, list[Page]]] = {}
+        for leaf in leaves:
+            pages = None if rows is None else self._pages(leaf)
+            numbers = [] if pages is None or rows is None else pages.holding(rows)
+            if pages is None or len(numbers) > max(1, _WORTHWHILE * len(pages.offsets)):
+                whole.append(leaf)
+            else:
+                spans = tuple(_merged([pages.span(number) for number in numbers]))
+                together.setdefault(spans, {})[leaf] = list(self._opened(leaf, pages, numbers))
+        columns: dict[str, pa.ChunkedArray] = {}
+        for spans, selected in together.items():
+            assert rows is not None  # noqa: S101
+            count = sum(end - first for first, end in spans)
+            table = read_pages(self._walk, self._row_group, PageSelection(selected, count))
+            places = np.searchsorted(_rows(spans), rows)
+            columns |= {name: _take(table.column(name), places) for name in table.column_names}
+        if whole:
+            table = read_row_group(self._walk, self._row_group, whole, use_threads=True)
+            for name in table.column_names:
+                columns[name] = table.column(name) if rows is None else _take(table.column(name), rows)
+        return columns
+
+    def _within_bounds(self, term: Term) -> Spans:
+        """The rows that the column index leaves in question."""
+        every: Spans = [(0, self._num_rows)]
+        leaf = term.leaf.index
+        if not self._walk.footer.type_ordered[leaf]:
+            return every
+        ruled_out = _ruled_out(self._walk, self._walk.chunk(self._row_group, leaf), term)
+        pages = self._pages(leaf) if ruled_out and any(ruled_out) else None
+        if pages is None or ruled_out is None or len(ruled_out) != len(pages.offsets):
+            return every
+        return _merged([pages.span(page) for page, out in enumerate(ruled_out) if not out])
+
+    def _holding(self, term: Term, within: Spans) -> Spans | None:
+        """The rows, of those `within`, on pages that could hold the term's values; None where a search does not pay."""
+        sought = needles(term)
+        if not sought:
+            return sought if sought is None else []
+        leaf = term.leaf.index
+        chunk = self._walk.chunk(self._row_group, leaf)
+        search = PageSearch(self._walk.meta(chunk), sought)
+        found: Spans = []
+        places, opened = [], {}
+        for first, end, page in self._shown(chunk, within):
+            if page.ordinal >= 0:
+                places.append((page.offset, page.length, first))
+            if not search.could_hold(page):
+                continue
+            opened[page.ordinal] = page
+            if page.ordinal >= 0:
+                found.append((first, end))
+            if len(found) > 1 and sum(end - first for first, end in found) > _WORTHWHILE * self._num_rows:
+                return None
+        if leaf in self._known:
+            if pages := self._known[leaf]:
+                pages.opened.update(opened)
+        elif len(term.leaf.path) == 1:
+            offsets, sizes, first_rows = map(list, zip(*places, strict=True))
+            self._known[leaf] = _Pages(offsets, sizes, first_rows, self._num_rows, opened)
+        return _merged(found)
+
+    def _shown(self, chunk: Chunk, within: Spans) -> Iterator[tuple[int, int, Page]]:
+        """The dictionary page, and the data pages that hold any of these rows, or all: first row, end, page."""
+        leaf = chunk.leaf.index
+        pages = None if within == [(0, self._num_rows)] else self._pages(leaf)
+        if pages is None:
+            end = 0
+            for page in self._walk.pages(chunk):
+                first, end = end, end + page.num_values
+                yield first, end, page
         else:
-            columns[chunk.leaf.name] = selected
-    if whole:
-        table = read_row_group(walk, row_group, whole, use_threads=True)
-        for name in table.column_names:
-            columns[name] = table.column(name) if rows is None else _take(table.column(name), rows)
-    return columns
+            for page in self._opened(leaf, pages, pages.holding(_rows(within))):
+                yield *(pages.span(page.ordinal) if page.ordinal >= 0 else (0, 0)), page
 
+    def _pages(self, leaf: int) -> _Pages | None:
+        if leaf not in self._known:
+            self._known[leaf] = _indexed_pages(self._walk, self._walk.chunk(self._row_group, leaf))
+        return self._known[leaf]
 
-def _candidates(walk: Walk, row_group: int, predicate: Predicate) -> Rows | None:
-    """The rows that the column indexes leave in question; None where that is most of them, or nothing is known."""
-    if len(predicate.any_of) != 1:
-        return None
-    count = walk.footer.row_group(row_group).num_rows or 0
-    kept = np.ones(count, dtype=np.bool_)
-    for term in predicate.any_of[0]:
-        chunk = walk.chunk(row_group, term.leaf.index)
-        if not walk.footer.type_ordered[term.leaf.index] or (index := _page_index(walk, chunk)) is None:
-            continue
-        ruled_out = _ruled_out(walk, chunk, term)
-        if ruled_out is None or len(ruled_out) != len(index.first_rows):
-            continue
-        for page in np.flatnonzero(ruled_out).tolist():
-            kept[index.first_rows[page] : index.end(page)] = False
-    rows = np.flatnonzero(kept)
-    return rows if len(rows) < _WORTHWHILE * count else None
+    def _opened(self, leaf: int, pages: _Pages, numbers: Sequence[int]) -> Iterator[Page]:
+        """The dictionary page where there is one, and these data pages."""
+        chunk = self._walk.chunk(self._row_group, leaf)
+        start, _ = self._walk.extent(chunk)
+        if start < pages.offsets[0]:
+            yield pages.opened.get(-1) or self._walk.page_at(chunk, start, pages.offsets[0] - start, -1)
+        for number in numbers:
+            page = pages.opened.get(number) or self._walk.page_at(
+                chunk, pages.offsets[number], pages.sizes[number], number
+            )
+            first, end = pages.span(number)
+            if page.num_values != end - first:
+                raise FormatError(
+                    f"page {number} holds {page.num_values} values, the offset index says {end - first} rows",
+                    file=self._walk.source.name,
+                    row_group=self._row_group,
+                    column=chunk.leaf.name,
+                )
+            yield page
 
 
 def _ruled_out(walk: Walk, chunk: Chunk, term: Term) -> list[bool] | None:
@@ -114,68 +263,55 @@ def _ruled_out(walk: Walk, chunk: Chunk, term: Term) -> list[bool] | None:
     return out
 
 
-@dataclass(frozen=True)
-class _PageIndex:
-    offsets: Rows
-    sizes: Rows
-    first_rows: Rows
-    num_rows: int
-
-    def end(self, page: int) -> int:
-        """The row after the page's last one."""
-        return int(self.first_rows[page + 1]) if page + 1 < len(self.first_rows) else self.num_rows
-
-
-def _page_index(walk: Walk, chunk: Chunk) -> _PageIndex | None:
+def _indexed_pages(walk: Walk, chunk: Chunk) -> _Pages | None:
     """The offset index of a flat column; None where there is none, or one that makes no sense."""
     if len(chunk.leaf.path) != 1 or chunk.leaf.repeated:
         return None
     raw = walk.index(chunk, ModuleType.OFFSET_INDEX)
-    pages = decode(OffsetIndex, raw).pages if raw is not None else None
-    if not pages:
+    listed = decode(OffsetIndex, raw).pages if raw is not None else None
+    if not listed:
         return None
-    places = np.array([(page.offset or 0, page.size or 0, page.first_row or 0) for page in pages], dtype=np.int64)
-    offsets, sizes, first_rows = places.T
+    offsets, sizes, first_rows = ([getattr(page, name) or 0 for page in listed] for name in _PLACE)
     start, length = walk.extent(chunk)
     rows = walk.footer.row_group(chunk.row_group).num_rows or 0
     sound = (
         first_rows[0] == 0
-        and first_rows[-1] < rows
-        and bool(np.all(np.diff(first_rows) > 0))
-        and bool(np.all(sizes > 0))
-        and bool(np.all((offsets >= start) & (offsets <= start + length - sizes)))
+        and all(before < after for before, after in pairwise([*first_rows, rows]))
+        and all(size > 0 for size in sizes)
+        and all(start <= offset <= start + length - size for offset, size in zip(offsets, sizes, strict=True))
     )
-    return _PageIndex(offsets, sizes, first_rows, rows) if sound else None
+    return _Pages(offsets, sizes, first_rows, rows) if sound else None
 
 
-def _by_pages(walk: Walk, chunk: Chunk, rows: Rows) -> pa.ChunkedArray | None:
-    """A flat column at these rows (ascending), read from the pages that hold them; None where that does not pay."""
-    index = _page_index(walk, chunk)
-    if index is None:
-        return None
-    page_of = np.searchsorted(index.first_rows, rows, side="right") - 1
-    wanted = np.unique(page_of)
-    if len(wanted) > _WORTHWHILE * len(index.first_rows):
-        return None
-    pages, starts, count = [], np.zeros(len(index.first_rows), dtype=np.int64), 0
-    start, _ = walk.extent(chunk)
-    if start < index.offsets[0]:
-        pages.append(walk.page_at(chunk, start, int(index.offsets[0]) - start, -1))
-    for number in wanted.tolist():
-        page = walk.page_at(chunk, int(index.offsets[number]), int(index.sizes[number]), number)
-        held = index.end(number) - int(index.first_rows[number])
-        if page.num_values != held:
-            raise FormatError(
-                f"page {number} holds {page.num_values} values, the offset index says {held} rows",
-                file=walk.source.name,
-                row_group=chunk.row_group,
-                column=chunk.leaf.name,
-            )
-        pages.append(page)
-        starts[number] = count
-        count += held
-    column = read_pages(walk, chunk.row_group, chunk.leaf.index, PageSelection(pages, count))
-    return _take(column, rows - index.first_rows[page_of] + starts[page_of])
+def _rows(spans: Iterable[tuple[int, int]]) -> Rows:
+    return np.concatenate([np.empty(0, dtype=np.int64), *(np.arange(first, end) for first, end in spans)])
+
+
+def _both(some: Spans, others: Spans) -> Spans:
+    """The rows that are in both."""
+    if some == others:
+        return some
+    out, i, j = [], 0, 0
+    while i < len(some) and j < len(others):
+        first, end = max(some[i][0], others[j][0]), min(some[i][1], others[j][1])
+        if first < end:
+            out.append((first, end))
+        if some[i][1] < others[j][1]:
+            i += 1
+        else:
+            j += 1
+    return out
+
+
+def _merged(spans: Spans) -> Spans:
+    """The rows of all, those that meet or overlap made one."""
+    out: Spans = []
+    for first, end in sorted(spans):
+        if out and first <= out[-1][1]:
+            out[-1] = out[-1][0], max(out[-1][1], end)
+        else:
+            out.append((first, end))
+    return out
 
 
 def _take(column: pa.ChunkedArray, rows: Rows) -> pa.ChunkedArray:

@@ -53,24 +53,24 @@ def read_table(
     """
     refs = list_files(path, filesystem)
 
-    def one(ref: FileRef) -> tuple[list[pa.Table], pa.Schema | None]:
+    def one(ref: FileRef) -> tuple[list[pa.Table], pa.Table | None]:
         with open_file(ref.path, decryption=decryption, filesystem=ref.filesystem) as file:
             plan = file.plan(columns, filters)
             found = list(file.scan(plan))
             # Only the first file's schema is needed where nothing matches anywhere.
-            return found, plan.empty.schema if ref is refs[0] or found else None
+            return found, plan.empty if ref is refs[0] or found else None
 
     if len(refs) == 1:
         results = [one(refs[0])]
     else:
         with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
             results = list(pool.map(one, refs))
-    schema = results[0][1]
-    assert schema is not None  # noqa: S101
+    empty = results[0][1]
+    assert empty is not None  # noqa: S101
     for ref, (_, other) in zip(refs, results, strict=True):
-        if other is not None and not other.equals(schema):
+        if other is not None and not other.schema.equals(empty.schema):
             raise UsageError(f"its columns are not those of {refs[0].path}", file=ref.path, hint="columns=[...]")
-    return pa.concat_tables([schema.empty_table(), *(table for tables, _ in results for table in tables)])
+    return pa.concat_tables([empty, *(table for tables, _ in results for table in tables)])
 
 
 def list_files(path: Path | Sequence[Path], filesystem: FileSystem | None = None) -> list[FileRef]:

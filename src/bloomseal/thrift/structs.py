@@ -336,20 +336,27 @@ class ColumnIndex(_View):
 
 
 class DataPageHeader(_View):
-    __slots__ = ("num_values",)
+    """DataPageHeader, and DictionaryPageHeader, whose first two fields are the same."""
+
+    __slots__ = ("encoding", "num_values")
     num_values: int | None
-    thrift_spec = _spec((1, TType.I32, "num_values"))
+    encoding: int | None
+    thrift_spec = _spec((1, TType.I32, "num_values"), (2, TType.I32, "encoding"))
 
 
 class DataPageHeaderV2(_View):
-    __slots__ = ("definition_levels", "num_values", "repetition_levels")
+    __slots__ = ("definition_levels", "encoding", "is_compressed", "num_values", "repetition_levels")
     num_values: int | None
+    encoding: int | None
     definition_levels: int | None
     repetition_levels: int | None
+    is_compressed: bool | None
     thrift_spec = _spec(
         (1, TType.I32, "num_values"),
+        (4, TType.I32, "encoding"),
         (5, TType.I32, "definition_levels"),
         (6, TType.I32, "repetition_levels"),
+        (7, TType.BOOL, "is_compressed"),
     )
 
 

@@ -1,0 +1,123 @@
+"""Which pages of a column can hold a value: a search for its plain encoding in their bytes, without decoding them.
+
+A page in PLAIN encoding that holds a value holds its encoding, byte for byte; a page in dictionary encoding points to a
+dictionary page that does (Parquet encodings specification). A search through bytes costs a small part of decoding them.
+What looks like the value may lie across two neighbours, so a hit proves nothing: the rows are compared all the same. Only a
+miss counts, and where a miss would prove nothing the page stays: other encodings, codecs that Arrow has not, and types
+whose equal values can have encodings that we can't list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from ..limits import MAX_SEARCHED_PAGE_BYTES
+from ..sbbf import PhysicalType, encode_value
+from ..thrift.structs import ColumnMetaData
+from .compare import is_null
+from .pages import Page
+from .predicate import Term
+from .source import Buffer
+
+__all__ = ["PageSearch", "needles"]
+
+_MOST_VALUES: Final = 16
+"""Each value is one pass over the bytes; beyond this many, decoding is cheaper."""
+
+_CODECS: Final = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
+"""CompressionCodec as pyarrow calls them. LZO it has not, and LZ4 (5) has a framing that differs between writers."""
+
+_UNCOMPRESSED: Final = 0
+_PLAIN, _PLAIN_DICTIONARY, _RLE_DICTIONARY = 0, 2, 8
+
+
+def needles(term: Term) -> tuple[bytes, ...] | None:
+    """All plain encodings one of which a page must hold if any of its rows satisfies `term`; None: no such list.
+
+    They are the encodings that filters are asked for, BYTE_ARRAY with its length before it.
+    """
+    kind = term.leaf.type
+    text = kind.physical is PhysicalType.BYTE_ARRAY
+    # Equal decimals of variable length may differ in how often they repeat their sign.
+    if term.op not in ("==", "in") or len(term.values) > _MOST_VALUES or (text and kind.kind == "decimal"):
+        return None
+    found: list[bytes] = []
+    for value in term.values:
+        encodings = () if is_null(value) else encode_value(value, kind, int96_utc=term.int96_utc)
+        if encodings is None:
+            return None
+        found += (len(data).to_bytes(4, "little") + data if text else data for data in encodings)
+    return tuple(found)
+
+
+class PageSearch:
+    """A search through the pages of one column chunk, shown to it in their order, the dictionary page first.
+
+    Args:
+        meta: the chunk's metadata.
+        sought: what `needles` gave.
+    """
+
+    def __init__(self, meta: ColumnMetaData, sought: Sequence[bytes]) -> None:
+        name = _CODECS.get(meta.codec or _UNCOMPRESSED)
+        self._codec = pa.Codec(name) if name is not None and pa.Codec.is_available(name) else None
+        self._undecided = self._codec is None and meta.codec != _UNCOMPRESSED
+        self._sought = sought
+        self._in_dictionary = True
+        self._room = MAX_SEARCHED_PAGE_BYTES
+
+    def __repr__(self) -> str:
+        return "<PageSearch>"
+
+    def could_hold(self, page: Page) -> bool:
+        """False where no row of the page has any of the values. Sets ``page.inflated`` where the page was searched.
+
+        Of the dictionary page: False where no page in dictionary encoding has one.
+
+        Raises:
+            IntegrityError: the page does not authenticate.
+        """
+        if page.ordinal < 0:
+            lawful = page.view.dictionary is not None and page.view.dictionary.encoding in (_PLAIN, _PLAIN_DICTIONARY)
+            self._in_dictionary = not lawful or self._found(page)
+            return self._in_dictionary
+        header = page.view.data or page.view.data_v2
+        encoding = header.encoding if header else None
+        if encoding == _PLAIN:
+            return self._found(page)
+        return self._in_dictionary or encoding not in (_PLAIN_DICTIONARY, _RLE_DICTIONARY)
+
+    def _found(self, page: Page) -> bool:
+        data = self._inflate(page)
+        if data is None:
+            return True
+        if not any(needle in data for needle in self._sought):
+            return False
+        self._room -= len(data)
+        page.inflated = data if self._room >= 0 else None
+        return True
+
+    def _inflate(self, page: Page) -> bytes | bytearray | None:
+        """The page's body without compression; None where that can't be had: whoever decodes the page will say why."""
+        size = page.view.uncompressed_size
+        if self._undecided or size is None or not 0 <= size <= MAX_SEARCHED_PAGE_BYTES:
+            return None
+        body, levels = page.body(), 0
+        if (v2 := page.view.data_v2) is not None and page.ordinal >= 0:
+            levels = (v2.definition_levels or 0) + (v2.repetition_levels or 0)
+        if self._codec is None or (v2 is not None and v2.is_compressed is False):
+            return _searchable(body) if len(body) == size else None
+        if not 0 <= levels <= min(len(body), size):
+            return None
+        try:
+            values: bytes = self._codec.decompress(memoryview(body)[levels:], size - levels, asbytes=True)
+        except (pa.ArrowException, OSError, ValueError, MemoryError):
+            return None
+        return bytes(memoryview(body)[:levels]) + values if levels else values
+
+
+def _searchable(body: Buffer) -> bytes | bytearray:
+    return bytes(body) if isinstance(body, memoryview) else body
