@@ -10,7 +10,7 @@ help: ## this list
 
 install: $(VENV)/.installed ## the package and what it needs, into .venv
 
-demo: $(VENV)/.installed ## install, then write, look up, compare and attack a million rows
+demo: $(VENV)/.spark ## install, then write, look up, compare and attack a million rows, in Spark too
 	$(BIN)/bloomseal demo
 
 test: $(VENV)/.dev check ## all tests but the long ones
@@ -32,8 +32,10 @@ lock: $(VENV)/.dev ## resolve the dependencies again, with hashes
 	$(BIN)/python -m pip -q install uv
 	$(BIN)/uv pip compile pyproject.toml --group build --universal --python-version 3.11 --generate-hashes \
 	    --no-header --no-annotate --no-emit-index-url --no-emit-find-links -q -o requirements/runtime.lock
+	$(BIN)/uv pip compile pyproject.toml --group build --extra spark --extra jvm -c requirements/runtime.lock --universal --python-version 3.11 \
+	    --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links -q -o requirements/spark.lock
 	$(BIN)/uv pip compile pyproject.toml --group dev --extra spark --extra jvm --extra aws --extra vault --extra pkcs11 \
-	    --extra gcp --extra azure --extra delta --extra iceberg --extra report -c requirements/runtime.lock --universal --python-version 3.11 --generate-hashes \
+	    --extra gcp --extra azure --extra delta --extra iceberg --extra report -c requirements/spark.lock --universal --python-version 3.11 --generate-hashes \
 	    --no-header --no-annotate --no-emit-index-url --no-emit-find-links -q -o requirements/dev.lock
 	$(BIN)/uv pip compile --group bench -c requirements/dev.lock --universal --python-version 3.11 --generate-hashes \
 	    --no-header --no-annotate --no-emit-index-url --no-emit-find-links -q -o requirements/bench.lock
@@ -47,6 +49,10 @@ $(BIN)/python:
 $(VENV)/.installed: $(BIN)/python requirements/runtime.lock pyproject.toml
 	$(PIP) install --require-hashes -r requirements/runtime.lock
 	$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.spark: $(VENV)/.installed requirements/spark.lock
+	$(PIP) install --require-hashes -r requirements/spark.lock
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.installed requirements/dev.lock
