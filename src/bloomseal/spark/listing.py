@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
     from pyspark.sql import SparkSession
 
-__all__ = ["TableFiles", "is_hidden", "list_files", "open_filesystem", "split_uri"]
+__all__ = ["TableFiles", "is_hidden", "list_files", "open_filesystem", "qualified", "split_uri"]
 
 # Hadoop's URIs are not percent-encoded.
 _URI: Final = re.compile(
@@ -43,15 +43,20 @@ def list_files(spark: SparkSession, path: str | os.PathLike[str]) -> TableFiles:
     """
     from pyarrow.fs import FileSelector, FileType, LocalFileSystem
 
-    jvm: Any = spark._jvm
-    place = jvm.org.apache.hadoop.fs.Path(os.fspath(path))
-    place = place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).makeQualified(place)
-    base, inside = split_uri(str(place.toString()))
+    base, inside = split_uri(qualified(spark, path))
     filesystem = open_filesystem(base) or LocalFileSystem()
     found = filesystem.get_file_info(FileSelector(inside, allow_not_found=True, recursive=True))
     below = len(inside.rstrip("/")) + 1
     names = [one.path for one in found if one.type is FileType.File]
     return TableFiles(base, tuple(sorted(name for name in names if not is_hidden(name[below:]))))
+
+
+def qualified(spark: SparkSession, path: str | os.PathLike[str]) -> str:
+    """A path as Spark understands it in this session, with its file system."""
+    jvm: Any = spark._jvm
+    place = jvm.org.apache.hadoop.fs.Path(os.fspath(path))
+    place = place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).makeQualified(place)
+    return str(place.toString())
 
 
 def open_filesystem(base: str | None) -> FileSystem | None:

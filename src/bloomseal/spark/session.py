@@ -25,7 +25,17 @@ if TYPE_CHECKING:
 
     from .source.stats import Metrics
 
-__all__ = ["CRYPTO_FACTORY", "advice", "chosen_table", "enable", "refuse_secrets", "table_policy"]
+__all__ = [
+    "CRYPTO_FACTORY",
+    "advice",
+    "chosen_table",
+    "enable",
+    "known_policy",
+    "metrics_of",
+    "refuse_secrets",
+    "register_source",
+    "table_policy",
+]
 
 CRYPTO_FACTORY: Final = "org.apache.parquet.crypto.keytools.PropertiesDrivenCryptoFactory"
 _ACCESS: Final = "parquet.encryption.key.access.token"
@@ -122,6 +132,16 @@ def register_source(
     spark.dataSource.register(type("BloomsealSource", (BloomsealSource,), given))
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     return metrics
+
+
+def known_policy(spark: SparkSession) -> tuple[str | None, Policy | None]:
+    """The KMS and the policy that `enable` was given; None where it was not called."""
+    return spark.conf.get("bloomseal.kms", None), _policies.get(spark)
+
+
+def metrics_of(spark: SparkSession) -> Metrics | None:
+    """What the session's reads through the data source did; None where nothing counts it."""
+    return found.value if (found := _metrics.get(spark)) is not None else None
 
 
 def advice(spark: SparkSession) -> list[str]:

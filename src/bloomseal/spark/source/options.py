@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Defaults", "SourceOptions"]
 
-_FLAGS: Final = ("allow_plaintext", "allow_unverified_footer")
+_FLAGS: Final = ("allow_plaintext", "allow_unverified_footer", "dry_run")
 _WRITING: Final = (
     "compression",
     "max_open_files",
@@ -78,6 +78,7 @@ class SourceOptions:
         missing_keys: ``error``, or ``null``: columns whose key this user can't have read as null.
         max_partition_bytes: how much one task reads.
         read_id: the name under which the read is counted.
+        dry_run: ask the filters, but read no row; for `bloomseal.spark.explain`.
         writing: what was said of ``compression``, ``max_open_files``, ``partition_by``, ``partition_overwrite_mode``,
             ``row_group_size`` and ``target_file_bytes``, which concern the writer.
     """
@@ -92,6 +93,7 @@ class SourceOptions:
     missing_keys: str = "error"
     max_partition_bytes: int = 128 * 1024 * 1024
     read_id: str = ""
+    dry_run: bool = False
     writing: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod

@@ -72,7 +72,7 @@ class TableReader(DataSourceReader):
         tree = find_files(settings.paths, schema)
         self._scan.partitioned = tuple(tree.columns.names)
         pieces, pruned = plan(tree, self._scan.conditions, self._defaults.zone)
-        planned = ReadStats(files_pruned=len(pruned), bytes_pruned=sum(file.size for file in pruned))
+        planned = ReadStats(files_pruned_by_partition=len(pruned), bytes_pruned=sum(file.size for file in pruned))
         parallelism = self._defaults.parallelism or os.cpu_count() or 1
         packs = list(_packed(pieces, settings.max_partition_bytes, parallelism)) or [[]]
         return [Task(pack, ReadStats() if number else planned) for number, pack in enumerate(packs)]

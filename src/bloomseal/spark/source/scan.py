@@ -188,7 +188,7 @@ class _Reading:
         stats.row_groups += len(groups)
         bound = bind(scan.conditions, scan.stored, layout.lacking, file.walk, masked)
         if bound.impossible:
-            stats.files_pruned += self._piece.part == 0
+            stats.files_pruned_by_schema += self._piece.part == 0
             stats.bytes_pruned += sum(self._bytes(group) for group in groups)
             return
         columns = [leaf.name for leaf in layout.wanted] or None
@@ -199,6 +199,8 @@ class _Reading:
                 continue
             stats.decoded += 1
             stats.bytes_decoded += self._bytes(group)
+            if scan.settings.dry_run:
+                continue
             found = self._decoded(plan, layout, group)
             if found is not None:
                 stats.rows += found[1]

@@ -20,7 +20,8 @@ class ReadStats:
 
     Attributes:
         files: files opened.
-        files_pruned: files that their partition values ruled out, or what they lack; never opened, or closed after their footer.
+        files_pruned_by_partition: files that their folders' names ruled out, and that were never opened.
+        files_pruned_by_schema: files closed after their footer, since they lack a column that must have a value.
         row_groups: row groups in the files opened.
         pruned_by_statistics, pruned_by_filter: row groups ruled out.
         decoded: row groups of which something was decoded.
@@ -31,7 +32,8 @@ class ReadStats:
     """
 
     files: int = 0
-    files_pruned: int = 0
+    files_pruned_by_partition: int = 0
+    files_pruned_by_schema: int = 0
     row_groups: int = 0
     pruned_by_statistics: int = 0
     pruned_by_filter: int = 0

@@ -1,0 +1,92 @@
+"""What a query would read, without reading it: filters are asked on the executors, no row is decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ..errors import BloomsealError, KeyAccessError
+from ..keytools.access import KmsAccessError
+from ..parquet.reader import SealedFile, open_file
+from ..parquet.schema import Leaf
+from ..parquet.walk import Protection
+from .listing import open_filesystem
+from .reading import Paths, PolicyChoice, Request, df_stats
+from .reading import read as read_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+    from .source.stats import ReadStats
+
+__all__ = ["explain"]
+
+
+def explain(
+    spark: SparkSession,
+    path: Paths,
+    where: str | Column | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    policy: PolicyChoice = None,
+    table: str | None = None,
+    options: Mapping[str, str] | None = None,
+) -> str:
+    """What `bloomseal.spark.read` with these arguments would open, and which keys it would need. It runs a job.
+
+    Every footer is opened, and every filter that the condition asks; no page is.
+
+    Args:
+        path, where, columns, policy, table, options: as `bloomseal.spark.read`. No value of `where` is repeated.
+
+    Raises:
+        As `read`.
+    """
+    dry = {**(options or {}), "dry_run": "true"}
+    frame = read_table(spark, path, columns=columns, where=where, policy=policy, table=table, options=dry)
+    frame.count()
+    stats = df_stats(frame)
+    request = Request(spark, path, policy, table, options)
+    return "\n".join([*_counts(stats), *_keys(request)])
+
+
+def _counts(stats: ReadStats) -> list[str]:
+    total = stats.bytes_decoded + stats.bytes_pruned
+    share = f" of {total:,} ({stats.bytes_decoded / total:.0%})" if total else ""
+    return [
+        f"files:       {stats.files + stats.files_pruned_by_partition:,}, "
+        f"{stats.files_pruned_by_partition:,} ruled out by their folders, {stats.files_pruned_by_schema:,} by what they lack",
+        f"row groups:  {stats.row_groups:,}, {stats.pruned_by_statistics:,} ruled out by statistics, "
+        f"{stats.pruned_by_filter:,} by filters, {stats.decoded:,} to read",
+        f"bytes:       {stats.bytes_decoded:,}{share} in the row groups to read, before compression, all columns",
+        f"KMS calls:   {stats.kms_calls:,}",
+    ]
+
+
+def _keys(request: Request) -> list[str]:
+    """The columns of the first file, and whether their keys can be had here, on the driver."""
+    from .source.tree import find_files
+
+    first = find_files(request.settings.paths).files[0]
+    decryption = request.settings.decryption(first.name)
+    with open_file(first.name, decryption=decryption, filesystem=open_filesystem(first.base)) as file:
+        if not file.num_row_groups:
+            return []
+        told = [(leaf.name, _state(file, leaf)) for leaf in file.walk.footer.schema.leaves]
+    width = max((len(name) for name, _ in told), default=0)
+    return [f"columns of {first.name}:", *(f"  {name:<{width}}  {state}" for name, state in told)]
+
+
+def _state(file: SealedFile, leaf: Leaf) -> str:
+    chunk = file.walk.chunk(0, leaf.index)
+    if chunk.protection is Protection.PLAINTEXT:
+        return "plaintext"
+    under = "footer key" if chunk.protection is Protection.FOOTER_KEY else "own key"
+    try:
+        has_filter = file.walk.meta(chunk).bloom_filter_offset is not None
+    except KeyAccessError as error:
+        problem = f"{error.problem}: " if isinstance(error, KmsAccessError) else ""
+        return f"{under}, not to be had ({problem}{error.what})"
+    except BloomsealError as error:
+        return f"{under}, {error.what}"
+    return f"{under}, at hand{', filter' if has_filter else ''}"

@@ -1,0 +1,166 @@
+"""Reading through the data source with only the columns opened that a query needs, and what such reads did."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+from ..policy import Policy, TablePolicy
+from .listing import qualified
+from .session import known_policy, metrics_of, refuse_secrets, register_source, table_policy
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from .source.options import SourceOptions
+    from .source.stats import ReadStats
+
+__all__ = ["Request", "df_stats", "read"]
+
+_READ_ID = "read_id"
+
+PolicyChoice = Policy | TablePolicy | str | os.PathLike[str] | None
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+def read(
+    spark: SparkSession,
+    path: Paths,
+    *,
+    columns: Sequence[str] | None = None,
+    where: str | Column | None = None,
+    keys: Mapping[str, Any] | None = None,
+    policy: PolicyChoice = None,
+    table: str | None = None,
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """A table through ``format("bloomseal")``, of which only the columns of `columns` and `where` are ever opened.
+
+    Spark does not tell a data source in Python which columns a query needs; this does. Whoever lacks the keys of other columns is
+    not refused.
+
+    Args:
+        path: folder or file, or several.
+        columns: names, in the order wanted, also of fields inside structs; None for all.
+        where: SQL text, or a Column made with ``functions.col``; rows for which it does not hold are left out.
+        keys: one column and the keys to look for in it, as many as you like; see `semi_join`, which then does the work.
+        policy, table: whose keys; default: the policy that `enable` was given.
+        options: of the data source, such as ``{"missing_keys": "null"}``.
+
+    Raises:
+        UsageError: no such path or column, an unknown option, several columns in `keys`.
+        KeyAccessError: the first file's footer key can't be used here, on the driver.
+        PySparkException: what Spark says of a `where` that it does not understand.
+    """
+    if keys is not None:
+        from .semijoin import semi_join
+
+        if len(keys) != 1 or options or not isinstance(path, str | os.PathLike):
+            raise UsageError("keys= takes one path and one column, and no options", hint="keys={column: values}")
+        ((column, wanted),) = keys.items()
+        return semi_join(spark, path, column, wanted, columns=columns, where=where, policy=policy, table=table)
+    request = Request(spark, path, policy, table, options)
+    frame = spark.createDataFrame([], request.schema)
+    needed = set(request.schema.names)
+    if columns is not None:
+        if not columns:
+            raise UsageError("no columns are asked for", hint="columns=None for all")
+        needed = _references(frame.select(*columns))
+        if where is not None:
+            needed |= _references(frame.where(where))
+    rows = request.frame(sorted(needed, key=request.schema.names.index))
+    if where is not None:
+        rows = rows.where(where)
+    return rows if columns is None else rows.select(*columns)
+
+
+def df_stats(what: DataFrame | SparkSession) -> ReadStats:
+    """What the reads behind a frame did, over all its runs so far; for a session, all its reads through the data source.
+
+    Raises:
+        UsageError: `enable` was not called, or the frame reads nothing that `bloomseal.spark.read` made.
+    """
+    from .source.stats import ReadStats
+
+    frame: Any = what if hasattr(what, "sparkSession") else None
+    spark: Any = what if frame is None else frame.sparkSession
+    if (metrics := metrics_of(spark)) is None:
+        raise UsageError("the session counts no reads", hint="bloomseal.spark.enable(spark, ...) first")
+    if frame is None:
+        return sum(metrics.values(), ReadStats())
+    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
+    found = [leaves.apply(i) for i in range(leaves.size())]
+    named = {str(leaf.options().get(_READ_ID)) for leaf in found if "DataSourceV2" in str(leaf.getClass().getName())}
+    if not (named := named - {"None"}):
+        raise UsageError("the frame reads no table that is counted by itself", hint="bloomseal.spark.read(spark, path)")
+    return sum((metrics[name] for name in named if name in metrics), ReadStats())
+
+
+class Request:
+    """What is to be read, before Spark is asked for it.
+
+    Attributes:
+        settings: the options, understood.
+        schema: the table's.
+
+    Raises:
+        As `read`.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        path: Paths,
+        policy: PolicyChoice,
+        table: str | None,
+        options: Mapping[str, str] | None,
+    ) -> None:
+        from .source.options import Defaults, SourceOptions
+        from .source.reader import infer_schema
+
+        refuse_secrets(options or {})
+        paths = [path] if isinstance(path, str | os.PathLike) else list(path)
+        self._paths = [qualified(spark, one) for one in paths]
+        self._spark = spark
+        self._format = "bloomseal"
+        self._options = dict(options or {})
+        if table is not None and policy is None:
+            self._options["table"] = table
+        kms, known = known_policy(spark)
+        if policy is not None:
+            chosen = table_policy(policy, table)
+            chosen = replace(chosen, kms=kms or chosen.kms)
+            if not isinstance(chosen.kms, str):
+                raise UsageError(
+                    "the policy's KMS is an object, which can't reach the executors", hint="name it by its URI"
+                )
+            # Options hold texts only, so a data source of its own knows this policy.
+            kms, known = chosen.kms, Policy({chosen.name: chosen})
+            self._format = f"bloomseal_{hashlib.sha256(pickle.dumps(chosen)).hexdigest()[:16]}_read"
+            register_source(spark, kms, known, self._format)
+        given = {**self._options, "paths": json.dumps(self._paths)}
+        self.settings: SourceOptions = SourceOptions.parse(given, Defaults(kms, known))
+        self.schema: StructType = infer_schema(self.settings)
+
+    def frame(self, columns: Sequence[str], **more: str) -> DataFrame:
+        """These columns of the table, counted by themselves."""
+        schema = type(self.schema)([self.schema[name] for name in columns])
+        options = {**self._options, **more, _READ_ID: uuid.uuid4().hex}
+        return self._spark.read.format(self._format).schema(schema).options(**options).load(self._paths)
+
+
+def _references(frame: DataFrame) -> set[str]:
+    """Top-level columns that the last step of a frame looks at."""
+    found = frame._jdf.queryExecution().analyzed().references().iterator()
+    names = set()
+    while found.hasNext():
+        names.add(str(found.next().name()))
+    return names
