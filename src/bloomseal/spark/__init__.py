@@ -10,35 +10,62 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .explaining import explain
     from .jar import build_jar
-    from .jobs import attach, verify
+    from .jobs import TableAudit, attach, audit, rekey, rewrap, verify
+    from .prune import PruneResult, prune
+    from .reading import df_stats, read
     from .runtime import java_home
+    from .semijoin import semi_join
     from .session import advice, enable
     from .settings import options
+    from .source.stats import ReadStats
     from .writing import WriteReport, check_table, write
 
 __all__ = [
+    "PruneResult",
+    "ReadStats",
+    "TableAudit",
     "WriteReport",
     "advice",
     "attach",
+    "audit",
     "build_jar",
     "check_table",
+    "df_stats",
     "enable",
+    "explain",
     "java_home",
     "options",
+    "prune",
+    "read",
+    "rekey",
+    "rewrap",
+    "semi_join",
     "verify",
     "write",
 ]
 
 _WHERE = {
+    "PruneResult": "prune",
+    "ReadStats": "source.stats",
+    "TableAudit": "jobs",
     "WriteReport": "writing",
     "advice": "session",
     "attach": "jobs",
+    "audit": "jobs",
     "build_jar": "jar",
     "check_table": "writing",
+    "df_stats": "reading",
     "enable": "session",
+    "explain": "explaining",
     "java_home": "runtime",
     "options": "settings",
+    "prune": "prune",
+    "read": "reading",
+    "rekey": "jobs",
+    "rewrap": "jobs",
+    "semi_join": "semijoin",
     "verify": "jobs",
     "write": "writing",
 }
