@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import pickle
 import signal
@@ -12,8 +13,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+import bloomseal as bs
 from bloomseal.errors import BloomsealError, FormatError, UsageError
 from bloomseal.spark.source.commit import ABANDONED, TEMPORARY, Job, Staged, TableFolder, recover
 
@@ -205,3 +208,61 @@ def test_other_file_systems(remote: TableFolder) -> None:
     staged(second)
     second.abort()
     assert sorted(remote.files()) == sorted([*NEW, "a=3/old-3"])
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    moto = pytest.importorskip("moto.server")
+    from pyarrow.fs import FileSystem
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    for name, value in {
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    name = f"bucket{port}"  # file systems are kept by their address
+    FileSystem.from_uri(f"s3://{name}/?allow_bucket_creation=true")[0].create_dir(name)
+    yield f"s3a://{name}"
+    server.stop()
+
+
+def test_a_table_on_an_object_store(bucket: str, tmp_path: Path) -> None:
+    """Driver and executor in one process, without a JVM."""
+    types = pytest.importorskip("pyspark.sql.types")
+    from bloomseal.spark.source.options import SourceOptions
+    from bloomseal.spark.source.writer import TableWriter
+
+    bs.Keyring(tmp_path / "keys.json", create=True).create("footer")
+    (tmp_path / "policy.toml").write_text(
+        f'version = 1\nkms = "keyring://{tmp_path}/keys.json"\n[tables.t]\nfooter_key = "footer"\nmaterial = "external"\n'
+        'aad_prefix = "{file}"\nstore_aad_prefix = false\ncolumns.text.filter = true\n'
+    )
+    schema = types.StructType().add("text", "string").add("k", "long")
+    rows = pa.record_batch({"text": ["a", "b", "c"], "k": [1, 2, 2]})
+
+    def write(overwrite: bool, commit: bool, **more: str) -> TableWriter:
+        options = {"path": f"{bucket}/tables/t", "policy": str(tmp_path / "policy.toml"), "partition_by": "k", **more}
+        writer: TableWriter = pickle.loads(pickle.dumps(TableWriter(SourceOptions.parse(options), schema, overwrite)))  # noqa: S301
+        message = writer.write(iter([rows]))
+        writer.commit([message]) if commit else writer.abort([message, None])
+        return writer
+
+    table = TableFolder.at(f"{bucket}/tables/t")
+    write(overwrite=False, commit=True)
+    first = sorted(table.files())
+    assert [name.partition("/")[0] for name in first] == ["k=1", "k=2"]
+    write(overwrite=True, commit=False)
+    assert sorted(table.files()) == first
+    write(overwrite=True, commit=True, partition_overwrite_mode="dynamic")
+    second = sorted(table.files())
+    assert len(second) == 2
+    assert not set(first) & set(second)
+    policy = bs.Policy.load(tmp_path / "policy.toml").for_table("t")
+    found = bs.read_table(table.folder, decryption=policy, filesystem=table.filesystem)
+    assert sorted(found.column("text").to_pylist()) == ["a", "b", "c"]

@@ -42,6 +42,7 @@ ABANDONED: Final = timedelta(hours=24)
 _PLAN: Final = "plan.json"
 _SUCCESS: Final = "_SUCCESS"
 _VERSION: Final = 1
+_OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,12 @@ class TableFolder:
         return open_filesystem(self.base) or LocalFileSystem()
 
     def path(self, *parts: str) -> str:
-        return posixpath.join(self.folder, *parts)
+        return posixpath.join(self.folder, *filter(None, parts))
+
+    def make_folder(self, path: str) -> None:
+        """Object stores need none, and would keep an empty object for it."""
+        if self.filesystem.type_name not in _OBJECT_STORES:
+            self.filesystem.create_dir(path, recursive=True)
 
     def files(self, *below: str) -> list[str]:
         """Visible files of the table, as paths below it, in no order."""
@@ -143,7 +149,7 @@ class Job:
         }
         fault_point("staged")
         with self.table.errors("write the commit's plan"):
-            self.table.filesystem.create_dir(self.folder, recursive=True)
+            self.table.make_folder(self.folder)
             _write(self.table, posixpath.join(self.folder, _PLAN), json.dumps(plan).encode())
         fault_point("planned")
         self._carry_out(plan)
@@ -186,7 +192,7 @@ class Job:
         with table.errors("put the new files into place; the next write to the table goes on"):
             _delete(table, _SUCCESS)
             for folder in sorted({posixpath.dirname(name) for _, name in plan["files"]}):
-                table.filesystem.create_dir(table.path(folder), recursive=True)
+                table.make_folder(table.path(folder))
             for staged, name in plan["files"]:
                 source = posixpath.join(self.folder, staged)
                 # Key material first: a file without it can't be read.
@@ -294,7 +300,7 @@ def _write(table: TableFolder, path: str, data: bytes) -> None:
         return
     filesystem = table.filesystem
     # An object appears when its upload is complete; elsewhere a rename makes it so.
-    direct = filesystem.type_name in ("s3", "gcs", "abfs")
+    direct = filesystem.type_name in _OBJECT_STORES
     aside = path if direct else f"{posixpath.dirname(path)}/.{posixpath.basename(path)}.{os.urandom(4).hex()}"
     with filesystem.open_output_stream(aside) as stream:
         stream.write(data)

@@ -183,7 +183,7 @@ class _Attempt:
         table = self._place.table
         path = posixpath.join(self._place.folder, self._name, name)
         with table.errors("make a folder"):
-            table.filesystem.create_dir(posixpath.dirname(path), recursive=True)
+            table.make_folder(posixpath.dirname(path))
         writer = SealedWriter(
             path,
             self._job._stored,
