@@ -25,7 +25,8 @@ __all__ = ["FRAME_BYTES", "NONCE_BYTES", "SIGNATURE_BYTES", "TAG_BYTES", "Algori
 LENGTH_BYTES: Final = 4
 NONCE_BYTES: Final = 12
 TAG_BYTES: Final = 16
-FRAME_BYTES: Final = LENGTH_BYTES + NONCE_BYTES + TAG_BYTES
+HEAD_BYTES: Final = LENGTH_BYTES + NONCE_BYTES
+FRAME_BYTES: Final = HEAD_BYTES + TAG_BYTES
 SIGNATURE_BYTES: Final = NONCE_BYTES + TAG_BYTES
 
 Buffer = bytes | bytearray | memoryview
@@ -60,11 +61,12 @@ class ModuleCipher:
         algorithm: decides how pages are sealed.
     """
 
-    __slots__ = ("_counter", "_gcm", "algorithm", "key")
+    __slots__ = ("_counter", "_ctr_pages", "_gcm", "algorithm", "key")
 
     def __init__(self, key: SecretKey, algorithm: Algorithm = Algorithm.AES_GCM_V1) -> None:
         self.key = key
         self.algorithm = algorithm
+        self._ctr_pages = algorithm is Algorithm.AES_GCM_CTR_V1
         self._gcm = AESGCM(key.reveal())
         self._counter = SealCounter.of(key)
 
@@ -73,7 +75,7 @@ class ModuleCipher:
 
     def overhead(self, module: ModuleType) -> int:
         """Bytes that sealing adds to a module: 32 for GCM, 16 for a CTR page."""
-        return FRAME_BYTES - TAG_BYTES if self._is_ctr(module) else FRAME_BYTES
+        return HEAD_BYTES if self._is_ctr(module) else FRAME_BYTES
 
     def seal(self, plaintext: Buffer, module: ModuleType, aad: bytes) -> bytearray:
         """The framed module; the nonce is fresh from the system's generator.
@@ -81,20 +83,20 @@ class ModuleCipher:
         Raises:
             KeyAccessError: the key's invocation limit is reached.
         """
+        framed = bytearray(len(plaintext) + self.overhead(module))
+        with memoryview(framed) as view:
+            self.seal_into(plaintext, module, aad, view)
+        return framed
+
+    def seal_into(self, plaintext: Buffer, module: ModuleType, aad: bytes, out: memoryview) -> None:
+        """As `seal`, into `out`, of the plaintext's size and the `overhead`."""
         self._counter.add()
         nonce = os.urandom(NONCE_BYTES)
-        size = len(plaintext)
-        framed = bytearray(size + self.overhead(module))
-        framed[:LENGTH_BYTES] = (len(framed) - LENGTH_BYTES).to_bytes(LENGTH_BYTES, "little")
-        framed[LENGTH_BYTES : LENGTH_BYTES + NONCE_BYTES] = nonce
-        with memoryview(framed) as view:
-            body = view[LENGTH_BYTES + NONCE_BYTES :]
-            if self._is_ctr(module):
-                if size:
-                    self._ctr(nonce, plaintext, body)
-            else:
-                self._gcm.encrypt_into(nonce, plaintext, aad, body)
-        return framed
+        out[:HEAD_BYTES] = (len(out) - LENGTH_BYTES).to_bytes(LENGTH_BYTES, "little") + nonce
+        if not self._is_ctr(module):
+            self._gcm.encrypt_into(nonce, plaintext, aad, out[HEAD_BYTES:])
+        elif len(plaintext):
+            self._ctr(nonce, plaintext, out[HEAD_BYTES:])
 
     def open(self, framed: Buffer, module: ModuleType, aad: bytes) -> bytearray:
         """The plaintext of one framed module that fills `framed` exactly.
@@ -124,8 +126,7 @@ class ModuleCipher:
     def open_into(self, framed: Buffer, module: ModuleType, aad: bytes, out: memoryview) -> None:
         """As `open`, into `out`, whose size must be `opened_size`."""
         view = memoryview(framed)
-        nonce = bytes(view[LENGTH_BYTES : LENGTH_BYTES + NONCE_BYTES])
-        body = view[LENGTH_BYTES + NONCE_BYTES :]
+        nonce, body = bytes(view[LENGTH_BYTES:HEAD_BYTES]), view[HEAD_BYTES:]
         if self._is_ctr(module):
             if len(body):
                 self._ctr(nonce, body, out)
@@ -160,7 +161,7 @@ class ModuleCipher:
             )
 
     def _is_ctr(self, module: ModuleType) -> bool:
-        return module.is_page and self.algorithm is Algorithm.AES_GCM_CTR_V1
+        return self._ctr_pages and module.is_page
 
     def _ctr(self, nonce: bytes, data: Buffer, out: memoryview) -> None:
         # Imported here: most files never need it, and a cold probe should not pay for it.

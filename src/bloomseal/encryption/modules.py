@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
+from functools import cached_property
+from typing import Final
 
 from ..errors import UnsupportedError
 from ..limits import MAX_ORDINAL
 
 __all__ = ["ModuleType", "file_aad", "module_aad"]
+
+_ORDINALS: Final = struct.Struct("<Bhh").pack
+_ORDINALS_WITH_PAGE: Final = struct.Struct("<Bhhh").pack
 
 
 class ModuleType(IntEnum):
@@ -25,17 +30,19 @@ class ModuleType(IntEnum):
     BLOOM_FILTER_HEADER = 8
     BLOOM_FILTER_BITSET = 9
 
-    @property
+    # Asked for with every module; an enum's own lookups by name are slow.
+
+    @cached_property
     def label(self) -> str:
         """The kind in words, as errors and reports name it."""
         return self.name.replace("_", " ").capitalize().replace("meta data", "metadata")
 
-    @property
+    @cached_property
     def is_page(self) -> bool:
         """True for the two kinds that AES_GCM_CTR_V1 seals with CTR (section 4.2)."""
         return self in (ModuleType.DATA_PAGE, ModuleType.DICTIONARY_PAGE)
 
-    @property
+    @cached_property
     def has_page_ordinal(self) -> bool:
         return self in (ModuleType.DATA_PAGE, ModuleType.DATA_PAGE_HEADER)
 
@@ -56,12 +63,12 @@ def module_aad(file_aad: bytes, kind: ModuleType, row_group: int = -1, column: i
     """
     if kind is ModuleType.FOOTER:
         return file_aad + b"\x00"
-    if max(row_group, column, page) > MAX_ORDINAL:
+    if row_group > MAX_ORDINAL or column > MAX_ORDINAL or page > MAX_ORDINAL:
         raise UnsupportedError(
             f"encrypted files hold at most {MAX_ORDINAL + 1} row groups, columns, and pages in a column chunk",
             module=kind.label,
             hint="larger row groups or larger data pages",
         )
     if kind.has_page_ordinal:
-        return file_aad + struct.pack("<Bhhh", kind, row_group, column, page)
-    return file_aad + struct.pack("<Bhh", kind, row_group, column)
+        return file_aad + _ORDINALS_WITH_PAGE(kind, row_group, column, page)
+    return file_aad + _ORDINALS(kind, row_group, column)

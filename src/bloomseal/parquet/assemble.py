@@ -15,13 +15,12 @@ from typing import IO
 from ..encryption import ModuleCipher, ModuleType
 from ..errors import BloomsealError, FormatError
 from ..sbbf import SplitBlockBloomFilter
-from ..thrift import Struct
+from ..thrift import Struct, with_integers
 from .crypto import OutputKeys
 from .footer import plain_footer, seal_footer, sign_footer
 from .layout import MAGIC, MAGIC_ENCRYPTED, Column, FileMeta, Group, Meta
-from .minifile import plain_header
 from .pages import Page
-from .replace import storage_errors
+from .replace import Output, storage_errors
 from .schema import Leaf
 from .source import Buffer, Scratch
 from .walk import Chunk, Walk
@@ -29,6 +28,10 @@ from .walk import Chunk, Walk
 __all__ = ["Assembler", "filter_modules", "protected_chunk"]
 
 _SPOOL_BYTES = 16 << 20
+_HEADER_OF = {
+    ModuleType.DATA_PAGE: ModuleType.DATA_PAGE_HEADER,
+    ModuleType.DICTIONARY_PAGE: ModuleType.DICTIONARY_PAGE_HEADER,
+}
 
 
 @dataclass(slots=True)
@@ -49,19 +52,17 @@ class Assembler:
     """Writes one new Parquet file module by module.
 
     Args:
-        write: takes the bytes, in order.
+        out: takes the bytes, in order.
         keys: what seals the file; None for a plaintext file.
         filters_at_end: all filters after the last row group, instead of each row group's behind it. Sealed filters then
             wait in a temporary file.
     """
 
-    def __init__(
-        self, write: Callable[[Buffer], None], keys: OutputKeys | None, *, filters_at_end: bool = False
-    ) -> None:
-        self._sink = write
+    def __init__(self, out: Output, keys: OutputKeys | None, *, filters_at_end: bool = False) -> None:
+        self._out = out
         self._keys = keys
         self._groups: list[_OutGroup] = []
-        self._scratch = Scratch()
+        self._chunk, self._opened = Scratch(), Scratch()
         self._waiting: list[tuple[_OutChunk, int]] = []
         self._spool: IO[bytes] | None = None
         if filters_at_end:
@@ -131,10 +132,10 @@ class Assembler:
         cipher = self._keys.cipher(chunk.leaf) if self._keys else None
         start, first_data, locations = self.position, None, []
         meta.remove(Meta.DICTIONARY_PAGE, Meta.INDEX_PAGE, Meta.BLOOM_OFFSET, Meta.BLOOM_LENGTH)
-        for page in walk.pages(chunk, self._scratch):
+        for page in walk.pages(chunk, self._chunk):
             position = self.position
             try:
-                self._add_page(page, cipher, ordinal, chunk.leaf)
+                self._add_page(page, chunk, cipher, ordinal)
             except BloomsealError as error:
                 raise error.at(file=walk.source.name, **chunk.place) from None
             if page.ordinal < 0:
@@ -153,35 +154,38 @@ class Assembler:
             out.offset_index = _relocated(index, locations)
         return out
 
-    def _add_page(self, page: Page, cipher: ModuleCipher | None, ordinal: int, leaf: Leaf) -> None:
+    def _add_page(self, page: Page, chunk: Chunk, cipher: ModuleCipher | None, ordinal: int) -> None:
         if cipher is None or self._keys is None:
-            self._write(plain_header(page) if page.size != page.view.size else page.header)
-            self._write(page.body())
+            self._write(page.header if page.size == page.view.size else _resized(page, page.size))
+            page.open_into(self._take(page.size))
             return
-        header_kind = (
-            ModuleType.DICTIONARY_PAGE_HEADER
-            if page.kind is ModuleType.DICTIONARY_PAGE
-            else ModuleType.DATA_PAGE_HEADER
-        )
-        body = self._seal_body(page, cipher, self._keys.aad(page.kind, ordinal, leaf, page.ordinal))
-        header = Struct.parse(page.header)
-        header.set_i32(3, len(body))
-        if page.view.crc is not None:
-            crc = zlib.crc32(body)
-            header.set_i32(4, crc - (1 << 32) if crc >= 1 << 31 else crc)
-        self._write(
-            cipher.seal(header.to_bytes(), header_kind, self._keys.aad(header_kind, ordinal, leaf, page.ordinal))
-        )
-        self._write(body)
-
-    @staticmethod
-    def _seal_body(page: Page, cipher: ModuleCipher, aad: bytes) -> Buffer:
-        plaintext = page.body()
-        if not page.clear_levels:
-            return cipher.seal(plaintext, page.kind, aad)
         # A V2 page keeps its writer's layout: parquet-java reads no other than the one with levels in clear.
-        levels = page.clear_levels
-        return bytes(plaintext[:levels]) + cipher.seal(memoryview(plaintext)[levels:], page.kind, aad)
+        levels, size = page.clear_levels, page.size + cipher.overhead(page.kind)
+        aad = self._keys.aad(page.kind, ordinal, chunk.leaf, page.ordinal)
+
+        def seal_body(out: memoryview) -> None:
+            plaintext = memoryview(page.stored)
+            if chunk.encrypted:
+                plaintext = self._opened.take(page.size)
+                page.open_into(plaintext)
+            out[:levels] = plaintext[:levels]
+            cipher.seal_into(plaintext[levels:], page.kind, aad, out[levels:])
+
+        if page.view.crc is None:
+            self._seal_header(_resized(page, size), page, chunk.leaf, cipher, ordinal)
+            seal_body(self._take(size))
+        else:
+            # The checksum is of what is stored, and stands before it.
+            body = memoryview(bytearray(size))
+            seal_body(body)
+            self._seal_header(_resized(page, size, zlib.crc32(body)), page, chunk.leaf, cipher, ordinal)
+            self._write(body)
+
+    def _seal_header(self, header: bytes, page: Page, leaf: Leaf, cipher: ModuleCipher, ordinal: int) -> None:
+        assert self._keys is not None  # noqa: S101
+        kind = _HEADER_OF[page.kind]
+        out = self._take(len(header) + cipher.overhead(kind))
+        cipher.seal_into(header, kind, self._keys.aad(kind, ordinal, leaf, page.ordinal), out)
 
     def _add_filter(self, chunk: _OutChunk, ordinal: int, bloom_filter: SplitBlockBloomFilter) -> None:
         modules = filter_modules(
@@ -238,8 +242,12 @@ class Assembler:
         return group.struct.to_bytes()
 
     def _write(self, data: Buffer) -> None:
-        self._sink(data)
+        self._out.write(data)
         self.position += len(data)
+
+    def _take(self, length: int) -> memoryview:
+        self.position += length
+        return self._out.take(length)
 
 
 class _Writer:
@@ -297,11 +305,18 @@ def _relocated(index: bytes, locations: list[tuple[int, int]]) -> bytes:
     pages = struct.elements(1)
     if len(pages) != len(locations):
         raise FormatError(f"the offset index names {len(pages)} pages, the column chunk has {len(locations)}")
-    moved = []
-    for raw, (offset, size) in zip(pages, locations, strict=True):
-        page = Struct.parse(raw)
-        page.set_i64(1, offset)
-        page.set_i32(2, size)
-        moved.append(page.to_bytes())
-    struct.set_list(1, moved)
+    struct.set_list(1, [with_integers(raw, place) for raw, place in zip(pages, locations, strict=True)])
     return struct.to_bytes()
+
+
+def _resized(page: Page, size: int, crc: int | None = None) -> bytes:
+    """The page's header for a body of another size, with this CRC or none."""
+    if page.view.crc is None:
+        return with_integers(page.header, (None, None, size))
+    header = Struct.parse(page.header)
+    header.set_i32(3, size)
+    if crc is None:
+        header.remove(4)
+    else:
+        header.set_i32(4, crc - (1 << 32) if crc >= 1 << 31 else crc)
+    return header.to_bytes()

@@ -161,7 +161,7 @@ def _assemble(
 ) -> ConversionReport:
     specs = {leaf.index: (leaf, spec) for leaf, spec in resolve_filters(walk.footer.schema, wanted)}
     report = ConversionReport(walk.source.name, target.path, old_size=walk.source.size)
-    assembler = Assembler(out.write, keys)
+    assembler = Assembler(out, keys)
     total = len(walk.footer.row_groups)
     for group in range(total):
         filters: dict[int, SplitBlockBloomFilter] = {}

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..errors import UsageError
+from ..errors import BloomsealError, UsageError
 from ..sbbf import ColumnType, PhysicalType, hash_array
-from .minifile import decode_leaf
+from ..thrift import Struct
+from .layout import Meta
+from .minifile import decode_batches, mini_file
 from .schema import Leaf
-from .walk import Walk
+from .walk import Chunk, Walk
 
-__all__ = ["carries_filter", "chunk_hashes"]
+__all__ = ["all_in_dictionary", "carries_filter", "chunk_hashes"]
+
+_DICTIONARY_PAGE, _DICTIONARIES = 2, (2, 8)
+_BATCH_ROWS: Final = 1 << 16
 
 
 def carries_filter(leaf: Leaf) -> None:
@@ -37,12 +45,62 @@ def chunk_hashes(
     """
     if array is not None and _is_plain_encoding(array.type, leaf):
         return hash_array(array, leaf.type)
-    return hash_array(decode_leaf(walk, row_group, leaf.index), _physical(leaf))
+    stored = ColumnType(leaf.type.physical, leaf.type.type_length)
+    try:
+        hashes = [hash_array(values, stored) for values in _values(walk, row_group, leaf)]
+    except BloomsealError as error:
+        raise error.at(file=walk.source.name, row_group=row_group, column=leaf.name) from None
+    return np.concatenate(hashes) if hashes else np.zeros(0, dtype=np.uint64)
 
 
-def _physical(leaf: Leaf) -> ColumnType:
-    """The leaf's type without its logical part: what `decode_leaf` hands out."""
-    return ColumnType(leaf.type.physical, leaf.type.type_length)
+def all_in_dictionary(walk: Walk, chunk: Chunk) -> bool:
+    """Does every data page of the chunk point into its dictionary (ColumnMetaData.encoding_stats)? False where nothing says so."""
+    pages = [Struct.parse(raw) for raw in Struct.parse(walk.meta_raw(chunk)).elements(Meta.ENCODING_STATS)]
+    data = [page.integer(2) for page in pages if page.integer(1) != _DICTIONARY_PAGE]
+    return bool(data) and all(encoding in _DICTIONARIES for encoding in data)
+
+
+def _values(walk: Walk, row_group: int, leaf: Leaf) -> Iterator[pa.ChunkedArray]:
+    """The values of one leaf as the file stores them, piece by piece: physical types, no nesting, nulls left out or null.
+
+    BYTE_ARRAY columns come as dictionary arrays, in one piece, where all of them are in a dictionary; INT96 as 12 bytes.
+    """
+    data = mini_file(walk, row_group, [leaf.index], physical=True)
+    if (
+        leaf.type.physical is PhysicalType.BYTE_ARRAY
+        and len(leaf.path) == 1
+        and all_in_dictionary(walk, walk.chunk(row_group, leaf.index))
+    ):
+        rows = max(walk.footer.row_group(row_group).num_rows or 0, 1)
+        yield from decode_batches(data, rows, read_dictionary=[leaf.name])
+        return
+    # Arrow makes a whole column in memory several times as large as it is.
+    for column in decode_batches(data, _BATCH_ROWS):
+        yield _flatten(column)
+
+
+def _flatten(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    chunks = column.chunks
+    while True:
+        kind = chunks[0].type if chunks else column.type
+        if pa.types.is_struct(kind):
+            # flatten() gives children the parent's nulls, which field() would not.
+            chunks = [chunk.flatten()[0] for chunk in chunks]
+        elif pa.types.is_map(kind):
+            keys_only = kind.item_type == pa.null()
+            chunks = [chunk.keys if keys_only else chunk.items for chunk in chunks]
+        elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+            chunks = [chunk.flatten() for chunk in chunks]
+        else:
+            return pa.chunked_array(chunks, type=None if chunks else kind)
+        if not chunks:
+            return pa.chunked_array([], type=_leaf_type(kind))
+
+
+def _leaf_type(kind: pa.DataType) -> pa.DataType:
+    while pa.types.is_nested(kind):
+        kind = kind.field(0).type
+    return kind
 
 
 def _is_plain_encoding(kind: pa.DataType, leaf: Leaf) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +17,10 @@ from ..thrift import Struct
 from .footer import plain_footer
 from .layout import MAGIC, Column, FileMeta, Group, Meta
 from .pages import Page
+from .source import Buffer
 from .walk import Chunk, Walk
 
-__all__ = ["PageSelection", "decode_leaf", "mini_file", "plain_header", "read_pages", "read_row_group"]
+__all__ = ["PageSelection", "decode_batches", "mini_file", "plain_header", "read_pages", "read_row_group"]
 
 _ARROW_SCHEMA = b"ARROW:schema"
 _UNCOMPRESSED = 0
@@ -44,55 +46,30 @@ def read_pages(walk: Walk, row_group: int, selection: PageSelection) -> pa.Table
         raise error.at(file=walk.source.name, row_group=row_group) from None
 
 
-def decode_leaf(walk: Walk, row_group: int, leaf: int) -> pa.ChunkedArray:
-    """The values of one leaf as the file stores them: physical types, no nesting, nulls left out or null.
+def decode_batches(data: Buffer, rows: int, **options: Any) -> Iterator[pa.ChunkedArray]:
+    """The only column of a mini-file, so many rows at a time.
 
-    BYTE_ARRAY columns come as dictionary arrays where the file has a dictionary; INT96 as 12 bytes.
+    Raises:
+        FormatError: pyarrow could not decode it.
     """
-    data = mini_file(walk, row_group, [leaf], physical=True)
-    path = walk.footer.schema.leaves[leaf]
-    try:
-        if path.type.physical is PhysicalType.BYTE_ARRAY and len(path.path) == 1:
-            try:
-                return _decode(data, read_dictionary=[path.name]).column(0)
-            except FormatError:
-                pass  # Arrow reads no dictionaries out of the delta encodings
-        column = _decode(data).column(0)
-    except BloomsealError as error:
-        raise error.at(file=walk.source.name, row_group=row_group, column=path.name) from None
-    return _flatten(column)
+    with _decoding():
+        file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)), **options)
+        for batch in file.iter_batches(rows, use_threads=False):
+            yield pa.chunked_array([batch.column(0)])
 
 
-def _decode(data: bytes | bytearray, *, use_threads: bool = False, **options: Any) -> pa.Table:
-    try:
+def _decode(data: Buffer, *, use_threads: bool = False, **options: Any) -> pa.Table:
+    with _decoding():
         return pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)), **options).read(use_threads=use_threads)
+
+
+@contextlib.contextmanager
+def _decoding() -> Iterator[None]:
+    try:
+        yield
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, MemoryError) as error:
         # Plaintext pages and CTR pages are not authenticated: hostile bytes get as far as the decoder.
         raise FormatError(f"the decoder refused the pages ({type(error).__name__})") from None
-
-
-def _flatten(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    chunks = column.chunks
-    while True:
-        kind = chunks[0].type if chunks else column.type
-        if pa.types.is_struct(kind):
-            # flatten() gives children the parent's nulls, which field() would not.
-            chunks = [chunk.flatten()[0] for chunk in chunks]
-        elif pa.types.is_map(kind):
-            keys_only = kind.item_type == pa.null()
-            chunks = [chunk.keys if keys_only else chunk.items for chunk in chunks]
-        elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-            chunks = [chunk.flatten() for chunk in chunks]
-        else:
-            return pa.chunked_array(chunks, type=None if chunks else kind)
-        if not chunks:
-            return pa.chunked_array([], type=_leaf_type(kind))
-
-
-def _leaf_type(kind: pa.DataType) -> pa.DataType:
-    while pa.types.is_nested(kind):
-        kind = kind.field(0).type
-    return kind
 
 
 @dataclass(frozen=True, slots=True)

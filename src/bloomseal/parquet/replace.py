@@ -18,16 +18,17 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any, Protocol, Self
 
-from ..errors import BloomsealError, FormatError, UsageError
+from ..errors import BloomsealError, UsageError
 from ..keytools.protocols import FileRef
-from .source import Source, identity
+from .source import Buffer, Scratch, Source, identity
 
-__all__ = ["AtomicFile", "fault_point", "identity_at", "storage_errors"]
+__all__ = ["AtomicFile", "Output", "fault_point", "identity_at", "storage_errors"]
 
 _SUFFIX = ".bloomseal-tmp"
 _COPY_BYTES = 1 << 20
+_WRITEBACK_BYTES = 8 << 20
 _NO_KERNEL_COPY = (errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
 
 
@@ -46,6 +47,16 @@ def storage_errors(what: str, path: str) -> Iterator[None]:
         raise BloomsealError(f"can't {what}: {error.strerror or type(error).__name__}", file=path) from None
 
 
+class Output(Protocol):
+    """Where a new file's bytes go, in order."""
+
+    def write(self, data: Buffer) -> None:
+        """Append."""
+
+    def take(self, length: int) -> memoryview:
+        """Room for the next `length` bytes, to be filled before anything else is written."""
+
+
 class AtomicFile:
     """A new file that takes its name only by `commit`; leaving the ``with`` block without it leaves no trace.
 
@@ -62,69 +73,96 @@ class AtomicFile:
         self._ref = ref
         self._replaces = replaces
         self._done = False
-        self._lock = -1
         self._file: IO[bytes]
+        self._gathered = bytearray(_COPY_BYTES)
+        self._length = 0
+        self._written = self._sent = 0
         if ref.filesystem is not None:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115  # closed by commit or abort
+            self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed by commit or abort
             return
         # A link stays a link: what it points to is replaced.
         self._target = Path(os.path.realpath(ref.path))
         try:
             _remove_leftovers(self._target)
-            self._aside, self._file, self._lock = _create_aside(self._target)
+            self._aside, self._file = _create_aside(self._target)
         except OSError as error:
             raise UsageError(f"can't write beside the file: {error.strerror}", file=ref.path) from None
 
-    def write(self, data: bytes | bytearray | memoryview) -> None:
+    def write(self, data: Buffer) -> None:
         """Append.
 
         Raises:
             BloomsealError: the storage failed (disk full); the old file stays.
         """
-        with storage_errors("write", self._ref.path):
-            self._file.write(data)
+        if len(data) < _COPY_BYTES:
+            self.take(len(data))[:] = data
+        else:
+            self._flush()
+            self._send(memoryview(data))
+
+    def take(self, length: int) -> memoryview:
+        """Room for the next `length` bytes, to be filled before anything else is written: sealing into it saves a copy.
+
+        Raises:
+            BloomsealError: the storage failed (disk full); the old file stays.
+        """
+        if self._length + length > len(self._gathered):
+            self._flush()
+            if length > len(self._gathered):
+                self._gathered = bytearray(length)
+        begin, self._length = self._length, self._length + length
+        return memoryview(self._gathered)[begin : self._length]
 
     def zero(self, offset: int, length: int) -> None:
         """Overwrite a range that was already written."""
-        with storage_errors("write", self._ref.path):
-            end = self._file.tell()
-            self._file.seek(offset)
-            while length > 0:
-                self._file.write(bytes(min(length, _COPY_BYTES)))
-                length -= _COPY_BYTES
-            self._file.seek(end)
+        self._flush()
+        end, self._written = self._written, offset
+        for done in range(0, length, _COPY_BYTES):
+            self._send(memoryview(bytes(min(length - done, _COPY_BYTES))))
+        self._written = end
 
     def copy_from(self, source: Source, length: int) -> None:
         """Append the first `length` bytes of `source`; within local file systems the kernel copies."""
+        self._flush()
         if source.fd is not None and self._ref.filesystem is None:
             with storage_errors("copy the file", self._ref.path):
-                self._file.flush()
                 self._kernel_copy(source.fd, length)
-                self._file.seek(length)
-            return
-        for offset in range(0, length, _COPY_BYTES):
-            self.write(source.read(offset, min(_COPY_BYTES, length - offset)))
+        scratch = Scratch()
+        while self._written < length:
+            self._send(source.read_into(scratch, self._written, min(_COPY_BYTES, length - self._written)))
 
     def _kernel_copy(self, original: int, length: int) -> None:
-        done = 0
+        """As far as the kernel can; the rest is for the caller."""
         copy: Any = getattr(os, "copy_file_range", None)
-        while copy and done < length:
+        while copy and self._written < length:
+            piece, begin = min(length - self._written, 1 << 30), self._written
             try:
-                step = copy(original, self._file.fileno(), min(length - done, 1 << 30), done, done)
+                done = copy(original, self._file.fileno(), piece, begin, begin)
             except OSError as error:
                 if error.errno not in _NO_KERNEL_COPY:
                     raise
-                step = 0
-            if step == 0:
-                break
-            done += step
-        self._file.seek(done)
-        while done < length:
-            piece = os.pread(original, min(_COPY_BYTES, length - done), done)
-            if not piece:
-                raise FormatError("the file became shorter while it was read", file=self._ref.path)
-            self._file.write(piece)
-            done += len(piece)
+                return
+            if done == 0:
+                return
+            self._written += done
+
+    def _flush(self) -> None:
+        length, self._length = self._length, 0
+        self._send(memoryview(self._gathered)[:length])
+
+    def _send(self, data: memoryview) -> None:
+        with storage_errors("write", self._ref.path):
+            while len(data):
+                done = os.pwrite(self._file.fileno(), data, self._written)
+                data, self._written = data[done:], self._written + done
+            if self._written - self._sent >= _WRITEBACK_BYTES and hasattr(os, "posix_fadvise"):
+                # The disk begins with what it has while the rest is made, so that the sync at the end is short. Pages that
+                # are on their way stay cached.
+                with contextlib.suppress(OSError):
+                    os.posix_fadvise(
+                        self._file.fileno(), self._sent, self._written - self._sent, os.POSIX_FADV_DONTNEED
+                    )
+                self._sent = self._written
 
     def commit(self, check: Callable[[Source], None]) -> None:
         """Sync, reopen for `check`, and rename into place.
@@ -132,9 +170,9 @@ class AtomicFile:
         Raises:
             BloomsealError: what `check` raises; the file was changed by someone else meanwhile; the storage failed.
         """
+        self._flush()
         # A disk that is full often says so only now.
         with storage_errors("write", self._ref.path):
-            self._file.flush()
             if self._ref.filesystem is not None:
                 self._upload(check)
             else:
@@ -165,8 +203,7 @@ class AtomicFile:
             os.close(folder)
 
     def _upload(self, check: Callable[[Source], None]) -> None:
-        self._file.seek(0, os.SEEK_END)
-        size, fd = self._file.tell(), self._file.fileno()
+        size, fd = self._written, self._file.fileno()
         check(Source(self._ref, size, lambda offset, length: os.pread(fd, length, offset), lambda: None))
         assert self._ref.filesystem is not None  # noqa: S101
         with (
@@ -188,7 +225,6 @@ class AtomicFile:
 
     def _close(self) -> None:
         self._done = True
-        # A full disk may refuse even the last flush; the file is gone anyway.
         with contextlib.suppress(OSError):
             self._file.close()
 
@@ -209,7 +245,7 @@ def identity_at(path: Path | str) -> tuple[int, ...] | None:
         return None
 
 
-def _create_aside(target: Path) -> tuple[Path, IO[bytes], int]:
+def _create_aside(target: Path) -> tuple[Path, IO[bytes]]:
     # From the first byte on, nobody may read the new file who could not read the old one: it may be the plaintext of it.
     mode = target.stat().st_mode & 0o777 if target.exists() else 0o666
     while True:
@@ -218,7 +254,7 @@ def _create_aside(target: Path) -> tuple[Path, IO[bytes], int]:
         fcntl.flock(fd, fcntl.LOCK_EX)
         # Between creation and lock another writer may have taken it for a leftover.
         if aside.exists() and os.fstat(fd).st_ino == aside.stat().st_ino:
-            return aside, os.fdopen(fd, "w+b", buffering=_COPY_BYTES), fd
+            return aside, os.fdopen(fd, "w+b", buffering=0)
         os.close(fd)
 
 

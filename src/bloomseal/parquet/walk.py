@@ -6,7 +6,7 @@ column metadata. Nothing here writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -103,7 +103,7 @@ class Walk:
         Raises:
             FormatError: the row group does not fit the schema.
         """
-        view = (self.footer.row_group(row_group).columns or [])[column]
+        view = self.footer.chunk(row_group, column)
         leaf = self.footer.schema.leaves[column]
         if view.file_path is not None:
             raise UnsupportedError("a column chunk in another file", row_group=row_group, column=leaf.name)
@@ -241,7 +241,7 @@ class Walk:
         """
         try:
             data = memoryview(self.source.read(offset, length))
-            page, end = self._read_page(chunk, data, 0, offset, ordinal)
+            page, end = read_page(data, 0, offset, ordinal, *self._of_pages(chunk))
             if end != length or page.ordinal != ordinal:
                 raise FormatError("the offset index does not name this page", module=ModuleType.OFFSET_INDEX.label)
         except BloomsealError as error:
@@ -251,20 +251,24 @@ class Walk:
     def _pages(self, chunk: Chunk, scratch: Scratch) -> Iterator[Page]:
         start, length = self.extent(chunk)
         data = self.source.read_into(scratch, start, length)
+        cipher, aad = self._of_pages(chunk)
         position, values = 0, 0
         # Which of two writers' habits tells of a dictionary page is no matter: the first header says it (its AAD does).
         ordinal = -1
         while position < length:
-            page, position = self._read_page(chunk, data, position, start, ordinal)
+            page, position = read_page(data, position, start, ordinal, cipher, aad)
             yield page
             ordinal = page.ordinal + 1
             values += page.num_values
         if values != self.meta(chunk).num_values:
             raise FormatError(f"the pages hold {values} values, the column metadata says {self.meta(chunk).num_values}")
 
-    def _read_page(self, chunk: Chunk, data: memoryview, position: int, base: int, ordinal: int) -> tuple[Page, int]:
-        cipher = self.cipher(chunk)
-        return read_page(data, position, base, ordinal, cipher, lambda kind, page: self.aad(chunk, kind, page))
+    def _of_pages(self, chunk: Chunk) -> tuple[ModuleCipher | None, Callable[[ModuleType, int], bytes]]:
+        """The cipher of the chunk's pages, and what makes their AADs."""
+        crypto = self.footer.crypto
+        file_aad = crypto.file_aad if crypto else b""
+        group, column = chunk.row_group, chunk.leaf.index
+        return self.cipher(chunk), lambda kind, page: module_aad(file_aad, kind, group, column, page)
 
     def _open_meta(self, chunk: Chunk, sealed: bytes) -> bytes:
         cipher = self.cipher(chunk)

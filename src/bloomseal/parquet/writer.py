@@ -176,7 +176,7 @@ class SealedWriter:
         except BaseException:
             self._discard_keys()
             raise
-        self._out = Assembler(self._file.write, self._keys, filters_at_end=filter_layout == "end")
+        self._out = Assembler(self._file, self._keys, filters_at_end=filter_layout == "end")
 
     @property
     def bytes_written(self) -> int:

@@ -7,7 +7,7 @@ of the ``thrift`` package, which bounds their depth; our own recursion (lists of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from typing import Final
 
@@ -18,7 +18,7 @@ from thrift.transport.TTransport import TMemoryBuffer, TTransportException
 from ..errors import FormatError
 from ..limits import MAX_LIST_ELEMENTS
 
-__all__ = ["Cursor", "Struct", "WireType", "element_spans", "encode_binary", "encode_list"]
+__all__ = ["Cursor", "Struct", "WireType", "element_spans", "encode_binary", "encode_list", "with_integers"]
 
 _MAX_DEPTH: Final = 32
 
@@ -42,6 +42,8 @@ class WireType(IntEnum):
 
 
 _VARINTS = (WireType.I16, WireType.I32, WireType.I64)
+_NEXT_INTEGER = (b"\x15", b"\x16")
+"""Headers of an i32 and an i64 field whose number is one more than that of the field before."""
 
 
 class _Protocol:
@@ -192,15 +194,20 @@ class Struct:
         self.spans: dict[int, list[tuple[int, int]]] = {}
 
     @classmethod
-    def parse(cls, data: bytes, *, remember: int | None = None) -> Struct:
+    def parse(
+        cls, data: bytes, *, remember: int | None = None, each: Callable[[Cursor], object] | None = None
+    ) -> Struct:
         """The struct at the start of `data`; what follows it is ignored (sealed Thrift may be zero-padded).
 
-        `remember` names a long list field whose element spans are kept from this pass, for `elements`.
+        `remember` names a long list field whose element spans are kept from this pass, for `elements`; `each` may read
+        them as it passes, and leaves the cursor behind the element.
         """
-        return cls.read(Cursor(data), remember=remember)
+        return cls.read(Cursor(data), remember=remember, each=each)
 
     @classmethod
-    def read(cls, cursor: Cursor, *, remember: int | None = None) -> Struct:
+    def read(
+        cls, cursor: Cursor, *, remember: int | None = None, each: Callable[[Cursor], object] | None = None
+    ) -> Struct:
         """The struct at `cursor`, which is moved past it.
 
         Raises:
@@ -218,7 +225,9 @@ class Struct:
                 raise FormatError(f"broken Thrift: field {field} stands twice")
             start = cursor.position
             if field == remember and wire == WireType.LIST:
-                struct.spans[field] = [(begin - start, end - start) for begin, end in _spans(cursor, WireType.STRUCT)]
+                struct.spans[field] = [
+                    (begin - start, end - start) for begin, end in _spans(cursor, WireType.STRUCT, each)
+                ]
             else:
                 cursor.skip(wire)
             struct.fields[field] = (wire, data[start : cursor.position])
@@ -346,14 +355,17 @@ def element_spans(value: bytes, wire: WireType) -> Iterator[tuple[int, int]]:
     yield from _spans(Cursor(value), wire)
 
 
-def _spans(cursor: Cursor, wire: WireType) -> Iterator[tuple[int, int]]:
+def _spans(cursor: Cursor, wire: WireType, each: Callable[[Cursor], object] | None = None) -> Iterator[tuple[int, int]]:
     element, count = cursor.list_header()
     if count and element != wire:
         raise FormatError(f"broken Thrift: a list of type {element}, not {wire.name}")
     _check_count(element, count)
     for _ in range(count):
         start = cursor.position
-        cursor.skip_element(element)
+        if each is None:
+            cursor.skip_element(element)
+        else:
+            each(cursor)
         yield start, cursor.position
 
 
@@ -361,6 +373,36 @@ def _check_count(element: int, count: int) -> None:
     """An empty struct is one byte in the file; a million of them would be seconds of work and hundreds of megabytes."""
     if element == WireType.STRUCT and count > MAX_LIST_ELEMENTS:
         raise FormatError(f"a list of {count} structs; the limit is {MAX_LIST_ELEMENTS}")
+
+
+def with_integers(raw: bytes, values: Sequence[int | None]) -> bytes:
+    """A raw struct with these values in its integer fields 1, 2, … (None: as it is): for thousands of small ones.
+
+    Raises:
+        FormatError: it has no such field.
+    """
+    out, begin = bytearray(), 0
+    for value in values:
+        if raw[begin : begin + 1] not in _NEXT_INTEGER:
+            return _with_integers_anywhere(raw, values)
+        end = begin + 1
+        while raw[end : end + 1] > b"\x7f":
+            end += 1
+        end += 1
+        out += raw[begin:end] if value is None else raw[begin : begin + 1] + _varint(_zigzag(value))
+        begin = end
+    return bytes(out + raw[begin:])
+
+
+def _with_integers_anywhere(raw: bytes, values: Sequence[int | None]) -> bytes:
+    struct = Struct.parse(raw)
+    for field, value in enumerate(values, 1):
+        if value is not None:
+            wire, _ = struct.fields.get(field, (None, b""))
+            if wire not in _VARINTS:
+                raise FormatError(f"broken Thrift: no integer in field {field}")
+            struct.fields[field] = (wire, _varint(_zigzag(value)))
+    return struct.to_bytes()
 
 
 def encode_list(elements: list[bytes], wire: WireType = WireType.STRUCT) -> bytes:

@@ -44,3 +44,20 @@ def test_stale_checksums_of_hadoop_go_with_the_old_file(tmp_path: Path) -> None:
         out.commit(lambda _: None)
     assert not checksums.exists()
     assert other.exists()
+
+
+def test_pieces_of_every_size_stand_in_their_order(tmp_path: Path) -> None:
+    path, expected = tmp_path / "a.parquet", b""
+    with AtomicFile(FileRef(str(path))) as out:
+        for number, size in enumerate((10, 1 << 20, 0, 700_000, 700_000, 3 << 20, 5, (9 << 20) + 1, 1)):
+            piece = bytes([number + 1]) * size
+            expected += piece
+            if number % 2:
+                out.write(piece)
+            else:
+                out.take(size)[:] = piece
+        out.zero(5, (2 << 20) + 1)
+        out.write(b"end")
+        out.commit(lambda _: None)
+    expected = expected[:5] + bytes((2 << 20) + 1) + expected[(2 << 20) + 6 :] + b"end"
+    assert path.read_bytes() == expected

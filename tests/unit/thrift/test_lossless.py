@@ -15,7 +15,7 @@ from thrift.transport.TTransport import TMemoryBuffer
 
 from bloomseal import FormatError
 from bloomseal.limits import MAX_LIST_ELEMENTS
-from bloomseal.thrift import Cursor, Struct, WireType, element_spans, encode_list
+from bloomseal.thrift import Cursor, Struct, WireType, element_spans, encode_list, with_integers
 
 
 def written_by_thrift() -> bytes:
@@ -112,6 +112,35 @@ def test_integers_and_field_ids(value: int, field: int) -> None:
     struct = Struct()
     struct.set_i64(field, value)
     assert Struct.parse(struct.to_bytes()).integer(field) == value
+
+
+@given(
+    first=st.integers(-(2**31), 2**31 - 1),
+    second=st.integers(-(2**63), 2**63 - 1),
+    new=st.integers(-(2**31), 2**31 - 1),
+    gap=st.booleans(),
+)
+def test_integers_are_replaced_wherever_they_stand(first: int, second: int, new: int, gap: bool) -> None:
+    struct = Struct()
+    if not gap:
+        struct.set_i32(1, first)
+    struct.set_i64(2, second)
+    struct.set_binary(40, b"what we do not know")
+    raw = struct.to_bytes()
+    struct.set_i64(2, new)
+    assert with_integers(raw, (None, new)) == struct.to_bytes()
+    assert with_integers(raw, (None, None)) == raw
+
+
+def test_an_integer_that_is_not_there_is_not_replaced() -> None:
+    struct = Struct()
+    struct.set_i32(1, 5)
+    struct.set_binary(2, b"text")
+    for values in ((1, 1), (1, None, 1)):
+        with pytest.raises(FormatError, match="no integer"):
+            with_integers(struct.to_bytes(), values)
+    with pytest.raises(FormatError):
+        with_integers(b"\x15\x80", (None, 1))
 
 
 def test_a_field_that_stands_twice_is_refused() -> None:
