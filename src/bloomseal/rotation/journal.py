@@ -25,7 +25,7 @@ from typing import Any, Final, Self
 
 from ..errors import BloomsealError, FormatError, UsageError
 
-__all__ = ["Journal", "default_journal", "job_digest"]
+__all__ = ["Journal", "NoJournal", "default_journal", "job_digest"]
 
 _VERSION: Final = 1
 _LONGEST: Final = 1 << 30
@@ -166,6 +166,24 @@ class Journal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class NoJournal:
+    """What `Journal` is to a run whose files are booked elsewhere."""
+
+    path = Path()
+    resumed = False
+    finished = None
+
+    def __init__(self) -> None:
+        self.done: dict[str, tuple[list[int] | None, dict[str, Any]]] = {}
+        self.begun: dict[str, list[int] | None] = {}
+
+    def begin(self, file: str, mark: tuple[int, ...] | None) -> None: ...
+
+    def settle(self, file: str, status: str, mark: tuple[int, ...] | None, stamp: Mapping[str, Any]) -> None: ...
+
+    def fail(self, file: str, why: str) -> None: ...
 
 
 def _now() -> str:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 from ..errors import BloomsealError, KeyAccessError
 from .files import ChangedError, DataFile, find_files, in_turn, mark_of
 from .jobs import Job
-from .journal import Journal, default_journal, job_digest
+from .journal import Journal, NoJournal, default_journal, job_digest
 from .outcome import FileOutcome, FilePlan, RotationPlan, RotationReport, Status
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["plan", "rotate"]
+__all__ = ["Run", "plan", "rotate"]
 
 Paths = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]
 Progress = Callable[[int, int], None]
@@ -94,7 +94,7 @@ def rotate(
     began = time.monotonic()
     place = journal or _default(paths, job)
     with Journal(place, job.operation, _digest(paths, job), restart=restart) as log:
-        run = _Run(job, log, sum(file.size for file in files), progress)
+        run = Run(job, log, sum(file.size for file in files), progress)
         for file in files:
             run.take(file)
         report = run.report
@@ -105,8 +105,20 @@ def rotate(
     return report
 
 
-class _Run:
-    def __init__(self, job: Job, log: Journal, total: int, progress: Progress | None) -> None:
+class Run:
+    """A job on its way through the files.
+
+    Args:
+        job: what is to be done with each.
+        log: where it is booked.
+        total: bytes of all files, for `progress`.
+
+    Attributes:
+        report: what became of the files so far.
+        touched: a file was begun.
+    """
+
+    def __init__(self, job: Job, log: Journal | NoJournal, total: int = 0, progress: Progress | None = None) -> None:
         self.job = job
         self.log = log
         self.touched = False
@@ -116,8 +128,8 @@ class _Run:
         self._done = 0
         self._unreachable = 0
 
-    def take(self, file: DataFile) -> None:
-        """One file, whatever becomes of it."""
+    def take(self, file: DataFile) -> FileOutcome:
+        """One file, whatever becomes of it. Raises only where the log can't be written."""
         try:
             outcome = self._before(file)
         except BloomsealError as error:
@@ -126,6 +138,7 @@ class _Run:
         self.report.files.append(outcome)
         self._done += file.size
         self._tell(0, 0, 0)
+        return outcome
 
     def _before(self, file: DataFile) -> FileOutcome | None:
         """What an earlier run makes of the file; None: it is to be rotated."""

@@ -1,4 +1,4 @@
-"""Jobs over tables too big for one machine: the same code as on one, a pack of files to a task."""
+"""Every file opened and authenticated, or given the filters that it lacks."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import BloomsealError, UsageError
-from ..policy import Policy, TablePolicy
-from .listing import list_files, open_filesystem
-from .session import chosen_table
+from ...errors import BloomsealError, UsageError
+from ...policy import Policy, TablePolicy
+from ..listing import list_files, open_filesystem
+from .common import described, job_table, packs, table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from ..parquet.reader import SealedFile
-    from ..parquet.specs import DecryptionSpec
-    from ..parquet.walk import Chunk
-    from ..sbbf import FilterSpec
+    from ...parquet.reader import SealedFile
+    from ...parquet.specs import DecryptionSpec
+    from ...parquet.verify import VerifyReport
+    from ...parquet.walk import Chunk
+    from ...sbbf import FilterSpec
 
 __all__ = ["attach", "verify"]
 
 Row = tuple[Any, ...]
 _ATTACHED: Final = "file string, attached bigint, present bigint, filter_bytes bigint, failure string"
 _VERIFIED: Final = (
-    "file string, ok boolean, complete boolean, footer_verified boolean, authenticated bigint, unauthenticated bigint, "
+    "file string, verdict string, ok boolean, complete boolean, footer_verified boolean, authenticated bigint, unauthenticated bigint, "
     "inaccessible array<string>, failures array<string>, notes array<string>"
 )
 
@@ -48,14 +49,16 @@ def verify(
         files_per_task: files that one task looks at.
 
     Returns:
-        One row a file: `ok` (no module failed), `complete` (every module authenticated), the
+        One row a file: a `verdict` in words, `ok` (no module failed), `complete` (every module authenticated), the
         numbers of modules, columns without a key, what failed and what is worth knowing. A file that can't be opened at
-        all is a row too.
+        all is a row too. A signed footer that can't be verified for want of its key is `ok` all the same, and not
+        `complete`: row groups could be missing.
 
     Raises:
         UsageError: no policy, or one whose KMS is an object: executors need its URI.
     """
-    return _run(spark, path, chosen_table(spark, policy, table), files_per_task, _verified, _VERIFIED)
+    with described(spark, f"verify {os.fspath(path)}"):
+        return _run(spark, path, job_table(spark, policy, table), files_per_task, _verified, _VERIFIED)
 
 
 def attach(
@@ -81,10 +84,11 @@ def attach(
     Raises:
         UsageError: as `verify`; or the policy promises no filters.
     """
-    chosen = chosen_table(spark, policy, table)
+    chosen = job_table(spark, policy, table)
     if not chosen.bloom_filters():
         raise UsageError(f"the policy promises no filters for {chosen.name}")
-    return _run(spark, path, chosen, files_per_task, _attached, _ATTACHED)
+    with described(spark, f"attach filters to {os.fspath(path)}"):
+        return _run(spark, path, chosen, files_per_task, _attached, _ATTACHED)
 
 
 def _run(
@@ -95,22 +99,17 @@ def _run(
     work: Callable[[str, TablePolicy, str | None], Row],
     schema: str,
 ) -> DataFrame:
-    if not isinstance(table.kms, str):
-        raise UsageError("the policy's KMS is an object, which can't reach the executors", hint="name it by its URI")
-    if files_per_task < 1:
-        raise UsageError("a task has at least one file")
     files = list_files(spark, path)
-    tasks = max(1, -(-len(files.names) // files_per_task))
     task = functools.partial(_each, work, pickle.dumps(table), files.base)
     # Collected here: a frame that is computed when it is looked at would do all the work again at every look.
-    rows = spark.sparkContext.parallelize(files.names, tasks).mapPartitions(task).collect()
+    rows = packs(spark, files.names, files_per_task).mapPartitions(task).collect()
     return spark.createDataFrame(rows, schema)
 
 
 def _each(
     work: Callable[[str, TablePolicy, str | None], Row], policy: bytes, base: str | None, names: Iterable[str]
 ) -> Iterator[Row]:
-    table = _table(policy)
+    table = table_of(policy)
     for name in names:
         yield work(name, table, base)
 
@@ -121,9 +120,10 @@ def _verified(name: str, table: TablePolicy, base: str | None) -> Row:
             report = file.verify()
     except BloomsealError as error:
         # Raised, it would end the job, and with it the answers about all other files.
-        return name, False, False, False, 0, 0, [], [error.what], []
+        return name, "failed", False, False, False, 0, 0, [], [error.what], []
     return (
         name,
+        _verdict(report),
         report.ok,
         report.complete,
         report.footer_verified,
@@ -135,8 +135,18 @@ def _verified(name: str, table: TablePolicy, base: str | None) -> Row:
     )
 
 
+def _verdict(report: VerifyReport) -> str:
+    if not report.ok:
+        return "failed"
+    if report.complete:
+        return "complete"
+    if not report.footer_verified:
+        return "sound as far as it was opened, but the footer was not verified: row groups could be missing"
+    return "sound as far as it could be opened"
+
+
 def _attached(name: str, table: TablePolicy, base: str | None) -> Row:
-    from ..parquet.attach import attach_filters
+    from ...parquet.attach import attach_filters
 
     try:
         with _open(name, table, base) as file:
@@ -175,19 +185,12 @@ def _has_filter(file: SealedFile, chunk: Chunk) -> bool:
 
 
 def _open(name: str, table: TablePolicy, base: str | None) -> SealedFile:
-    from ..parquet.reader import open_file
+    from ...parquet.reader import open_file
 
     return open_file(name, decryption=_decryption(name, table), filesystem=open_filesystem(base))
 
 
 def _decryption(name: str, table: TablePolicy) -> DecryptionSpec:
-    from ..parquet.specs import DecryptionSpec
+    from ...parquet.specs import DecryptionSpec
 
     return DecryptionSpec(**table.decryption_arguments(name))
-
-
-@functools.lru_cache(maxsize=16)
-def _table(policy: bytes) -> TablePolicy:
-    """One policy object, and so one key cache, for all tasks of a Python worker."""
-    loaded: TablePolicy = pickle.loads(policy)  # noqa: S301 - our own driver's
-    return loaded

@@ -1,0 +1,106 @@
+"""The audit of a whole table: files are looked at on the executors, the rules, which compare files, run on the driver."""
+
+from __future__ import annotations
+
+import functools
+import os
+import pickle
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...audit import Report
+from ...audit.facts import Policies, scanner_for
+from ...audit.keyfacts import SidecarView
+from ...audit.places import find_files
+from ...audit.report import judged
+from ...audit.scan import FileFacts
+from ...keytools.protocols import FileRef
+from ...policy import Policy, TablePolicy
+from ..listing import open_filesystem, qualified, split_uri
+from .common import described, job_table, packs, table_of
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["TableAudit", "audit"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableAudit:
+    """An audit, as frames and as the report that `bloomseal.audit.audit` gives.
+
+    Attributes:
+        inventory: one row per column chunk, columns as `bloomseal.audit.facts.SCHEMA`.
+        findings: one row per finding, worst first.
+        report: the same, with what could not be seen, on the driver; SARIF, HTML and CBOM are made of it.
+    """
+
+    inventory: DataFrame
+    findings: DataFrame
+    report: Report
+
+
+def audit(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
+    table: str | None = None,
+    with_keys: bool = True,
+    now: datetime | None = None,
+    files_per_task: int = 20,
+) -> TableAudit:
+    """`bloomseal.audit.audit` of a table, on the executors, which find the keys by themselves. The nonce check (``deep``) is left to
+    one machine: it compares all modules of all files.
+
+    Args:
+        path: a folder of files, or a Delta table.
+        policy, table: what the files are held against; default: the policy that `enable` was given.
+        with_keys: open what the keys can open; else look at what everybody sees.
+        now: the moment that ages of keys are counted to.
+        files_per_task: files that one task looks at.
+
+    Raises:
+        UsageError: no policy, or one whose KMS is an object: executors need its URI.
+        MissingDependencyError: a Delta table without its library.
+    """
+    chosen = job_table(spark, policy, table)
+    base, inside = split_uri(qualified(spark, path))
+    places = find_files(inside, filesystem=open_filesystem(base))
+    task = functools.partial(_scanned, pickle.dumps(chosen), base, with_keys)
+    with described(spark, f"audit {os.fspath(path)}"):
+        seen = packs(spark, [ref.path for ref in places.files], files_per_task).mapPartitions(task).collect()
+    for (facts, used), ref in zip(seen, places.files, strict=True):
+        facts.ref = ref
+        if used is not None:
+            facts.sidecar = SidecarView(ref)
+            facts.sidecar.used.update(used)
+    report = judged([facts for facts, _ in seen], places, Policies(chosen), with_keys=with_keys, now=now)
+    return TableAudit(_frame(spark, report.inventory), _frame(spark, report.findings_table()), report)
+
+
+def _scanned(
+    policy: bytes, base: str | None, with_keys: bool, names: Iterable[str]
+) -> Iterator[tuple[FileFacts, set[str] | None]]:
+    table, filesystem = table_of(policy), open_filesystem(base)
+    scanner = scanner_for(table.keys if with_keys else None, Policies(table))
+    for name in names:
+        facts = scanner.scan(FileRef(name, filesystem))
+        # What is beside the file are wrapped keys, and a file system object may hold credentials: both stay here.
+        used = None if facts.sidecar is None else facts.sidecar.used
+        facts.ref, facts.sidecar = FileRef(name), None
+        yield facts, used
+
+
+def _frame(spark: SparkSession, found: pa.Table) -> DataFrame:
+    """Spark takes no dictionaries."""
+    import pyarrow as pa
+
+    def plain(kind: Any) -> Any:
+        return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+    return spark.createDataFrame(found.cast(pa.schema([field.with_type(plain(field.type)) for field in found.schema])))

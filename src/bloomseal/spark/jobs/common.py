@@ -1,0 +1,66 @@
+"""What all jobs share: whose keys, which files to a task, and how a policy gets there."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ...errors import UsageError
+from ...policy import Policy, TablePolicy
+from ..session import _absolute, chosen_table
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+    from pyspark.sql import SparkSession
+
+__all__ = ["described", "job_table", "packs", "table_of"]
+
+
+def job_table(
+    spark: SparkSession, policy: Policy | TablePolicy | str | os.PathLike[str] | None, table: str | None
+) -> TablePolicy:
+    """One table's policy in a form that executors can use; see `chosen_table`.
+
+    Raises:
+        UsageError: its KMS is an object: executors need its URI.
+    """
+    chosen = policy if isinstance(policy, TablePolicy) else chosen_table(spark, policy, table)
+    if not isinstance(chosen.kms, str):
+        raise UsageError("the policy's KMS is an object, which can't reach the executors", hint="name it by its URI")
+    # A relative keyring is meant from here; executors run in folders of their own.
+    return replace(chosen, kms=_absolute(chosen.kms))
+
+
+def packs(spark: SparkSession, names: Sequence[str], files_per_task: int) -> RDD[Any]:
+    """The files, so many to a partition.
+
+    Raises:
+        UsageError: fewer than one.
+    """
+    if files_per_task < 1:
+        raise UsageError("a task has at least one file")
+    return spark.sparkContext.parallelize(names, max(1, -(-len(names) // files_per_task)))
+
+
+@contextlib.contextmanager
+def described(spark: SparkSession, text: str) -> Iterator[None]:
+    """Let Spark's progress bar and UI say what is going on."""
+    context = spark.sparkContext
+    before = context.getLocalProperty("spark.job.description")
+    context.setJobDescription(f"bloomseal: {text}")
+    try:
+        yield
+    finally:
+        context.setLocalProperty("spark.job.description", before)  # type: ignore[arg-type]
+
+
+@functools.lru_cache(maxsize=16)
+def table_of(policy: bytes) -> TablePolicy:
+    """One policy object, and so one key cache, for all tasks of a Python worker."""
+    loaded: TablePolicy = pickle.loads(policy)  # noqa: S301 - our own driver's
+    return loaded

@@ -1,0 +1,337 @@
+"""The rows of a table that hold one of many keys: pruned first, then read, then joined by Spark."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+from pyspark.sql import functions as f
+from pyspark.sql import types as st
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from ..errors import BloomsealWarning, PolicyError, UsageError
+from ..parquet.minifile import read_row_group
+from ..parquet.predicate import column_at
+from ..policy import Policy, TablePolicy
+from ..sbbf import KeySet, ProbeSet
+from .jobs.common import job_table, table_of
+from .keys import SealedKeys, key_column, open_table_file, place_of, values_of
+from .listing import qualified, split_uri
+from .prune import PrunedFile, PruneResult, Question
+from .source.options import SourceOptions
+from .source.reader import infer_schema, plan
+from .source.scan import Scan
+from .source.tree import find_files
+from .source.types import DECODING, arrow_type, forget_arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from ..parquet.reader import SealedFile
+
+__all__ = ["semi_join"]
+
+_MOSTLY: Final = 0.5
+"""A file of which at least this share of the row groups is left is read whole, by Spark's own reader."""
+_BROADCAST_KEYS: Final = 200_000
+_WHOLE: Final = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
+
+
+def semi_join(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    column: str,
+    keys: Any,
+    *,
+    columns: Sequence[str] | None = None,
+    where: Column | str | None = None,
+    policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
+    table: str | None = None,
+    files_per_task: int = 20,
+) -> DataFrame:
+    """The rows whose `column` is one of `keys`: exactly those of Spark's own semi-join, without reading what `prune` rules out.
+
+    Where a prediction says that pruning can't pay, the table is read whole, with a warning. Files of which most row groups are
+    left are read by Spark's own Parquet reader; of the others only those row groups, by Bloomseal's. Spark decides every row again.
+    No key stands in the plan; see `prune` for what travels.
+
+    Args:
+        path: the table's folder.
+        column: dotted path; not within a list or a map.
+        keys: as `prune`. Of another type than the column's only where no value changes by it: integers of another width, float
+            for double, decimals of the same scale.
+        columns: top-level columns of the result; None for all.
+        where: a condition besides.
+        policy, table, files_per_task: as `prune`.
+
+    Raises:
+        UsageError, KeyAccessError, IntegrityError: as `prune`.
+        PolicyError: files that can't be asked; what they hold is not known.
+
+    Warns:
+        BloomsealWarning: by the prediction pruning can't pay.
+    """
+    chosen = job_table(spark, policy, table)
+    values = values_of(keys, column)
+    question = Question.of(spark, path, column, values, chosen)
+    native = spark.conf.get("bloomseal.kms", None) is not None and chosen.aad_prefix is None
+    settings = SourceOptions((qualified(spark, path),), kms=str(chosen.kms), table=chosen)
+    schema = spark.read.parquet(_literal(settings.paths[0])).schema if native else infer_schema(settings)
+    wanted = _keys_frame(spark, keys, values, column, _type_of(schema, column, case_sensitive=question.case_sensitive))
+    if question.prediction.pays:
+        found = question.ask(spark, files_per_task)
+        for file, failure in found.failures.items():
+            raise PolicyError(f"a file could not be asked for keys: {failure}", file=file)
+    else:
+        warnings.warn(f"the table is read whole: {question.prediction}", BloomsealWarning, stacklevel=2)
+        whole = (PrunedFile(name, (), 0, failure="not asked") for name in question.files.names)
+        found = PruneResult(question.path, column, tuple(whole), question.prediction, question.files.base)
+    if columns is not None and where is None:
+        needed = {*(name.lower() for name in columns), column.split(".")[0].lower()}
+        schema = st.StructType([one for one in schema.fields if one.name.lower() in needed])
+    rows = _rows(spark, question, settings, found, schema, native)
+    if where is not None:
+        rows = rows.where(where)
+    if question.prediction.keys <= _BROADCAST_KEYS:
+        wanted = f.broadcast(wanted)
+    same = rows[_quoted(column)] == wanted[wanted.columns[0]]
+    joined = rows.join(wanted, same, "left_semi")
+    return joined if columns is None else joined.select(*(f"`{one}`" for one in columns))
+
+
+def _quoted(column: str) -> str:
+    return ".".join(f"`{part}`" for part in column.split("."))
+
+
+def _type_of(schema: st.StructType, column: str, *, case_sensitive: bool) -> st.DataType:
+    kind: st.DataType = schema
+    for part in column.split("."):
+        fields = kind.fields if isinstance(kind, st.StructType) else []
+        alike = [one for one in fields if one.name == part or (not case_sensitive and one.name.lower() == part.lower())]
+        if not alike:
+            raise UsageError("no such column, or one within a list or a map", column=column, hint="prune() asks those")
+        kind = alike[0].dataType
+    return kind
+
+
+def _rows(
+    spark: SparkSession,
+    question: Question,
+    settings: SourceOptions,
+    found: PruneResult,
+    schema: st.StructType,
+    native: bool,
+) -> DataFrame:
+    """What is left of the table: mostly whole files by Spark's own reader, of the others single row groups."""
+    whole: list[PrunedFile] = []
+    parts: list[PrunedFile] = []
+    for one in found.surviving:
+        mostly = one.failure is not None or len(one.row_groups) >= _MOSTLY * one.seen
+        (whole if native and mostly else parts).append(one)
+    frames = []
+    if whole:
+        at = _Spelling.of(settings.paths[0])
+        reader = spark.read.schema(schema).option("basePath", settings.paths[0])
+        # Spark adds the partition columns, asked for or not.
+        frames.append(
+            reader.parquet(*(at.uri(one.file) for one in whole)).select(*(f"`{name}`" for name in schema.names))
+        )
+    if parts:
+        tree = find_files(settings.paths, schema)
+        pieces, _ = plan(tree, (), spark.conf.get("spark.sql.session.timeZone"))
+        values = {piece.name: piece.values for piece in pieces}
+        scan = Scan(settings, schema, partitioned=tuple(tree.columns.names))
+        groups = {one.file: None if one.failure is not None else one.row_groups for one in parts}
+        task = _Reading(pickle.dumps(question.table), question.files.base, question.sealed, scan, groups, values)
+        tasks = min(len(parts), 4 * spark.sparkContext.defaultParallelism)
+        source = type("RowGroupsOfOneRead", (_RowGroups,), {"task": task, "tasks": tasks})
+        spark.dataSource.register(source)
+        frames.append(spark.read.format(_RowGroups.name()).schema(schema).load())
+    if not frames:
+        return spark.createDataFrame([], schema)
+    return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
+
+
+@dataclass(frozen=True)
+class _Spelling:
+    """How Spark calls the files: `TableFiles.names` are paths on another library's file systems."""
+
+    start: str
+    root: str
+
+    @classmethod
+    def of(cls, path: str) -> _Spelling:
+        # The same path in both spellings ends alike.
+        inside = split_uri(path)[1].rstrip("/")
+        return cls(path.rstrip("/"), inside)
+
+    def uri(self, name: str) -> str:
+        """For Spark's reader."""
+        below = name[len(self.root) :]
+        return _literal(self.start + below)
+
+
+def _literal(path: str) -> str:
+    """What Hadoop would take for a pattern, taken literally."""
+    return "".join(f"\\{one}" if one in "{}[]*?\\" else one for one in path)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """A task: the rows of single row groups that may hold a key, found by their hashes; Spark joins them all the same.
+
+    Attributes:
+        groups: file → row groups; None for all.
+        values: file → the values of its partition columns.
+    """
+
+    policy: bytes
+    base: str | None
+    sealed: SealedKeys
+    scan: Scan
+    groups: dict[str, tuple[int, ...] | None]
+    values: dict[str, tuple[Any, ...]] = field(repr=False)
+
+    def read(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of these files."""
+        table = table_of(self.policy)
+        keys = self.sealed.open(table)
+        for name in names:
+            with open_table_file(name, table, self.base) as file:
+                yield from self._read(file, keys)
+
+    def _read(self, file: SealedFile, keys: KeySet) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        layout = self.scan.layout(file, frozenset())
+        forget_arrow_schema(file)
+        wanted = [leaf.index for leaf in layout.wanted]
+        groups = self.groups[file.path]
+        for group in range(file.num_row_groups) if groups is None else groups:
+            found = read_row_group(file.walk, group, wanted, **DECODING)
+            if (rows := self._hits(file, found, keys)) is not None:
+                if not len(rows):
+                    continue
+                found = found.take(pa.array(rows))
+            yield from self._converted(file, layout, found)
+
+    def _hits(self, file: SealedFile, found: pa.Table, keys: KeySet) -> Any:
+        """Rows whose value has the hash of a key; None where that can't be told."""
+        place = place_of(file, self.sealed.column, case_sensitive=False)
+        if place is None or keys.undecided:
+            return None
+        leaf = file.walk.footer.schema.leaves[place]
+        if leaf.type != self.sealed.column_type:
+            return None
+        try:
+            probe = ProbeSet.of(column_at(found, leaf.path), leaf.type)
+        except UsageError:
+            return None
+        hashes, owners, undecided = probe.hashes()
+        hit = undecided.copy()
+        hit[owners[np.isin(hashes, keys.between(None, None))]] = True
+        return np.flatnonzero(hit)
+
+    def _converted(self, file: SealedFile, layout: Any, found: pa.Table) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        folders = dict(zip((name.lower() for name in self.scan.partitioned), self.values[file.path], strict=True))
+        columns = []
+        for want, target in zip(self.scan.schema.fields, self.scan.target, strict=True):
+            if want.name.lower() in folders:
+                column = pa.repeat(pa.scalar(folders[want.name.lower()], target.type), found.num_rows)
+            elif (name := layout.names[want.name]) is None:
+                column = pa.nulls(found.num_rows, target.type)
+            else:
+                column = pa.chunked_array(
+                    layout.convert(want.name, want.dataType, found.column(name)), type=target.type
+                )
+            columns.append(column)
+        yield from pa.Table.from_arrays(columns, schema=self.scan.target).to_batches(max_chunksize=65_536)
+
+
+class _RowGroups(DataSource):
+    """A `_Reading` as Spark takes it. Each read registers a subclass of its own, in place of the one before."""
+
+    task: ClassVar[_Reading]
+    tasks: ClassVar[int] = 1
+
+    @classmethod
+    def name(cls) -> str:
+        return "bloomseal_row_groups"
+
+    def schema(self) -> st.StructType:
+        return self.task.scan.schema
+
+    def reader(self, schema: st.StructType) -> DataSourceReader:  # noqa: ARG002
+        return _Reader(self.task, self.tasks)
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, task: _Reading, tasks: int) -> None:
+        self._task = task
+        self._tasks = tasks
+
+    def partitions(self) -> Sequence[InputPartition]:
+        names = list(self._task.groups)
+        return [InputPartition(names[start :: self._tasks]) for start in range(self._tasks)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._task.read(partition.value)
+
+
+def _keys_frame(spark: SparkSession, keys: Any, values: Any, column: str, kind: st.DataType) -> DataFrame:
+    """The keys as one column of the probed column's type, each once. Not as literals, which plans and event logs would show."""
+    if hasattr(keys, "toArrow"):
+        frame = key_column(keys, column)
+        have = frame.schema.fields[0].dataType
+        if not _unchanged(have, kind):
+            raise UsageError(
+                f"keys of {have.simpleString()} for a column of {kind.simpleString()}", column=column, hint="cast them"
+            )
+        name = frame.columns[0]
+        return frame.select(f.expr(f"try_cast(`{name}` AS {kind.simpleString()})").alias("_key")).distinct()
+    import pyarrow as pa
+
+    return spark.createDataFrame(
+        pa.table({"_key": _as_column(values, column, kind)}), st.StructType([st.StructField("_key", kind)])
+    ).distinct()
+
+
+def _unchanged(have: st.DataType, want: st.DataType) -> bool:
+    """Does Spark compare the two as it compares two values of the wanted type?"""
+    if isinstance(have, _WHOLE) and isinstance(want, _WHOLE):
+        return True
+    if isinstance(have, st.DecimalType) and isinstance(want, st.DecimalType):
+        return have.scale == want.scale
+    return (
+        have == want
+        or isinstance(have, st.NullType)
+        or (isinstance(have, st.FloatType) and isinstance(want, st.DoubleType))
+    )
+
+
+def _as_column(values: Any, column: str, kind: st.DataType) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    target = arrow_type(kind)
+    try:
+        found = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
+        if pa.types.is_dictionary(found.type):
+            found = found.cast(found.type.value_type)
+        if pa.types.is_integer(found.type) and pa.types.is_integer(target):
+            # What the column can't hold equals nothing in it.
+            bits = target.bit_width
+            least, greatest = pa.scalar(-(1 << bits - 1), pa.int64()), pa.scalar((1 << bits - 1) - 1, pa.int64())
+            found = found.filter(pc.and_(pc.greater_equal(found, least), pc.less_equal(found, greatest)))
+        return found.cast(target)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        pass  # the message may hold a key
+    raise UsageError(f"the keys are no values of {kind.simpleString()}", column=column)

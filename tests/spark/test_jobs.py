@@ -1,0 +1,218 @@
+"""Rotations and audits of a table on executors: the same rows as on one machine, done once, resumed where they ended."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import bloomseal as bs
+import bloomseal.spark as bss
+from bloomseal import audit
+from bloomseal.policy import Policy, TablePolicy
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.filterwarnings("ignore::bloomseal.errors.BloomsealWarning"),
+]
+FILES, ROWS = 5, 600
+
+
+def table_policy(ring: bs.Keyring, pii: str = "pii", **more: object) -> TablePolicy:
+    column = {"key": pii, "sensitivity": "restricted", "filter": {"fpp": 0.01, "ndv": ROWS}}
+    if pii != "pii":
+        column["previous_keys"] = ["pii"]
+    tables = {"people": {"footer_key": "footer", "complete": True, "columns": {"ssn": column}, **more}}
+    return Policy.from_dict({"version": 1, "kms": f"keyring://{ring.path}", "tables": tables}).for_table("people")
+
+
+def fill(folder: Path, policy: TablePolicy) -> list[str]:
+    folder.mkdir()
+    for number in range(FILES):
+        ids = range(number * ROWS, (number + 1) * ROWS)
+        rows = pa.table({"id": ids, "ssn": [f"{i:09}" for i in ids]})
+        path = folder / f"{number}.parquet"
+        bs.write_table(rows, path, encryption=policy, bloom_filters=policy.bloom_filters(), row_group_size=200)
+    return [str(path) for path in sorted(folder.glob("*.parquet"))]
+
+
+@pytest.fixture
+def own_ring(spark: SparkSession, tmp_path: Path) -> bs.Keyring:
+    ring = bs.Keyring(tmp_path / "keys.json", create=True)
+    for name in ("footer", "pii", "pii-2027"):
+        ring.create(name)
+    return ring
+
+
+def contents(files: list[str]) -> dict[str, bytes]:
+    return {file: Path(file).read_bytes() for file in files}
+
+
+def versions(files: list[str], policy: TablePolicy) -> set[tuple[str | None, str | None]]:
+    found = audit.inventory(files, keys=policy.keys, policy=policy)
+    return {(row["master_key"], row["key_version"]) for row in found.to_pylist() if row["column"] == "ssn"}
+
+
+def test_an_audit_is_the_same_as_on_one_machine(spark: SparkSession, own_ring: bs.Keyring, tmp_path: Path) -> None:
+    policy = table_policy(own_ring)
+    files = fill(tmp_path / "people", policy)
+    # A copy under another name shares its data keys, which only a rule over all files sees; and one that can't be read.
+    Path(tmp_path / "people" / "copy.parquet").write_bytes(Path(files[0]).read_bytes())
+    Path(tmp_path / "people" / "torn.parquet").write_bytes(Path(files[1]).read_bytes()[:-30])
+    external = replace(policy, internal=False)
+    bs.write_table(pa.table({"id": [1], "ssn": ["1"]}), tmp_path / "people" / "outside.parquet", encryption=external)
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    for with_keys in (True, False):
+        here = audit.audit(tmp_path / "people", keys=policy.keys if with_keys else None, policy=policy, now=now)
+        there = bss.audit(spark, tmp_path / "people", policy=policy, with_keys=with_keys, now=now, files_per_task=3)
+        assert there.report.to_dict(inventory=True) == here.to_dict(inventory=True)
+        assert there.report.findings == here.findings
+        assert here.findings
+        rows = [row.asDict() for row in there.inventory.collect()]
+        assert [(row["file"], row["row_group"], row["column"], row["data_key"]) for row in rows] == [
+            (row["file"], row["row_group"], row["column"], row["data_key"]) for row in here.inventory.to_pylist()
+        ]
+        assert there.inventory.columns == here.inventory.column_names
+        assert there.findings.count() == len(here.findings)
+
+
+def test_rewrap_wraps_every_file_once(spark: SparkSession, own_ring: bs.Keyring, tmp_path: Path) -> None:
+    policy = table_policy(own_ring)
+    files = fill(tmp_path / "people", policy)
+    own_ring.rotate("pii")
+    new = table_policy(own_ring)
+    before = contents(files)
+
+    planned = bss.rewrap(spark, tmp_path / "people", policy=new, dry_run=True).collect()
+    assert [(row.file, row.action) for row in planned] == [(file, "rewrap") for file in files]
+    assert contents(files) == before
+
+    rows = bss.rewrap(spark, tmp_path / "people", policy=new, files_per_task=2).collect()
+    assert [(row.file, row.status, row.keys, row.failure) for row in rows] == [(f, "rotated", 1, None) for f in files]
+    assert versions(files, new) == {("pii", "2")}
+    done = contents(files)
+    again = bss.rewrap(spark, tmp_path / "people", policy=new).collect()
+    assert Counter(row.status for row in again) == {"nothing to do": FILES}
+    assert contents(files) == done
+
+    moved = bss.rewrap(spark, tmp_path / "people", policy=table_policy(own_ring, "pii-2027")).collect()
+    assert [row.failure for row in moved] == [None] * FILES
+    assert versions(files, new) == {("pii-2027", "1")}
+    assert all(bs.verify(file, decryption=table_policy(own_ring, "pii-2027")).complete for file in files)
+
+
+def test_rekey_gives_fresh_keys_and_is_resumed(spark: SparkSession, own_ring: bs.Keyring, tmp_path: Path) -> None:
+    policy = table_policy(own_ring)
+    path, journal = tmp_path / "people", tmp_path / "journal.jsonl"
+    files = fill(path, policy)
+    rows_before = bs.read_table(path, decryption=policy)
+    keys_before = data_keys(files, policy)
+    new = table_policy(own_ring, "pii-2027")
+    # One that can't be done yet.
+    whole = Path(files[2]).read_bytes()
+    Path(files[2]).write_bytes(whole[:-30])
+
+    def run(**more: bool) -> dict[str, tuple[str, str | None]]:
+        rows = bss.rekey(spark, path, policy=new, journal=journal, files_per_task=2, **more).collect()
+        assert [row.file for row in rows] == files
+        return {row.file: (row.status, row.failure) for row in rows}
+
+    first = run()
+    failed = first.pop(files[2])
+    assert failed[0] == "failed"
+    assert failed[1]
+    assert set(first.values()) == {("rotated", None)}
+    done = contents(files)
+    Path(files[2]).write_bytes(whole)
+    second = run()
+    assert second.pop(files[2]) == ("rotated", None)
+    assert set(second.values()) == {("done before", None)}
+    assert {file: data for file, data in contents(files).items() if file != files[2]} == {
+        file: data for file, data in done.items() if file != files[2]
+    }
+    assert data_keys(files, new).isdisjoint(keys_before)
+    assert versions(files, new) == {("pii-2027", "1")}
+    assert bs.read_table(path, decryption=new).equals(rows_before)
+
+    done = contents(files)
+    third = run()
+    assert set(third.values()) == {("done before", None)}
+    assert contents(files) == done
+    assert "rotated" in {status for status, _ in run(restart=True).values()}
+    assert data_keys(files, new).isdisjoint(keys_before)
+
+
+def test_a_driver_that_died_finds_what_its_tasks_had_finished(
+    spark: SparkSession, own_ring: bs.Keyring, tmp_path: Path
+) -> None:
+    policy = table_policy(own_ring)
+    path, journal = tmp_path / "people", tmp_path / "journal.jsonl"
+    files = fill(path, policy)
+    bss.rekey(spark, path, policy=policy, journal=journal).collect()
+    done = contents(files)
+    # The journal as it is while the tasks are at work: all begun, nothing booked; one file had not been reached.
+    lines = [line for line in journal.read_text().splitlines() if json.loads(line)["event"] in ("start", "begin")]
+    reached = [line for line in lines if files[4] not in line]
+    journal.write_text("\n".join(reached) + "\n")
+    rows = {row.file: row for row in bss.rekey(spark, path, policy=policy, journal=journal).collect()}
+    assert [rows[file].status for file in files] == ["done before"] * 4 + ["rotated"]
+    assert {file: data for file, data in contents(files).items() if file != files[4]} == {
+        file: data for file, data in done.items() if file != files[4]
+    }
+    assert Path(files[4]).read_bytes() != done[files[4]]
+
+
+def test_a_task_that_runs_twice_does_the_work_once(spark: SparkSession, own_ring: bs.Keyring, tmp_path: Path) -> None:
+    """Two attempts of one task at the same time, as under speculation: each answers for every file, one has done it."""
+    from bloomseal.spark.jobs.rotation import Attempt
+
+    policy = table_policy(own_ring)
+    files = fill(tmp_path / "people", policy)
+    before = contents(files)
+    attempt = Attempt.of("rekey", policy, files)
+    rows = spark.sparkContext.parallelize([files, files], 2).flatMap(attempt).collect()
+    assert [row[-1] for row, _ in rows] == [None] * 2 * FILES
+    assert Counter(row[2] for row, _ in rows) == {None: FILES, "done by an earlier attempt": FILES}
+    identities = {file: {identity for row, identity in rows if row[0] == file} for file in files}
+    assert all(len(found) == 1 for found in identities.values())
+    assert all(content != before[file] for file, content in contents(files).items())
+    assert all(bs.verify(file, decryption=policy).complete for file in files)
+
+
+def test_a_refused_key_is_told_file_by_file(spark: SparkSession, own_ring: bs.Keyring, tmp_path: Path) -> None:
+    policy = table_policy(own_ring)
+    files = fill(tmp_path / "people", policy)
+    before = contents(files)
+    own_ring.disable("pii")
+    for job in (
+        lambda: bss.rewrap(spark, tmp_path / "people", policy=table_policy(own_ring, "pii-2027")),
+        lambda: bss.rekey(spark, tmp_path / "people", policy=policy, journal=tmp_path / "journal.jsonl"),
+    ):
+        rows = job().collect()
+        assert [row.file for row in rows] == files
+        assert all(row.failure and "pii" in f"{row.failure} {row.left}" for row in rows), rows
+    assert contents(files) == before
+
+
+@pytest.mark.parametrize("job", [bss.rewrap, bss.rekey, bss.audit])
+def test_executors_need_a_kms_that_they_can_reach(
+    spark: SparkSession, own_ring: bs.Keyring, tmp_path: Path, job: Callable[..., object]
+) -> None:
+    with pytest.raises(bs.UsageError, match="is an object"):
+        job(spark, tmp_path, policy=replace(table_policy(own_ring), kms=own_ring))
+
+
+def data_keys(files: list[str], policy: TablePolicy) -> set[str]:
+    found = audit.inventory(files, keys=policy.keys, policy=policy).to_pylist()
+    return {row[name] for row in found for name in ("data_key", "footer_data_key") if row[name] is not None}

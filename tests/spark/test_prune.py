@@ -1,0 +1,270 @@
+"""Pruning by key sets, and the semi-join that reads what is left: never a row too few, and no key where others can see it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import pickle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import bloomseal as bs
+import bloomseal.spark as bss
+from bloomseal.errors import BloomsealWarning
+from bloomseal.policy import Policy, TablePolicy
+from bloomseal.sbbf import KeySet
+from bloomseal.spark.keys import SealedKeys
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.filterwarnings("ignore:decrypted|the values that your:bloomseal.errors.BloomsealWarning"),
+]
+FILES, GROUPS, ROWS = 6, 5, 200
+TOTAL = FILES * GROUPS * ROWS
+
+
+def digest(number: int) -> str:
+    return hashlib.md5(str(number).encode()).hexdigest()  # noqa: S324
+
+
+@pytest.fixture(scope="module")
+def keyed(ring: bs.Keyring) -> TablePolicy:
+    """Of a table whose every column has a filter."""
+    columns: dict[str, Any] = {
+        "ssn": {"key": "pii", "sensitivity": "restricted", "filter": {"fpp": 0.001, "ndv": ROWS}}
+    }
+    columns |= {name: {"filter": {"fpp": 0.001, "ndv": ROWS}} for name in ("id", "score", "day", "amount", "info.code")}
+    table = {"footer_key": "footer", "complete": True, "columns": columns}
+    document = {"version": 1, "kms": f"keyring://{ring.path}", "tables": {"keyed": table}}
+    return Policy.from_dict(document).for_table("keyed")
+
+
+def rows_of(numbers: range) -> pa.Table:
+    scores = [float("nan") if i % 997 == 0 else -0.0 if i % 499 == 0 else i / 7 for i in numbers]
+    days = [None if i % 50 == 0 else dt.date(2000, 1, 1) + dt.timedelta(i) for i in numbers]
+    return pa.table(
+        {
+            "id": pa.array(numbers, pa.int64()),
+            "ssn": [None if i % 100 == 99 else digest(i) for i in numbers],
+            "score": pa.array(scores, pa.float64()),
+            "day": days,
+            "amount": pa.array(numbers, pa.int32()).cast(pa.decimal128(12, 2)),
+            "info": [{"code": f"code-{i:08}", "n": i} for i in numbers],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def path(spark: SparkSession, keyed: TablePolicy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("prune") / "keyed [1]"  # a name that Hadoop would take for a pattern
+    folder.mkdir()
+    for number in range(FILES):
+        numbers = range(number * GROUPS * ROWS, (number + 1) * GROUPS * ROWS)
+        bs.write_table(
+            rows_of(numbers), folder / f"part {number}.parquet", encryption=keyed,
+            bloom_filters=keyed.bloom_filters(), row_group_size=ROWS,
+        )  # fmt: skip
+    with pytest.MonkeyPatch.context():
+        bss.enable(spark, kms=str(keyed.kms))
+    return folder
+
+
+def native(spark: SparkSession, path: Path, column: str, keys: DataFrame) -> list[Any]:
+    """Spark's own semi-join of the whole table."""
+    rows = spark.read.parquet(str(path).replace("[", "\\[").replace("]", "\\]"))
+    return rows.join(keys, rows[column] == keys[keys.columns[0]], "left_semi").collect()
+
+
+def same(ours: DataFrame, theirs: list[Any]) -> bool:
+    return sorted(map(repr, ours.collect())) == sorted(map(repr, theirs))
+
+
+def test_survivors_are_those_of_one_machine(spark: SparkSession, keyed: TablePolicy, path: Path) -> None:
+    wanted = [digest(i) for i in (7, 1500, 1501, 5998)] + ["no such", None, digest(7)]
+    result = bss.prune(spark, path, "SSN", wanted, policy=keyed, files_per_task=2)
+    for one in result.seen:
+        with bs.open_file(one.file, decryption=keyed) as file:
+            assert one.row_groups == tuple(np.flatnonzero(file.maybe_present("ssn", wanted[:5]).any(axis=1)))
+    counts = result.counts
+    assert {Path(file).name for file in result.files} >= {"part 0.parquet", "part 1.parquet", "part 5.parquet"}
+    assert counts["row_groups"] == FILES * GROUPS
+    assert 3 <= counts["row_groups_left"] <= 5
+    assert counts["by_filter"] + counts["by_statistics"] + counts["row_groups_left"] == FILES * GROUPS
+    assert result.to_dict()["surviving"][0]["row_groups"] == list(result.surviving[0].row_groups)
+    assert "30 row groups left" in str(result)
+    assert result.prediction.pays
+    assert result.prediction.keys == 5
+    for told in (str(result), repr(result), str(result.to_dict())):
+        assert digest(7) not in told
+
+
+def test_bounds_narrow_before_filters_are_asked(spark: SparkSession, keyed: TablePolicy, path: Path) -> None:
+    result = bss.prune(spark, path, "id", np.arange(0, TOTAL, 10), policy=keyed)
+    assert result.prediction.asked == 20  # of 600 keys
+    assert result.counts["row_groups_left"] == FILES * GROUPS
+    few = bss.prune(spark, path, "id", pa.array([3, 4, None, -5, 10**12]), policy=keyed)
+    assert few.counts["by_statistics"] == FILES * GROUPS - 1
+    assert [one.row_groups for one in few.surviving] == [(0,)]
+
+
+def test_a_million_keys_are_hashed_once_and_told_not_to_pay(
+    spark: SparkSession, keyed: TablePolicy, path: Path
+) -> None:
+    letters = np.random.default_rng(7).bytes(16_000_000).hex()
+    keys = pa.array([letters[i : i + 32] for i in range(0, len(letters), 32)])
+    with pytest.warns(BloomsealWarning, match="can't pay"):
+        result = bss.prune(spark, path, "ssn", keys, policy=keyed)
+    assert result.prediction.keys == 1_000_000
+    assert result.prediction.share > 0.9
+    assert not result.prediction.pays
+    clustered = bss.prune(spark, path, "id", pa.array(np.arange(TOTAL, TOTAL + 1_000_000)), policy=keyed)
+    assert clustered.prediction.share == 0
+    assert clustered.files == []
+
+
+COLUMNS = {
+    "ssn": [digest(i) for i in (1, 99, 2500, 2501)] + [None, "no such"],
+    "id": [0, 17, 17, 5999, -1, None],
+    "score": [1 / 7, 0.0, None, 1e9],
+    "day": [dt.date(2000, 1, 2), dt.date(2010, 5, 5), None],
+    "info.code": ["code-00000001", "code-00004444", "code"],
+}
+
+
+@pytest.mark.parametrize("column", list(COLUMNS))
+def test_the_semi_join_equals_spark_s_own(spark: SparkSession, keyed: TablePolicy, path: Path, column: str) -> None:
+    wanted = COLUMNS[column]
+    kind = {"id": "bigint", "score": "double", "day": "date"}.get(column, "string")
+    frame = spark.createDataFrame([(value,) for value in wanted], f"k {kind}")
+    theirs = native(spark, path, column, frame)
+    assert theirs
+    assert same(bss.semi_join(spark, path, column, wanted, policy=keyed), theirs)
+    assert same(bss.semi_join(spark, path, column, frame, policy=keyed), theirs)
+
+
+def test_nan_and_signed_zeros_match_as_spark_has_it(spark: SparkSession, keyed: TablePolicy, path: Path) -> None:
+    for value in (float("nan"), 0.0, -0.0):
+        frame = spark.createDataFrame([(value,)], "k double")
+        theirs = native(spark, path, "score", frame)
+        assert len(theirs) > 3
+        with pytest.MonkeyPatch.context():
+            found = _quiet(lambda value=value: bss.semi_join(spark, path, "score", [value], policy=keyed))
+        assert same(found, theirs)
+
+
+def _quiet(function: Any) -> Any:
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BloomsealWarning)
+        return function()
+
+
+def test_columns_conditions_and_keys_of_other_kinds(spark: SparkSession, keyed: TablePolicy, path: Path) -> None:
+    wanted = pa.table({"ssn": [digest(i) for i in range(0, TOTAL, 40)], "more": range(0, TOTAL, 40)})
+    found = bss.semi_join(spark, path, "ssn", wanted, columns=["id"], policy=keyed)
+    assert found.columns == ["id"]
+    assert sorted(row.id for row in found.collect()) == list(range(0, TOTAL, 40))
+    where = bss.semi_join(spark, path, "ssn", wanted, columns=["id"], where="amount >= 3000", policy=keyed)
+    assert sorted(row.id for row in where.collect()) == list(range(3000, TOTAL, 40))
+    small = spark.createDataFrame([(1,), (2,)], "k int")
+    assert bss.semi_join(spark, path, "id", small, policy=keyed).count() == 2
+    assert bss.semi_join(spark, path, "ssn", [digest(-1)], policy=keyed).collect() == []
+    assert bss.semi_join(spark, path, "ssn", [], policy=keyed).collect() == []
+    with pytest.raises(bs.UsageError, match="cast them"):
+        bss.semi_join(spark, path, "amount", spark.createDataFrame([(1,)], "k int"), policy=keyed)
+    with pytest.raises(bs.UsageError, match="INT64 column"):
+        bss.semi_join(spark, path, "id", spark.createDataFrame([("1",)], "k string"), policy=keyed)
+    for column, keys in (("id", ["x"]), ("ssn", "x"), ("nothing", [1]), ("info", [1]), ("ssn", [1])):
+        with pytest.raises(bs.UsageError):
+            bss.semi_join(spark, path, column, keys, policy=keyed)
+
+
+def test_partitioned_tables_and_files_of_other_types(spark: SparkSession, keyed: TablePolicy, tmp_path: Path) -> None:
+    """The second file's column is narrower than the first's, as Spark allows: its keys are hashed for it."""
+    for number, kind in enumerate((pa.int64(), pa.int32(), pa.int32())):
+        rows = pa.table({"id": pa.array(range(number * 100, number * 100 + 100), kind)})
+        folder = tmp_path / "t" / f"day=2024-01-0{number + 1}"
+        folder.mkdir(parents=True)
+        bs.write_table(rows, folder / "a.parquet", encryption=_only(keyed, "id"), bloom_filters={"id": bs.FilterSpec()},
+                       row_group_size=10)  # fmt: skip
+    found = bss.prune(spark, tmp_path / "t", "id", [5, 150, 295], policy=_only(keyed, "id"))
+    assert [one.row_groups for one in found.seen] == [(0,), (5,), (9,)]
+    rows = bss.semi_join(spark, tmp_path / "t", "id", [5, 150, 295], policy=_only(keyed, "id"))
+    assert [(row.id, str(row.day)) for row in rows.orderBy("id").collect()] == [
+        (5, "2024-01-01"),
+        (150, "2024-01-02"),
+        (295, "2024-01-03"),
+    ]
+
+
+def _only(policy: TablePolicy, *names: str) -> TablePolicy:
+    from dataclasses import replace
+
+    return replace(policy, columns={name: column for name, column in policy.columns.items() if name in names})
+
+
+def test_what_can_t_be_asked_survives_and_is_not_read(
+    spark: SparkSession, keyed: TablePolicy, path: Path, tmp_path: Path
+) -> None:
+    table = tmp_path / "t"
+    table.mkdir()
+    sources = sorted(path.glob("*.parquet"))
+    for source in sources[:3]:
+        (table / source.name).write_bytes(source.read_bytes())
+    with bs.open_file(sources[1], decryption=keyed) as file:
+        leaf = file.walk.footer.schema.leaf("ssn").index
+        offset = file.walk.meta(file.walk.chunk(2, leaf)).bloom_filter_offset
+    content = bytearray((table / sources[1].name).read_bytes())
+    assert offset is not None
+    content[offset + 60] ^= 1
+    (table / sources[1].name).write_bytes(content)
+    result = bss.prune(spark, table, "ssn", [digest(2700)], policy=keyed)
+    assert list(result.failures) == [str(table / sources[1].name)]
+    assert str(table / sources[1].name) in result.files
+    with pytest.raises(bs.PolicyError, match="could not be asked"):
+        bss.semi_join(spark, table, "ssn", [digest(2700)], policy=keyed)
+
+
+def test_keys_travel_sealed(spark: SparkSession, keyed: TablePolicy, path: Path, ring: bs.Keyring) -> None:
+    first = next(path.glob("*.parquet"))
+    with bs.open_file(first, decryption=keyed) as file:
+        leaf = file.walk.footer.schema.leaf("ssn").index
+        kind = file.walk.footer.schema.leaves[leaf].type
+        keys = file.key_set("ssn", [digest(5), digest(6)])
+        sealed = SealedKeys.of(keys, kind, file, leaf, None)
+    travelling = pickle.dumps(sealed)
+    for value in keys.between(None, None).tolist():
+        assert int(value).to_bytes(8, "little") not in travelling
+    again = pickle.loads(travelling).open(keyed)  # noqa: S301
+    assert set(again.between(None, None).tolist()) == set(keys.between(None, None).tolist())
+    with pytest.raises(bs.BloomsealError):
+        sealed.open(_refused(keyed))
+    with pytest.raises(bs.UsageError):
+        pickle.dumps(KeySet.of(["a"], kind))
+
+
+def _refused(policy: TablePolicy) -> TablePolicy:
+    from dataclasses import replace
+
+    columns = dict(policy.columns)
+    columns["ssn"] = replace(columns["ssn"], key="health")
+    return replace(policy, columns=columns)
+
+
+def test_no_key_stands_in_the_plan(spark: SparkSession, keyed: TablePolicy, path: Path) -> None:
+    wanted = [digest(i) for i in range(30)]
+    frame = bss.semi_join(spark, path, "ssn", wanted, policy=keyed)
+    plan = frame._jdf.queryExecution()
+    told = plan.toString() + plan.executedPlan().treeString() + plan.optimizedPlan().toJSON()
+    assert frame.count() == 30
+    assert not [value for value in wanted if value in told]
+    assert "LeftSemi" in told
