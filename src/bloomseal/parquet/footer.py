@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from ..encryption import FRAME_BYTES, SIGNATURE_BYTES, Algorithm, ModuleCipher, ModuleType, file_aad, framed_length
 from ..encryption import module_aad as make_aad
 from ..errors import FormatError, PolicyError, UnsupportedError, UsageError
 from ..limits import MAX_KEY_METADATA_BYTES, MAX_ORDINAL
 from ..thrift import Cursor, Struct
-from ..thrift.structs import RowGroup, decode
+from ..thrift.structs import ColumnChunk, RowGroup, RowGroupHead, decode, decode_at, decode_element
 from .layout import MAGIC, MAGIC_ENCRYPTED, FileMeta, Group, Tail
 from .schema import Schema
 
 __all__ = ["FileCrypto", "Footer", "parse_crypto", "seal_footer", "sign_footer"]
 
-# Below this many column chunks a footer's decoded row groups are all kept; above it only the last one is.
+# Below this many column chunks a footer's decoded ones are all kept; above it only those of the last row group are.
 _KEEP_CHUNKS = 20_000
+# So many chunks of a row group are decoded one by one; who asks for more most likely wants all.
+_SINGLE_CHUNKS = 4
+# Files of one table have one schema: so many are remembered, to be taken apart once.
+_REMEMBERED = 16
 _SMALL_LISTS = 4096
+_COLUMNS_FIRST = b"\x19"
+"""Header of the list that every writer puts first into a row group, RowGroup.columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,18 +121,21 @@ class Footer:
         self.offset = offset
         self.crypto = crypto
         self.verified = verified
-        self.struct = Struct.parse(raw, remember=FileMeta.ROW_GROUPS)
+        self._groups: list[RowGroupHead] = []
+        self.struct = Struct.parse(
+            raw, remember=FileMeta.ROW_GROUPS, each=lambda cursor: self._groups.append(decode_at(RowGroupHead, cursor))
+        )
         self.row_groups = self.struct.elements(FileMeta.ROW_GROUPS)
         limit = MAX_ORDINAL + 1
         if len(self.row_groups) > limit:
             raise FormatError(f"{len(self.row_groups)} row groups; the limit is {limit}")
-        self._decoded: dict[int, RowGroup] = {}
+        self._decoded: dict[int, dict[int, ColumnChunk]] = {}
         self._split: tuple[int, list[bytes]] = -1, []
         self._lock = threading.Lock()
 
     @cached_property
     def schema(self) -> Schema:
-        return Schema(self.struct.elements(FileMeta.SCHEMA))
+        return _schema(self.struct.fields.get(FileMeta.SCHEMA))
 
     @property
     def num_rows(self) -> int:
@@ -139,27 +148,41 @@ class Footer:
     @cached_property
     def type_ordered(self) -> list[bool]:
         """For each leaf: does ColumnOrder say TYPE_ORDER, so that min_value and max_value have a meaning?"""
-        orders = self.struct.elements(FileMeta.COLUMN_ORDERS)
-        known = [1 in Struct.parse(order) for order in orders]
+        known = _type_ordered(self.struct.fields.get(FileMeta.COLUMN_ORDERS))
         return known if len(known) == len(self.schema.leaves) else [False] * len(self.schema.leaves)
 
-    def row_group(self, index: int) -> RowGroup:
-        """A decoded row group with one ColumnChunk per leaf.
+    def row_group(self, index: int) -> RowGroupHead:
+        """A row group, without its column chunks.
 
         Raises:
             UsageError: there is no such row group.
-            FormatError: broken Thrift, another number of columns than the schema has, or an ordinal out of order.
+            FormatError: an ordinal out of order, or a negative number of rows.
         """
         if not 0 <= index < len(self.row_groups):
             raise UsageError(f"no such row group; the file has {len(self.row_groups)}", row_group=index)
+        group = self._groups[index]
+        if group.ordinal is not None and group.ordinal != index:
+            # Modules are bound to ordinals; a row group that claims another one's place is a moved one.
+            raise FormatError(f"the row group's ordinal says {group.ordinal}", row_group=index)
+        if (group.num_rows or 0) < 0:
+            raise FormatError("a negative number of rows", row_group=index)
+        return group
+
+    def chunk(self, row_group: int, column: int) -> ColumnChunk:
+        """A decoded ColumnChunk.
+
+        Raises:
+            UsageError: there is no such row group.
+            FormatError: broken Thrift, another number of columns than the schema has, or as `row_group`.
+        """
+        self.row_group(row_group)
         with self._lock:
-            found = self._decoded.get(index)
-            if found is None:
-                found = self._decode(index)
-                if len(self.row_groups) * len(self.schema.leaves) > _KEEP_CHUNKS:
-                    self._decoded.clear()
-                self._decoded[index] = found
-            return found
+            if row_group not in self._decoded and len(self.row_groups) * len(self.schema.leaves) > _KEEP_CHUNKS:
+                self._decoded.clear()
+            chunks = self._decoded.setdefault(row_group, {})
+            if column not in chunks:
+                chunks.update(self._decode(row_group, column, every=len(chunks) >= _SINGLE_CHUNKS))
+            return chunks[column]
 
     def chunk_raw(self, row_group: int, column: int) -> bytes:
         """The raw ColumnChunk."""
@@ -172,19 +195,31 @@ class Footer:
             raise FormatError("fewer column chunks than the schema has columns", row_group=row_group)
         return chunks[column]
 
-    def _decode(self, index: int) -> RowGroup:
-        leaves = len(self.schema.leaves)
-        group = decode(RowGroup, self.row_groups[index], container_limit=max(leaves, _SMALL_LISTS))
-        if len(group.columns or ()) != leaves:
-            raise FormatError(
-                f"{len(group.columns or ())} column chunks for the schema's {leaves} columns", row_group=index
-            )
-        if group.ordinal is not None and group.ordinal != index:
-            # Modules are bound to ordinals; a row group that claims another one's place is a moved one.
-            raise FormatError(f"the row group's ordinal says {group.ordinal}", row_group=index)
-        if (group.num_rows or 0) < 0:
-            raise FormatError("a negative number of rows", row_group=index)
-        return group
+    def _decode(self, row_group: int, column: int, *, every: bool) -> dict[int, ColumnChunk]:
+        raw, leaves = self.row_groups[row_group], len(self.schema.leaves)
+        if not every and raw[:1] == _COLUMNS_FIRST and Cursor(raw, 1).list_header()[1] == leaves:
+            return {column: decode_element(ColumnChunk, raw[1:], column)}
+        chunks = decode(RowGroup, raw, container_limit=max(leaves, _SMALL_LISTS)).columns or []
+        if len(chunks) != leaves:
+            raise FormatError(f"{len(chunks)} column chunks for the schema's {leaves} columns", row_group=row_group)
+        return dict(enumerate(chunks))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _schema(field: tuple[int, bytes] | None) -> Schema:
+    return Schema(_elements(field))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _type_ordered(field: tuple[int, bytes] | None) -> list[bool]:
+    return [1 in Struct.parse(order) for order in _elements(field)]
+
+
+def _elements(field: tuple[int, bytes] | None) -> list[bytes]:
+    struct = Struct()
+    if field is not None:
+        struct.fields[0] = field
+    return struct.elements(0)
 
 
 def split_encrypted(tail: Tail) -> tuple[Struct, bytes]:

@@ -7,7 +7,7 @@ column's width, an integer out of range equals nothing. Comparison with null kee
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,10 @@ import pyarrow.compute as pc
 
 from ..errors import UsageError
 from ..sbbf import ProbeSet, encode_value
+from ..sbbf.keyset import Comparable
 from .compare import comparable, equal_any, is_null, nowhere, ordered
 from .schema import Leaf, Schema
+from .statistics import asked, outside
 
 __all__ = ["Predicate", "Term"]
 
@@ -55,15 +57,16 @@ class Term:
         values = [value for value in self.values if not is_null(value)]
         return ProbeSet.of(values, self.leaf.type, int96_utc=self.int96_utc)
 
-    def excluded_by(self, prove: Callable[[str, Any], bool]) -> bool:
-        """Does `prove(op, value)` rule out every row? Asked once per value for ``in``."""
-        match self.op:
-            case "==" | "in":
-                return all(is_null(value) or prove("==", value) for value in self.values)
-            case "<" | "<=" | ">" | ">=":
-                return prove(self.op, self.values[0])
-            case _:
-                return False
+    @functools.cached_property
+    def _asked(self) -> list[Comparable | None]:
+        return [asked(value, self.leaf.type) for value in self.values if not is_null(value)]
+
+    def outside(self, min_value: bytes, max_value: bytes) -> bool:
+        """Do bounds in plain encoding rule out every value between them?"""
+        op = "==" if self.op == "in" else self.op
+        return op not in ("!=", "not in") and all(
+            outside(min_value, max_value, self.leaf.type, op, one) for one in self._asked
+        )
 
     def mask(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
         """One bool per row: True where the term holds; never null."""
@@ -98,10 +101,6 @@ class Predicate:
         """The leaves that it looks at, in schema order."""
         unique = {term.leaf.index: term.leaf for conjunction in self.any_of for term in conjunction}
         return [unique[index] for index in sorted(unique)]
-
-    def excluded(self, proves: Callable[[Term], bool]) -> bool:
-        """True where every conjunction holds a term that `proves` rules out."""
-        return all(any(proves(term) for term in conjunction) for conjunction in self.any_of)
 
     def mask(self, table: pa.Table) -> pa.ChunkedArray:
         """One bool per row."""

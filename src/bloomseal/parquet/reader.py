@@ -18,12 +18,13 @@ import pyarrow as pa
 from ..errors import BloomsealWarning, PolicyError, UnsupportedError, UsageError
 from ..sbbf import KeySet, ProbeSet, SplitBlockBloomFilter
 from ..thrift.structs import ColumnMetaData
+from .layout import FileMeta
 from .minifile import read_row_group
 from .opening import open_footer, required_columns
 from .schema import Leaf, Schema
 from .source import Source
 from .specs import DecryptionSpec, decryption_for
-from .statistics import all_null, excludes
+from .statistics import all_null, bounds
 from .survivors import Survivors, survivors
 from .verify import VerifyReport, verify_walk
 from .walk import Chunk, Walk
@@ -45,6 +46,11 @@ __all__ = [
     "probe",
     "verify",
 ]
+
+
+_EMPTY: dict[object, pa.Table] = {}
+"""Results without rows by footer schema, key-value metadata and what is asked for: files of one table share them."""
+_REMEMBERED = 64
 
 
 class Verdict(StrEnum):
@@ -101,7 +107,15 @@ class ReadPlan:
     @cached_property
     def empty(self) -> pa.Table:
         """The result without rows: a read that matches nothing still has a schema."""
-        return read_row_group(self.walk, None, self.wanted).select(self.order)
+        fields = self.walk.footer.struct.fields
+        asked = fields.get(FileMeta.SCHEMA), fields.get(FileMeta.KEY_VALUE), tuple(self.wanted), tuple(self.order)
+        found = _EMPTY.get(asked)
+        if found is None:
+            found = read_row_group(self.walk, None, self.wanted).select(self.order)
+            if len(_EMPTY) >= _REMEMBERED:
+                _EMPTY.clear()
+            _EMPTY[asked] = found
+        return found
 
 
 class SealedFile:
@@ -375,16 +389,12 @@ class SealedFile:
             chunk = self._walk.chunk(group, leaf.index)
             metas[leaf.index] = chunk, self._walk.meta(chunk)
         ordered = self._footer.type_ordered
+        filters: dict[int, SplitBlockBloomFilter | None] = {}
 
         def by_statistics(term: Term) -> bool:
-            meta = metas[term.leaf.index][1]
-
-            def prove(op: str, value: Any) -> bool:
-                return value is None or excludes(meta, term.leaf.type, ordered[term.leaf.index], op, value)
-
-            return all_null(meta) or term.excluded_by(prove)
-
-        filters: dict[int, SplitBlockBloomFilter | None] = {}
+            meta, index = metas[term.leaf.index][1], term.leaf.index
+            low_high = bounds(meta, ordered[index])
+            return all_null(meta) or (low_high is not None and term.outside(*low_high))
 
         def by_filter(term: Term) -> bool:
             if term.probe_set is None:
@@ -395,10 +405,14 @@ class SealedFile:
             bloom_filter = filters[index]
             return bloom_filter is not None and not term.probe_set.check(bloom_filter).any()
 
-        if predicate.excluded(by_statistics):
+        by_bounds = [[by_statistics(term) for term in conjunction] for conjunction in predicate.any_of]
+        if all(map(any, by_bounds)):
             stats.pruned_by_statistics += 1
             return True
-        if predicate.excluded(lambda term: by_statistics(term) or by_filter(term)):
+        if all(
+            any(known) or any(map(by_filter, conjunction))
+            for known, conjunction in zip(by_bounds, predicate.any_of, strict=True)
+        ):
             stats.pruned_by_filter += 1
             return True
         return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +19,10 @@ import pyarrow as pa
 from ..encryption import ModuleType
 from ..errors import FormatError
 from ..thrift.structs import ColumnIndex, OffsetIndex, decode
-from .compare import is_null
 from .minifile import PageSelection, read_pages, read_row_group
 from .needle import PageSearch, needles
 from .pages import Page
 from .predicate import Predicate, Term
-from .statistics import outside
 from .walk import Chunk, Walk
 
 __all__ = ["read_matching"]
@@ -253,14 +251,7 @@ def _ruled_out(walk: Walk, chunk: Chunk, term: Term) -> list[bool] | None:
     nulls, lows, highs = bounds.null_pages or [], bounds.min_values or [], bounds.max_values or []
     if not len(nulls) == len(lows) == len(highs):
         return None
-    out = []
-    for null, low, high in zip(nulls, lows, highs, strict=True):
-
-        def prove(op: str, value: Any, low: bytes = low, high: bytes = high) -> bool:
-            return is_null(value) or outside(low, high, term.leaf.type, op, value)
-
-        out.append(bool(null) or term.excluded_by(prove))
-    return out
+    return [bool(null) or term.outside(low, high) for null, low, high in zip(nulls, lows, highs, strict=True)]
 
 
 def _indexed_pages(walk: Walk, chunk: Chunk) -> _Pages | None:

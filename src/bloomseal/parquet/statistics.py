@@ -8,7 +8,7 @@ from ..sbbf import ColumnType, encode_value
 from ..sbbf.keyset import Comparable, comparable
 from ..thrift.structs import ColumnMetaData
 
-__all__ = ["all_null", "bounds", "excludes", "outside"]
+__all__ = ["all_null", "asked", "bounds", "outside"]
 
 
 def all_null(meta: ColumnMetaData) -> bool:
@@ -17,32 +17,28 @@ def all_null(meta: ColumnMetaData) -> bool:
     return meta.num_values == 0 or (nulls is not None and nulls == meta.num_values)
 
 
-def excludes(meta: ColumnMetaData, column_type: ColumnType, type_ordered: bool, op: str, value: Any) -> bool:
-    """True where no value of the chunk can satisfy ``column op value``.
-
-    Floats are never judged (their statistics may hide NaN or a signed zero), nor INT96, nor binary decimals, nor the
-    deprecated min and max; and only under a ColumnOrder that is known (parquet.thrift, ColumnOrder).
-
-    Args:
-        op: ``==``, ``<``, ``<=``, ``>``, ``>=``.
-    """
-    found = bounds(meta, type_ordered)
-    return found is not None and outside(*found, column_type, op, value)
-
-
 def bounds(meta: ColumnMetaData, type_ordered: bool) -> tuple[bytes, bytes] | None:
-    """Minimum and maximum in plain encoding, where they mean something; `excludes` says when."""
+    """Minimum and maximum in plain encoding, where they mean something.
+
+    Not the deprecated min and max; and only under a ColumnOrder that is known (parquet.thrift, ColumnOrder).
+    """
     found = meta.statistics
     if found is None or not type_ordered or found.min_value is None or found.max_value is None:
         return None
     return found.min_value, found.max_value
 
 
-def outside(min_value: bytes, max_value: bytes, column_type: ColumnType, op: str, value: Any) -> bool:
-    """As `excludes`, for bounds from anywhere, such as a page's in a column index."""
+def outside(min_value: bytes, max_value: bytes, column_type: ColumnType, op: str, asked: Comparable | None) -> bool:
+    """True where no value between two bounds can satisfy ``column op asked``; the bounds may also be those of a page.
+
+    Floats are never judged (their statistics may hide NaN or a signed zero), nor INT96, nor binary decimals.
+
+    Args:
+        op: ``==``, ``<``, ``<=``, ``>``, ``>=``.
+        asked: what `asked` made of the value.
+    """
     low = comparable(min_value, column_type)
     high = comparable(max_value, column_type)
-    asked = _asked(value, column_type)
     if low is None or high is None or asked is None or type(low) is not type(asked):
         return False
     match op:
@@ -60,6 +56,7 @@ def outside(min_value: bytes, max_value: bytes, column_type: ColumnType, op: str
             return False
 
 
-def _asked(value: Any, column_type: ColumnType) -> Comparable | None:
+def asked(value: Any, column_type: ColumnType) -> Comparable | None:
+    """A value as it is compared with bounds; None where it can't be."""
     encodings = encode_value(value, column_type)
     return comparable(encodings[0], column_type) if encodings else None

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 from thrift.Thrift import TType
 
-from .compact import Cursor
+from ..errors import FormatError
+from .compact import Cursor, WireType, encode_list
 
 __all__ = [
     "BloomFilterHeader",
@@ -22,10 +23,12 @@ __all__ = [
     "OffsetIndex",
     "PageHeader",
     "RowGroup",
+    "RowGroupHead",
     "SchemaElement",
     "Statistics",
     "decode",
     "decode_at",
+    "decode_element",
 ]
 
 
@@ -165,19 +168,23 @@ class ColumnChunk(_View):
     )
 
 
-class RowGroup(_View):
-    """RowGroup with its column chunks."""
+class RowGroupHead(_View):
+    """RowGroup without its column chunks."""
 
-    __slots__ = ("columns", "num_rows", "ordinal", "total_byte_size")
-    columns: list[ColumnChunk] | None
+    __slots__ = ("num_rows", "ordinal", "total_byte_size")
     total_byte_size: int | None
     num_rows: int | None
     ordinal: int | None
+    thrift_spec = _spec((2, TType.I64, "total_byte_size"), (3, TType.I64, "num_rows"), (7, TType.I16, "ordinal"))
+
+
+class RowGroup(RowGroupHead):
+    """RowGroup with its column chunks."""
+
+    __slots__ = ("columns",)
+    columns: list[ColumnChunk] | None
     thrift_spec = _spec(
-        (1, TType.LIST, "columns", (TType.STRUCT, _struct(ColumnChunk), False)),
-        (2, TType.I64, "total_byte_size"),
-        (3, TType.I64, "num_rows"),
-        (7, TType.I16, "ordinal"),
+        (1, TType.LIST, "columns", (TType.STRUCT, _struct(ColumnChunk), False)), *filter(None, RowGroupHead.thrift_spec)
     )
 
 
@@ -428,3 +435,22 @@ def decode_at(view: type[V], cursor: Cursor) -> V:
         if collecting:
             gc.enable()
     return out
+
+
+_FIELD_ZERO = b"\x09\x00"
+
+
+def decode_element(view: type[V], value: bytes, number: int) -> V:
+    """Element `number` of a raw list of structs that begins `value`; what follows the list is ignored.
+
+    Those before it are stepped over in C, all in one call: put before the struct's own fields as a list in a field 0,
+    which nobody declares, they are what a decoder skips.
+
+    Raises:
+        FormatError: broken Thrift, or fewer elements.
+    """
+    cursor = Cursor(value)
+    wire, count = cursor.list_header()
+    if wire != WireType.STRUCT or number >= count:
+        raise FormatError(f"broken Thrift: a list of {count} elements of type {wire} without a struct {number}")
+    return decode(view, _FIELD_ZERO + encode_list([b""] * number) + value[cursor.position :])
