@@ -20,14 +20,14 @@ from ..parquet.specs import DecryptionSpec
 from ..parquet.statistics import all_null
 from ..parquet.walk import Chunk, Protection
 from ..policy import Policy, TablePolicy
-from .listing import TableFiles, list_files, open_filesystem
+from .listing import TableFiles, list_files, open_filesystem, qualified
 from .session import chosen_table, refuse_secrets, register_source, table_policy
 from .settings import leaves, promised
 from .settings import options as table_options
-from .source.partitioned import check_partitioning
+from .source.partitioned import check_partitioning, has_plain_text
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+    from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
     from pyspark.sql.types import StructType
 
     from ..sbbf import FilterSpec
@@ -126,7 +126,7 @@ def write(
     check_partitioning(df.schema, chosen, partition_by)
     refuse_secrets(extra)
     if rebalance:
-        df = df.hint("rebalance", *partition_by)
+        df = df.hint("rebalance", *map(_column, partition_by))
     prepare = _through_source if through == "source" else _through_bridge
     writer = prepare(df, chosen, stored, partition_by, extra)
     # Names of files are never used twice, so that new ones can be told, also by dynamic partition overwrite.
@@ -138,7 +138,8 @@ def write(
     # Data sources in Python know two modes only.
     known = mode if through == "bridge" or mode == "overwrite" else "append"
     try:
-        writer.mode(known).save(target)
+        # The data source sees no session, and so knows no default file system.
+        writer.mode(known).save(target if through == "bridge" else qualified(spark, target))
     except Exception as error:
         told = _told(error)
         if told is None:
@@ -166,10 +167,6 @@ def _through_bridge(
 def _through_source(
     df: DataFrame, table: TablePolicy, stored: StructType, partition_by: Sequence[str], extra: dict[str, str]
 ) -> DataFrameWriter:
-    from pyspark.sql import functions as f
-
-    from .source.partitioned import has_plain_text
-
     ours = ("policy", "table", "kms", "path", "paths", "partition_by")
     if clash := sorted(name for name in extra if name.lower() in ours):
         raise UsageError(f"{', '.join(clash)} would contradict the arguments", hint="policy=, table=, partition_by=")
@@ -178,10 +175,10 @@ def _through_source(
         raise UsageError("a column to partition by has a comma, or spaces around it, in its name")
     for name in partition_by:
         if not has_plain_text(df.schema[name].dataType):
-            df = df.withColumn(name, f.col(_quoted(name)).cast("string"))
+            df = df.withColumn(name, _column(name).cast("string"))
     if partition_by:
         # One file at a time and a task, as Spark's own writer does it.
-        df = df.sortWithinPartitions(*map(_quoted, partition_by))
+        df = df.sortWithinPartitions(*map(_column, partition_by))
     by = {"partition_by": ",".join(partition_by)} if partition_by else {}
     return df.write.format(_registered(df.sparkSession, table)).options(**extra, **by)
 
@@ -197,8 +194,10 @@ def _registered(spark: SparkSession, table: TablePolicy) -> str:
     return ours
 
 
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
+def _column(name: str) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.col(f"`{name.replace('`', '``')}`")  # dots in it are part of the name
 
 
 def check_table(
