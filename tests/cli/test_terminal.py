@@ -188,7 +188,7 @@ def test_warnings_are_one_line_each(sealed: Run) -> None:
 
 
 def test_the_demonstration_measures_and_finds_what_it_wrote(run: Run) -> None:
-    outcome = run("demo", "--rows", "20000", "--row-groups", "8", "--directory", "demo", "--format", "json")
+    outcome = run("demo", "--rows", "20000", "--row-groups", "8", "--directory", "demo", "--format", "json", "--no-spark")
     assert outcome.code == 0
     results = outcome.json
     assert (results["write"]["rows"], results["write"]["row_groups"], results["write"]["filters"]) == (20000, 8, 16)
@@ -204,7 +204,7 @@ def test_the_demonstration_measures_and_finds_what_it_wrote(run: Run) -> None:
     assert (sealed["opened_without_keys"], sealed["opened_with_a_wrong_key"]) == ("KeyAccessError", "IntegrityError")
     assert sealed["filter_headers_found_in_sealed_file"] == 0
     assert sealed["filter_headers_found_in_clear_file"] == results["write"]["filters"]
-    table = run("demo", "--rows", "5000")
+    table = run("demo", "--rows", "5000", "--no-spark")
     assert table.code == 0
     assert "a thief asks" in table.out
 

@@ -176,3 +176,58 @@ def test_whole_rows_through_the_bridge(spark: SparkSession, copies: Copies) -> N
 def _rows(frame: DataFrame) -> list[str]:
     # As text, so that NaN equals itself and the zeros' signs count.
     return [repr(row) for row in frame.orderBy("id").collect()]
+
+
+def _source(spark: SparkSession, path: str, table: str, **options: str) -> DataFrame:
+    return spark.read.format("bloomseal").options(table=table, **options).load(path)
+
+
+@pytest.mark.parametrize(
+    ("count", "seed"), [(96, 21), pytest.param(600, 22, marks=pytest.mark.torture)], ids=["some", "hundreds"]
+)
+def test_through_the_data_source(spark: SparkSession, copies: Copies, count: int, seed: int) -> None:
+    queries = _queries(count, seed)
+    plain = spark.read.parquet(copies.plain)
+    hits = _compare(queries, _expected(plain, queries), lambda _: _source(spark, copies.sealed, "sealed"))
+    assert count / 4 < hits
+
+
+def test_whole_rows_through_the_data_source(spark: SparkSession, copies: Copies) -> None:
+    plain = spark.read.parquet(copies.plain)
+    for name in ("sealed", "int96"):
+        read = _source(spark, getattr(copies, name), name)
+        assert plain.schema == read.schema
+        assert _rows(plain) == _rows(read)
+
+
+@pytest.mark.parametrize(("count", "seed"), [(24, 31), pytest.param(200, 32, marks=pytest.mark.torture)])
+def test_int96_through_the_data_source(spark: SparkSession, copies: Copies, count: int, seed: int) -> None:
+    queries = [query for query in _queries(8 * count, seed) if "moment" in query.columns][:count]
+    expected = _expected(spark.read.parquet(copies.plain), queries)
+    _compare(queries, expected, lambda _: _source(spark, copies.int96, "int96"))
+
+
+@pytest.mark.parametrize(("count", "seed"), [(24, 41), pytest.param(200, 42, marks=pytest.mark.torture)])
+def test_with_some_of_the_keys(spark: SparkSession, copies: Copies, count: int, seed: int) -> None:
+    """Queries that leave the forbidden column alone, through both doors; and with it as nulls, on request."""
+    queries = [query for query in _queries(2 * count, seed) if "word" not in query.columns][:count]
+    plain = spark.read.parquet(copies.plain)
+    expected = _expected(plain, queries)
+    bridge = [query for query in queries if not query.zeros]
+    _compare(bridge, _expected(plain, bridge), lambda _: spark.read.parquet(copies.partly))
+    others = [field.name for field in plain.schema.fields if field.name != "word"]
+    _compare(queries, expected, lambda _: bss.read(spark, copies.partly, columns=others, table="partly"))
+    masked = _source(spark, copies.partly, "partly", missing_keys="null")
+    _compare(queries, expected, lambda _: masked)
+    assert masked.where("word is not null").count() == 0
+    assert _rows(masked.drop("word")) == _rows(plain.drop("word"))
+
+
+def test_the_forbidden_column_is_refused_when_touched(spark: SparkSession, copies: Copies) -> None:
+    for read in (
+        lambda: spark.read.parquet(copies.partly).where("word = 'word-1'").collect(),
+        lambda: _source(spark, copies.partly, "partly").where("word = 'word-1'").collect(),
+        lambda: _source(spark, copies.partly, "partly").select("word").collect(),
+    ):
+        with pytest.raises(Exception, match=r"forbidden|word"):
+            read()

@@ -29,20 +29,30 @@ _ROW_GROUPS: Final = 10
 )
 @click.option("--directory", metavar="DIR", help="Put the files here, and leave them (default: a temporary folder).")
 @click.option("--keep", is_flag=True, help="Leave the files in the temporary folder.")
+@click.option(
+    "--spark/--no-spark", default=True, help="Look them up through Spark too, if it is installed (default: yes)."
+)
 @common_options()
-def demo(rows: int, row_groups: int, seed: int, directory: str | None, keep: bool) -> None:
-    """Write made-up people with sealed filters, look some up, compare with pyarrow, and attack the filters.
+def demo(rows: int, row_groups: int, seed: int, directory: str | None, keep: bool, spark: bool) -> None:
+    """Write made-up people with sealed filters, look some up, compare with pyarrow and with Spark, and attack the filters.
 
-    Every number is measured in this run; keys are made for it.
+    Every number is measured in this run; keys are made for it. Spark's part needs the extras spark and jvm, or a Java.
 
     \b
     Example:
       bloomseal demo --rows 100000 --directory demo
     """
+    from .sparktrial import why_not
     from .trial import Trial
 
+    reason = why_not() if spark else "--no-spark"
     with _folder(directory, keep) as folder, _telling() as say:
-        results = Trial(folder, rows, -(-rows // row_groups), seed, say).run()
+        trial = Trial(folder, rows, -(-rows // row_groups), seed, say)
+        results = trial.run()
+        if reason is None:
+            results["spark"] = trial.spark()
+        elif spark:
+            results["spark_left_out"] = reason
         if directory or keep:
             results["directory"] = str(folder)
     if State.current().json:
@@ -125,8 +135,28 @@ def _show(results: dict[str, Any]) -> None:
              f"{verify['failures']} failures"),
         ],
     )  # fmt: skip
+    if "spark" in results:
+        _show_spark(results["spark"])
+    elif "spark_left_out" in results:
+        remark(f"without Spark: {results['spark_left_out']}")
     if "directory" in results:
         remark(f"the files are in {results['directory']}")
+
+
+def _show_spark(spark: dict[str, Any]) -> None:
+    write, source = spark["write"], spark["data_source"]
+    slow = spark["spark_without_filters"]
+    table(
+        ["looked up in Spark by ssn (medians)", "present", "absent", "faster, present", "faster, absent"],
+        [
+            (name, _ms(one["present_seconds"]), _ms(one["absent_seconds"]),
+             f"{slow['present_seconds'] / one['present_seconds']:.1f}×", f"{slow['absent_seconds'] / one['absent_seconds']:.1f}×")
+            for name, one in (("encrypted, filters off", slow), ("through the key bridge", spark["bridge"]),
+                              ('format("bloomseal")', source))
+        ],
+        title=f"{write['rows']:,} people in {write['files']} files, written by Spark in {write['seconds']:.1f} s with "
+        f"{write['filters']} sealed filters; of {source['row_groups']} row groups the filters rule out {source['pruned_by_filter']}",
+    )  # fmt: skip
 
 
 def _ms(seconds: float) -> str:

@@ -25,7 +25,7 @@ from ..parquet.writer import SealedWriter
 from ..sbbf import ColumnType, FilterSpec, LogicalType, PhysicalType, SplitBlockBloomFilter, hash_array
 from .people import SCHEMA, People, area_numbers
 
-__all__ = ["Trial"]
+__all__ = ["COLUMN_KEYS", "FILTERED", "FPP", "Trial"]
 
 FILTERED: Final = ("ssn", "email")
 FPP: Final = 0.001
@@ -51,7 +51,7 @@ class Trial:
     """
 
     def __init__(self, folder: Path, rows: int, row_group_size: int, seed: int, say: Say) -> None:
-        self.rows, self.row_group_size, self.say = rows, row_group_size, say
+        self.folder, self.rows, self.row_group_size, self.say = folder, rows, row_group_size, say
         self.people = People(seed)
         self.sealed, self.clear = folder / "people.parquet", folder / "people-in-clear.parquet"
         self.keyring = Keyring(folder / "keyring.json", create=True)
@@ -102,8 +102,7 @@ class Trial:
 
     def look_up(self) -> None:
         """Present and absent people, by Bloomseal and by pyarrow, each time opening the file anew."""
-        present = [self.people.ssn(np.array([i], np.uint64))[0].as_py() for i in _spread(self.rows)]
-        absent = [self.people.ssn(np.array([self.rows + i], np.uint64))[0].as_py() for i in range(_LOOKUPS)]
+        present, absent = self._values()
         ours = {"probe": self._probe, "read": self._read}
         seconds: dict[str, dict[str, float]] = {}
         for name, values in (("present", present), ("absent", absent)):
@@ -126,6 +125,19 @@ class Trial:
                 "pyarrow_seconds": seconds[name]["pyarrow"],
                 "times_faster": seconds[name]["pyarrow"] / seconds[name]["read"],
             }
+
+    def spark(self) -> dict[str, Any]:
+        """The same through Spark: see `SparkTrial.run`."""
+        from .sparktrial import SparkTrial
+
+        trial = SparkTrial(self.folder, self.clear, self.keyring, self.rows, self.row_group_size, self.say)
+        return trial.run(*self._values())
+
+    def _values(self) -> tuple[list[str], list[str]]:
+        """Numbers of people in the table, and of others."""
+        people = np.array([*_spread(self.rows), *range(self.rows, self.rows + _LOOKUPS)], np.uint64)
+        numbers = self.people.ssn(people).to_pylist()
+        return numbers[:-_LOOKUPS], numbers[-_LOOKUPS:]
 
     def verify(self) -> None:
         """Open every module."""
