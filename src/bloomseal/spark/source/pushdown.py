@@ -10,7 +10,7 @@ import datetime as dt
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
@@ -147,7 +147,7 @@ class Bound:
     """
 
     impossible: bool = False
-    terms: tuple[tuple[str, str, Any], ...] = ()
+    terms: tuple[tuple[str, str, Any], ...] = field(default=(), repr=False)
     valid: tuple[Leaf, ...] = ()
     null: tuple[Leaf, ...] = ()
 
