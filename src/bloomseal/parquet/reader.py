@@ -22,7 +22,7 @@ from .layout import FileMeta
 from .minifile import read_row_group
 from .opening import open_footer, required_columns
 from .schema import Leaf, Schema
-from .source import Source
+from .source import Scratch, Source, lend
 from .specs import DecryptionSpec, decryption_for
 from .statistics import all_null, bounds
 from .survivors import Survivors, survivors
@@ -225,7 +225,7 @@ class SealedFile:
         leaf = self._footer.schema.leaf(column)
         asked = ProbeSet.of(values, leaf.type, int96_utc=self._int96_utc)
         for group in range(self.num_row_groups):
-            bloom_filter = self._filter(self._walk.chunk(group, leaf.index))
+            bloom_filter = self._filter(self._walk.chunk(group, leaf.index), (lend(0), lend(1)))
             if bloom_filter is None:
                 yield _Hits(np.ones(len(asked), dtype=np.bool_), True)
             else:
@@ -356,10 +356,10 @@ class SealedFile:
                 column=chunk.leaf.name,
             )
 
-    def _filter(self, chunk: Chunk) -> SplitBlockBloomFilter | None:
+    def _filter(self, chunk: Chunk, scratch: tuple[Scratch, Scratch] | None = None) -> SplitBlockBloomFilter | None:
         self._need_encrypted(chunk)
         try:
-            found = self._walk.filter(chunk)
+            found = self._walk.filter(chunk, scratch)
         except UnsupportedError as error:
             # A filter of a kind that we don't know proves nothing, and is no reason to refuse the rows.
             warnings.warn(str(error), BloomsealWarning, stacklevel=3)
@@ -389,7 +389,8 @@ class SealedFile:
             chunk = self._walk.chunk(group, leaf.index)
             metas[leaf.index] = chunk, self._walk.meta(chunk)
         ordered = self._footer.type_ordered
-        filters: dict[int, SplitBlockBloomFilter | None] = {}
+        terms = [term for conjunction in predicate.any_of for term in conjunction]
+        ruled_out: dict[int, bool] = {}
 
         def by_statistics(term: Term) -> bool:
             meta, index = metas[term.leaf.index][1], term.leaf.index
@@ -399,11 +400,13 @@ class SealedFile:
         def by_filter(term: Term) -> bool:
             if term.probe_set is None:
                 return False
-            index = term.leaf.index
-            if index not in filters:
-                filters[index] = self._filter(metas[index][0])
-            bloom_filter = filters[index]
-            return bloom_filter is not None and not term.probe_set.check(bloom_filter).any()
+            if id(term) not in ruled_out:
+                # The next filter takes this one's memory: all terms that ask it ask now.
+                bloom_filter = self._filter(metas[term.leaf.index][0], (lend(0), lend(1)))
+                for other in terms:
+                    if other.leaf.index == term.leaf.index and (asked := other.probe_set) is not None:
+                        ruled_out[id(other)] = bloom_filter is not None and not asked.check(bloom_filter).any()
+            return ruled_out[id(term)]
 
         by_bounds = [[by_statistics(term) for term in conjunction] for conjunction in predicate.any_of]
         if all(map(any, by_bounds)):

@@ -23,6 +23,7 @@ from .minifile import PageSelection, read_pages, read_row_group
 from .needle import PageSearch, needles
 from .pages import Page
 from .predicate import Predicate, Term
+from .source import lend
 from .walk import Chunk, Walk
 
 __all__ = ["read_matching"]
@@ -114,6 +115,7 @@ class _RowGroup:
         self._row_group = row_group
         self._num_rows = walk.footer.row_group(row_group).num_rows or 0
         self._known: dict[int, _Pages | None] = {}
+        self._lent = False
         self.searched = False
 
     def candidates(self, predicate: Predicate) -> Rows | None:
@@ -156,7 +158,7 @@ class _RowGroup:
             assert rows is not None  # noqa: S101
             count = sum(end - first for first, end in spans)
             table = read_pages(self._walk, self._row_group, PageSelection(selected, count))
-            places = np.searchsorted(_rows(spans), rows)
+            places = rows if len(rows) == count else np.searchsorted(_rows(spans), rows)
             columns |= {name: _take(table.column(name), places) for name in table.column_names}
         if whole:
             table = read_row_group(self._walk, self._row_group, whole, use_threads=True)
@@ -210,7 +212,9 @@ class _RowGroup:
         pages = None if within == [(0, self._num_rows)] else self._pages(leaf)
         if pages is None:
             end = 0
-            for page in self._walk.pages(chunk):
+            # Pages of a second column searched must not take the memory of the first one's.
+            scratch, self._lent = None if self._lent else lend(2), True
+            for page in self._walk.pages(chunk, scratch):
                 first, end = end, end + page.num_values
                 yield first, end, page
         else:

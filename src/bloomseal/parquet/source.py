@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from ..errors import BloomsealError, FormatError, UsageError
 from ..keytools.protocols import FileRef
@@ -13,7 +14,7 @@ from ..keytools.protocols import FileRef
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["Buffer", "Scratch", "Source", "identity", "resolve_path"]
+__all__ = ["Buffer", "Scratch", "Source", "identity", "lend", "resolve_path"]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -26,12 +27,34 @@ class Scratch:
     def __init__(self) -> None:
         self._buffer = bytearray()
 
+    @property
+    def size(self) -> int:
+        """Bytes that it holds on to."""
+        return len(self._buffer)
+
     def take(self, length: int) -> memoryview:
         """`length` bytes, whose content is whatever was there before; good until the next `take`."""
         if len(self._buffer) < length:
             # A new one, not a longer one: somebody may still look at the old.
             self._buffer = bytearray(length)
         return memoryview(self._buffer)[:length]
+
+
+_KEPT: Final = 16 << 20
+_lent = threading.local()
+
+
+def lend(number: int) -> Scratch:
+    """This thread's scratch of that number, which keeps up to 16 MiB from one use to the next.
+
+    Whoever borrows it is done with it before anything else on the thread can borrow the same number.
+    """
+    if not hasattr(_lent, "held"):
+        _lent.held = {}
+    scratch: Scratch | None = _lent.held.get(number)
+    if scratch is None or scratch.size > _KEPT:
+        scratch = _lent.held[number] = Scratch()
+    return scratch
 
 
 class Source:

@@ -179,10 +179,13 @@ class Walk:
                 chunk.meta_raw = raw
         return chunk.meta_raw
 
-    def filter(self, chunk: Chunk) -> FilterBytes | None:
+    def filter(self, chunk: Chunk, scratch: tuple[Scratch, Scratch] | None = None) -> FilterBytes | None:
         """Read a chunk's filter and open it (Parquet encryption, modules 8 and 9): one range where its length is known.
 
         A filter in clear on an encrypted column comes back with ``sealed=False``; it proves nothing there.
+
+        Args:
+            scratch: memory for the filter as it is stored and as it is opened; the bitset is good until their next use.
 
         Raises:
             FormatError, IntegrityError, KeyAccessError; UnsupportedError for an unknown hash, algorithm or compression.
@@ -191,7 +194,8 @@ class Walk:
         if meta.bloom_filter_offset is None:
             return None
         try:
-            return self._filter(chunk, meta.bloom_filter_offset, meta.bloom_filter_length)
+            stored, opened = scratch or (Scratch(), Scratch())
+            return self._filter(chunk, meta.bloom_filter_offset, meta.bloom_filter_length, stored, opened)
         except BloomsealError as error:
             raise error.at(file=self.source.name, **chunk.place) from None
 
@@ -303,16 +307,16 @@ class Walk:
         if size is None or size < 0 or (size and start < 4) or start + size > self.source.size:
             raise wrong("the pages reach outside the file")
 
-    def _filter(self, chunk: Chunk, offset: int, length: int | None) -> FilterBytes:
+    def _filter(self, chunk: Chunk, offset: int, length: int | None, stored: Scratch, opened: Scratch) -> FilterBytes:
         cipher = self.cipher(chunk)
         most = MAX_BITSET_BYTES + MAX_BLOOM_HEADER_BYTES + 2 * FRAME_BYTES
         if length is not None and not 0 < length <= most:
             raise FormatError(f"a Bloom filter of {length} bytes; the limit is {most}", module="Bloom filter header")
-        data = self.source.read(offset, length) if length is not None else b""
+        data: Buffer = self.source.read_into(stored, offset, length) if length is not None else b""
         if cipher is None:
             return self._clear_filter(offset, data, length)
         try:
-            return self._sealed_filter(chunk, cipher, offset, data)
+            return self._sealed_filter(chunk, cipher, offset, data, opened)
         except (FormatError, IntegrityError):
             try:
                 clear = self._clear_filter(offset, data, length)
@@ -322,7 +326,9 @@ class Walk:
                 raise
             return clear
 
-    def _sealed_filter(self, chunk: Chunk, cipher: ModuleCipher, offset: int, data: Buffer) -> FilterBytes:
+    def _sealed_filter(
+        self, chunk: Chunk, cipher: ModuleCipher, offset: int, data: Buffer, opened: Scratch
+    ) -> FilterBytes:
         view = memoryview(data)
         kind = ModuleType.BLOOM_FILTER_HEADER
         first = self._frame(offset, view, kind, MAX_BLOOM_HEADER_BYTES)
@@ -337,7 +343,9 @@ class Walk:
             raise FormatError(
                 f"bloom_filter_length says {len(data)} bytes, its modules have {total}", module=kind.label
             )
-        return FilterBytes(offset, total, True, cipher.open(second, kind, self.aad(chunk, kind)))
+        bitset = opened.take(cipher.opened_size(second, kind))
+        cipher.open_into(second, kind, self.aad(chunk, kind), bitset)
+        return FilterBytes(offset, total, True, bitset)
 
     def _frame(self, offset: int, known: memoryview, kind: ModuleType, limit: int) -> Buffer:
         """One framed module, from the bytes already read or from the file; its length meets the limit first."""

@@ -22,6 +22,10 @@ __all__ = ["SplitBlockBloomFilter"]
 _WORD_BITS: Final = 32
 
 
+_GLANCE: Final = 256
+"""Words that tell whether most filters are empty."""
+
+
 class SplitBlockBloomFilter:
     """A split-block Bloom filter over 64-bit hashes (Parquet Bloom filter specification, "Technical Approach").
 
@@ -187,7 +191,8 @@ class SplitBlockBloomFilter:
     @property
     def is_empty(self) -> bool:
         """True when no bit is set: nothing was inserted, or the writer never filled it."""
-        return not self._words.any()
+        # A filter in use shows it at once; the whole of a large one is looked through only where it starts with zeros.
+        return not self._words[:_GLANCE].any() and not self._words.any()
 
     def estimated_ndv(self) -> int:
         """The likely number of distinct values, from the share of unset bits; for a full filter a lower bound."""

@@ -1,0 +1,37 @@
+"""Filters of several columns take turns in the same memory: each answers for its own column."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import bloomseal as bs
+from bloomseal import sbbf
+
+KEY = b"f" * 16
+DECRYPTION = bs.DecryptionSpec(bs.ExplicitKeys(footer_key=KEY))
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_disjunctions_over_columns_with_filters_of_their_own(tmp_path: Path, sealed: bool) -> None:
+    rows = 400
+    table = pa.table({"a": [f"a{n}" for n in range(rows)], "b": [f"b{n}" for n in range(rows)], "n": range(rows)})
+    bs.write_table(
+        table, tmp_path / "t", row_group_size=100, write_statistics=False,
+        bloom_filters={"a": bs.FilterSpec(fpp=1e-6), "b": bs.FilterSpec(fpp=1e-6)},
+        encryption=bs.EncryptionSpec(footer_key=KEY) if sealed else None,
+    )  # fmt: skip
+    with bs.open_file(tmp_path / "t", decryption=DECRYPTION if sealed else None) as file:
+        both = [[("a", "==", "a5"), ("b", "==", "b5")], [("b", "==", "b205")], [("a", "==", "a305"), ("b", "==", "b1")]]
+        assert file.read(["n"], both).column("n").to_pylist() == [5, 205]
+        assert (file.stats.pruned_by_filter, file.stats.decoded) == (2, 2)
+        assert file.read(["n"], [("b", "==", "b205"), ("a", "==", "a205")]).column("n").to_pylist() == [205]
+        first, second = file.filter(0, "a"), file.filter(0, "b")
+        assert first is not None
+        assert second is not None
+        kind = sbbf.ColumnType(sbbf.PhysicalType.BYTE_ARRAY)
+        assert first.check(b"a5", kind)
+        assert not first.check(b"b5", kind)
+        assert second.check(b"b5", kind)
