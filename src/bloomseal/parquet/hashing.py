@@ -20,7 +20,7 @@ from .walk import Chunk, Walk
 __all__ = ["all_in_dictionary", "carries_filter", "chunk_hashes"]
 
 _DICTIONARY_PAGE, _DICTIONARIES = 2, (2, 8)
-_BATCH_ROWS: Final = 1 << 16
+_BATCH_ROWS: Final = 1 << 15
 
 
 def carries_filter(leaf: Leaf) -> None:
@@ -74,9 +74,10 @@ def _values(walk: Walk, row_group: int, leaf: Leaf) -> Iterator[pa.ChunkedArray]
         rows = max(walk.footer.row_group(row_group).num_rows or 0, 1)
         yield from decode_batches(data, rows, read_dictionary=[leaf.name])
         return
-    # Arrow makes a whole column in memory several times as large as it is.
+    # Decoding a whole column takes several times its memory, and Arrow's pool keeps what was given back to it.
     for column in decode_batches(data, _BATCH_ROWS):
         yield _flatten(column)
+        pa.default_memory_pool().release_unused()
 
 
 def _flatten(column: pa.ChunkedArray) -> pa.ChunkedArray:
