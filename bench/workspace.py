@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from .data import Size
 from .keys import Keys
 from .timing import Comparison, Curve
 
-__all__ = ["ROWS", "Row", "Workspace", "row"]
+__all__ = ["ROWS", "Row", "Workspace", "fresh_process", "row"]
 
 Result = Comparison | Curve
 
@@ -96,6 +97,12 @@ class Workspace:
             for value, seen in zip(candidates, verdicts, strict=True)
             if all(verdict is bs.Verdict.ABSENT for verdict in seen)
         )
+
+
+def fresh_process(folder: Path) -> dict[str, str]:
+    """The environment of a new process that finds bytecode compiled, as that of an installed package is."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
 
 
 @dataclass(frozen=True)

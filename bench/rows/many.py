@@ -16,7 +16,7 @@ import bloomseal as bs
 
 from .. import data
 from ..timing import Ceiling, Comparison, Contender, Goal, Timed
-from ..workspace import Workspace, row
+from ..workspace import Workspace, fresh_process, row
 
 _GROUPS = 5
 
@@ -88,6 +88,7 @@ def _ask(who: str, folder: Path, count: int, value: str) -> dict[str, float]:
         text=True,
         check=False,
         cwd=Path(__file__).parents[2],
+        env=fresh_process(folder.parent),
     )
     if done.returncode:
         raise RuntimeError(done.stderr.strip().splitlines()[-1])
