@@ -19,7 +19,7 @@ from ..thrift import Struct, with_integers
 from .crypto import OutputKeys
 from .footer import plain_footer, seal_footer, sign_footer
 from .layout import MAGIC, MAGIC_ENCRYPTED, Column, FileMeta, Group, Meta
-from .pages import Page
+from .pages import Page, resized_header
 from .replace import Output, storage_errors
 from .schema import Leaf
 from .source import Buffer, Scratch
@@ -156,7 +156,7 @@ class Assembler:
 
     def _add_page(self, page: Page, chunk: Chunk, cipher: ModuleCipher | None, ordinal: int) -> None:
         if cipher is None or self._keys is None:
-            self._write(page.header if page.size == page.view.size else _resized(page, page.size))
+            self._write(page.header if page.size == page.view.size else resized_header(page, page.size))
             page.open_into(self._take(page.size))
             return
         # A V2 page keeps its writer's layout: parquet-java reads no other than the one with levels in clear.
@@ -172,13 +172,13 @@ class Assembler:
             cipher.seal_into(plaintext[levels:], page.kind, aad, out[levels:])
 
         if page.view.crc is None:
-            self._seal_header(_resized(page, size), page, chunk.leaf, cipher, ordinal)
+            self._seal_header(resized_header(page, size), page, chunk.leaf, cipher, ordinal)
             seal_body(self._take(size))
         else:
             # The checksum is of what is stored, and stands before it.
             body = memoryview(bytearray(size))
             seal_body(body)
-            self._seal_header(_resized(page, size, zlib.crc32(body)), page, chunk.leaf, cipher, ordinal)
+            self._seal_header(resized_header(page, size, zlib.crc32(body)), page, chunk.leaf, cipher, ordinal)
             self._write(body)
 
     def _seal_header(self, header: bytes, page: Page, leaf: Leaf, cipher: ModuleCipher, ordinal: int) -> None:
@@ -307,16 +307,3 @@ def _relocated(index: bytes, locations: list[tuple[int, int]]) -> bytes:
         raise FormatError(f"the offset index names {len(pages)} pages, the column chunk has {len(locations)}")
     struct.set_list(1, [with_integers(raw, place) for raw, place in zip(pages, locations, strict=True)])
     return struct.to_bytes()
-
-
-def _resized(page: Page, size: int, crc: int | None = None) -> bytes:
-    """The page's header for a body of another size, with this CRC or none."""
-    if page.view.crc is None:
-        return with_integers(page.header, (None, None, size))
-    header = Struct.parse(page.header)
-    header.set_i32(3, size)
-    if crc is None:
-        header.remove(4)
-    else:
-        header.set_i32(4, crc - (1 << 32) if crc >= 1 << 31 else crc)
-    return header.to_bytes()

@@ -16,7 +16,7 @@ from ..sbbf import PhysicalType
 from ..thrift import Struct
 from .footer import plain_footer
 from .layout import MAGIC, Column, FileMeta, Group, Meta
-from .pages import Page
+from .pages import Page, resized_header
 from .source import Buffer
 from .walk import Chunk, Walk
 
@@ -198,10 +198,7 @@ def plain_header(page: Page, size: int | None = None) -> bytes:
     size = page.size if size is None else size
     if size == page.view.size and page.view.crc is None:
         return page.header
-    header = Struct.parse(page.header)
-    header.set_i32(3, size)
-    header.remove(4)
-    return header.to_bytes()
+    return resized_header(page, size)
 
 
 def _key_values(walk: Walk, leaves: frozenset[int]) -> list[bytes]:

@@ -8,11 +8,11 @@ from typing import Final
 from ..encryption import FRAME_BYTES, ModuleCipher, ModuleType, framed_length
 from ..errors import BloomsealError, FormatError, IntegrityError, UnsupportedError
 from ..limits import MAX_PAGE_HEADER_BYTES
-from ..thrift import Cursor
+from ..thrift import Cursor, Struct, with_integers
 from ..thrift.structs import PageHeader, decode_at
 from .source import Buffer
 
-__all__ = ["Page", "read_page"]
+__all__ = ["Page", "read_page", "resized_header"]
 
 _HEADER_WINDOW: Final = 512
 _INDEX_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 1, 2, 3
@@ -146,6 +146,19 @@ def read_page(
     except BloomsealError as error:
         raise error.at(module=f"{kind.label} {number}") from None
     return page, end
+
+
+def resized_header(page: Page, size: int, crc: int | None = None) -> bytes:
+    """The page's header for a body of another size, with this CRC or none."""
+    if page.view.crc is None:
+        return with_integers(page.header, (None, None, size))
+    header = Struct.parse(page.header)
+    header.set_i32(3, size)
+    if crc is None:
+        header.remove(4)
+    else:
+        header.set_i32(4, crc - (1 << 32) if crc >= 1 << 31 else crc)
+    return header.to_bytes()
 
 
 def _open_page_header(
