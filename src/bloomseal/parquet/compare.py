@@ -21,7 +21,7 @@ from ..sbbf import encode_value
 from ..sbbf.encoding import NANOS, date_days, moment_of, stands_for_null, time_nanos, unwrap
 from .schema import Leaf
 
-__all__ = ["comparable", "equal_any", "is_null", "nowhere", "ordered"]
+__all__ = ["comparable", "equal_any", "is_null", "nowhere", "ordered", "wanted"]
 
 _COMPARE: Final = {"<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 _BEYOND: Final = 1 << 1024
@@ -87,20 +87,26 @@ def ordered(column: pa.ChunkedArray, op: str, value: Any, leaf: Leaf) -> pa.Chun
     return pc.is_valid(column) if upward is (bound < least) else nowhere(column)
 
 
-def equal_any(column: pa.ChunkedArray, values: Sequence[Any], leaf: Leaf) -> pa.ChunkedArray:
-    """Where the column equals any of `values`; never null. `column` is `comparable`."""
-    if pa.types.is_null(column.type):
+def equal_any(column: pa.ChunkedArray, values: pa.Array) -> pa.ChunkedArray:
+    """Where the column equals any of `values`, which are `wanted`; never null. `column` is `comparable`."""
+    if not len(values):
         return nowhere(column)
-    scalars = [scalar for value in values if (scalar := _equal(value, column.type, leaf)) is not None]
-    if not scalars:
-        return nowhere(column)
-    if len(scalars) == 1:
-        return pc.fill_null(pc.equal(column, scalars[0]), False)
-    wanted = pa.array(scalars, type=column.type)
-    if pa.types.is_floating(column.type) and pc.any(pc.equal(wanted, pa.scalar(0.0, column.type))).as_py():
+    if len(values) == 1:
+        return pc.fill_null(pc.equal(column, values[0]), False)
+    return pc.is_in(column, value_set=values)
+
+
+def wanted(kind: pa.DataType, values: Sequence[Any], leaf: Leaf) -> pa.Array:
+    """The values that rows of this Arrow type can equal, as an array of it."""
+    if pa.types.is_null(kind):
+        return pa.nulls(0)
+    if (pa.types.is_string(kind) or pa.types.is_large_string(kind)) and set(map(type, values)) == {str}:
+        return pa.array(values, type=kind)
+    found = pa.array([scalar for value in values if (scalar := _equal(value, kind, leaf)) is not None], type=kind)
+    if pa.types.is_floating(kind) and len(found) > 1 and pc.any(pc.equal(found, pa.scalar(0.0, kind))).as_py():
         # is_in compares bits, and 0.0 == -0.0.
-        wanted = pa.concat_arrays([wanted, pa.array([0.0, -0.0], type=column.type)])
-    return pc.is_in(column, value_set=wanted)
+        found = pa.concat_arrays([found, pa.array([0.0, -0.0], type=kind)])
+    return found
 
 
 def _equal(value: Any, kind: pa.DataType, leaf: Leaf) -> pa.Scalar | None:

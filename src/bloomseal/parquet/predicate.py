@@ -7,21 +7,26 @@ column's width, an integer out of range equals nothing. Comparison with null kee
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import UsageError
-from ..sbbf import ProbeSet, encode_value
+from ..sbbf import KeySet, ProbeSet, encode_value
 from ..sbbf.keyset import Comparable
-from .compare import comparable, equal_any, is_null, nowhere, ordered
+from .compare import comparable, equal_any, is_null, nowhere, ordered, wanted
 from .schema import Leaf, Schema
 from .statistics import asked, outside
 
-__all__ = ["Predicate", "Term"]
+__all__ = ["Predicate", "Term", "Values", "shared"]
+
+T = TypeVar("T")
+_MANY: Final = 16
+"""More values than these are ordered before bounds are asked about them."""
 
 _OPERATORS = {
     "=": "==",
@@ -34,6 +39,35 @@ _OPERATORS = {
     "in": "in",
     "not in": "not in",
 }
+
+
+class Values(tuple[Any, ...]):
+    """The values of a term, with what was worked out about them: big sets are encoded, hashed and ordered once for many files."""
+
+    def __new__(cls, values: Iterable[Any]) -> Values:
+        made = super().__new__(cls, values)
+        made._known, made._lock = {}, threading.RLock()
+        return made
+
+    _known: dict[Any, Any]
+    _lock: threading.RLock
+
+    def once(self, name: Any, make: Callable[[], T]) -> T:
+        """What `make` gives, from the first time on."""
+        with self._lock:
+            if name not in self._known:
+                self._known[name] = make()
+            found: T = self._known[name]
+            return found
+
+
+def shared(filters: Any) -> Any:
+    """The same filters, their lists of values in a form that several `Predicate` can share."""
+    if isinstance(filters, list | tuple):
+        if len(filters) == 3 and isinstance(filters[1], str) and isinstance(filters[2], list | tuple | set | frozenset):
+            return filters[0], filters[1], Values(filters[2])
+        return [shared(item) for item in filters] if isinstance(filters, list) else tuple(map(shared, filters))
+    return filters
 
 
 @dataclass(frozen=True)
@@ -49,13 +83,21 @@ class Term:
         return f"<Term {self.leaf.name} {self.op} …>"
 
     @functools.cached_property
+    def _shared(self) -> Values:
+        return self.values if isinstance(self.values, Values) else Values(self.values)
+
+    @functools.cached_property
     def probe_set(self) -> ProbeSet | None:
         """The values to ask a filter for; None where the operator is not about equality."""
         if self.op not in ("==", "in"):
             return None
         # Null equals nothing, so it must not keep a row group.
-        values = [value for value in self.values if not is_null(value)]
-        return ProbeSet.of(values, self.leaf.type, int96_utc=self.int96_utc)
+        return self._shared.once(
+            ("probe", self.leaf.type, self.int96_utc),
+            lambda: ProbeSet.of(
+                [value for value in self.values if not is_null(value)], self.leaf.type, int96_utc=self.int96_utc
+            ),
+        )
 
     @functools.cached_property
     def _asked(self) -> list[Comparable | None]:
@@ -63,10 +105,24 @@ class Term:
 
     def outside(self, min_value: bytes, max_value: bytes) -> bool:
         """Do bounds in plain encoding rule out every value between them?"""
+        if self.op == "in" and len(self.values) > _MANY:
+            keys = self._keys
+            return not keys.undecided and not len(keys.between(min_value, max_value))
         op = "==" if self.op == "in" else self.op
         return op not in ("!=", "not in") and all(
             outside(min_value, max_value, self.leaf.type, op, one) for one in self._asked
         )
+
+    @property
+    def _keys(self) -> KeySet:
+        return self._shared.once(
+            ("keys", self.leaf.type, self.int96_utc),
+            lambda: KeySet.of(self.values, self.leaf.type, int96_utc=self.int96_utc),
+        )
+
+    def _any(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
+        name = ("wanted", column.type, self.leaf.type)
+        return equal_any(column, self._shared.once(name, lambda: wanted(column.type, self.values, self.leaf)))
 
     def mask(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
         """One bool per row: True where the term holds; never null."""
@@ -74,10 +130,10 @@ class Term:
         if self.op not in ("==", "in", "!=", "not in"):
             return ordered(column, self.op, self.values[0], self.leaf)
         if self.op in ("==", "in"):
-            return equal_any(column, self.values, self.leaf)
+            return self._any(column)
         if any(is_null(value) for value in self.values):
             return nowhere(column)
-        return pc.and_(pc.is_valid(column), pc.invert(equal_any(column, self.values, self.leaf)))
+        return pc.and_(pc.is_valid(column), pc.invert(self._any(column)))
 
 
 class Predicate:
@@ -140,15 +196,19 @@ def _term(item: Any, schema: Schema, int96_utc: bool) -> Term:
     if leaf.repeated:
         raise UsageError("a row predicate on a repeated column", column=name, hint="probe() asks its filters")
     op = _OPERATORS[op]
-    values: Iterable[Any] = [value]
+    values: Any = [value]
     if op in ("in", "not in"):
         if isinstance(value, str | bytes) or not isinstance(value, Iterable):
             raise UsageError(f"{op!r} takes a list of values", column=name)
         values = value
-    term = Term(leaf, op, tuple(values), int96_utc)
-    for one in term.values:
-        try:
+    term = Term(leaf, op, values if isinstance(values, Values) else Values(values), int96_utc)
+
+    def check() -> None:
+        for one in term.values:
             encode_value(one, leaf.type, int96_utc=True)
-        except UsageError as error:
-            raise error.at(column=name) from None
+
+    try:
+        term._shared.once(("checked", leaf.type), check)
+    except UsageError as error:
+        raise error.at(column=name) from None
     return term

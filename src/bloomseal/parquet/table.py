@@ -52,6 +52,10 @@ def read_table(
         FormatError, IntegrityError, KeyAccessError, PolicyError: as for a single file; one bad file refuses the read.
     """
     refs = list_files(path, filesystem)
+    if filters is not None:
+        from .predicate import shared
+
+        filters = shared(filters)
 
     def one(ref: FileRef) -> tuple[list[pa.Table], pa.Table | None]:
         with open_file(ref.path, decryption=decryption, filesystem=ref.filesystem) as file:
