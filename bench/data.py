@@ -36,7 +36,8 @@ class Size:
         spark_files, spark_rows: Spark's table of ten row groups per file.
         spark_audited, spark_planned: small files to audit, and to plan over.
         wide_columns, wide_groups: the widest footer.
-        growth: row groups, filter columns and footer sizes to draw curves over.
+        growth: row groups, filter columns, footer sizes and audited files to draw curves over.
+        big_group: rows per row group of the table whose memory is measured beside that of small row groups; of some 79 bytes each.
         repetitions: measured ones, after those to warm up.
         short_repetitions: of short jobs.
         memory_repetitions: of jobs whose memory is measured.
@@ -61,9 +62,11 @@ class Size:
     growth_groups: tuple[int, ...]
     growth_filters: tuple[int, ...]
     growth_footers: tuple[tuple[int, int], ...]
+    growth_audit: tuple[int, ...]
+    big_group: int
     repetitions: int = 5
     short_repetitions: int = 11
-    memory_repetitions: int = 3
+    memory_repetitions: int = 2
     judged: bool = True
     jvm_warm_up: int = 15
 
@@ -87,7 +90,10 @@ SIZES = {
         growth_groups=(1, 10, 50),
         growth_filters=(0, 2, 4),
         growth_footers=((50, 5), (100, 10)),
-        short_repetitions=5,
+        growth_audit=(4, 8, 16),
+        big_group=3_000,
+        repetitions=3,
+        short_repetitions=3,
         memory_repetitions=1,
         judged=False,
         jvm_warm_up=1,
@@ -110,6 +116,8 @@ SIZES = {
         growth_groups=(1, 10, 100, 500, 2_000),
         growth_filters=(0, 1, 2, 5, 10, 20),
         growth_footers=((100, 10), (100, 100), (1_000, 10), (1_000, 50), (1_000, 100)),
+        growth_audit=(10, 30, 100, 300, 1_000),
+        big_group=1_000_000,
     ),
     "large": Size(
         rows=10_000_000,
@@ -129,6 +137,8 @@ SIZES = {
         growth_groups=(1, 10, 100, 1_000, 2_000),
         growth_filters=(0, 1, 2, 5, 10, 20),
         growth_footers=((100, 10), (100, 100), (1_000, 10), (1_000, 50), (1_000, 100)),
+        growth_audit=(10, 30, 100, 300, 1_000),
+        big_group=1_000_000,
     ),
 }
 

@@ -44,7 +44,7 @@ def _jobs(
     keys: Keys, sealed: str, folder: str, count: int, group: int, value: str
 ) -> dict[tuple[str, str], Callable[[], object]]:
     return {
-        ("bloomseal", "write"): lambda: _write(keys, folder, count, group),
+        ("bloomseal", "write"): lambda: write(keys, Path(folder) / "peak.parquet", count, group),
         ("bloomseal", "read"): lambda: _read(keys, sealed),
         ("bloomseal", "lookup"): lambda: bs.read_table(
             sealed, filters=[("ssn", "==", value)], decryption=keys.decryption
@@ -61,9 +61,9 @@ def _jobs(
 def _warm(keys: Keys, folder: Path) -> None:
     """Every job once on a hundred rows: modules, kernels and key caches are the process's, not the job's."""
     bs.FilterSpec(num_bytes=1 << 20).build(np.arange(6_000_000, dtype=np.uint64))
-    small = str(folder / "peak.parquet")
-    _write(keys, str(folder), 100, 100)
-    jobs = _jobs(keys, small, str(folder), 100, 100, data.ssn(0))
+    small = folder / "peak-small.parquet"
+    write(keys, small, 100, 100)
+    jobs = _jobs(keys, str(small), str(folder), 100, 100, data.ssn(0))
     for job in jobs.values():
         job()
 
@@ -72,10 +72,11 @@ def _reset_peak() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
 
-def _write(keys: Keys, folder: str, rows: int, group: int) -> None:
+def write(keys: Keys, path: Path, rows: int, group: int) -> None:
+    """The table, made and written piece by piece, with filters on both string columns."""
     spec = bs.FilterSpec(ndv=group)
     with bs.SealedWriter(
-        Path(folder) / "peak.parquet",
+        path,
         data.people(0, 1).schema,
         encryption=keys.encryption(),
         bloom_filters={"ssn": spec, "email": spec},

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import bloomseal as bs
+from bloomseal.audit import audit
 
 from .. import data
 from ..timing import Curve, best_of, on_cores
@@ -27,6 +28,7 @@ def growth(work: Workspace) -> Iterator[Curve]:
         yield _files(work)
         yield _filter_columns(work)
         yield _footers(work)
+        yield _audited(work)
 
 
 def _row_groups(work: Workspace) -> Curve:
@@ -108,3 +110,28 @@ def _footers(work: Workspace) -> Curve:
         series["Bloomseal probe"].append((columns * groups, best_of(ours)))
         series["pyarrow read_metadata"].append((columns * groups, best_of(arrow)))
     return Curve("footer handling against columns × row groups", "column chunks", series)
+
+
+def _audited(work: Workspace) -> Curve:
+    """Small files: what an audit costs is per file, row group and column, not per row."""
+    folder = work.path("audited")
+    folder.mkdir()
+    rows, paths = 4 * _ROWS_PER_GROUP, []
+    for number in range(max(work.size.growth_audit)):
+        paths.append(folder / f"{number:05d}.parquet")
+        bs.write_table(
+            data.people(number * rows, rows),
+            paths[-1],
+            encryption=work.keys.encryption(),
+            bloom_filters={"ssn": bs.FilterSpec(ndv=_ROWS_PER_GROUP)},
+            row_group_size=_ROWS_PER_GROUP,
+        )
+    series: dict[str, list[tuple[float, float]]] = {}
+    for count in work.size.growth_audit:
+        for name, keys in (("without keys", None), ("with keys", work.keys.decryption.keys)):
+
+            def ours(count: int = count, keys: object = keys) -> None:
+                assert audit(paths[:count], keys=keys).files == count
+
+            series.setdefault(f"Bloomseal, {name}", []).append((float(count), best_of(ours)))
+    return Curve("audit against files of four row groups", "files", series)

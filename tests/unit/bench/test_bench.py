@@ -151,7 +151,7 @@ def test_the_command_measures_and_writes_its_results(tmp_path: Path):
     assert [one["row"] for one in results["comparisons"]] == ["footer", "verify", "verify"]
     for one in results["comparisons"]:
         for contender in one["contenders"]:
-            assert len(contender["values"]) == 5, contender
+            assert len(contender["values"]) == data.SIZES["small"].repetitions, contender
             assert min(contender["values"]) > 0
-            assert len(contender["cpu"]) == 5
+            assert len(contender["cpu"]) == data.SIZES["small"].repetitions
     assert "Bloomseal probe" in page.read_text()
