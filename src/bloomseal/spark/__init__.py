@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .explaining import explain
     from .jar import build_jar
     from .jobs import TableAudit, attach, audit, rekey, rewrap, verify
-    from .prune import PruneResult, prune
+    from .pruning import PruneResult, prune
     from .reading import df_stats, read
     from .runtime import java_home
     from .semijoin import semi_join
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 _WHERE = {
-    "PruneResult": "prune",
+    "PruneResult": "pruning",
     "ReadStats": "source.stats",
     "TableAudit": "jobs",
     "WriteReport": "writing",
@@ -61,7 +61,7 @@ _WHERE = {
     "explain": "explaining",
     "java_home": "runtime",
     "options": "settings",
-    "prune": "prune",
+    "prune": "pruning",
     "read": "reading",
     "rekey": "jobs",
     "rewrap": "jobs",

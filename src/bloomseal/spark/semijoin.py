@@ -22,7 +22,7 @@ from ..sbbf import KeySet, ProbeSet
 from .jobs.common import job_table, table_of
 from .keys import SealedKeys, key_column, open_table_file, place_of, values_of
 from .listing import qualified, split_uri
-from .prune import PrunedFile, PruneResult, Question
+from .pruning import PrunedFile, PruneResult, Question
 from .source.options import SourceOptions
 from .source.reader import infer_schema, plan
 from .source.scan import Scan
