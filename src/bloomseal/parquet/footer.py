@@ -198,7 +198,7 @@ class Footer:
     def _decode(self, row_group: int, column: int, *, every: bool) -> dict[int, ColumnChunk]:
         raw, leaves = self.row_groups[row_group], len(self.schema.leaves)
         if not every and raw[:1] == _COLUMNS_FIRST and Cursor(raw, 1).list_header()[1] == leaves:
-            return {column: decode_element(ColumnChunk, raw[1:], column)}
+            return {column: decode_element(ColumnChunk, raw, 1, column)}
         chunks = decode(RowGroup, raw, container_limit=max(leaves, _SMALL_LISTS)).columns or []
         if len(chunks) != leaves:
             raise FormatError(f"{len(chunks)} column chunks for the schema's {leaves} columns", row_group=row_group)

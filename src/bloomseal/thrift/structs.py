@@ -440,8 +440,8 @@ def decode_at(view: type[V], cursor: Cursor) -> V:
 _FIELD_ZERO = b"\x09\x00"
 
 
-def decode_element(view: type[V], value: bytes, number: int) -> V:
-    """Element `number` of a raw list of structs that begins `value`; what follows the list is ignored.
+def decode_element(view: type[V], data: bytes, position: int, number: int) -> V:
+    """Element `number` of the raw list of structs at `position`; what follows the list is ignored.
 
     Those before it are stepped over in C, all in one call: put before the struct's own fields as a list in a field 0,
     which nobody declares, they are what a decoder skips.
@@ -449,8 +449,9 @@ def decode_element(view: type[V], value: bytes, number: int) -> V:
     Raises:
         FormatError: broken Thrift, or fewer elements.
     """
-    cursor = Cursor(value)
+    cursor = Cursor(data, position)
     wire, count = cursor.list_header()
     if wire != WireType.STRUCT or number >= count:
         raise FormatError(f"broken Thrift: a list of {count} elements of type {wire} without a struct {number}")
-    return decode(view, _FIELD_ZERO + encode_list([b""] * number) + value[cursor.position :])
+    before = _FIELD_ZERO + encode_list([b""] * number)
+    return decode(view, b"".join((before, memoryview(data)[cursor.position :])))

@@ -22,17 +22,17 @@ def _list(count: int) -> bytes:
 
 @pytest.mark.parametrize("count", [1, 2, 14, 15, 16, 300])
 def test_every_element_is_the_one_asked_for(count: int) -> None:
-    value = _list(count) + b"what follows"
+    value = b"before" + _list(count) + b"what follows"
     for number in {0, count // 2, count - 1}:
-        found = decode_element(PageLocation, value, number)
+        found = decode_element(PageLocation, value, len(b"before"), number)
         assert (found.offset, found.size, found.first_row) == (1_000 + number, 7, None)
 
 
 def test_an_element_beyond_the_end() -> None:
     with pytest.raises(FormatError):
-        decode_element(PageLocation, _list(3), 3)
+        decode_element(PageLocation, _list(3), 0, 3)
 
 
 def test_a_list_cut_short() -> None:
     with pytest.raises(FormatError):
-        decode_element(PageLocation, _list(16)[:100], 15)
+        decode_element(PageLocation, _list(16)[:100], 0, 15)
