@@ -37,7 +37,7 @@ def memory(work: Workspace) -> Iterator[Comparison]:
         table = data.people(0, group)
         for job, (name, bound, text) in _JOBS.items():
             needed, what = _needed(table, job, rows // group)
-            size = f"row groups of {group:,} rows, {table.nbytes / 1e6:.0f} MB"
+            size = f"row groups of {group:,} rows, {table.nbytes / 1e6:.2g} MB"
             yield Comparison(
                 f"memory: {job}, {size}",
                 [
