@@ -107,9 +107,11 @@ def read(
     source._inferred = False
     reader = source.reader(schema)
     assert list(reader.pushFilters(list(filters))) == list(filters)  # Spark evaluates all of them again
+    # In this order: what the planning makes of the reader after it was sent off reaches no task.
+    sent = cloudpickle.dumps(reader)
     partitions = reader.partitions()
     tasks(len(partitions))
-    reader = cloudpickle.loads(cloudpickle.dumps(reader))
+    reader = cloudpickle.loads(sent)
     if counted is not None:
         reader._defaults = Defaults(metrics=counted)  # type: ignore[arg-type]
     expected = to_arrow_schema(schema, timezone="UTC")

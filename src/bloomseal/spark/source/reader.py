@@ -32,11 +32,15 @@ _LEAST_TASK: Final = 4 * 1024 * 1024
 
 
 class Task(InputPartition):
-    """Files, and parts of files, for one task; and what the planning ruled out, which the first task reports."""
+    """Files, and parts of files, for one task; and what the planning ruled out, which the first task reports.
 
-    def __init__(self, pieces: Sequence[Piece], planned: ReadStats) -> None:
+    It also says which columns the folders hold: Spark sends the reader on its way before it asks for the partitions.
+    """
+
+    def __init__(self, pieces: Sequence[Piece], folders: tuple[str, ...], planned: ReadStats) -> None:
         super().__init__(None)
         self.pieces = tuple(pieces)
+        self.folders = folders
         self.planned = planned
 
     def __repr__(self) -> str:
@@ -70,16 +74,17 @@ class TableReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         settings, schema = self._scan.settings, self._scan.schema
         tree = find_files(settings.paths, schema)
-        self._scan.partitioned = tuple(tree.columns.names)
         pieces, pruned = plan(tree, self._scan.conditions, self._defaults.zone)
         planned = ReadStats(files_pruned_by_partition=len(pruned), bytes_pruned=sum(file.size for file in pruned))
         parallelism = self._defaults.parallelism or os.cpu_count() or 1
         packs = list(_packed(pieces, settings.max_partition_bytes, parallelism)) or [[]]
-        return [Task(pack, ReadStats() if number else planned) for number, pack in enumerate(packs)]
+        folders = tuple(tree.columns.names)
+        return [Task(pack, folders, ReadStats() if number else planned) for number, pack in enumerate(packs)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)  # noqa: S101
         settings = self._scan.settings
+        self._scan.partitioned = partition.folders
         self._count(partition.planned)
         for piece in partition.pieces:
             stats, before = ReadStats(), settings.kms_calls()

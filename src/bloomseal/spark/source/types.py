@@ -248,7 +248,7 @@ _PLAIN: Final[list[tuple[Callable[[pa.DataType], bool], type[st.DataType]]]] = [
     (pa.types.is_float64, st.DoubleType),
     (pa.types.is_string, st.StringType),
     (pa.types.is_date, st.DateType),
-    (pa.types.is_null, st.NullType),
+    (pa.types.is_null, st.IntegerType),  # what they are stored as
 ]
 
 

@@ -1,0 +1,156 @@
+"""Reading through ``format("bloomseal")`` in a real session: filters, counts, keys, folders and types as Spark has them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import bloomseal as bs
+import bloomseal.spark as bss
+from bloomseal.policy import Policy
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.filterwarnings("ignore::bloomseal.BloomsealWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def sealed(spark: SparkSession, ring: bs.Keyring, work: Path) -> tuple[Path, Policy]:
+    """Two files of ten row groups, each file with a prefix of its own that it does not store; a column that nobody may open."""
+    policy = Policy.from_dict(
+        {
+            "version": 1,
+            "kms": f"guarded:{ring.path}",
+            "tables": {
+                "orders": {
+                    "footer_key": "footer",
+                    "complete": True,
+                    "aad_prefix": "{table}/{file}",
+                    "store_aad_prefix": False,
+                    "columns": {"ssn": {"key": "pii", "filter": {"fpp": 0.0001}}, "diagnosis": {"key": "forbidden"}},
+                }
+            },
+        }
+    )
+    folder = work / "orders = read"
+    for part in range(2):
+        ids = list(range(1000 * part, 1000 * part + 1000))
+        table = pa.table(
+            {
+                "id": ids,
+                "ssn": [f"{i * 7919 % 100_003:05}" for i in ids],
+                "diagnosis": ["x"] * 1000,
+                "place": [{"town": "Bern", "zip": i} for i in ids],
+            }
+        )
+        (folder / f"day=2024-01-0{part + 1}").mkdir(parents=True)
+        spec = policy.for_table("orders")
+        bs.write_table(table, folder / f"day=2024-01-0{part + 1}" / "a b.parquet", encryption=spec, row_group_size=100)
+    bss.enable(spark, policy=policy)
+    return folder, policy
+
+
+def test_a_lookup(spark: SparkSession, sealed: tuple[Path, Policy]) -> None:
+    folder, _ = sealed
+    frame = bss.read(spark, folder, columns=["place.zip", "day"], where=f"ssn = '{7 * 7919:05}'")
+    assert frame.collect() == [(7, dt.date(2024, 1, 1))]
+    stats = bss.df_stats(frame)
+    assert (stats.files, stats.row_groups, stats.decoded, stats.rows) == (2, 20, 1, 1)
+    assert stats.pruned_by_filter >= 9
+    assert bss.df_stats(spark).row_groups >= 20
+    with pytest.raises(bs.UsageError, match="counted by itself"):
+        bss.df_stats(spark.range(1))
+
+
+def test_folders_are_pruned_and_filters_explained(spark: SparkSession, sealed: tuple[Path, Policy]) -> None:
+    folder, policy = sealed
+    where = "day > '2024-01-01' and ssn in ('00000', 'nobody')"
+    told = bss.explain(spark, folder, where, columns=["id"])
+    assert "files:       2, 1 ruled out by their folders" in told
+    assert "10 ruled out by statistics" in told or " 0 to read" in told
+    assert "own key, at hand, filter" in told
+    assert "not to be had (denied" in told
+    assert "nobody" not in told
+    found = bss.read(spark, folder, columns=["id"], where=where, policy=policy.for_table("orders"))
+    assert found.collect() == []
+    assert bss.df_stats(found).files_pruned_by_partition == 1
+
+
+def test_columns_without_a_key(spark: SparkSession, sealed: tuple[Path, Policy]) -> None:
+    folder, _ = sealed
+    whole = spark.read.format("bloomseal").load(str(folder))
+    assert whole.schema.simpleString().endswith("place:struct<town:string,zip:bigint>,day:date>")
+    with pytest.raises(Exception, match=r"KmsAccessError.*forbidden.*a b.parquet, .*column diagnosis"):
+        whole.collect()
+    masked = spark.read.format("bloomseal").option("missing_keys", "null").load(str(folder))
+    assert masked.where("diagnosis is null").count() == 2000
+    assert masked.where("diagnosis = 'x'").count() == 0
+    assert bss.read(spark, folder, columns=["id", "ssn"]).count() == 2000
+
+
+def test_found_without_being_registered(spark: SparkSession, sealed: tuple[Path, Policy], ring: bs.Keyring) -> None:
+    """In a session that knows nothing of Bloomseal, and whose configuration lets no data source have filters."""
+    path = sealed[0].parent / "by itself.parquet"
+    spec = bs.EncryptionSpec("footer", keys=ring)
+    bs.write_table(pa.table({"id": [1, 2], "x": ["a", "b"]}), path, encryption=spec)
+    session = spark.newSession()
+    assert session.conf.get("spark.sql.python.filterPushdown.enabled") == "false"
+    frame = session.read.format("bloomseal").option("kms", f"keyring://{ring.path}").load(str(path))
+    assert frame.where("x = 'b'").collect() == [(2, "b")]
+
+
+def _answers(frame: DataFrame) -> tuple[str, list[Any]]:
+    text = frame.selectExpr("to_json(struct(*))").collect()
+    return frame.schema.simpleString(), sorted(row[0] for row in text)
+
+
+def test_types_are_those_of_sparks_own_reader(spark: SparkSession, sealed: tuple[Path, Policy]) -> None:
+    folder = sealed[0].parent / "types"
+    folder.mkdir()
+    moments = [0, -1, None]
+    unsigned = {f"u{bits}": pa.array([0, 2**bits - 1, None], f"uint{bits}") for bits in (8, 16, 32, 64)}
+    nested = pa.struct([("a", pa.uint8()), ("b", pa.list_(pa.map_(pa.string(), pa.uint16())))])
+    columns = {
+        **unsigned,
+        **{f"ms{tz}": pa.array(moments, pa.timestamp("ms", tz)) for tz in (None, "UTC", "Europe/Berlin")},
+        **{f"us{tz}": pa.array(moments, pa.timestamp("us", tz)) for tz in (None, "UTC")},
+        "date": pa.array([0, -140_000, None], pa.date32()),
+        "float": pa.array([-0.0, float("nan"), None], pa.float32()),
+        "duration": pa.array([1, 2, None], pa.duration("us")),
+        "words": pa.array(["a", "b", None]).dictionary_encode(),
+        "json": pa.array(["{}", "[]", None], pa.json_()),
+        "fixed": pa.array([b"ab", b"\xff\x00", None], pa.binary(2)),
+        "decimal": pa.array([1, -2, None]).cast(pa.decimal128(38, 10)),
+        "nested": pa.array([{"a": 255, "b": [[("k", 65535), ("l", None)], None]}, None, {"a": None, "b": []}], nested),
+        "nothing": pa.nulls(3),
+    }
+    pq.write_table(pa.table(columns), folder / "new.parquet")
+    old = {"moment": pa.array([-1, 10**17, None], pa.timestamp("us")), "id": pa.array([1, 2, 3])}
+    pq.write_table(pa.table(old), folder / "int96.parquet", use_deprecated_int96_timestamps=True)
+    for name in ("new", "int96"):
+        path = str(folder / f"{name}.parquet")
+        ours = spark.read.format("bloomseal").option("allow_plaintext", "true").load(path)
+        assert _answers(ours) == _answers(spark.read.parquet(path))
+
+
+def test_folders_are_those_of_sparks_own_reader(spark: SparkSession, sealed: tuple[Path, Policy]) -> None:
+    folder = sealed[0].parent / "hive"
+    moments = ["2024-01-01 10%3A00%3A00", "2024-01-01 10%3A00%3A00.5", "2024-01-02"]
+    for n, (number, text) in enumerate([("1", "a%2Fb"), ("2.5", "__HIVE_DEFAULT_PARTITION__"), ("-3", "%25")]):
+        place = folder / f"n={number}" / f"t={text}" / f"z=0{n}" / f"m={moments[n]}"
+        place.mkdir(parents=True)
+        pq.write_table(pa.table({"id": [n], "z": ["in the file"]}), place / "f.parquet")
+    ours = spark.read.format("bloomseal").option("allow_plaintext", "true").load(str(folder))
+    assert _answers(ours) == _answers(spark.read.parquet(str(folder)))
+    for where in ("n > 1", "t is null", "m >= '2024-01-01 12:00:00'", "z = 2 and n < 0"):
+        assert _answers(ours.where(where)) == _answers(spark.read.parquet(str(folder)).where(where)), where
