@@ -31,22 +31,30 @@ def verify(files: tuple[str, ...], strict: bool, opening: OpeningOptions) -> int
       bloomseal verify people.parquet --keyring keys.json
     """
     decryption = opening.decryption()
-    reports = []
+    reports, signed = [], []
     for path in files:
         with open_file(path, decryption=decryption) as opened, busy("Opening modules"):
             reports.append(opened.verify())
+            signed.append(opened.encrypted)
     if State.current().json:
         listed = [report.to_dict() for report in reports]
         print_json(listed[0] if len(listed) == 1 else listed)
     else:
-        for report in reports:
+        for report, encrypted in zip(reports, signed, strict=True):
             state = (
                 "failed" if not report.ok else "complete" if report.complete else "sound, as far as it could be opened"
             )
             facts(
                 [
                     ("verdict", state),
-                    ("footer", "verified" if report.footer_verified else "not verified"),
+                    (
+                        "footer",
+                        "verified"
+                        if report.footer_verified
+                        else "not verified: row groups could be missing"
+                        if encrypted
+                        else "in plaintext, not verified",
+                    ),
                     ("no key for", ", ".join(report.inaccessible) or None),
                 ],
                 title=report.path,
