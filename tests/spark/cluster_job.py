@@ -12,8 +12,10 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +28,27 @@ def say(**what: Any) -> None:
     print(json.dumps(what), flush=True)
 
 
-def helpers_of_my_jvm(kill: bool) -> Iterator[tuple[int, int]]:
-    """(executor JVM, key helper) on the machine where this task runs; the JVM is an ancestor of the Python worker."""
+def processes() -> tuple[dict[int, int], dict[int, str]]:
+    """Parent and command line of each."""
     lines = subprocess.run(["ps", "-axo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
     split = [line.split(None, 2) for line in lines.splitlines()]
     parents = {int(pid): int(parent) for pid, parent, _ in split}
-    commands = {int(pid): command for pid, _, command in split}
+    return parents, {int(pid): command for pid, _, command in split}
+
+
+def my_jvm() -> int:
+    """The executor that this task runs on, an ancestor of the Python worker."""
+    parents, commands = processes()
     jvm = os.getpid()
     while "CoarseGrainedExecutorBackend" not in commands[jvm]:
         jvm = parents[jvm]
+    return jvm
+
+
+def helpers_of_my_jvm(kill: bool) -> Iterator[tuple[int, int]]:
+    """(executor JVM, key helper) on the machine where this task runs."""
+    jvm = my_jvm()
+    parents, commands = processes()
     for pid, parent in parents.items():
         if parent == jvm and "bloomseal.keytools.helper" in commands[pid]:
             if kill:
@@ -43,8 +57,6 @@ def helpers_of_my_jvm(kill: bool) -> Iterator[tuple[int, int]]:
 
 
 def on_executors(spark: Any, kill: bool = False) -> list[tuple[int, int]]:
-    import time
-
     def task(_: Any) -> Iterator[tuple[int, int]]:
         time.sleep(0.4)  # so that each executor gets a task
         yield from helpers_of_my_jvm(kill)
@@ -66,6 +78,11 @@ def main(master: str, folder: Path) -> None:
         .config("spark.driver.memory", "700m")
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.sql.adaptive.enabled", "false")
+        .config("spark.speculation", "true")
+        .config("spark.speculation.minTaskRuntime", "30s")
+        .config("spark.speculation.quantile", "0.5")
+        .config("spark.speculation.multiplier", "1.1")
+        .config("spark.speculation.efficiency.enabled", "false")
         .config("spark.ui.port", "0")
         .config("spark.local.dir", str(folder / "driver local"))
         .config("spark.eventLog.enabled", "true")
@@ -124,8 +141,7 @@ def main(master: str, folder: Path) -> None:
             os.close(os.open(grave, os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             return value
-        for jvm, _ in helpers_of_my_jvm(kill=False):
-            os.kill(jvm, signal.SIGKILL)
+        os.kill(my_jvm(), signal.SIGKILL)
         return value
 
     dying = rows.where("id < 2000").withColumn("ssn", f.udf(die_once, "string", useArrow=False)("ssn"))
@@ -136,7 +152,65 @@ def main(master: str, folder: Path) -> None:
         died=grave.exists(),
     )
     say(helpers=on_executors(spark))
+    through_the_source(spark, rows, folder)
     spark.stop()
+
+
+def through_the_source(spark: Any, rows: Any, folder: Path) -> None:
+    """Writes whose tasks have put complete files aside when they fail, lose their executor, or are overtaken by a second attempt."""
+    from pyspark import TaskContext
+    from pyspark.sql import functions as f
+
+    import bloomseal as bs
+    import bloomseal.spark as bss
+
+    bound = replace(
+        bs.Policy.load(folder / "policy.toml").for_table("people"), aad_prefix="{table}/{file}", store_aad_prefix=False
+    )
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1000")
+
+    def staged(path: Path) -> int:
+        return len(list(path.rglob("part-00001-*.parquet")))
+
+    def trouble(name: str, path: Path) -> Any:
+        def meet(number: int, value: str) -> str:
+            context = TaskContext.get()
+            if context.partitionId() != 1 or number % 10_000 != 9_500:
+                return value
+            if context.attemptNumber() > 0:
+                (folder / f"{name} again").touch()
+                return value
+            end = time.monotonic() + 300
+            while staged(path) < 2 and time.monotonic() < end:
+                time.sleep(0.1)
+            (folder / f"{name} staged").write_text(str(staged(path)))
+            if name == "killed":
+                os.kill(my_jvm(), signal.SIGKILL)
+            while name == "overtaken" and not (folder / f"{name} over").exists() and time.monotonic() < end:
+                time.sleep(0.1)
+            raise RuntimeError("not this time")
+
+        return meet
+
+    options = {"row_group_size": "1000", "target_file_bytes": "1"}
+    for name in ("failed", "killed", "overtaken"):
+        path = folder / name
+        troubled = rows.withColumn("ssn", f.udf(trouble(name, path), "string", useArrow=False)("id", "ssn"))
+        report = bss.write(troubled, path, policy=bound, through="source", options=options)
+        (folder / f"{name} over").touch()
+        found = bs.read_table(path, decryption=bound)
+        say(
+            **{
+                f"source {name}": {
+                    "rows": report.rows,
+                    "files": len(report.files),
+                    "distinct": len(found.column("ssn").unique()),
+                    "staged": int((folder / f"{name} staged").read_text()),
+                    "again": (folder / f"{name} again").exists(),
+                    "beside": sorted(one.name for one in path.iterdir() if not one.name.startswith("part-")),
+                }
+            }
+        )
 
 
 if __name__ == "__main__":
