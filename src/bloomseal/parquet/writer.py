@@ -86,9 +86,9 @@ def write_table(
             (Parquet Bloom filter specification, "File Format").
         threads: row groups that are encoded and hashed at the same time; each one more holds one more row group in
             memory.
-        options: what `pyarrow.parquet.ParquetWriter` takes for encoding: compression, use_dictionary, ... The page index
-            is written (and sealed) unless ``write_page_index=False``: it lets a lookup open single pages. Without
-            ``use_dictionary=``, columns whose dictionary overflows in the first row group get none in the others.
+        options: what `pyarrow.parquet.ParquetWriter` takes for encoding: compression, use_dictionary, ... The page index,
+            which lets a lookup open single pages, is written (and sealed) unless ``write_page_index=False``, or the footer
+            is plaintext: readers without keys (arrow-rs) take a sealed index for a clear one. Without ``use_dictionary=``, columns whose dictionary overflows in the first row group get none in the others.
 
     Raises:
         UsageError: no such column, a column that can't carry a filter, contradicting options, an overfilled filter
@@ -152,7 +152,7 @@ class SealedWriter:
         if filter_layout not in ("row_group", "end"):
             raise UsageError(f"unknown filter layout {filter_layout!r}", hint="'row_group' or 'end'")
         self._arrow = schema
-        self._options = {"write_page_index": True, **options}
+        self._options = {"write_page_index": encryption is None or not encryption.plaintext_footer, **options}
         self._choose_dictionaries = not {"use_dictionary", "column_encoding"} & options.keys()
         self._row_group_size = row_group_size
         if len(set(schema.names)) < len(schema.names):
