@@ -91,7 +91,7 @@ FAILURES: list[type[BaseException]] = [
 
 def metadata() -> bytes:
     tools = bs.KeyTools(InMemoryKms({"pii": MASTER_KEY}), double_wrapping=False)
-    material = tools.for_file(FileRef("t"))._tools.wrap(SecretKey(DATA_KEY), "pii")
+    material = tools.for_file(FileRef("t"))._tools._material_for(SecretKey(DATA_KEY), "pii")
     return KeyMetadata(material=material).to_bytes()
 
 

@@ -106,7 +106,7 @@ def test_no_flipped_bit_gives_another_key(name: str, key: SecretKey, at: int, fl
     kms = InMemoryKms()
     for double in (True, False):
         tools = KeyTools(kms, double_wrapping=double)
-        material = tools.wrap(key, name)
+        material = tools._material_for(key, name)
         metadata = bytearray(KeyMetadata(material=material).to_bytes())
         metadata[at % len(metadata)] ^= flip
         tools.forget()
