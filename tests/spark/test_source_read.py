@@ -99,6 +99,11 @@ def read(
         )
 
     where = {"path": str(path)} if isinstance(path, Path) else {"paths": json.dumps([str(one) for one in path])}
+    if filters:
+        # As `bloomseal.spark.read`: what Spark would push is caught first, and is then the frame's for good.
+        catcher = Source({**where, "catch_filters": "true"}).reader(st.StructType())
+        assert list(catcher.pushFilters(list(filters))) == list(filters)
+        options["conditions"] = catcher.partitions()[0].value
     source = Source({**where, **options})
     if schema is None:
         schema = source.schema()
@@ -106,7 +111,7 @@ def read(
         schema = st.StructType([st.StructField(*one) for one in _ddl(schema)])
     source._inferred = False
     reader = source.reader(schema)
-    assert list(reader.pushFilters(list(filters))) == list(filters)  # Spark evaluates all of them again
+    assert type(reader).pushFilters is ds.DataSourceReader.pushFilters
     # In this order: what the planning makes of the reader after it was sent off reaches no task.
     sent = cloudpickle.dumps(reader)
     partitions = reader.partitions()

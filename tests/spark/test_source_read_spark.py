@@ -72,6 +72,24 @@ def test_a_lookup(spark: SparkSession, sealed: tuple[Path, Policy]) -> None:
         bss.df_stats(spark.range(1))
 
 
+def test_a_frame_may_be_asked_twice(spark: SparkSession, sealed: tuple[Path, Policy]) -> None:
+    """Spark keeps what a data source planned for one query's filters, and uses it for all others over the same frame."""
+    folder, _ = sealed
+    before = spark.conf.get("spark.sql.python.filterPushdown.enabled")
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        whole = spark.read.format("bloomseal").schema("id bigint, ssn string").load(str(folder))
+        for frame, count in ((whole, 2000), (bss.read(spark, folder, columns=["id"], where="id >= 1000"), 1000)):
+            assert frame.where("id = 1005").count() == 1
+            assert frame.count() == count
+            assert frame.where("id = 1005").unionAll(frame.where("id <= 1500")).count() == count - 498
+    finally:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", before)
+    today = bss.read(spark, folder, columns=["id"], where="day <= current_date()")
+    assert today.count() == 2000
+    assert bss.df_stats(today).files_pruned_by_partition == 0
+
+
 def test_folders_are_pruned_and_filters_explained(spark: SparkSession, sealed: tuple[Path, Policy]) -> None:
     folder, policy = sealed
     where = "day > '2024-01-01' and ssn in ('00000', 'nobody')"
@@ -99,12 +117,11 @@ def test_columns_without_a_key(spark: SparkSession, sealed: tuple[Path, Policy])
 
 
 def test_found_without_being_registered(spark: SparkSession, sealed: tuple[Path, Policy], ring: bs.Keyring) -> None:
-    """In a session that knows nothing of Bloomseal, and whose configuration lets no data source have filters."""
+    """In a session that knows nothing of Bloomseal."""
     path = sealed[0].parent / "by itself.parquet"
     spec = bs.EncryptionSpec("footer", keys=ring)
     bs.write_table(pa.table({"id": [1, 2], "x": ["a", "b"]}), path, encryption=spec)
     session = spark.newSession()
-    assert session.conf.get("spark.sql.python.filterPushdown.enabled") == "false"
     frame = session.read.format("bloomseal").option("kms", f"keyring://{ring.path}").load(str(path))
     assert frame.where("x = 'b'").collect() == [(2, "b")]
 

@@ -6,10 +6,11 @@ import hashlib
 import json
 import os
 import pickle
+import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import UsageError
 from ..policy import Policy, TablePolicy
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Request", "df_stats", "read"]
 
-_READ_ID = "read_id"
+_READ_ID: Final = "read_id"
+_MOVING: Final = re.compile(r"(?i)current_|now\(|localtime")
+"""What means something else the next time that the frame is computed: nothing is pruned by it."""
+_PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 PolicyChoice = Policy | TablePolicy | str | os.PathLike[str] | None
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -76,9 +80,11 @@ def read(
         needed = _references(frame.select(*columns))
         if where is not None:
             needed |= _references(frame.where(where))
-    rows = request.frame(sorted(needed, key=request.schema.names.index))
-    if where is not None:
-        rows = rows.where(where)
+    names = sorted(needed, key=request.schema.names.index)
+    if where is None:
+        rows = request.frame(names)
+    else:
+        rows = request.frame(names, conditions=request.pushed(where)).where(where)
     return rows if columns is None else rows.select(*columns)
 
 
@@ -149,6 +155,28 @@ class Request:
         given = {**self._options, "paths": json.dumps(self._paths)}
         self.settings: SourceOptions = SourceOptions.parse(given, Defaults(kms, known))
         self.schema: StructType = infer_schema(self.settings)
+
+    def pushed(self, where: str | Column) -> str:
+        """The filters that Spark makes of a condition, as the option ``conditions``."""
+        from pyspark.serializers import CPickleSerializer
+
+        loads: Any = CPickleSerializer().loads
+        conf: Any = self._spark.conf
+        before = conf.get(_PUSHDOWN, "false")
+        conf.set(_PUSHDOWN, "true")
+        try:
+            frame = self.frame(self.schema.names, catch_filters="true").where(where)
+            plans = frame._jdf.queryExecution()
+            if _MOVING.search(str(plans.analyzed())):
+                return "[]"
+            leaves = plans.optimizedPlan().collectLeaves()
+            scans = [leaf for leaf in map(leaves.apply, range(leaves.size())) if "ScanRelation" in leaf.nodeName()]
+            # One at most: none of a condition that never holds, and tables in its subqueries are not ours.
+            parts = [one for scan in scans[:1] for one in scan.scan().toBatch().planInputPartitions()]
+            caught: list[Any] = [loads(bytes(part.pickedPartition())) for part in parts]
+        finally:
+            conf.set(_PUSHDOWN, before)
+        return str(caught[0].value) if caught else "[]"
 
     def frame(self, columns: Sequence[str], **more: str) -> DataFrame:
         """These columns of the table, counted by themselves."""

@@ -130,7 +130,6 @@ def register_source(
     given = {"defaults": Defaults(kms, policy, metrics, zone, parallelism), "name": classmethod(lambda _: name)}
     # A class of its own travels by value, and its attributes with it.
     spark.dataSource.register(type("BloomsealSource", (BloomsealSource,), given))
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     return metrics
 
 

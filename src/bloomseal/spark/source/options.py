@@ -17,11 +17,12 @@ from ..session import refuse_secrets, table_policy
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
 
+    from .pushdown import Condition
     from .stats import Metrics
 
 __all__ = ["Defaults", "SourceOptions"]
 
-_FLAGS: Final = ("allow_plaintext", "allow_unverified_footer", "dry_run")
+_FLAGS: Final = ("allow_plaintext", "allow_unverified_footer", "catch_filters", "dry_run")
 _WRITING: Final = (
     "compression",
     "max_open_files",
@@ -32,6 +33,7 @@ _WRITING: Final = (
 )
 _KNOWN: Final = (
     "aad_prefix",
+    "conditions",
     "encrypted_columns",
     "kms",
     "max_partition_bytes",
@@ -78,6 +80,8 @@ class SourceOptions:
         missing_keys: ``error``, or ``null``: columns whose key this user can't have read as null.
         max_partition_bytes: how much one task reads.
         read_id: the name under which the read is counted.
+        conditions: hold for every row that is wanted, in every query over the frame; from `pushdown.to_text`.
+        catch_filters: read nothing, but tell which filters Spark would push; for `bloomseal.spark.read`.
         dry_run: ask the filters, but read no row; for `bloomseal.spark.explain`.
         writing: what was said of ``compression``, ``max_open_files``, ``partition_by``, ``partition_overwrite_mode``,
             ``row_group_size`` and ``target_file_bytes``, which concern the writer.
@@ -93,6 +97,8 @@ class SourceOptions:
     missing_keys: str = "error"
     max_partition_bytes: int = 128 * 1024 * 1024
     read_id: str = ""
+    conditions: tuple[Condition, ...] = ()
+    catch_filters: bool = False
     dry_run: bool = False
     writing: Mapping[str, str] = field(default_factory=dict)
 
@@ -120,6 +126,10 @@ class SourceOptions:
         if kms is None and table is not None:
             kms = table.kms
         more: dict[str, Any] = {name: _flag(name, given[name]) for name in _FLAGS if name in given}
+        if "conditions" in given:
+            from .pushdown import from_text
+
+            more["conditions"] = from_text(given["conditions"])
         if "missing_keys" in given:
             more["missing_keys"] = _choice("missing_keys", given["missing_keys"], _MISSING_KEYS)
         if "max_partition_bytes" in given:

@@ -7,6 +7,7 @@ us, is left to it: NaN equals NaN there and is the greatest float, and a column 
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +24,7 @@ from ...parquet.schema import Leaf
 from ...parquet.walk import Walk
 from ...sbbf import PhysicalType
 
-__all__ = ["Bound", "Condition", "admits", "bind", "conditions"]
+__all__ = ["Bound", "Condition", "admits", "bind", "conditions", "from_text", "to_text"]
 
 _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "<": operator.lt,
@@ -67,6 +68,53 @@ class Condition:
 def conditions(filters: Iterable[Any]) -> list[Condition]:
     """What Spark's filters (`pyspark.sql.datasource.Filter`) say, as far as it can rule out anything."""
     return [one for pushed in filters for one in _understood(pushed)]
+
+
+def to_text(asked: Iterable[Condition]) -> str:
+    """Conditions as an option of the data source; `from_text` reads it."""
+    told = [
+        [one.path, one.op, [[type(value).__name__, _WRITTEN[type(value)](value)] for value in one.values]]
+        for one in asked
+        if all(type(value) in _WRITTEN for value in one.values)
+    ]
+    return json.dumps(told)
+
+
+def from_text(text: str) -> tuple[Condition, ...]:
+    """What `to_text` wrote. No pickle: a table's options may be somebody else's.
+
+    Raises:
+        UsageError: anything else.
+    """
+    try:
+        return tuple(
+            Condition(tuple(path), str(op), tuple(_READ[kind](value) for kind, value in values))
+            for path, op, values in json.loads(text)
+        )
+    except (ValueError, TypeError, KeyError, ArithmeticError):
+        raise UsageError("the option conditions is not what bloomseal.spark.read writes") from None
+
+
+_WRITTEN: Final[dict[type, Callable[[Any], Any]]] = {
+    bool: bool,
+    int: str,
+    float: float.hex,
+    str: str,
+    bytes: bytes.hex,
+    Decimal: str,
+    dt.date: dt.date.isoformat,
+    dt.datetime: dt.datetime.isoformat,
+}
+_READ: Final[dict[str, Callable[[Any], Any]]] = {
+    "bool": bool,
+    "int": int,
+    "float": float.fromhex,
+    "str": str,
+    "bytes": bytes.fromhex,
+    "Decimal": Decimal,
+    "date": dt.date.fromisoformat,
+    "datetime": dt.datetime.fromisoformat,
+}
 
 
 def _understood(pushed: Any) -> list[Condition]:

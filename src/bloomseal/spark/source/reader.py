@@ -14,7 +14,7 @@ from ...errors import BloomsealError, BloomsealWarning, UsageError
 from ...parquet.reader import open_file
 from ..listing import open_filesystem
 from .options import Defaults, SourceOptions
-from .pushdown import Condition, admits, conditions
+from .pushdown import Condition, admits, conditions, to_text
 from .scan import Piece, Scan
 from .stats import ReadStats
 from .tree import DataFile, Tree, find_files, typed
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import Filter
 
-__all__ = ["TableReader", "Task", "infer_schema", "plan", "warn_of_all_columns"]
+__all__ = ["FilterCatcher", "TableReader", "Task", "infer_schema", "plan", "warn_of_all_columns"]
 
 _FILE_COST: Final = 1024 * 1024
 """What opening a file costs, in bytes that could be read instead."""
@@ -50,6 +50,10 @@ class Task(InputPartition):
 class TableReader(DataSourceReader):
     """Reads a table's files.
 
+    It takes no pushed filters. Spark keeps what a reader planned for one query's filters, and hands it to every other query over the same
+    frame, also to one that asks for other rows (Spark 4.3, `PythonScanBuilder.pushFilters`): to prune by them would lose rows. What
+    prunes is fixed when the frame is made, by `bloomseal.spark.read`.
+
     Args:
         settings: what to read and how.
         schema: of the frame: the columns that are opened, and the partition columns among them.
@@ -58,18 +62,9 @@ class TableReader(DataSourceReader):
 
     def __init__(self, settings: SourceOptions, schema: st.StructType, defaults: Defaults | None = None) -> None:
         self._defaults = defaults or Defaults()
-        self._scan = Scan(settings, schema)
+        self._scan = Scan(settings, schema, settings.conditions)
         # Of a schema that Spark can't take, the driver says so, before there are tasks.
         _ = self._scan.target
-
-    @property
-    def pushFilters(self) -> Any:  # noqa: N802
-        """Takes Spark's filters, and hands them all back: it evaluates them again.
-
-        Spark refuses a reader that overrides this method in a session without ``spark.sql.python.filterPushdown.enabled``, which is its
-        default. There such a reader just gets no filters.
-        """
-        return _Pushed(self)
 
     def partitions(self) -> Sequence[InputPartition]:
         settings, schema = self._scan.settings, self._scan.schema
@@ -102,17 +97,21 @@ class TableReader(DataSourceReader):
         return f"<TableReader of {self._scan.settings!r}>"
 
 
-class _Pushed:
-    """`pushFilters` of a `TableReader`, which Spark does not take for an overridden method."""
+class FilterCatcher(DataSourceReader):
+    """Reads nothing: its one partition says which of Spark's filters were understood, for `bloomseal.spark.read`."""
 
-    __func__ = staticmethod(DataSourceReader.pushFilters)
+    def __init__(self) -> None:
+        self._caught: tuple[Condition, ...] = ()
 
-    def __init__(self, reader: TableReader) -> None:
-        self._reader = reader
-
-    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        self._reader._scan.conditions = tuple(conditions(filters))
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        self._caught = tuple(conditions(filters))
         return filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [InputPartition(to_text(self._caught))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+        return iter(())
 
 
 def infer_schema(settings: SourceOptions) -> st.StructType:

@@ -37,8 +37,10 @@ class BloomsealSource(DataSource):
         return infer_schema(self._settings)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from .reader import TableReader, warn_of_all_columns
+        from .reader import FilterCatcher, TableReader, warn_of_all_columns
 
+        if self._settings.catch_filters:
+            return FilterCatcher()
         if self._inferred:
             warn_of_all_columns(self._settings, schema)
         return TableReader(self._settings, schema, self.defaults)
