@@ -21,6 +21,7 @@ import pyarrow as pa
 
 import bloomseal as bs
 import bloomseal.spark as bss
+from bloomseal.audit import inventory
 
 __all__ = ["KEYRING", "POLICY"]
 
@@ -85,8 +86,7 @@ class Jobs:
         """Rows with this SSN."""
         self._spark.conf.set("parquet.filter.bloom.enabled", str(filters).lower())
         try:
-            frame = self._read(path, through)
-            return len(frame.where(frame["ssn"] == value).collect())
+            return len(self._found(path, through, value).collect())
         finally:
             self._spark.conf.unset("parquet.filter.bloom.enabled")
 
@@ -102,20 +102,26 @@ class Jobs:
             frame = bss.read(self._spark, path, keys={"ssn": wanted}, table="people")
         return int(frame.selectExpr("count(email)").first()[0])
 
-    def plan(self, path: str, through: str, value: str) -> int:
-        """Planning alone: the tasks that a look-up would have."""
-        frame = self._read(path, through)
-        return int(frame.where(frame["ssn"] == value)._jdf.queryExecution().toRdd().getNumPartitions()) > 0
+    def plan(self, path: str, through: str, value: str) -> bool:
+        """Planning alone, to the tasks that a look-up would have."""
+        plan = self._found(path, through, value)._jdf.queryExecution()
+        return int(plan.toRdd().getNumPartitions()) > 0
 
     def audit(self, path: str, through: str) -> int:
         """The inventory of a table: its rows."""
         if through == "one process":
-            return int(bs.audit(path, decryption=None).inventory.num_rows)
+            return int(inventory(path).num_rows)
         return int(bss.audit(self._spark, path, table="people").inventory.count())
 
     def nothing(self) -> int:
         """A job of two tasks without work: what starting one costs."""
         return int(self._spark.sparkContext.parallelize(range(2), 2).count())
+
+    def _found(self, path: str, through: str, value: str) -> Any:
+        if through == "source":
+            return bss.read(self._spark, path, where=f"ssn = '{value}'", table="people")
+        frame = self._spark.read.parquet(path)
+        return frame.where(frame["ssn"] == value)
 
     def _read(self, path: str, through: str) -> Any:
         if through == "source":

@@ -40,7 +40,7 @@ def demo(rows: int, row_groups: int, seed: int, directory: str | None, keep: boo
 
     \b
     Example:
-      bloomseal demo --rows 100000 --directory demo
+      bloomseal demo --rows 100000 --no-spark --directory demo
     """
     from .sparktrial import why_not
     from .trial import Trial

@@ -90,10 +90,23 @@ class TableFolder:
     def path(self, *parts: str) -> str:
         return posixpath.join(self.folder, *filter(None, parts))
 
-    def make_folder(self, path: str) -> None:
-        """Object stores need none, and would keep an empty object for it."""
-        if self.filesystem.type_name not in _OBJECT_STORES:
+    def make_folder(self, path: str, *, below: str | None = None) -> None:
+        """Object stores need none, and would keep an empty object for it.
+
+        Args:
+            below: a folder above it that must be there.
+
+        Raises:
+            FileNotFoundError: it is not.
+        """
+        if self.filesystem.type_name in _OBJECT_STORES:
+            return
+        if below is None:
             self.filesystem.create_dir(path, recursive=True)
+            return
+        for part in posixpath.relpath(path, below).split("/"):
+            below = posixpath.join(below, part)
+            self.filesystem.create_dir(below, recursive=False)
 
     def files(self, *below: str) -> list[str]:
         """Visible files of the table, as paths below it, in no order."""
@@ -126,6 +139,11 @@ class Job:
     @property
     def folder(self) -> str:
         return self.table.path(TEMPORARY, self.name)
+
+    def begin(self) -> None:
+        """Make the job's folder, on the driver. Its tasks don't: one that is cancelled too late would make it again after `abort`."""
+        with self.table.errors("make a folder"):
+            self.table.make_folder(self.folder)
 
     def commit(self, files: Sequence[Staged], replaced: Iterable[str]) -> None:
         """Put the files into place, then remove those that they replace.
@@ -214,8 +232,14 @@ class Job:
         return bool(self.table.filesystem.get_file_info(posixpath.join(self.folder, _PLAN)).is_file)
 
     def _remove_folder(self) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            self.table.filesystem.delete_dir(self.folder)
+        # Tasks that were cancelled may go on for a moment: a file that comes while its folder is emptied stops the removal.
+        from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_fixed
+
+        for attempt in Retrying(
+            retry=retry_if_exception_type(OSError), stop=stop_after_attempt(10), wait=wait_fixed(0.1), reraise=True
+        ):
+            with attempt, contextlib.suppress(FileNotFoundError):
+                self.table.filesystem.delete_dir(self.folder)
         _remove_empty_folders(self.table, {TEMPORARY})
 
 

@@ -91,6 +91,7 @@ class TableWriter(DataSourceArrowWriter):
         self._target = _positive("target_file_bytes", said.get("target_file_bytes", str(_TARGET_BYTES)))
         self._open_files = _positive("max_open_files", said.get("max_open_files", str(_OPEN_FILES)))
         self._job = Job(TableFolder.at(settings.paths[0]), uuid.uuid4().hex)
+        self._job.begin()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """On an executor: the rows of one partition, as complete files in the job's folder."""
@@ -183,7 +184,7 @@ class _Attempt:
         table = self._place.table
         path = posixpath.join(self._place.folder, self._name, name)
         with table.errors("make a folder"):
-            table.make_folder(posixpath.dirname(path))
+            table.make_folder(posixpath.dirname(path), below=self._place.folder)
         writer = SealedWriter(
             path,
             self._job._stored,
