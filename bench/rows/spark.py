@@ -22,7 +22,8 @@ from ..timing import CantError, Comparison, Contender, Goal, Timed, on_cores
 from ..workspace import Workspace, row
 
 _GROUPS = 10
-_FPP = 0.00001
+_FPP = {"ssn": 0.001, "email": 0.00001}
+"""Single values are looked up by SSN. A thousand keys at once, by e-mail, would find every filter of that size maybe present."""
 BRIDGE, SOURCE, OFF = "through the bridge", "through the data source", "Spark, encrypted, filters off"
 
 
@@ -130,9 +131,9 @@ def _lookups(work: Workspace, side: Side, folder: Path) -> Iterator[Comparison]:
     chosen = max(1, count // 20)
     # A key from each of many rows in a twentieth of the files: the others' row groups hold none.
     wanted = [
-        data.ssn(file * rows + i) for file in range(chosen) for i in range(0, rows, max(1, rows * chosen // 1000))
+        data.email(file * rows + i) for file in range(chosen) for i in range(0, rows, max(1, rows * chosen // 1000))
     ]
-    pq.write_table(pa.table({"ssn": wanted[:1000]}), keys)
+    pq.write_table(pa.table({"email": wanted[:1000]}), keys)
     yield compare(
         f"Spark: semi-join of {len(wanted[:1000]):,} keys, in 5 % of {count} files × {_GROUPS} row groups",
         {
@@ -152,13 +153,13 @@ def _many_small(work: Workspace, side: Side, table: bs.TablePolicy) -> Iterator[
     for name, count in (("audited", audited), ("planned", planned)):
         _copy_into(work.path(name), small, count)
     yield compare(
-        f"Spark: audit {audited:,} files × {_GROUPS} row groups, without keys",
+        f"Spark: audit {audited:,} files × {_GROUPS} row groups, with keys",
         {
             "on Spark, two tasks at a time": side.job("audit", path=str(work.path("audited")), through="spark"),
             "one process": side.job("audit", path=str(work.path("audited")), through="one process"),
             "a Spark job without work": side.job("nothing"),
         },
-        note="Scales with cores, less start-up.",
+        note="The inventory, filters opened. It should take half the time on two cores, but for what starting costs.",
     )
     yield compare(
         f"Spark: plan a look-up over {planned:,} files",
@@ -197,10 +198,12 @@ def _keys(work: Workspace) -> bs.TablePolicy:
     for name in ("footer", "pii"):
         ring.create(name)
     ndv = max(1, work.size.spark_rows // _GROUPS)
-    column = f'{{ key = "pii", filter = {{ fpp = {_FPP:.6f}, ndv = {ndv} }} }}'
+    columns = "".join(
+        f'{name} = {{ key = "pii", filter = {{ fpp = {fpp:.6f}, ndv = {ndv} }} }}\n' for name, fpp in _FPP.items()
+    )
     work.path(POLICY).write_text(
         f'version = 1\nkms = "keyring://{ring.path}"\n[tables.people]\nfooter_key = "footer"\ncomplete = true\n'
-        f"[tables.people.columns]\nssn = {column}\nemail = {column}\n"
+        f"[tables.people.columns]\n{columns}"
     )
     return _policy(work)
 

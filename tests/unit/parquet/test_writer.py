@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -80,8 +81,10 @@ def test_wrong_arguments_are_refused_before_anything_is_written(tmp_path: Path, 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_dictionary_that_overflows_is_not_tried_again(tmp_path: Path, threads: int) -> None:
     rows = 60_000
-    unique = [f"a value that nobody has twice {n:08d}" for n in range(3 * rows)]
-    data = pa.table({"unique": unique, "few": [f"f{n % 5}" for n in range(3 * rows)], "number": range(3 * rows)})
+    # Few values at first, so that the sample promises a dictionary.
+    unique = [f"a value that nobody has twice {n if n > 10_000 else n % 9_000:08d}" for n in range(3 * rows)]
+    few = [f"f{n % 5}" for n in range(3 * rows)]
+    data = pa.table({"unique": unique, "few": few, "number": range(3 * rows)})
     path = tmp_path / "a.parquet"
     encryption = bs.EncryptionSpec(footer_key=b"f" * 16)
     bs.write_table(
@@ -94,10 +97,33 @@ def test_a_dictionary_that_overflows_is_not_tried_again(tmp_path: Path, threads:
             [any(page.ordinal < 0 for page in walk.pages(walk.chunk(group, column))) for column in range(3)]
             for group in range(3)
         ]
-        assert dictionaries == [[True, True, True], [False, True, False], [False, True, False]]
+        assert dictionaries == [[True, True, False], [False, True, False], [False, True, False]]
         assert file.read().equals(data)
         assert file.read(["number"], [("unique", "==", unique[-1])])["number"].to_pylist() == [3 * rows - 1]
         assert file.verify().complete
+
+
+def test_values_that_hardly_repeat_get_no_dictionary(tmp_path: Path) -> None:
+    rows = 30_000
+    data = pa.table(
+        {
+            "unique": [f"{n:011d}" for n in range(rows)],
+            "nearly": pa.array([None if n % 3 else n // 3 for n in range(rows)], pa.int64()),
+            "often": [n % 9_000 for n in range(rows)],
+            "half": np.arange(rows, dtype=np.float16),
+            "list": [[n] for n in range(rows)],
+        }
+    )
+    bs.write_table(
+        data, tmp_path / "a.parquet", row_group_size=10_000, encryption=bs.EncryptionSpec(footer_key=b"f" * 16)
+    )
+    with bs.open_file(
+        tmp_path / "a.parquet", decryption=bs.DecryptionSpec(bs.ExplicitKeys(footer_key=b"f" * 16))
+    ) as file:
+        for group in range(3):
+            first = [next(file.walk.pages(file.walk.chunk(group, column))).ordinal for column in range(5)]
+            assert [ordinal < 0 for ordinal in first] == [False, False, True, True, True]
+        assert file.read().equals(data)
 
 
 def test_a_dictionary_that_is_asked_for_stays(tmp_path: Path) -> None:
