@@ -29,6 +29,8 @@ __all__ = ["FilterCatcher", "TableReader", "Task", "infer_schema", "plan", "warn
 _FILE_COST: Final = 1024 * 1024
 """What opening a file costs, in bytes that could be read instead."""
 _LEAST_TASK: Final = 4 * 1024 * 1024
+_SELECTIVE: Final = 8
+"""How much more of a table a task is given where a column must equal something: filters will rule out most of it."""
 
 
 class Task(InputPartition):
@@ -72,7 +74,12 @@ class TableReader(DataSourceReader):
         pieces, pruned = plan(tree, self._scan.conditions, self._defaults.zone)
         planned = ReadStats(files_pruned_by_partition=len(pruned), bytes_pruned=sum(file.size for file in pruned))
         parallelism = self._defaults.parallelism or os.cpu_count() or 1
-        packs = list(_packed(pieces, settings.max_partition_bytes, parallelism)) or [[]]
+        most = settings.max_partition_bytes
+        if any(one.op in ("==", "in") and one.path[0] not in tree.columns.names for one in self._scan.conditions):
+            # Little of such a file is read, so that starting tasks would be most of the work: two for each core will do.
+            total = sum(piece.size + _FILE_COST for piece in pieces)
+            most = max(most, min(_SELECTIVE * most, total // (2 * parallelism)))
+        packs = list(_packed(pieces, most, parallelism)) or [[]]
         folders = tuple(tree.columns.names)
         return [Task(pack, folders, ReadStats() if number else planned) for number, pack in enumerate(packs)]
 
