@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
     from pyspark.sql import SparkSession
 
-__all__ = ["TableFiles", "is_hidden", "list_files", "open_filesystem", "qualified", "split_uri"]
+__all__ = ["TableFiles", "classic_jvm", "is_hidden", "list_files", "open_filesystem", "qualified", "split_uri"]
 
 # Hadoop's URIs are not percent-encoded.
 _URI: Final = re.compile(
@@ -51,10 +51,24 @@ def list_files(spark: SparkSession, path: str | os.PathLike[str]) -> TableFiles:
     return TableFiles(base, tuple(sorted(name for name in names if not is_hidden(name[below:]))))
 
 
+def classic_jvm(spark: SparkSession) -> Any:
+    """The session's JVM, as py4j shows it.
+
+    Raises:
+        UsageError: Spark Connect, where there is none.
+    """
+    jvm = getattr(spark, "_jvm", None) if hasattr(spark, "_jsparkSession") else None
+    if jvm is None:
+        raise UsageError(
+            "this needs a session with a JVM of its own, which Spark Connect does not give",
+            hint='a classic session (spark-submit); over Connect, spark.read.format("bloomseal") and df.write.format("bloomseal")',
+        )
+    return jvm
+
+
 def qualified(spark: SparkSession, path: str | os.PathLike[str]) -> str:
     """A path as Spark understands it in this session, with its file system."""
-    jvm: Any = spark._jvm
-    place = jvm.org.apache.hadoop.fs.Path(os.fspath(path))
+    place = classic_jvm(spark).org.apache.hadoop.fs.Path(os.fspath(path))
     place = place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).makeQualified(place)
     return str(place.toString())
 

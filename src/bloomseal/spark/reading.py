@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Request", "df_stats", "read"]
 
 _READ_ID: Final = "read_id"
-_MOVING: Final = re.compile(r"(?i)current_|now\(|localtime")
+_MOVING: Final = re.compile(r"(?i)current_|now\(|localtime|\b(now|today|tomorrow|yesterday)\b")
 """What means something else the next time that the frame is computed: nothing is pruned by it."""
 _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
@@ -71,6 +71,8 @@ def read(
             raise UsageError("keys= takes one path and one column, and no options", hint="keys={column: values}")
         ((column, wanted),) = keys.items()
         return semi_join(spark, path, column, wanted, columns=columns, where=where, policy=policy, table=table)
+    from .source.types import position_of
+
     request = Request(spark, path, policy, table, options)
     frame = spark.createDataFrame([], request.schema)
     needed = set(request.schema.names)
@@ -80,7 +82,9 @@ def read(
         needed = _references(frame.select(*columns))
         if where is not None:
             needed |= _references(frame.where(where))
-    names = sorted(needed, key=request.schema.names.index)
+    # A query may spell them in another case.
+    places = [position_of(name, request.schema.names) for name in needed]
+    names = [request.schema.names[place] for place in sorted(place for place in places if place is not None)]
     if where is None:
         rows = request.frame(names)
     else:
@@ -136,6 +140,7 @@ class Request:
         paths = [path] if isinstance(path, str | os.PathLike) else list(path)
         self._paths = [qualified(spark, one) for one in paths]
         self._spark = spark
+        self._zone = str(spark.conf.get("spark.sql.session.timeZone"))
         self._format = "bloomseal"
         self._options = dict(options or {})
         if table is not None and policy is None:
@@ -158,6 +163,7 @@ class Request:
 
     def pushed(self, where: str | Column) -> str:
         """The filters that Spark makes of a condition, as the option ``conditions``."""
+        from pyspark.errors import PySparkException
         from pyspark.serializers import CPickleSerializer
 
         loads: Any = CPickleSerializer().loads
@@ -174,6 +180,11 @@ class Request:
             # One at most: none of a condition that never holds, and tables in its subqueries are not ours.
             parts = [one for scan in scans[:1] for one in scan.scan().toBatch().planInputPartitions()]
             caught: list[Any] = [loads(bytes(part.pickedPartition())) for part in parts]
+        except PySparkException as error:
+            # Dates that Python has not, before the year 1 and after 9999, don't even reach `FilterCatcher`.
+            if error.getCondition() != "PYTHON_DATA_SOURCE_ERROR":
+                raise
+            return "[]"
         finally:
             conf.set(_PUSHDOWN, before)
         return str(caught[0].value) if caught else "[]"
@@ -181,7 +192,8 @@ class Request:
     def frame(self, columns: Sequence[str], **more: str) -> DataFrame:
         """These columns of the table, counted by themselves."""
         schema = type(self.schema)([self.schema[name] for name in columns])
-        options = {**self._options, **more, _READ_ID: uuid.uuid4().hex}
+        zone = {} if "timezone" in map(str.lower, self._options) else {"timezone": self._zone}
+        options = {**self._options, **zone, **more, _READ_ID: uuid.uuid4().hex}
         return self._spark.read.format(self._format).schema(schema).options(**options).load(self._paths)
 
 

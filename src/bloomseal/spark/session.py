@@ -11,13 +11,14 @@ import warnings
 import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote, urlsplit
 
 from ..errors import BloomsealWarning, UsageError
 from ..keytools.helper import check_uri
 from ..policy import Policy, TablePolicy
 from .jar import KMS_CLIENT, bridge_jar
+from .listing import classic_jvm
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
@@ -84,7 +85,7 @@ def enable(
     Warns:
         BloomsealWarning: what `advice` says.
     """
-    jvm = _classic_jvm(spark)
+    jvm = classic_jvm(spark)
     if policy is not None and not isinstance(policy, Policy):
         policy = Policy.load(policy, kms=kms)
     kms = _absolute(kms if kms is not None else _kms_of(policy))
@@ -120,6 +121,7 @@ def register_source(
     Returns:
         The counts of what the session's reads through it did.
     """
+    classic_jvm(spark)
     from .source.options import Defaults
     from .source.source import BloomsealSource
     from .source.stats import new_metrics
@@ -135,6 +137,7 @@ def register_source(
 
 def known_policy(spark: SparkSession) -> tuple[str | None, Policy | None]:
     """The KMS and the policy that `enable` was given; None where it was not called."""
+    classic_jvm(spark)
     return spark.conf.get("bloomseal.kms", None), _policies.get(spark)
 
 
@@ -176,6 +179,7 @@ def chosen_table(
     Raises:
         UsageError: no policy, `enable` was not called, or as `table_policy`.
     """
+    classic_jvm(spark)
     kms = spark.conf.get("bloomseal.kms", None)
     if kms is None:
         raise UsageError("the session has no key bridge", hint="bloomseal.spark.enable(spark, kms=...) first")
@@ -213,16 +217,6 @@ def refuse_secrets(settings: Mapping[str, str]) -> None:
         ours = name.endswith(_ACCESS) and value.startswith("bloomseal:")
         if _SECRET.search(name) and value and not ours:
             raise UsageError(f"the option {name} looks like a secret", hint=_RIGHT_WAY)
-
-
-def _classic_jvm(spark: SparkSession) -> Any:
-    jvm = getattr(spark, "_jvm", None) if hasattr(spark, "_jsparkSession") else None
-    if jvm is None:
-        raise UsageError(
-            "the key bridge needs a session with a JVM of its own, which Spark Connect does not give",
-            hint="run the job with a classic session (spark-submit)",
-        )
-    return jvm
 
 
 def _add_jar(spark: SparkSession, path: str) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError
 from ...policy import Policy, TablePolicy
+from ..listing import classic_jvm
 from ..session import _absolute, chosen_table
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def packs(spark: SparkSession, names: Sequence[str], files_per_task: int) -> RDD
 @contextlib.contextmanager
 def described(spark: SparkSession, text: str) -> Iterator[None]:
     """Let Spark's progress bar and UI say what is going on."""
+    classic_jvm(spark)
     context = spark.sparkContext
     before = context.getLocalProperty("spark.job.description")
     context.setJobDescription(f"bloomseal: {text}")

@@ -43,6 +43,7 @@ _KNOWN: Final = (
     "policy",
     "read_id",
     "table",
+    "timezone",
 )
 _MISSING_KEYS: Final = ("error", "null")
 
@@ -79,6 +80,7 @@ class SourceOptions:
         allow_plaintext, allow_unverified_footer: as in `bloomseal.DecryptionSpec`.
         missing_keys: ``error``, or ``null``: columns whose key this user can't have read as null.
         max_partition_bytes: how much one task reads.
+        zone: the time zone in which folders name timestamps; the session's as it was in `enable` where this is None.
         read_id: the name under which the read is counted.
         conditions: hold for every row that is wanted, in every query over the frame; from `pushdown.to_text`.
         catch_filters: read nothing, but tell which filters Spark would push; for `bloomseal.spark.read`.
@@ -96,6 +98,7 @@ class SourceOptions:
     allow_unverified_footer: bool = False
     missing_keys: str = "error"
     max_partition_bytes: int = 128 * 1024 * 1024
+    zone: str | None = None
     read_id: str = ""
     conditions: tuple[Condition, ...] = ()
     catch_filters: bool = False
@@ -142,6 +145,7 @@ class SourceOptions:
             kms,
             table,
             given.get("aad_prefix"),
+            zone=given.get("timezone"),
             read_id=given.get("read_id", ""),
             writing=writing,
             **more,

@@ -42,6 +42,8 @@ _OPERATORS: Final = {
 }
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
 _LAST_CHARACTER: Final = 0x10FFFF
+_REPLACED: Final = "\ufffd"
+"""What Spark hands to Python instead of bytes that are not UTF-8: which bytes were meant, nobody knows."""
 _SURROGATES: Final = range(0xD800, 0xE000)
 
 Term = tuple[str, Any]
@@ -124,6 +126,8 @@ def _understood(pushed: Any) -> list[Condition]:
         opposite = {"IsNull": "valid", "IsNotNull": "null"}.get(inner)
         return [Condition(pushed.child.attribute, opposite)] if opposite else []
     path = tuple(pushed.attribute)
+    if any(isinstance(one, str) and _REPLACED in one for one in _listed(getattr(pushed, "value", None))):
+        return []
     if kind in ("IsNull", "IsNotNull"):
         return [Condition(path, "null" if kind == "IsNull" else "valid")]
     value = getattr(pushed, "value", None)
@@ -137,6 +141,10 @@ def _understood(pushed: Any) -> list[Condition]:
     if kind in _OPERATORS and value is not None:
         return [Condition(path, _OPERATORS[kind], (value,))]
     return []
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else (value,)
 
 
 def _successor(prefix: str) -> str | None:

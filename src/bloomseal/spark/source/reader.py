@@ -71,7 +71,7 @@ class TableReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         settings, schema = self._scan.settings, self._scan.schema
         tree = find_files(settings.paths, schema)
-        pieces, pruned = plan(tree, self._scan.conditions, self._defaults.zone)
+        pieces, pruned = plan(tree, self._scan.conditions, settings.zone or self._defaults.zone)
         planned = ReadStats(files_pruned_by_partition=len(pruned), bytes_pruned=sum(file.size for file in pruned))
         parallelism = self._defaults.parallelism or os.cpu_count() or 1
         most = settings.max_partition_bytes

@@ -26,6 +26,7 @@ _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(\.\d+)?", re.ASCII)
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _WHOLE: Final = re.compile(r"[+-]?\d+", re.ASCII)
+_OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d\d?)(?::?([0-5]\d))?", re.ASCII)
 _FLOAT: Final = re.compile(r"\s*[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?)\s*", re.ASCII)
 
 Folders = tuple[tuple[str, str], ...]
@@ -218,7 +219,15 @@ def _wall_clock(raw: str, zone: str | None) -> dt.datetime:  # noqa: ARG001
 
 def _moment(raw: str, zone: str | None) -> dt.datetime:
     local = dt.datetime.fromisoformat(raw)
-    return local.replace(tzinfo=ZoneInfo(zone)) if zone else local.astimezone()
+    # In UTC: where a clock is put back, Python calls instants of two zones unequal whatever they are (PEP 495).
+    return (local.replace(tzinfo=_zone(zone)) if zone else local).astimezone(dt.UTC)
+
+
+def _zone(name: str) -> dt.tzinfo:
+    if found := _OFFSET.fullmatch(name):
+        sign = -1 if found[1] == "-" else 1
+        return dt.timezone(sign * dt.timedelta(hours=int(found[2]), minutes=int(found[3] or 0)))
+    return ZoneInfo("UTC" if name == "Z" else name)
 
 
 def _flag(raw: str, zone: str | None) -> bool:  # noqa: ARG001
