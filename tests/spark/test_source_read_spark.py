@@ -171,3 +171,54 @@ def test_folders_are_those_of_sparks_own_reader(spark: SparkSession, sealed: tup
     assert _answers(ours) == _answers(spark.read.parquet(str(folder)))
     for where in ("n > 1", "t is null", "m >= '2024-01-01 12:00:00'", "z = 2 and n < 0"):
         assert _answers(ours.where(where)) == _answers(spark.read.parquet(str(folder)).where(where)), where
+
+
+def test_folders_name_moments_in_the_sessions_time_zone(spark: SparkSession, sealed: tuple[Path, Policy]) -> None:
+    """The zone of the moment when the frame is made, also if it is another one than in `enable`; clocks that are put back or
+    forward, and zones that are offsets.
+    """
+    folder = sealed[0].parent / "moments"
+    for n, moment in enumerate(["2021-10-31 02%3A30%3A00", "2021-03-28 02%3A30%3A00", "2021-11-07 01%3A30%3A00"]):
+        place = folder / f"m={moment}"
+        place.mkdir(parents=True)
+        pq.write_table(pa.table({"id": [n]}), place / "f.parquet")
+    before = spark.conf.get("spark.sql.session.timeZone")
+    try:
+        for zone in ("Europe/Berlin", "America/New_York", "+02:00", "GMT-3", "Z"):
+            spark.conf.set("spark.sql.session.timeZone", zone)
+            theirs = spark.read.parquet(str(folder))
+            for row in theirs.selectExpr("id", "cast(m as string) AS m").collect():
+                where = f"m = '{row.m}'"
+                ours = bss.read(spark, folder, where=where, options={"allow_plaintext": "true"})
+                assert [one.id for one in ours.collect()] == [row.id], (zone, where)
+            ours = bss.read(spark, folder, options={"allow_plaintext": "true"})
+            assert _answers(ours) == _answers(theirs), zone
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(before))
+
+
+def test_conditions_that_lose_something_on_their_way_prune_nothing(
+    spark: SparkSession, sealed: tuple[Path, Policy], ring: bs.Keyring
+) -> None:
+    """Bytes that are not UTF-8 come to Python as other ones, dates outside of 1 to 9999 not at all, and names in any case."""
+    folder = sealed[0].parent / "lossy"
+    table = {"footer_key": "footer", "complete": True, "columns": {"text": {"filter": {"fpp": 0.001}}}}
+    policy = Policy.from_dict({"version": 1, "kms": f"keyring://{ring.path}", "tables": {"lossy": table}})
+    rows = spark.range(100).selectExpr(
+        "id",
+        "cast(if(id % 2 = 0, X'6BFF', X'6B') as string) AS text",
+        "date_add(date'1500-01-01', cast(id as int)) AS day",
+    )
+    bss.write(rows, folder, policy=policy, through="source")
+    for where, count in {
+        "text = cast(X'6BFF' as string)": 50,
+        "text in ('k', cast(X'6BFF' as string))": 100,
+        "text <=> cast(X'6BFF' as string)": 50,
+        "text >= cast(X'6BFF' as string)": 50,
+        "day < date'10000-01-01'": 100,
+        "day > date'0000-01-01' and text = 'k'": 50,
+        "DAY < '1500-01-11' AND day >= '1500-01-01'": 10,
+    }.items():
+        found = bss.read(spark, folder, columns=["ID"], where=where, policy=policy)
+        assert found.columns == ["ID"]
+        assert found.count() == count == rows.where(where).count(), where

@@ -83,8 +83,8 @@ def read(
         if where is not None:
             needed |= _references(frame.where(where))
     # A query may spell them in another case.
-    places = [position_of(name, request.schema.names) for name in needed]
-    names = [request.schema.names[place] for place in sorted(place for place in places if place is not None)]
+    places = {place for name in needed if (place := position_of(name, request.schema.names)) is not None}
+    names = [request.schema.names[place] for place in sorted(places)]
     if where is None:
         rows = request.frame(names)
     else:

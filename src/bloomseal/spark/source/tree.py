@@ -23,7 +23,7 @@ from ..listing import is_hidden, open_filesystem, split_uri
 __all__ = ["DataFile", "Tree", "find_files", "typed"]
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
-_MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(\.\d+)?", re.ASCII)
+_MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(\.\d)?", re.ASCII)
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _WHOLE: Final = re.compile(r"[+-]?\d+", re.ASCII)
 _OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d\d?)(?::?([0-5]\d))?", re.ASCII)
@@ -174,7 +174,7 @@ def _inferred(raw: str) -> st.DataType | None:
         if pattern.fullmatch(raw):
             try:
                 read(raw, None)
-            except ValueError:
+            except (ValueError, OverflowError):
                 continue
             return kind
     return st.StringType()
