@@ -160,6 +160,15 @@ def test_nan_and_signed_zeros_match_as_spark_has_it(spark: SparkSession, keyed: 
         assert same(found, theirs)
 
 
+def test_two_semi_joins_are_two(spark: SparkSession, keyed: TablePolicy, path: Path) -> None:
+    """The first frame is run after the second is made, alone, cached, and in one query with it."""
+    first = bss.semi_join(spark, path, "ssn", [digest(1234)], columns=["id"], policy=keyed)
+    second = bss.semi_join(spark, path, "ssn", [digest(2345), digest(17)], columns=["id"], policy=keyed)
+    assert first.cache().collect() == [(1234,)]
+    first.unpersist()
+    assert sorted(first.union(second).collect()) == [(17,), (1234,), (2345,)]
+
+
 def _quiet(function: Any) -> Any:
     import warnings
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import uuid
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -150,9 +151,11 @@ def _rows(
         groups = {one.file: None if one.failure is not None else one.row_groups for one in parts}
         task = _Reading(pickle.dumps(question.table), question.files.base, question.sealed, scan, groups, values)
         tasks = min(len(parts), 4 * spark.sparkContext.defaultParallelism)
-        source = type("RowGroupsOfOneRead", (_RowGroups,), {"task": task, "tasks": tasks})
-        spark.dataSource.register(source)
-        frames.append(spark.read.format(_RowGroups.name()).schema(schema).load())
+        # Spark looks the source up when the frame runs, not when it is made: two reads of one name would both be the later one.
+        name = f"bloomseal_row_groups_{uuid.uuid4().hex}"
+        own = {"task": task, "tasks": tasks, "name": classmethod(lambda _: name)}
+        spark.dataSource.register(type("RowGroupsOfOneRead", (_RowGroups,), own))
+        frames.append(spark.read.format(name).schema(schema).load())
     if not frames:
         return spark.createDataFrame([], schema)
     return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
@@ -257,14 +260,10 @@ class _Reading:
 
 
 class _RowGroups(DataSource):
-    """A `_Reading` as Spark takes it. Each read registers a subclass of its own, in place of the one before."""
+    """A `_Reading` as Spark takes it. Each read registers a subclass of its own, under a name of its own."""
 
     task: ClassVar[_Reading]
     tasks: ClassVar[int] = 1
-
-    @classmethod
-    def name(cls) -> str:
-        return "bloomseal_row_groups"
 
     def schema(self) -> st.StructType:
         return self.task.scan.schema
