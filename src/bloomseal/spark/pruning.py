@@ -222,7 +222,7 @@ class Question:
         cls, spark: SparkSession, path: str | os.PathLike[str], column: str, values: Any, table: TablePolicy
     ) -> Question:
         """Hash the keys, seal them, and predict from a few files what asking all of them will bring."""
-        files = list_files(spark, path)
+        files = list_files(spark, path, empty=False)
         case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
         sealed, keys, seen = None, None, []
         refused: BloomsealError | None = None
