@@ -19,7 +19,10 @@ from .conftest import need_spark
 pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
 
 
-@pytest.mark.skipif(find_spec("pandas") is None, reason="Spark Connect's client needs pandas")
+@pytest.mark.skipif(
+    find_spec("pandas") is None,
+    reason="Spark Connect's client needs pandas, which slows every start of pyarrow: not among the development tools",
+)
 def test_over_connect(tmp_path: Path) -> None:
     home = need_spark()
     ring = bs.Keyring(tmp_path / "keys.json", create=True)
