@@ -312,6 +312,8 @@ def _merged(spans: Spans) -> Spans:
 def _take(column: pa.ChunkedArray, rows: Rows) -> pa.ChunkedArray:
     if len(rows) == len(column):
         return column
+    if int(rows.max(initial=-1)) >= len(column):
+        raise FormatError("a column holds fewer rows than its row group")
     try:
         return column.take(pa.array(rows))
     except pa.ArrowNotImplementedError:  # views can be sliced, but not taken from
