@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
+# Where packages come from is each machine's own affair, and uv writes it into a lock file only if it is told to.
+LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q
 
 .PHONY: help install demo test check torture bench lock clean
 help: ## this list
@@ -30,15 +32,11 @@ bench: $(VENV)/.bench ## ratios against peers, in one run: make bench BENCH="--s
 
 lock: $(VENV)/.dev ## resolve the dependencies again, with hashes
 	$(BIN)/python -m pip -q install uv
-	$(BIN)/uv pip compile pyproject.toml --group build --universal --python-version 3.11 --generate-hashes \
-	    --no-header --no-annotate --no-emit-index-url --no-emit-find-links -q -o requirements/runtime.lock
-	$(BIN)/uv pip compile pyproject.toml --group build --extra spark --extra jvm -c requirements/runtime.lock --universal --python-version 3.11 \
-	    --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links -q -o requirements/spark.lock
-	$(BIN)/uv pip compile pyproject.toml --group dev --extra spark --extra jvm --extra aws --extra vault --extra pkcs11 \
-	    --extra gcp --extra azure --extra delta --extra iceberg --extra report -c requirements/spark.lock --universal --python-version 3.11 --generate-hashes \
-	    --no-header --no-annotate --no-emit-index-url --no-emit-find-links -q -o requirements/dev.lock
-	$(BIN)/uv pip compile --group bench -c requirements/dev.lock --universal --python-version 3.11 --generate-hashes \
-	    --no-header --no-annotate --no-emit-index-url --no-emit-find-links -q -o requirements/bench.lock
+	$(LOCK) pyproject.toml --group build -o requirements/runtime.lock
+	$(LOCK) pyproject.toml --group build --extra spark --extra jvm -c requirements/runtime.lock -o requirements/spark.lock
+	$(LOCK) pyproject.toml --group dev --extra spark --extra jvm --extra aws --extra vault --extra pkcs11 --extra gcp --extra azure \
+	    --extra delta --extra iceberg --extra report -c requirements/spark.lock -o requirements/dev.lock
+	$(LOCK) --group bench -c requirements/dev.lock -o requirements/bench.lock
 
 clean: ## remove what was installed and generated
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/out
