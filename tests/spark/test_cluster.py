@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import re
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,53 +15,12 @@ import pytest
 import bloomseal as bs
 from bloomseal.keytools import FileRef
 
-from .cluster_job import CLUSTER_SECRET, LITERAL
-from .conftest import PASSPHRASE, need_spark
+from .cluster import DEADLINE, PLACES, driver, keyring, search
+from .cluster_job import LITERAL
+from .conftest import PASSPHRASE
 
 # Seven JVMs at once: beside other tests on a small machine they run out of time.
 pytestmark = [pytest.mark.jvm, pytest.mark.torture, pytest.mark.xdist_group("spark")]
-POLICY = """\
-version = 1
-kms = "keyring://{ring}"
-
-[tables.people]
-footer_key = "footer"
-complete = true
-
-[tables.people.columns.ssn]
-key = "pii"
-sensitivity = "restricted"
-filter = {{ fpp = 0.001, ndv = 1000 }}
-"""
-DEADLINE = 120
-
-
-@contextmanager
-def server(environment: dict[str, str], log: Path, *arguments: str) -> Iterator[None]:
-    import pyspark
-
-    command = [str(Path(pyspark.__file__).parent / "bin" / "spark-class"), *arguments]
-    with open(log, "w") as out:
-        process = subprocess.Popen(command, env=environment, stdout=out, stderr=subprocess.STDOUT)
-    try:
-        yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def awaited(log: Path, pattern: str) -> str:
-    """The first match in a log that is being written."""
-    end = time.monotonic() + DEADLINE
-    while time.monotonic() < end:
-        if found := re.search(pattern, log.read_text(errors="replace")):
-            return found[0]
-        time.sleep(0.2)
-    raise AssertionError(f"no {pattern} in {log}: {log.read_text(errors='replace')[-2000:]}")
 
 
 def alive(pid: int) -> bool:
@@ -116,95 +70,22 @@ def secrets_of(ring: bs.Keyring, file: str) -> dict[str, list[bytes]]:
     return found
 
 
-def search(places: dict[str, Path], wanted: dict[str, list[bytes]]) -> tuple[dict[str, list[str]], dict[str, int]]:
-    """Which of the wanted is in which files, and how many bytes were looked through in each place."""
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("cluster")
+    ring = keyring(folder)
+    said: dict[str, list[Any]] = {}
     leaks: dict[str, list[str]] = {}
     searched: dict[str, int] = {}
-    for place, root in places.items():
-        searched[place] = 0
-        for file in [path for path in root.rglob("*") if path.is_file()]:
-            content = file.read_bytes()
-            searched[place] += len(content)
-            for name, forms in wanted.items():
-                if any(form in content for form in forms):
-                    leaks.setdefault(name, []).append(str(file.relative_to(root.parent)))
-    return leaks, searched
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    home = need_spark()
-    folder = tmp_path_factory.mktemp("cluster")
-    for name in ("events", "rest", "logs", "work 1", "work 2", "local 1", "local 2", "driver local"):
-        (folder / name).mkdir()
-    ring = bs.Keyring(folder / "keys.json", passphrase=PASSPHRASE, create=True)
-    ring.create("footer")
-    ring.create("pii")
-    (folder / "policy.toml").write_text(POLICY.format(ring=ring.path))
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("BLOOMSEAL_", "SPARK_"))}
-    clean |= {
-        "JAVA_HOME": str(home),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
-        "XDG_CACHE_HOME": str(folder / "cache"),
-        "SPARK_DAEMON_MEMORY": "300m",
-        "SPARK_DAEMON_JAVA_OPTS": f"-Dspark.authenticate=true -Dspark.authenticate.secret={CLUSTER_SECRET} -Dspark.network.crypto.enabled=true",
-    }
-    # The passphrase is in the environment of workers and driver, and nowhere in Spark's configuration.
-    keyed = {**clean, "BLOOMSEAL_KEYRING_PASSPHRASE": PASSPHRASE}
-    package = "org.apache.spark.deploy"
-    with ExitStack() as stack:
-        log = folder / "logs" / "master.txt"
-        stack.enter_context(
-            server(clean, log, f"{package}.master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-        )
-        master = awaited(log, r"spark://127\.0\.0\.1:\d+")
-        for number in ("1", "2"):
-            # A second attempt goes to another host only; elsewhere than on Linux there is but one, and the first attempt fails in the end.
-            host = f"127.0.0.{number}" if sys.platform == "linux" else "127.0.0.1"
-            options = [
-                "--host",
-                host,
-                "--webui-port",
-                "0",
-                "-c",
-                "1",
-                "-m",
-                "1g",
-                "-d",
-                str(folder / f"work {number}"),
-            ]
-            log = folder / "logs" / f"worker{number}.txt"
-            place = {**keyed, "SPARK_LOCAL_IP": host, "SPARK_LOCAL_DIRS": str(folder / f"local {number}")}
-            stack.enter_context(server(place, log, f"{package}.worker.Worker", *options, master))
-            awaited(log, "Successfully registered with master")
-        script = Path(__file__).with_name("cluster_job.py")
-        with open(folder / "logs" / "driver.txt", "w") as errors:
-            driver = subprocess.Popen(
-                [sys.executable, str(script), master, str(folder)],
-                env=keyed, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
-            )  # fmt: skip
-        stack.callback(driver.kill)
-        assert driver.stdout is not None
-        assert driver.stdin is not None
-        said: dict[str, list[Any]] = {}
-        leaks: dict[str, list[str]] = {}
-        searched: dict[str, int] = {}
-        for line in driver.stdout:
-            if not line.startswith("{"):
-                continue
+    with driver(folder, "cluster_job.py") as lines:
+        for line in lines:
             for name, value in json.loads(line).items():
                 said.setdefault(name, []).append(value)
             if "ready" in line:
                 file = said["written"][0]["files"][0]
                 wanted = {**secrets_of(ring, file), "probed value": [LITERAL.encode()]}
-                places = ["events", "rest", "logs", "work 1", "work 2", "local 1", "local 2", "driver local"]
-                leaks, searched = search({name: folder / name for name in places}, wanted)
-                driver.stdin.write("\n")
-                driver.stdin.flush()
-        if driver.wait(60) != 0:
-            pytest.fail((folder / "logs" / "driver.txt").read_text()[-3000:])
-        yield Run(said, folder, leaks, searched)
+                leaks, searched = search({name: folder / name for name in PLACES}, wanted)
+    return Run(said, folder, leaks, searched)
 
 
 def test_two_executors_write_and_read_sealed_files(run: Run) -> None:

@@ -19,7 +19,7 @@ from .protocols import KmsClient, RewrappingKms
 if TYPE_CHECKING:
     from tenacity import RetryCallState
 
-__all__ = ["Counters", "KmsCalls"]
+__all__ = ["Counters", "KmsCalls", "started"]
 
 T = TypeVar("T")
 _FIRST_WAIT: Final = 0.1
@@ -159,7 +159,7 @@ class KmsCalls:
             )
         began = time.monotonic()
         try:
-            outcome = _started(function)
+            outcome = started(function)
             try:
                 # Not Future.result: its exception would be the context of ours, message and all.
                 failure = outcome.exception(max(0.0, deadline - began))
@@ -202,7 +202,7 @@ class KmsCalls:
             self._counters = replace(self._counters, slowest=slowest, **summed)
 
 
-def _started(function: Callable[[], T]) -> Future[T]:
+def started(function: Callable[[], T]) -> Future[T]:
     """Run in a daemon thread: a call that never returns must hang neither its caller nor the end of the interpreter."""
     outcome: Future[T] = Future()
 

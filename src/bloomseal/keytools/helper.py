@@ -45,11 +45,10 @@ from ..encryption import SecretKey
 from ..errors import BloomsealError, KeyAccessError, UsageError
 from ..limits import MAX_KEY_METADATA_BYTES
 from .access import KmsAccessError, Problem
-from .calls import _started
-from .registry import _factory, _refuse_secrets
+from .calls import started
 from .tools import KeyTools
 
-__all__ = ["PROTOCOL", "KeyHelper", "check_uri", "main"]
+__all__ = ["PROTOCOL", "KeyHelper", "main"]
 
 PROTOCOL: Final = 1
 _MAX_LINE: Final = 8 * MAX_KEY_METADATA_BYTES
@@ -106,7 +105,7 @@ class KeyHelper:
         name = (kms, lifetime, timeout)
         with self._lock:
             if (making := self._tools.get(name)) is None:
-                making = self._tools[name] = _started(lambda: KeyTools(kms, cache_lifetime=lifetime, timeout=timeout))
+                making = self._tools[name] = started(lambda: KeyTools(kms, cache_lifetime=lifetime, timeout=timeout))
         try:
             # A KMS that hangs when it is set up, such as a keyring on a dead mount, must not keep other ones waiting.
             return making.result(timeout)
@@ -147,16 +146,6 @@ def _problem(error: BloomsealError) -> str:
     if isinstance(error, KeyAccessError) and error.retryable:
         return Problem.UNREACHABLE.value
     return "request" if isinstance(error, _MalformedError) else "unusable"
-
-
-def check_uri(uri: str) -> None:
-    """Refuse a KMS URI that no helper could serve, without going to the KMS, which may be out of reach from here.
-
-    Raises:
-        UsageError: an unknown scheme, or a secret in it.
-    """
-    _refuse_secrets(uri)
-    _factory(uri)
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:

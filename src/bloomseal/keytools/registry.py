@@ -14,7 +14,7 @@ from ..errors import BloomsealError, UsageError
 from .access import shown
 from .protocols import KmsClient
 
-__all__ = ["ENTRY_POINTS", "ClientFactory", "client_for", "register_kms", "schemes"]
+__all__ = ["ENTRY_POINTS", "ClientFactory", "check_uri", "client_for", "register_kms", "schemes"]
 
 ClientFactory = Callable[[str], KmsClient]
 """A KMS URI → a client. Credentials come from the environment or the vendor's own chain, never from the URI."""
@@ -74,6 +74,16 @@ def client_for(uri: str) -> KmsClient:
                 _clients.popitem(last=False)
         _clients.move_to_end(uri)
         return client
+
+
+def check_uri(uri: str) -> None:
+    """Refuse a KMS URI that nothing here could serve, without going to the KMS, which may be out of reach from here.
+
+    Raises:
+        UsageError: an unknown scheme, or a secret in it.
+    """
+    _refuse_secrets(uri)
+    _factory(uri)
 
 
 def _made(uri: str) -> KmsClient:

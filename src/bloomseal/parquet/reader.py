@@ -17,15 +17,14 @@ import pyarrow as pa
 
 from ..errors import BloomsealWarning, PolicyError, UnsupportedError, UsageError
 from ..sbbf import KeySet, ProbeSet, SplitBlockBloomFilter
-from ..thrift.structs import ColumnMetaData
 from .layout import FileMeta
 from .minifile import read_row_group
 from .opening import open_footer, required_columns
 from .schema import Leaf, Schema
 from .source import Scratch, Source, lend
 from .specs import DecryptionSpec, decryption_for
-from .statistics import all_null, bounds
-from .survivors import Survivors, survivors
+from .statistics import all_null
+from .survivors import RuledOut, Survivors, ruled_out, survivors
 from .verify import VerifyReport, verify_walk
 from .walk import Chunk, Walk
 
@@ -33,12 +32,13 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
     from ..policy import TablePolicy
-    from .predicate import Predicate, Term
+    from .predicate import Predicate
 
 __all__ = [
     "ReadPlan",
     "ReadStats",
     "RowGroupInfo",
+    "RuledOut",
     "SealedFile",
     "Survivors",
     "Verdict",
@@ -225,7 +225,7 @@ class SealedFile:
         leaf = self._footer.schema.leaf(column)
         asked = ProbeSet.of(values, leaf.type, int96_utc=self._int96_utc)
         for group in range(self.num_row_groups):
-            bloom_filter = self._filter(self._walk.chunk(group, leaf.index), (lend(0), lend(1)))
+            bloom_filter = self._lent_filter(self._walk.chunk(group, leaf.index))
             if bloom_filter is None:
                 yield _Hits(np.ones(len(asked), dtype=np.bool_), True)
             else:
@@ -293,7 +293,9 @@ class SealedFile:
     def scan(self, plan: ReadPlan) -> Iterator[pa.Table]:
         """The matching rows, one table per row group that has any. Counts into ``plan.stats``."""
         for group in range(self.num_row_groups):
-            if plan.predicate is not None and self._pruned(group, plan.predicate, plan.stats):
+            if (proof := self.rules_out(plan, group)) is not None:
+                plan.stats.pruned_by_statistics += proof is RuledOut.BY_STATISTICS
+                plan.stats.pruned_by_filter += proof is RuledOut.BY_FILTER
                 continue
             plan.stats.decoded += 1
             if plan.predicate is None:
@@ -303,6 +305,16 @@ class SealedFile:
             if table is not None:
                 plan.stats.rows += table.num_rows
                 yield table
+
+    def rules_out(self, plan: ReadPlan, row_group: int) -> RuledOut | None:
+        """What proves that a row group has no row that the plan asks for; None where nothing does.
+
+        Raises:
+            FormatError, IntegrityError, KeyAccessError, PolicyError.
+        """
+        if plan.predicate is None:
+            return None
+        return ruled_out(self._walk, row_group, plan.predicate, self._lent_filter)
 
     def verify(self) -> VerifyReport:
         """Open every module that the keys at hand can open, and say which they can't."""
@@ -356,6 +368,10 @@ class SealedFile:
                 column=chunk.leaf.name,
             )
 
+    def _lent_filter(self, chunk: Chunk) -> SplitBlockBloomFilter | None:
+        """As `_filter`, in memory that the thread's next filter takes."""
+        return self._filter(chunk, (lend(0), lend(1)))
+
     def _filter(self, chunk: Chunk, scratch: tuple[Scratch, Scratch] | None = None) -> SplitBlockBloomFilter | None:
         self._need_encrypted(chunk)
         try:
@@ -382,43 +398,6 @@ class SealedFile:
             # somebody has zeroed it.
             return None
         return bloom_filter
-
-    def _pruned(self, group: int, predicate: Predicate, stats: ReadStats) -> bool:
-        metas: dict[int, tuple[Chunk, ColumnMetaData]] = {}
-        for leaf in predicate.leaves:
-            chunk = self._walk.chunk(group, leaf.index)
-            metas[leaf.index] = chunk, self._walk.meta(chunk)
-        ordered = self._footer.type_ordered
-        terms = [term for conjunction in predicate.any_of for term in conjunction]
-        ruled_out: dict[int, bool] = {}
-
-        def by_statistics(term: Term) -> bool:
-            meta, index = metas[term.leaf.index][1], term.leaf.index
-            low_high = bounds(meta, ordered[index])
-            return all_null(meta) or (low_high is not None and term.outside(*low_high))
-
-        def by_filter(term: Term) -> bool:
-            if term.probe_set is None:
-                return False
-            if id(term) not in ruled_out:
-                # The next filter takes this one's memory: all terms that ask it ask now.
-                bloom_filter = self._filter(metas[term.leaf.index][0], (lend(0), lend(1)))
-                for other in terms:
-                    if other.leaf.index == term.leaf.index and (asked := other.probe_set) is not None:
-                        ruled_out[id(other)] = bloom_filter is not None and not asked.check(bloom_filter).any()
-            return ruled_out[id(term)]
-
-        by_bounds = [[by_statistics(term) for term in conjunction] for conjunction in predicate.any_of]
-        if all(map(any, by_bounds)):
-            stats.pruned_by_statistics += 1
-            return True
-        if all(
-            any(known) or any(map(by_filter, conjunction))
-            for known, conjunction in zip(by_bounds, predicate.any_of, strict=True)
-        ):
-            stats.pruned_by_filter += 1
-            return True
-        return False
 
 
 def _predicate(filters: Any, schema: Schema, int96_utc: bool) -> Predicate:

@@ -1,15 +1,29 @@
-"""Which row groups are left once statistics and filters have been asked about a set of values."""
+"""Which row groups are left once statistics and filters have been asked, about a predicate or about a set of values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from ..sbbf import KeySet, SplitBlockBloomFilter
 from .statistics import all_null, bounds
 from .walk import Chunk, Walk
 
-__all__ = ["Survivors", "survivors"]
+if TYPE_CHECKING:
+    from .predicate import Predicate, Term
+
+__all__ = ["RuledOut", "Survivors", "ruled_out", "survivors"]
+
+FilterOf = Callable[[Chunk], SplitBlockBloomFilter | None]
+
+
+class RuledOut(StrEnum):
+    """What proved that a row group holds no row asked for."""
+
+    BY_STATISTICS = "statistics"
+    BY_FILTER = "filter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +44,43 @@ class Survivors:
     without_filter: int
 
 
-def survivors(
-    walk: Walk, leaf: int, keys: KeySet, filter_of: Callable[[Chunk], SplitBlockBloomFilter | None]
-) -> Survivors:
+def ruled_out(walk: Walk, group: int, predicate: Predicate, filter_of: FilterOf) -> RuledOut | None:
+    """What rules a row group out; None where nothing does. No filter is opened before all statistics are asked.
+
+    Args:
+        filter_of: opens a column chunk's filter; each is asked before the next is opened, so they may share memory.
+    """
+    chunks = {leaf.index: walk.chunk(group, leaf.index) for leaf in predicate.leaves}
+    metas = {index: walk.meta(chunk) for index, chunk in chunks.items()}
+    ordered = walk.footer.type_ordered
+    terms = [term for conjunction in predicate.any_of for term in conjunction]
+    known: dict[int, bool] = {}
+
+    def by_statistics(term: Term) -> bool:
+        meta, index = metas[term.leaf.index], term.leaf.index
+        low_high = bounds(meta, ordered[index])
+        return all_null(meta) or (low_high is not None and term.outside(*low_high))
+
+    def by_filter(term: Term) -> bool:
+        if term.probe_set is None:
+            return False
+        if id(term) not in known:
+            # All terms that ask this filter ask now: the next filter may take its memory.
+            bloom_filter = filter_of(chunks[term.leaf.index])
+            for other in terms:
+                if other.leaf.index == term.leaf.index and (asked := other.probe_set) is not None:
+                    known[id(other)] = bloom_filter is not None and not asked.check(bloom_filter).any()
+        return known[id(term)]
+
+    out = [any(map(by_statistics, conjunction)) for conjunction in predicate.any_of]
+    if all(out):
+        return RuledOut.BY_STATISTICS
+    if all(one or any(map(by_filter, conjunction)) for one, conjunction in zip(out, predicate.any_of, strict=True)):
+        return RuledOut.BY_FILTER
+    return None
+
+
+def survivors(walk: Walk, leaf: int, keys: KeySet, filter_of: FilterOf) -> Survivors:
     """Ask every row group. Of a big set a filter is asked only for what lies between the least and the greatest value."""
     ordered = walk.footer.type_ordered[leaf]
     kept, by_statistics, by_filter, without = [], 0, 0, 0

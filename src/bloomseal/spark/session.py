@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote, urlsplit
 
 from ..errors import BloomsealWarning, UsageError
-from ..keytools.helper import check_uri
+from ..keytools.registry import check_uri
 from ..policy import Policy, TablePolicy
 from .jar import KMS_CLIENT, bridge_jar
 from .listing import classic_jvm
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CRYPTO_FACTORY",
+    "absolute_kms",
     "advice",
     "chosen_table",
     "enable",
@@ -88,7 +89,7 @@ def enable(
     jvm = classic_jvm(spark)
     if policy is not None and not isinstance(policy, Policy):
         policy = Policy.load(policy, kms=kms)
-    kms = _absolute(kms if kms is not None else _kms_of(policy))
+    kms = absolute_kms(kms if kms is not None else _kms_of(policy))
     refuse_secrets(_settings(spark))
     settings = {
         "bloomseal.kms": kms,
@@ -247,7 +248,7 @@ def _kms_of(policy: Policy | None) -> str:
     return str(named.pop())
 
 
-def _absolute(kms: str) -> str:
+def absolute_kms(kms: str) -> str:
     """The URI, a relative keyring resolved here: executors run in folders of their own."""
     if not isinstance(kms, str):
         raise UsageError(f"a {type(kms).__name__} can't reach the executors", hint="name the KMS by its URI")

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from bloomseal import Keyring, UsageError
-from bloomseal.keytools.helper import KeyHelper, check_uri
+from bloomseal.keytools.helper import KeyHelper
+from bloomseal.keytools.registry import check_uri
 
 PASSPHRASE = "a passphrase that nobody prints"
 KEY = bytes(range(16))

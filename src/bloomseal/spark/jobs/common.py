@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import UsageError
 from ...policy import Policy, TablePolicy
 from ..listing import classic_jvm
-from ..session import _absolute, chosen_table
+from ..session import absolute_kms, chosen_table
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -34,7 +34,7 @@ def job_table(
     if not isinstance(chosen.kms, str):
         raise UsageError("the policy's KMS is an object, which can't reach the executors", hint="name it by its URI")
     # A relative keyring is meant from here; executors run in folders of their own.
-    return replace(chosen, kms=_absolute(chosen.kms))
+    return replace(chosen, kms=absolute_kms(chosen.kms))
 
 
 def packs(spark: SparkSession, names: Sequence[str], files_per_task: int) -> RDD[Any]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .pushdown import Condition
     from .stats import Metrics
 
-__all__ = ["Defaults", "SourceOptions"]
+__all__ = ["Defaults", "SourceOptions", "choice", "positive", "shared_table"]
 
 _FLAGS: Final = ("allow_plaintext", "allow_unverified_footer", "catch_filters", "dry_run")
 _WRITING: Final = (
@@ -134,9 +134,9 @@ class SourceOptions:
 
             more["conditions"] = from_text(given["conditions"])
         if "missing_keys" in given:
-            more["missing_keys"] = _choice("missing_keys", given["missing_keys"], _MISSING_KEYS)
+            more["missing_keys"] = choice("missing_keys", given["missing_keys"], _MISSING_KEYS)
         if "max_partition_bytes" in given:
-            more["max_partition_bytes"] = _positive("max_partition_bytes", given["max_partition_bytes"])
+            more["max_partition_bytes"] = positive("max_partition_bytes", given["max_partition_bytes"])
         if "encrypted_columns" in given:
             more["encrypted_columns"] = tuple(name.strip() for name in given["encrypted_columns"].split(","))
         writing: dict[str, str] = {name: given[name] for name in _WRITING if name in given}
@@ -162,14 +162,14 @@ class SourceOptions:
             return 0
         from ...keytools import KeyTools, as_key_source
 
-        source = as_key_source(self.kms) if self.table is None else self._shared_table.keys.tools
+        source = as_key_source(self.kms) if self.table is None else self._own_table.keys.tools
         return source.counters.unwraps if isinstance(source, KeyTools) else 0
 
     def decryption(self, file: str) -> DecryptionSpec | None:
         """How one file is opened; None where it must be in plaintext, since there is no way to a key."""
         if self.kms is None:
             return None
-        arguments = {"keys": self.kms} if self.table is None else self._shared_table.decryption_arguments(file)
+        arguments = {"keys": self.kms} if self.table is None else self._own_table.decryption_arguments(file)
         if self.aad_prefix is not None:
             arguments["aad_prefix"] = self.aad_prefix
         return DecryptionSpec(
@@ -182,15 +182,15 @@ class SourceOptions:
         )
 
     @property
-    def _shared_table(self) -> TablePolicy:
-        return _shared_table(pickle.dumps(self.table))
+    def _own_table(self) -> TablePolicy:
+        return shared_table(pickle.dumps(self.table))
 
     def __repr__(self) -> str:
         return f"<SourceOptions {', '.join(self.paths)}>"
 
 
 @functools.lru_cache(maxsize=16)
-def _shared_table(pickled: bytes) -> TablePolicy:
+def shared_table(pickled: bytes) -> TablePolicy:
     """One policy object, and so one key cache, for all tasks of a Python worker."""
     loaded: TablePolicy = pickle.loads(pickled)  # noqa: S301 - our own driver's
     return loaded
@@ -221,16 +221,16 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _flag(name: str, value: str) -> bool:
-    return _choice(name, value, ("true", "false")) == "true"
+    return choice(name, value, ("true", "false")) == "true"
 
 
-def _choice(name: str, value: str, choices: tuple[str, ...]) -> str:
+def choice(name: str, value: str, choices: tuple[str, ...]) -> str:
     if value.lower() not in choices:
         raise UsageError(f"the option {name} is {' or '.join(choices)}")
     return value.lower()
 
 
-def _positive(name: str, value: str) -> int:
+def positive(name: str, value: str) -> int:
     try:
         number = int(value)
     except ValueError:

@@ -13,11 +13,9 @@ from pyspark.sql import types as st
 from ...errors import BloomsealError, FormatError, KeyAccessError, UnsupportedError
 from ...keytools.access import KmsAccessError, Problem
 from ...parquet.minifile import read_row_group
-from ...parquet.predicate import Term
-from ...parquet.reader import ReadPlan, SealedFile, open_file
+from ...parquet.reader import ReadPlan, RuledOut, SealedFile, open_file
 from ...parquet.rows import read_matching
 from ...parquet.schema import Leaf
-from ...parquet.statistics import all_null, bounds
 from ...sbbf import PhysicalType
 from ..listing import open_filesystem
 from .options import SourceOptions
@@ -220,30 +218,10 @@ class _Reading:
         if bound.rules_out(plan.walk, group):
             self._stats.pruned_by_statistics += 1
             return True
-        if plan.predicate is None:
-            return False
-        walk = plan.walk
-        ordered = walk.footer.type_ordered
-        metas = {leaf.index: walk.meta(walk.chunk(group, leaf.index)) for leaf in plan.predicate.leaves}
-
-        def by_statistics(term: Term) -> bool:
-            meta = metas[term.leaf.index]
-            low_high = bounds(meta, ordered[term.leaf.index])
-            return all_null(meta) or (low_high is not None and term.outside(*low_high))
-
-        def by_filter(term: Term) -> bool:
-            if term.probe_set is None or (sealed := self._file.filter(group, term.leaf.name)) is None:
-                return False
-            return not bool(term.probe_set.check(sealed).any())
-
-        (terms,) = plan.predicate.any_of
-        if any(map(by_statistics, terms)):
-            self._stats.pruned_by_statistics += 1
-            return True
-        if any(map(by_filter, terms)):
-            self._stats.pruned_by_filter += 1
-            return True
-        return False
+        proof = self._file.rules_out(plan, group)
+        self._stats.pruned_by_statistics += proof is RuledOut.BY_STATISTICS
+        self._stats.pruned_by_filter += proof is RuledOut.BY_FILTER
+        return proof is not None
 
     def _converted(self, layout: _Layout, table: pa.Table | None, rows: int) -> Iterator[pa.RecordBatch]:
         columns = []

@@ -16,10 +16,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from ...errors import BloomsealError, UnsupportedError, UsageError
 from ...parquet.writer import DEFAULT_ROW_GROUP_SIZE, SealedWriter
 from ..listing import open_filesystem
-from ..session import _absolute
+from ..session import absolute_kms
 from ..settings import leaves, promised
 from .commit import Job, Staged, TableFolder, recover
-from .options import SourceOptions, _choice, _positive, _shared_table
+from .options import SourceOptions, choice, positive, shared_table
 from .partitioned import check_partitioning, folders, has_plain_text
 
 if TYPE_CHECKING:
@@ -79,17 +79,15 @@ class TableWriter(DataSourceArrowWriter):
         self._rows = _arrow_schema(schema)
         # Spark's own reader takes the frame's types from there.
         self._stored = _arrow_schema(stored).with_metadata({_ROW_METADATA: stored.json()})
-        self._policy = pickle.dumps(replace(table, kms=_absolute(table.kms)))
-        mode = _choice(
-            "partition_overwrite_mode", said.get("partition_overwrite_mode", "static"), ("static", "dynamic")
-        )
+        self._policy = pickle.dumps(replace(table, kms=absolute_kms(table.kms)))
+        mode = choice("partition_overwrite_mode", said.get("partition_overwrite_mode", "static"), ("static", "dynamic"))
         self._overwrite, self._dynamic = overwrite, mode == "dynamic"
         if self._dynamic and not self._columns:
             raise UsageError("partition_overwrite_mode=dynamic without partition_by")
         self._compression = _compression(said.get("compression", "snappy"))
-        self._group_rows = _positive("row_group_size", said["row_group_size"]) if "row_group_size" in said else None
-        self._target = _positive("target_file_bytes", said.get("target_file_bytes", str(_TARGET_BYTES)))
-        self._open_files = _positive("max_open_files", said.get("max_open_files", str(_OPEN_FILES)))
+        self._group_rows = positive("row_group_size", said["row_group_size"]) if "row_group_size" in said else None
+        self._target = positive("target_file_bytes", said.get("target_file_bytes", str(_TARGET_BYTES)))
+        self._open_files = positive("max_open_files", said.get("max_open_files", str(_OPEN_FILES)))
         self._job = Job(TableFolder.at(settings.paths[0]), uuid.uuid4().hex)
         self._job.begin()
 
@@ -188,7 +186,7 @@ class _Attempt:
         writer = SealedWriter(
             path,
             self._job._stored,
-            encryption=_shared_table(self._job._policy),
+            encryption=shared_table(self._job._policy),
             row_group_size=self._group_rows or DEFAULT_ROW_GROUP_SIZE,
             filesystem=open_filesystem(table.base),
             compression=self._job._compression,
