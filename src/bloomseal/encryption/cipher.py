@@ -98,7 +98,7 @@ class ModuleCipher:
         elif len(plaintext):
             self._ctr(nonce, plaintext, out[HEAD_BYTES:])
 
-    def open(self, framed: Buffer, module: ModuleType, aad: bytes) -> bytearray:
+    def open(self, framed: Buffer, module: ModuleType, aad: bytes) -> bytes:
         """The plaintext of one framed module that fills `framed` exactly.
 
         CTR pages are not authenticated: any bytes open to something.
@@ -107,10 +107,16 @@ class ModuleCipher:
             FormatError: the frame does not fit.
             IntegrityError: authentication failed.
         """
-        plaintext = bytearray(self.opened_size(framed, module))
-        with memoryview(plaintext) as view:
-            self.open_into(framed, module, aad, view)
-        return plaintext
+        size = self.opened_size(framed, module)
+        if self._is_ctr(module):
+            plaintext = bytearray(size)
+            self.open_into(framed, module, aad, memoryview(plaintext))
+            return bytes(plaintext)
+        view = memoryview(framed)
+        try:
+            return self._gcm.decrypt(bytes(view[LENGTH_BYTES:HEAD_BYTES]), view[HEAD_BYTES:], aad)
+        except InvalidTag:
+            raise _unauthentic(module) from None
 
     def opened_size(self, framed: Buffer, module: ModuleType) -> int:
         """Bytes of plaintext in the module that fills `framed` exactly; checks the frame."""
@@ -134,10 +140,7 @@ class ModuleCipher:
         try:
             self._gcm.decrypt_into(nonce, body, aad, out)
         except InvalidTag:
-            raise IntegrityError(
-                "authentication failed: wrong key, wrong AAD prefix, a module moved from another place, or altered bytes",
-                module=module.label,
-            ) from None
+            raise _unauthentic(module) from None
 
     def sign(self, footer: bytes, aad: bytes) -> bytes:
         """``nonce(12) ‖ tag(16)`` of GCM over the serialised footer (section 5.2, plaintext footer mode)."""
@@ -170,3 +173,10 @@ class ModuleCipher:
         stream = Cipher(algorithms.AES(self.key.reveal()), modes.CTR(nonce + b"\x00\x00\x00\x01")).encryptor()
         stream.update_into(data, out)
         stream.finalize()
+
+
+def _unauthentic(module: ModuleType) -> IntegrityError:
+    return IntegrityError(
+        "authentication failed: wrong key, wrong AAD prefix, a module moved from another place, or altered bytes",
+        module=module.label,
+    )

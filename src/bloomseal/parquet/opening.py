@@ -100,7 +100,7 @@ def _open(source: Source, tail: Tail, decryption: DecryptionSpec | None, keyless
         crypto = parse_crypto(algorithm, head.binary(2), supplied, plaintext_footer=False, keyless=False)
         keys = KeysAtHand(crypto, _retriever(source, decryption))
         aad = module_aad(crypto.file_aad, ModuleType.FOOTER)
-        raw = bytes(keys.footer().open(framed, ModuleType.FOOTER, aad))
+        raw = keys.footer().open(framed, ModuleType.FOOTER, aad)
         return Footer(raw, tail.offset, crypto, True), keys
 
     plain = Struct.parse(tail.data, remember=FileMeta.ROW_GROUPS)

@@ -167,7 +167,7 @@ def _open_page_header(
     if ordinal < 0:
         kind = ModuleType.DICTIONARY_PAGE_HEADER
         try:
-            return bytes(cipher.open(framed, kind, aad(kind, -1)))
+            return cipher.open(framed, kind, aad(kind, -1))
         except IntegrityError:
             pass
     kind = ModuleType.DATA_PAGE_HEADER

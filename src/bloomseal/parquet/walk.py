@@ -213,7 +213,7 @@ class Walk:
         if cipher is None:
             return bytes(data)
         try:
-            return bytes(cipher.open(data, kind, self.aad(chunk, kind)))
+            return cipher.open(data, kind, self.aad(chunk, kind))
         except BloomsealError as error:
             raise error.at(file=self.source.name, module=kind.label, **chunk.place) from None
 
@@ -284,7 +284,7 @@ class Walk:
             ordinals += [-1, 0]
         for ordinal in ordinals:
             try:
-                opened = bytes(cipher.open(sealed, kind, self.aad(chunk, kind, row_group=ordinal)))
+                opened = cipher.open(sealed, kind, self.aad(chunk, kind, row_group=ordinal))
                 chunk.meta_ordinal = ordinal
                 return opened
             except IntegrityError as error:
@@ -332,7 +332,7 @@ class Walk:
         view = memoryview(data)
         kind = ModuleType.BLOOM_FILTER_HEADER
         first = self._frame(offset, view, kind, MAX_BLOOM_HEADER_BYTES)
-        header = decode(BloomFilterHeader, bytes(cipher.open(first, kind, self.aad(chunk, kind))))
+        header = decode(BloomFilterHeader, cipher.open(first, kind, self.aad(chunk, kind)))
         size = _bitset_size(header)
         kind = ModuleType.BLOOM_FILTER_BITSET
         second = self._frame(offset + len(first), view[len(first) :], kind, size)
