@@ -340,7 +340,8 @@ def test_folders(tmp_path: Path) -> None:
     [
         (["1", "2"], "int"), (["1", "3000000000"], "bigint"), (["1", "1.5"], "double"), (["3000000000", "1.5"], "string"),
         (["9" * 20], "decimal(20,0)"), (["2024-01-01"], "date"), (["2024-02-30"], "string"),
-        (["2024-01-01 10%3A00%3A00"], "timestamp"), (["a", "1"], "string"), (["__HIVE_DEFAULT_PARTITION__"], "string"),
+        (["2024-01-01 10%3A00%3A00"], "timestamp"), (["a", "1"], "string"), (["__HIVE_DEFAULT_PARTITION__"], "void"),
+        (["1e3"], "decimal(4,0)"), (["1.", "2"], "decimal(10,0)"), (["1e39"], "double"), (["-1.5e1"], "decimal(2,0)"), (["0001-01-01 10%3A00%3A00"], "timestamp"),
         (["1", "__HIVE_DEFAULT_PARTITION__"], "int"),
     ],
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +71,37 @@ def test_a_lookup(spark: SparkSession, sealed: tuple[Path, Policy]) -> None:
     assert bss.df_stats(spark).row_groups >= 20
     with pytest.raises(bs.UsageError, match="counted by itself"):
         bss.df_stats(spark.range(1))
+
+
+def test_the_ui_shows_what_a_read_did(spark: SparkSession, sealed: tuple[Path, Policy]) -> None:
+    frame = bss.read(spark, sealed[0], columns=["id"], where=f"ssn = '{7 * 7919:05}'")
+    frame.collect()
+    stats = bss.df_stats(frame)
+    assert stats.pruned_by_filter + stats.pruned_by_statistics == stats.row_groups - 1 == 19
+    assert in_the_ui(spark, "bloomseal: what reads did") == {
+        name.replace("_", " "): str(figure) for name, figure in stats.to_dict().items()
+    }
+    left = bss.prune(spark, sealed[0], "ssn", ["no such number"])
+    shown = in_the_ui(spark, "bloomseal: what pruning left")
+    assert shown == {name.replace("_", " "): str(figure) for name, figure in left.counts.items()}
+
+
+def in_the_ui(spark: SparkSession, title: str) -> dict[str, str]:
+    """The accumulators of the newest stage with this title, read where the UI and its REST API read them."""
+    context = spark.sparkContext
+    store, gateway = context._jsc.sc().statusStore(), context._gateway
+    assert gateway is not None
+    no_doubles, none = gateway.new_array(gateway.jvm.double, 0), gateway.jvm.java.util.ArrayList()
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        stages = store.stageList(none, False, False, no_doubles, none)
+        listed = [stages.apply(i) for i in range(stages.size())]
+        newest = max((one for one in listed if one.name() == title), key=lambda one: one.stageId())
+        if newest.completionTime().isDefined():
+            found = newest.accumulatorUpdates()
+            return {str(found.apply(i).name()): str(found.apply(i).value()) for i in range(found.size())}
+        time.sleep(0.05)
+    raise AssertionError(f"no stage called {title} has ended")
 
 
 def test_a_frame_may_be_asked_twice(spark: SparkSession, sealed: tuple[Path, Policy]) -> None:
@@ -164,13 +196,32 @@ def test_folders_are_those_of_sparks_own_reader(spark: SparkSession, sealed: tup
     folder = sealed[0].parent / "hive"
     moments = ["2024-01-01 10%3A00%3A00", "2024-01-01 10%3A00%3A00.5", "2024-01-02"]
     for n, (number, text) in enumerate([("1", "a%2Fb"), ("2.5", "__HIVE_DEFAULT_PARTITION__"), ("-3", "%25")]):
-        place = folder / f"n={number}" / f"t={text}" / f"z=0{n}" / f"m={moments[n]}"
+        place = folder / f"n={number}" / f"t={text}" / f"z=0{n}" / f"m={moments[n]}" / f"e=1e{n}"
+        place = place / "nothing=__HIVE_DEFAULT_PARTITION__" / f"many={'9' * 20}"
         place.mkdir(parents=True)
         pq.write_table(pa.table({"id": [n], "z": ["in the file"]}), place / "f.parquet")
     ours = spark.read.format("bloomseal").option("allow_plaintext", "true").load(str(folder))
     assert _answers(ours) == _answers(spark.read.parquet(str(folder)))
-    for where in ("n > 1", "t is null", "m >= '2024-01-01 12:00:00'", "z = 2 and n < 0"):
-        assert _answers(ours.where(where)) == _answers(spark.read.parquet(str(folder)).where(where)), where
+    for where in (
+        "n > 1",
+        "t is null",
+        "m >= '2024-01-01 12:00:00'",
+        "z = 2 and n < 0",
+        "e = 10",
+        "many > 5",
+        "nothing is null",
+    ):
+        theirs = _answers(spark.read.parquet(str(folder)).where(where))
+        assert _answers(ours.where(where)) == theirs, where
+        assert _answers(bss.read(spark, folder, where=where, options={"allow_plaintext": "true"})) == theirs, where
+    before = spark.conf.get("spark.sql.sources.partitionColumnTypeInference.enabled")
+    spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
+    try:
+        ours = bss.read(spark, folder, where="e = '1e1'", options={"allow_plaintext": "true"})
+        assert _answers(ours) == _answers(spark.read.parquet(str(folder)).where("e = '1e1'"))
+        assert ours.schema["many"].dataType.simpleString() == "string"
+    finally:
+        spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", str(before))
 
 
 def test_folders_name_moments_in_the_sessions_time_zone(spark: SparkSession, sealed: tuple[Path, Policy]) -> None:

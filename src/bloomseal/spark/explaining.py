@@ -11,7 +11,7 @@ from ..parquet.reader import SealedFile, open_file
 from ..parquet.schema import Leaf
 from ..parquet.walk import Protection
 from .listing import open_filesystem
-from .reading import Paths, PolicyChoice, Request, df_stats
+from .reading import Paths, PolicyChoice, Request, counted
 from .reading import read as read_table
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def explain(
     dry = {**(options or {}), "dry_run": "true"}
     frame = read_table(spark, path, columns=columns, where=where, policy=policy, table=table, options=dry)
     frame.count()
-    stats = df_stats(frame)
+    stats = counted(frame)
     request = Request(spark, path, policy, table, options)
     return "\n".join([*_counts(stats), *_keys(request)])
 

@@ -21,7 +21,7 @@ from .runtime import java_home
 __all__ = ["KMS_CLIENT", "bridge_jar", "build_jar"]
 
 KMS_CLIENT: Final = "bloomseal.spark.KeyBridge"
-_SOURCE: Final = "KeyBridge.java"
+_SOURCES: Final = ("Figures.java", "KeyBridge.java")
 _NEED_JAVA: Final = "set JAVA_HOME, or pip install 'bloomseal[jvm]'"
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
@@ -44,21 +44,24 @@ def bridge_jar(jvm: Any) -> Path:
         PolicyError: others could replace the jar.
     """
     folder = _cache()
-    path = folder / f"bloomseal-key-bridge-{hashlib.sha256(_source().encode()).hexdigest()[:16]}.jar"
+    version = hashlib.sha256("".join(_sources().values()).encode()).hexdigest()[:16]
+    path = folder / f"bloomseal-key-bridge-{version}.jar"
     if not path.exists():
         _replace(path, _compiled(jvm))
     return path
 
 
-def _source() -> str:
-    return (files(__package__) / "java" / _SOURCE).read_text(encoding="utf-8")
+def _sources() -> dict[str, str]:
+    return {name: (files(__package__) / "java" / name).read_text(encoding="utf-8") for name in _SOURCES}
 
 
 def _compiled(jvm: Any) -> bytes:
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    # Its class files are of an old version by default, so that they run on whatever Java an executor has.
-    compiler.cook(_SOURCE, _source())
-    classes = compiler.getBytecodes()
+    classes: dict[str, Any] = {}
+    for name, source in _sources().items():
+        compiler = jvm.org.codehaus.janino.SimpleCompiler()
+        # Its class files are of an old version by default, so that they run on whatever Java an executor has.
+        compiler.cook(name, source)
+        classes |= compiler.getBytecodes()
     jar = io.BytesIO()
     with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(classes):

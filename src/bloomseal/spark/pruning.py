@@ -18,6 +18,7 @@ from ..sbbf import KeySet
 from .jobs.common import described, job_table, packs, table_of
 from .keys import SealedKeys, open_table_file, place_of, values_of
 from .listing import TableFiles, list_files
+from .session import show_figures
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -265,7 +266,9 @@ class Question:
             if names:
                 sealed = self._sealed_for(names[0])
         seen = tuple(found[name] for name in self.files.names)
-        return PruneResult(self.path, self.column, seen, self.prediction, self.files.base)
+        result = PruneResult(self.path, self.column, seen, self.prediction, self.files.base)
+        show_figures(spark, "bloomseal: what pruning left", result.counts)
+        return result
 
     def _sealed_for(self, name: str) -> SealedKeys:
         with open_table_file(name, self.table, self.files.base) as file:

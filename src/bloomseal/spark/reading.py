@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import UsageError
 from ..policy import Policy, TablePolicy
 from .listing import qualified
-from .session import known_policy, metrics_of, refuse_secrets, register_source, table_policy
+from .session import known_policy, metrics_of, refuse_secrets, register_source, show_figures, table_policy
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from .source.options import SourceOptions
     from .source.stats import ReadStats
 
-__all__ = ["Request", "df_stats", "read"]
+__all__ = ["Request", "counted", "df_stats", "read"]
 
 _READ_ID: Final = "read_id"
 _MOVING: Final = re.compile(r"(?i)current_|now\(|localtime|\b(now|today|tomorrow|yesterday)\b")
 """What means something else the next time that the frame is computed: nothing is pruned by it."""
+_INFERENCE: Final = "spark.sql.sources.partitionColumnTypeInference.enabled"
 _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 PolicyChoice = Policy | TablePolicy | str | os.PathLike[str] | None
@@ -95,9 +96,19 @@ def read(
 def df_stats(what: DataFrame | SparkSession) -> ReadStats:
     """What the reads behind a frame did, over all its runs so far; for a session, all its reads through the data source.
 
+    Spark's UI shows it from then on: a stage "bloomseal: what reads did", with an accumulator for each figure.
+
     Raises:
         UsageError: `enable` was not called, or the frame reads nothing that `bloomseal.spark.read` made.
     """
+    stats = counted(what)
+    spark: Any = getattr(what, "sparkSession", what)
+    show_figures(spark, "bloomseal: what reads did", stats.to_dict())
+    return stats
+
+
+def counted(what: DataFrame | SparkSession) -> ReadStats:
+    """As `df_stats`, but the UI shows nothing of it."""
     from .source.stats import ReadStats
 
     frame: Any = what if hasattr(what, "sparkSession") else None
@@ -145,6 +156,8 @@ class Request:
         self._options = dict(options or {})
         if table is not None and policy is None:
             self._options["table"] = table
+        if "infer_partition_types" not in map(str.lower, self._options):
+            self._options["infer_partition_types"] = str(spark.conf.get(_INFERENCE, "true")).lower()
         kms, known = known_policy(spark)
         if policy is not None:
             chosen = table_policy(policy, table)

@@ -144,7 +144,7 @@ def _rows(
             reader.parquet(*(at.uri(one.file) for one in whole)).select(*(f"`{name}`" for name in schema.names))
         )
     if parts:
-        tree = find_files(settings.paths, schema)
+        tree = find_files(settings.paths, schema, infer=settings.infer_partition_types)
         pieces, _ = plan(tree, (), spark.conf.get("spark.sql.session.timeZone"))
         values = {piece.name: piece.values for piece in pieces}
         scan = Scan(settings, schema, partitioned=tuple(tree.columns.names))

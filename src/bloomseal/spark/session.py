@@ -11,7 +11,7 @@ import warnings
 import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
 from ..errors import BloomsealWarning, UsageError
@@ -36,6 +36,7 @@ __all__ = [
     "metrics_of",
     "refuse_secrets",
     "register_source",
+    "show_figures",
     "table_policy",
 ]
 
@@ -145,6 +146,17 @@ def known_policy(spark: SparkSession) -> tuple[str | None, Policy | None]:
 def metrics_of(spark: SparkSession) -> Metrics | None:
     """What the session's reads through the data source did; None where nothing counts it."""
     return found.value if (found := _metrics.get(spark)) is not None else None
+
+
+def show_figures(spark: SparkSession, title: str, figures: Mapping[str, int]) -> None:
+    """Let Spark's UI show these as accumulators, with a stage of that title that does nothing else; it doesn't wait for it.
+
+    Nothing happens where `enable` was not called: it brings what the executors need for this.
+    """
+    if spark.conf.get("bloomseal.kms", None) is not None:
+        jvm: Any = spark._jvm
+        named = {name.replace("_", " "): figure for name, figure in figures.items()}
+        jvm.bloomseal.spark.Figures.show(spark.sparkContext._jsc, title, named)
 
 
 def advice(spark: SparkSession) -> list[str]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Defaults", "SourceOptions", "choice", "positive", "shared_table"]
 
-_FLAGS: Final = ("allow_plaintext", "allow_unverified_footer", "catch_filters", "dry_run")
+_FLAGS: Final = ("allow_plaintext", "allow_unverified_footer", "catch_filters", "dry_run", "infer_partition_types")
 _WRITING: Final = (
     "compression",
     "max_open_files",
@@ -80,6 +80,7 @@ class SourceOptions:
         allow_plaintext, allow_unverified_footer: as in `bloomseal.DecryptionSpec`.
         missing_keys: ``error``, or ``null``: columns whose key this user can't have read as null.
         max_partition_bytes: how much one task reads.
+        infer_partition_types: take types of partition columns from their values; False: they are texts.
         zone: the time zone in which folders name timestamps; the session's as it was in `enable` where this is None.
         read_id: the name under which the read is counted.
         conditions: hold for every row that is wanted, in every query over the frame; from `pushdown.to_text`.
@@ -98,6 +99,7 @@ class SourceOptions:
     allow_unverified_footer: bool = False
     missing_keys: str = "error"
     max_partition_bytes: int = 128 * 1024 * 1024
+    infer_partition_types: bool = True
     zone: str | None = None
     read_id: str = ""
     conditions: tuple[Condition, ...] = ()

@@ -70,7 +70,7 @@ class TableReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         settings, schema = self._scan.settings, self._scan.schema
-        tree = find_files(settings.paths, schema)
+        tree = find_files(settings.paths, schema, infer=settings.infer_partition_types)
         pieces, pruned = plan(tree, self._scan.conditions, settings.zone or self._defaults.zone)
         planned = ReadStats(files_pruned_by_partition=len(pruned), bytes_pruned=sum(file.size for file in pruned))
         parallelism = self._defaults.parallelism or os.cpu_count() or 1
@@ -128,7 +128,7 @@ def infer_schema(settings: SourceOptions) -> st.StructType:
         UsageError: there is no such path, or no file in it.
         BloomsealError: the file can't be opened.
     """
-    tree = find_files(settings.paths)
+    tree = find_files(settings.paths, infer=settings.infer_partition_types)
     if not tree.files:
         raise UsageError("there are no data files, so there is no schema", file=settings.paths[0], hint=".schema(...)")
     first = tree.files[0]

@@ -25,7 +25,8 @@ __all__ = ["DataFile", "Tree", "find_files", "typed"]
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(\.\d)?", re.ASCII)
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
-_WHOLE: Final = re.compile(r"[+-]?\d+", re.ASCII)
+_WHOLE: Final = re.compile(r"[+-]?\d+")
+_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d\d?)(?::?([0-5]\d))?", re.ASCII)
 _FLOAT: Final = re.compile(r"\s*[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?)\s*", re.ASCII)
 
@@ -63,13 +64,14 @@ class Tree:
     columns: st.StructType
 
 
-def find_files(paths: Iterable[str], types: st.StructType | None = None) -> Tree:
+def find_files(paths: Iterable[str], types: st.StructType | None = None, *, infer: bool = True) -> Tree:
     """The files of these folders, or these files.
 
     Below a folder Spark reads what lies in it, or, where there are ``name=value`` folders, what lies in those.
 
     Args:
         types: types that the user gave for the partition columns; the values' own otherwise.
+        infer: False: values are texts, as under ``spark.sql.sources.partitionColumnTypeInference.enabled=false``.
 
     Raises:
         UsageError: there is no such path; folders whose partition columns differ.
@@ -87,7 +89,7 @@ def find_files(paths: Iterable[str], types: st.StructType | None = None) -> Tree
     given = {field.name.lower(): field.dataType for field in types or ()}
     columns = st.StructType()
     for place, name in enumerate(names):
-        kind = given.get(name.lower()) or _common({file.folders[place][1] for file in partitioned})
+        kind = given.get(name.lower()) or _common({file.folders[place][1] for file in partitioned}, infer)
         columns.add(name, kind, True)
     return Tree(tuple(sorted(files, key=lambda file: (file.base or "", file.name))), columns)
 
@@ -152,9 +154,11 @@ def _unescaped(text: str) -> str:
 # Types of partition values ----------------------------------------------------------------------------------------
 
 
-def _common(raws: Iterable[str]) -> st.DataType:
+def _common(raws: Iterable[str], infer: bool) -> st.DataType:
     kinds = {kind.simpleString(): kind for raw in raws if (kind := _inferred(raw)) is not None}
-    return reduce(_wider, [kinds[name] for name in sorted(kinds)]) if kinds else st.StringType()
+    if kinds and not infer:
+        return st.StringType()
+    return reduce(_wider, [kinds[name] for name in sorted(kinds)]) if kinds else st.NullType()
 
 
 def _inferred(raw: str) -> st.DataType | None:
@@ -166,11 +170,12 @@ def _inferred(raw: str) -> st.DataType | None:
             return st.IntegerType()
         if -(1 << 63) <= number < 1 << 63:
             return st.LongType()
-        digits = len(str(abs(number)))
-        return st.DecimalType(digits, 0) if digits <= 38 else st.DoubleType()
+    if _NUMBER.fullmatch(raw) and 0 < (digits := _whole_digits(raw)) <= 38:
+        return st.DecimalType(digits, 0)
     if _FLOAT.fullmatch(raw):
         return st.DoubleType()
-    for pattern, kind, read in ((_MOMENT, st.TimestampType(), _moment), (_DAY, st.DateType(), _day)):
+    # Not TIME, as in Spark 4.3: unless a session switches that type on, a data source's frame can't have it.
+    for pattern, kind, read in ((_MOMENT, st.TimestampType(), _wall_clock), (_DAY, st.DateType(), _day)):
         if pattern.fullmatch(raw):
             try:
                 read(raw, None)
@@ -178,6 +183,12 @@ def _inferred(raw: str) -> st.DataType | None:
                 continue
             return kind
     return st.StringType()
+
+
+def _whole_digits(raw: str) -> int:
+    """Digits of a number that Java's BigDecimal holds without a fraction, such as ``1e3`` and ``1.``; 0 for others."""
+    _, digits, scale = Decimal(raw).as_tuple()
+    return len(digits) + scale if isinstance(scale, int) and scale >= 0 else 0
 
 
 def _wider(one: st.DataType, other: st.DataType) -> st.DataType:
@@ -246,6 +257,7 @@ _READ: Final[dict[type[st.DataType], Any]] = {
     st.TimestampType: _moment,
     st.TimestampNTZType: _wall_clock,
     st.BooleanType: _flag,
+    st.NullType: lambda raw, zone: None,  # noqa: ARG005
     st.StringType: lambda raw, zone: raw,  # noqa: ARG005
     st.BinaryType: lambda raw, zone: raw.encode(),  # noqa: ARG005
 }
