@@ -63,7 +63,7 @@ class Report:
             "",
             "Contenders take turns, in another order each time, in one run, pinned to one core where a row says nothing else. A ratio is the median over",
             "neighbouring repetitions, with the least and the greatest in brackets; *CPU* is the ratio of median CPU times, which other",
-            "work on the machine disturbs less. *can't*: the peer can't do the job.",
+            "work on the machine disturbs less. *can't*: the peer can't do the job. Where a goal is missed, a profile says which functions take the time themselves.",
             "",
             *_table(("", ""), sorted(self.environment.items()), aligned="l"),
             "",
@@ -76,6 +76,8 @@ class Report:
         for _, comparison, outcomes, _ in self.comparisons:
             lines += [f"### {_sentence(comparison.title)}", "", *_measurements(comparison, outcomes), ""]
             lines += [comparison.note, ""] if comparison.note else []
+            for text in _profiles(outcomes):
+                lines += [text, ""]
         if self.curves:
             lines += ["## How costs grow", ""]
         for _, curve in self.curves:
@@ -154,7 +156,18 @@ def text_of(comparison: Comparison, outcomes: list[Outcome], verdicts: list[Verd
         name, median, spread, rate = _cells(comparison, outcome)
         lines.append(f"  {name:<{width}}  {median:>10}  {spread:<24} {rate}".rstrip())
     lines += [f"  goal {v.text}: {_ratio(v)}, CPU {_cpu_ratio(v)}  {_mark(v, 'met', 'MISSED')}" for v in verdicts]
+    lines += [f"  {text}" for text in _profiles(outcomes)]
     return "\n".join(lines)
+
+
+def _profiles(outcomes: list[Outcome]) -> list[str]:
+    return [
+        f"Where the time of *{outcome.name}* goes: "
+        + ", ".join(f"{share:.0%} `{name}`" for name, share in outcome.profile)
+        + "."
+        for outcome in outcomes
+        if outcome.profile
+    ]
 
 
 def _measurements(comparison: Comparison, outcomes: list[Outcome]) -> list[str]:

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from .profiles import shares
+
 __all__ = [
     "CantError",
     "Ceiling",
@@ -145,6 +147,7 @@ class Outcome:
 
     Attributes:
         cpu: seconds of CPU time, of this process and of those that it started and waited for; empty where not known.
+        profile: where the time goes (function, its own share), of ours that missed a goal in this process.
     """
 
     name: str
@@ -153,6 +156,7 @@ class Outcome:
     cant: str | None = None
     work: float | None = None
     ours: bool = False
+    profile: list[tuple[str, float]] = field(default_factory=list)
 
     @property
     def median(self) -> float:
@@ -209,8 +213,14 @@ def measure(comparison: Comparison, *, judged: bool = True) -> tuple[list[Outcom
                         time.sleep(_SETTLING)
                     if cpu is not None and not contender.elsewhere:
                         outcome.cpu.append(cpu)
-    by_name = {outcome.name: outcome for outcome in outcomes}
-    return outcomes, [_judge(goal, by_name, judged) for goal in comparison.goals]
+        by_name = {outcome.name: outcome for outcome in outcomes}
+        verdicts = [_judge(goal, by_name, judged) for goal in comparison.goals]
+        missed = {goal.ours for goal, verdict in zip(comparison.goals, verdicts, strict=True) if verdict.met is False}
+        for contender in comparison.contenders:
+            # What measures itself runs elsewhere.
+            if contender.name in missed and by_name[contender.name].cpu:
+                by_name[contender.name].profile = shares(contender.run)
+    return outcomes, verdicts
 
 
 def best_of(run: Callable[[], object], repetitions: int = 3) -> float:

@@ -155,3 +155,20 @@ def test_the_command_measures_and_writes_its_results(tmp_path: Path):
             assert min(contender["values"]) > 0
             assert len(contender["cpu"]) == data.SIZES["small"].repetitions
     assert "Bloomseal probe" in page.read_text()
+
+
+def test_a_missed_goal_says_where_the_time_goes():
+    def slow():
+        return sum(1 for _ in range(20_000)) and sorted(range(2_000))
+
+    job = Comparison(
+        "a job",
+        [Contender("ours", slow, ours=True), Contender("peer", lambda: sorted(range(2_000)))],
+        [Goal("ours", "peer", 1e-9, True, "in no time")],
+        repetitions=1,
+    )
+    outcomes, verdicts = measure(job)
+    assert [len(outcome.profile) > 0 for outcome in outcomes] == [True, False]
+    assert {name for name, _ in outcomes[0].profile} & {"bench/test_bench.<genexpr>", "sum"}
+    assert 0.5 < sum(share for _, share in outcomes[0].profile) <= 1
+    assert "Where the time of *ours* goes: " in text_of(job, outcomes, verdicts)
