@@ -116,5 +116,6 @@ def test_twenty_kills(tmp_path: Path) -> None:
 
 
 @pytest.mark.torture
+@pytest.mark.timeout(3600)
 def test_two_hundred_kills(tmp_path: Path) -> None:
     _torment(Table(tmp_path), 200, random.Random())
