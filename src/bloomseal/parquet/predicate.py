@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -64,7 +64,9 @@ class Values(tuple[Any, ...]):
 def shared(filters: Any) -> Any:
     """The same filters, their lists of values in a form that several `Predicate` can share."""
     if isinstance(filters, list | tuple):
-        if len(filters) == 3 and isinstance(filters[1], str) and isinstance(filters[2], list | tuple | set | frozenset):
+        # An iterator gives its values once: whoever asked second would find nothing.
+        several = len(filters) == 3 and isinstance(filters[2], list | tuple | set | frozenset | Iterator)
+        if several and isinstance(filters[1], str):
             return filters[0], filters[1], Values(filters[2])
         return [shared(item) for item in filters] if isinstance(filters, list) else tuple(map(shared, filters))
     return filters

@@ -44,6 +44,12 @@ def test_a_folder_is_all_its_parquet_files_in_order(folder: Path) -> None:
     assert sorted(looked_up["id"].to_pylist()) == [3, 333]
 
 
+def test_values_that_can_be_gone_through_only_once_are_asked_of_every_file(folder: Path) -> None:
+    names = (f"n{i}" for i in (3, 333))
+    looked_up = bs.read_table(folder, columns=["id"], filters=[[("name", "in", names)]], decryption=DECRYPTION)
+    assert sorted(looked_up["id"].to_pylist()) == [3, 333]
+
+
 def test_a_lookup_that_matches_nothing_still_has_columns(folder: Path) -> None:
     found = bs.read_table(folder, filters=[("name", "==", "nobody")], decryption=DECRYPTION)
     assert (found.num_rows, found.column_names) == (0, ["id", "name"])
