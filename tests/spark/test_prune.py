@@ -186,6 +186,8 @@ def test_columns_conditions_and_keys_of_other_kinds(spark: SparkSession, keyed: 
     assert sorted(row.id for row in where.collect()) == list(range(3000, TOTAL, 40))
     small = spark.createDataFrame([(1,), (2,)], "k int")
     assert bss.semi_join(spark, path, "id", small, policy=keyed).count() == 2
+    once = (digest(i) for i in (3, 4))
+    assert bss.semi_join(spark, path, "ssn", once, policy=keyed).count() == 2
     assert bss.semi_join(spark, path, "ssn", [digest(-1)], policy=keyed).collect() == []
     assert bss.semi_join(spark, path, "ssn", [], policy=keyed).collect() == []
     with pytest.raises(bs.UsageError, match="cast them"):

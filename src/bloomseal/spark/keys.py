@@ -8,6 +8,7 @@ column's filters: who may not use the column can't open the set either, and no k
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -110,7 +111,8 @@ def values_of(keys: Any, column: str) -> Any:
         keys = key_column(keys, column).distinct().toArrow()
     if isinstance(keys, pa.Table | pa.RecordBatch):
         keys = keys.column(_one_of(keys.schema.names, column))
-    return list(keys) if isinstance(keys, set | frozenset) else keys
+    # They are gone through more than once: hashed, and again as the frame that Spark joins.
+    return list(keys) if isinstance(keys, set | frozenset | Iterator) else keys
 
 
 def key_column(frame: DataFrame, column: str) -> DataFrame:

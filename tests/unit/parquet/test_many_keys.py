@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -76,3 +77,28 @@ def test_survivors_agree_with_the_answers_to_each_value(folder: Path) -> None:
         assert file.survivors("score", file.key_set("score", [float("nan")])).without_filter == 10
         with pytest.raises(bs.UsageError):
             file.key_set("number", ["x"])
+
+
+class Labelled:
+    """As a pandas Series: it is gone through in order, but ``[]`` takes labels."""
+
+    def __init__(self, values: list[Any], labels: list[int]) -> None:
+        self._values, self._labels = values, labels
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, label: int) -> Any:
+        return self._values[self._labels.index(label)]
+
+
+@pytest.mark.parametrize("make", [lambda keys: Labelled(keys, [2, 0, 1]), iter, dict.fromkeys])
+@pytest.mark.parametrize(
+    ("column", "keys"), [("number", [-1050, -1950, -1450]), ("text", [f"customer-{i:07}" for i in (950, 50, 550)])]
+)
+def test_keys_come_in_anything_that_can_be_gone_through(folder: Path, column: str, keys: list[Any], make: Any) -> None:
+    with bs.open_file(folder / "0.parquet") as file:
+        assert file.survivors(column, file.key_set(column, make(keys))).row_groups == (0, 5, 9)
