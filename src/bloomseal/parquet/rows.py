@@ -23,7 +23,7 @@ from .minifile import PageSelection, read_pages, read_row_group
 from .needle import PageSearch, needles
 from .pages import Page
 from .predicate import Predicate, Term
-from .source import lend
+from .source import Scratch, leased
 from .walk import Chunk, Walk
 
 __all__ = ["read_matching"]
@@ -53,7 +53,17 @@ def read_matching(
     Raises:
         FormatError, IntegrityError, KeyAccessError.
     """
-    group = _RowGroup(walk, row_group)
+    with leased(2) as scratch:
+        return _matching(_RowGroup(walk, row_group, scratch), walk, wanted, predicate, result_schema)
+
+
+def _matching(
+    group: _RowGroup,
+    walk: Walk,
+    wanted: Sequence[int],
+    predicate: Predicate,
+    result_schema: Callable[[], pa.Schema],
+) -> pa.Table | None:
     rows = group.candidates(predicate)
     if rows is not None and not len(rows):
         return None
@@ -108,14 +118,17 @@ class _RowGroup:
 
     Attributes:
         searched: every row in question is there because a search found a value on its page.
+
+    Args:
+        scratch: memory for the first column searched, good as long as this is.
     """
 
-    def __init__(self, walk: Walk, row_group: int) -> None:
+    def __init__(self, walk: Walk, row_group: int, scratch: Scratch) -> None:
         self._walk = walk
         self._row_group = row_group
         self._num_rows = walk.footer.row_group(row_group).num_rows or 0
         self._known: dict[int, _Pages | None] = {}
-        self._lent = False
+        self._scratch: Scratch | None = scratch
         self.searched = False
 
     def candidates(self, predicate: Predicate) -> Rows | None:
@@ -213,7 +226,7 @@ class _RowGroup:
         if pages is None:
             end = 0
             # Pages of a second column searched must not take the memory of the first one's.
-            scratch, self._lent = None if self._lent else lend(2), True
+            scratch, self._scratch = self._scratch, None
             for page in self._walk.pages(chunk, scratch):
                 first, end = end, end + page.num_values
                 yield first, end, page

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -14,7 +15,7 @@ from ..keytools.protocols import FileRef
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["Buffer", "Scratch", "Source", "identity", "lend", "resolve_path"]
+__all__ = ["Buffer", "Scratch", "Source", "identity", "leased", "lend", "resolve_path"]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -55,6 +56,20 @@ def lend(number: int) -> Scratch:
     if scratch is None or scratch.size > _KEPT:
         scratch = _lent.held[number] = Scratch()
     return scratch
+
+
+@contextlib.contextmanager
+def leased(number: int) -> Iterator[Scratch]:
+    """As `lend`, and nothing else on the thread can borrow it meanwhile: for uses in which a caller's code may run.
+
+    A key retriever, which is asked at the first use of a key, may itself read.
+    """
+    scratch = lend(number)
+    del _lent.held[number]
+    try:
+        yield scratch
+    finally:
+        _lent.held[number] = scratch
 
 
 class Source:

@@ -32,6 +32,7 @@ def table() -> pa.Table:
             "text": pa.array([None if null else f"v{n % 997}" for n, null in enumerate(nulls)]),
             "dictionary": pa.array([f"d{n % 7}" for n in range(ROWS)]),
             "float": pa.array(rng.random(ROWS)),
+            "flag": pa.array([None if null else n % 1_000 < 300 for n, null in enumerate(nulls)]),
             "nested": pa.array([{"list": [n, n + 1]} for n in range(ROWS)]),
         }
     )
@@ -42,7 +43,7 @@ def file(request: pytest.FixtureRequest, table: pa.Table, tmp_path_factory: pyte
     path: Path = tmp_path_factory.mktemp("pages") / "t.parquet"
     encryption = ENCRYPTION if request.param == "sealed" else None
     bs.write_table(
-        table, path, encryption=encryption, bloom_filters={"text": True}, row_group_size=2_500, data_page_size=1_000,
+        table, path, encryption=encryption, bloom_filters={"text": True}, row_group_size=2_500, data_page_size=200,
         write_batch_size=64, use_dictionary=["dictionary"],
     )  # fmt: skip
     return bs.open_file(path, decryption=DECRYPTION if encryption else None)
@@ -64,9 +65,24 @@ def file(request: pytest.FixtureRequest, table: pa.Table, tmp_path_factory: pyte
             lambda t: pc.is_in(t["sorted"], pa.array([1, 2900])),
         ),
         ([("sorted", "==", 1200), ("float", "<", -1.0)], lambda t: pc.less(t["float"], -1.0)),
+        ([("flag", "==", True)], lambda t: pc.fill_null(t["flag"], False)),
+        ([("flag", "!=", True)], lambda t: pc.fill_null(pc.invert(t["flag"]), False)),
+        ([("flag", "in", [False, None])], lambda t: pc.fill_null(pc.invert(t["flag"]), False)),
+        (
+            [("flag", "==", False), ("sorted", "in", [100, 200, 2999])],
+            lambda t: pc.and_(
+                pc.fill_null(pc.invert(t["flag"]), False), pc.is_in(t["sorted"], pa.array([100, 200, 2999]))
+            ),
+        ),
+        (
+            [[("flag", "==", True), ("text", "==", "v17")], [("sorted", "==", 2999)]],
+            lambda t: pc.or_(
+                pc.fill_null(pc.and_kleene(t["flag"], pc.equal(t["text"], "v17")), False), pc.equal(t["sorted"], 2999)
+            ),
+        ),
     ],
 )
-@pytest.mark.parametrize("columns", [None, ["float", "dictionary"], ["nested", "text"], ["sorted"]])
+@pytest.mark.parametrize("columns", [None, ["float", "dictionary"], ["nested", "text"], ["sorted"], ["flag"]])
 def test_the_rows_are_those_of_a_plain_evaluation(file, table, filters, expected, columns) -> None:
     wanted = table.filter(expected(table)).select(columns or table.column_names)
     assert file.read(columns, filters).equals(wanted)
@@ -85,3 +101,37 @@ def test_a_lookup_opens_only_the_pages_of_its_rows(file, monkeypatch: pytest.Mon
     # Two equal values lie side by side, on one page or across the edge of two; a dictionary page comes with them.
     assert set(single) == {"sorted", "float", "dictionary"}
     assert all(single.count(name) <= 3 for name in set(single))
+
+
+class LooksItUp:
+    """A key retriever that keeps its keys in a Parquet file of its own, and reads it as everybody does."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+
+    def retrieve_key(self, key_metadata: bytes, column: str | None = None) -> bytes:  # noqa: ARG002
+        name = key_metadata.decode()
+        found = bs.read_table(self._store, columns=["key"], filters=[("name", "==", name)])
+        return found["key"][0].as_py()
+
+
+def test_a_lookup_may_take_place_within_another_one(tmp_path: Path) -> None:
+    names = [*KEYS, *(f"other {n}" for n in range(5_000))]
+    keys = pa.table({"name": names, "key": [KEYS.get(name, b"o" * 16) for name in names]})
+    bs.write_table(keys, tmp_path / "keys.parquet", compression="none")
+    rows = pa.table({"name": [f"n{n % 100}" for n in range(3_000)], "secret": list(range(3_000))})
+    encryption = bs.EncryptionSpec(footer_key=(KEYS["footer"], "footer"), column_keys={"secret": (KEYS["a"], "a")})
+    # A chunk of one dictionary-encoded page is looked through before the key of the other column is asked for.
+    bs.write_table(
+        rows,
+        tmp_path / "t.parquet",
+        encryption=encryption,
+        compression="none",
+        write_page_index=True,
+        use_dictionary=["name"],
+    )
+    with bs.open_file(
+        tmp_path / "t.parquet", decryption=bs.DecryptionSpec(LooksItUp(tmp_path / "keys.parquet"))
+    ) as file:
+        found = file.read(["secret"], [("name", "in", ["n7"])])
+    assert found["secret"].to_pylist() == list(range(7, 3_000, 100))
