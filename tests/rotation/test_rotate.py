@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -253,6 +254,37 @@ def test_a_journal_is_one_jobs_and_one_process_at_a_time(ring: bs.Keyring, table
     with pytest.raises(bs.FormatError):
         rotate(table, Rewrap(reading(ring), TO_SECOND), journal=tmp_path / "l.jsonl")
     assert (tmp_path / "l.jsonl").read_text() == "something else\n"
+
+
+def test_a_run_that_begins_anew_leaves_the_journal_of_one_at_work_alone(tmp_path: Path) -> None:
+    journal = tmp_path / "j.jsonl"
+    with Journal(journal, "x", "y") as log:
+        log.begin("a", (1,))
+        with pytest.raises(bs.UsageError, match="open"):
+            Journal(journal, "x", "y", restart=True)
+        log.settle("a", "rotated", (2,), {})
+    assert list(tmp_path.iterdir()) == [journal]
+    with Journal(journal, "x", "y") as log:
+        assert log.done == {"a": ([2], {})}
+    with Journal(journal, "x", "y", restart=True) as log:
+        assert (log.done, log.resumed) == ({}, False)
+    assert len(list(tmp_path.iterdir())) == 2, "the earlier one, aside"
+
+
+def test_a_disk_that_is_full_for_a_while_leaves_no_half_a_line_in_the_journal(tmp_path: Path) -> None:
+    journal = tmp_path / "j.jsonl"
+    with Journal(journal, "x", "y") as log:
+        log.begin("a", (1,))
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (journal.stat().st_size + 10, before[1]))
+        try:
+            with pytest.raises(bs.BloomsealError, match="can't be written"):
+                log.settle("a", "rotated", (2,), {})
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        log.fail("a", "the journal could not be written")
+    with Journal(journal, "x", "y") as log:
+        assert log.begun == {"a": [1]}
 
 
 def test_a_journal_cut_off_in_a_line_is_read_up_to_it(ring: bs.Keyring, table: Path, tmp_path: Path) -> None:

@@ -13,8 +13,10 @@ It holds paths and what went wrong, never a key or a wrapped one. A last line th
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
+import io
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -68,22 +70,17 @@ class Journal:
         self.begun: dict[str, list[int] | None] = {}
         self.finished: str | None = None
         self.resumed = False
+        self._file = self._opened()
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            if restart and self.path.exists():
+            if restart and os.fstat(self._file.fileno()).st_size:
+                # Only now: until it is locked it may be the journal of a run that is at work.
                 self.path.rename(self.path.with_name(f"{self.path.name}.{datetime.now(UTC):%Y%m%dT%H%M%S%f}"))
-            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise UsageError(
-                f"the journal can't be opened: {error.strerror}", file=str(self.path), hint="--journal, or journal="
-            ) from None
-        self._file = os.fdopen(fd, "r+b", buffering=0)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._file.close()
+                self._file = self._opened()
             self._read(operation, digest)
-        except OSError:
+        except OSError as error:
             self._file.close()
-            raise UsageError("another run has the journal open", file=str(self.path), hint="wait for it") from None
+            raise self._refused(error) from None
         except BaseException:
             self._file.close()
             raise
@@ -106,6 +103,29 @@ class Journal:
 
     def close(self) -> None:
         self._file.close()
+
+    def _opened(self) -> io.FileIO:
+        """The file, locked."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            file = io.FileIO(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+")
+        except OSError as error:
+            raise self._refused(error) from None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # A run that begins anew may have put this one aside between the two calls.
+            alone = os.path.samestat(os.fstat(file.fileno()), self.path.stat())
+        except OSError:
+            alone = False
+        if not alone:
+            file.close()
+            raise UsageError("another run has the journal open", file=str(self.path), hint="wait for it")
+        return file
+
+    def _refused(self, error: OSError) -> UsageError:
+        return UsageError(
+            f"the journal can't be opened: {error.strerror}", file=str(self.path), hint="--journal, or journal="
+        )
 
     def _read(self, operation: str, digest: str) -> None:
         data = self._file.read(_LONGEST)
@@ -153,8 +173,13 @@ class Journal:
         return event
 
     def _write(self, **event: Any) -> None:
+        line, end = json.dumps(event, ensure_ascii=False).encode() + b"\n", self._file.tell()
         try:
-            self._file.write(json.dumps(event, ensure_ascii=False).encode() + b"\n")
+            if self._file.write(line) < len(line):
+                # A full disk takes the part that fits, and the next line would run into it.
+                self._file.truncate(end)
+                self._file.seek(end)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(self._file.fileno())
         except OSError as error:
             raise BloomsealError(f"the journal can't be written: {error.strerror}", file=str(self.path)) from None
