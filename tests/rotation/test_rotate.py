@@ -241,6 +241,28 @@ def test_progress_counts_bytes_up_to_all(ring: bs.Keyring, table: Path) -> None:
     assert len(told) > FILES
 
 
+def test_no_later_run_replaces_what_stood_in_the_output_before(ring: bs.Keyring, table: Path, tmp_path: Path) -> None:
+    there = tmp_path / "out" / "1.parquet"
+    there.parent.mkdir()
+    there.write_bytes(b"somebody's")
+    for _ in range(3):
+        report = rotate(table, Unseal(reading(ring), str(there.parent)))
+        assert [str(file.status) for file in report.files if file.path.endswith("/1.parquet")] == [Status.FAILED]
+        assert there.read_bytes() == b"somebody's"
+
+
+def test_two_files_of_one_place_are_refused_before_either_is_touched(ring: bs.Keyring, tmp_path: Path) -> None:
+    for index, folder in enumerate(("a", "b")):
+        (tmp_path / folder).mkdir()
+        write(tmp_path / folder / "x.parquet", bs.KeyTools(ring, internal=True), index)
+    folders, job = [tmp_path / "a", tmp_path / "b"], Unseal(reading(ring), str(tmp_path / "out"))
+    for call in (plan, rotate):
+        with pytest.raises(bs.UsageError, match="same place"):
+            call(folders, job)
+    assert not (tmp_path / "out").exists()
+    assert rotate(folders, Rekey(reading(ring))).ok
+
+
 def test_a_journal_is_one_jobs_and_one_process_at_a_time(ring: bs.Keyring, table: Path, tmp_path: Path) -> None:
     journal = tmp_path / "j.jsonl"
     rotate(table, Rewrap(reading(ring), TO_SECOND), journal=journal)

@@ -81,6 +81,18 @@ class Job(ABC):
         """Where the new file goes."""
         return file.ref
 
+    def check_free(self, file: DataFile) -> None:
+        """Refuse to replace what is no old file of ours.
+
+        Raises:
+            UsageError: the new file is to go to another place than the old one's, and something is there.
+        """
+        target = self.target(file)
+        if target != file.ref and mark_of(target) is not None:
+            raise UsageError(
+                "there is a file already where the new one is to go", file=target.path, hint="another output"
+            )
+
     def still_good(self, stamp: Mapping[str, Any]) -> bool:  # noqa: ARG002
         """Is a file done that an earlier run has left with this stamp?"""
         return True
@@ -264,7 +276,9 @@ class Seal(Job):
         filters = self.bloom_filters
         if filters is None and isinstance(self.encryption, TablePolicy):
             filters = self.encryption.bloom_filters()
-        _make_place(file, target, begun)
+        if not begun:
+            self.check_free(file)
+        _make_place(file, target)
         entries = entries_beside(target)
         report = seal_file(
             ref.path,
@@ -324,7 +338,9 @@ class Unseal(Job):
                     prune(ref, entries_beside(ref), None)
                 return FileOutcome(file.name, status, why="plaintext already", old_size=file.size, new_size=file.size)
         entries = entries_beside(ref) if self.in_place else {}
-        _make_place(file, target, begun)
+        if not begun:
+            self.check_free(file)
+        _make_place(file, target)
         report = unseal_file(
             ref.path,
             target.path,
@@ -350,12 +366,10 @@ def _below(folder: str, file: DataFile) -> FileRef:
     return replace(root, path=posixpath.join(root.path, file.relative))
 
 
-def _make_place(file: DataFile, target: FileRef, begun: bool) -> None:
-    """The folder of an output, in which nothing may be replaced but what an interrupted run has left."""
+def _make_place(file: DataFile, target: FileRef) -> None:
+    """The folder of an output."""
     if target == file.ref:
         return
-    if not begun and mark_of(target) is not None:
-        raise UsageError("there is a file already where the new one is to go", file=target.path, hint="another output")
     folder = posixpath.dirname(target.path)
     try:
         if target.filesystem is None:

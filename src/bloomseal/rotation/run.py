@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ..errors import BloomsealError, KeyAccessError
+from ..errors import BloomsealError, KeyAccessError, UsageError
 from .files import ChangedError, DataFile, find_files, in_turn, mark_of
 from .jobs import Job
 from .journal import Journal, NoJournal, default_journal, job_digest
@@ -42,9 +42,9 @@ def plan(
         progress: called with (bytes of files looked at, bytes of all files).
 
     Raises:
-        UsageError: nothing at one of the paths.
+        UsageError: nothing at one of the paths; or two files would go to the same place.
     """
-    files = find_files(paths, filesystem)
+    files = _files(paths, job, filesystem)
     told = RotationPlan(job.operation, str(journal or _default(paths, job)))
     calls: dict[Hashable, int] = {}
     done, total = 0, sum(file.size for file in files)
@@ -87,10 +87,10 @@ def rotate(
         progress: called with (bytes done, bytes of all files).
 
     Raises:
-        UsageError: nothing at one of the paths; or the journal is another job's, or in use.
+        UsageError: nothing at one of the paths; two files would go to the same place; or the journal is another job's, or in use.
         BloomsealError: the journal can't be written.
     """
-    files = find_files(paths, filesystem)
+    files = _files(paths, job, filesystem)
     began = time.monotonic()
     place = journal or _default(paths, job)
     with Journal(place, job.operation, _digest(paths, job), restart=restart) as log:
@@ -164,6 +164,9 @@ class Run:
                 before = mark_of(ref)
                 self.touched = True
                 begun = name in self.log.begun
+                if not begun:
+                    # Once it is booked as begun, whatever stands in its place is taken for what an interrupted run has left.
+                    self.job.check_free(file)
                 self.log.begin(name, before)
                 outcome = self.job.run(file, lambda done, total: self._tell(done, total, file.size), begun=begun)
                 if outcome.status.settled:
@@ -193,6 +196,18 @@ class Run:
     def _tell(self, done: int, total: int, size: int) -> None:
         if self._progress is not None:
             self._progress(self._done + (size * done // total if total else 0), self._total)
+
+
+def _files(paths: Paths, job: Job, filesystem: FileSystem | None) -> list[DataFile]:
+    files = find_files(paths, filesystem)
+    places: dict[str, DataFile] = {}
+    for file in files:
+        place = job.target(file).path
+        if (other := places.setdefault(place, file)) is not file:
+            raise UsageError(
+                f"{other.name} would go to the same place, {place}", file=file.name, hint="an output for each folder"
+            )
+    return files
 
 
 def _digest(paths: Paths, job: Job) -> str:
