@@ -251,6 +251,17 @@ def test_no_later_run_replaces_what_stood_in_the_output_before(ring: bs.Keyring,
         assert there.read_bytes() == b"somebody's"
 
 
+def test_a_file_and_links_to_it_are_one(ring: bs.Keyring, table: Path) -> None:
+    (table / "+.parquet").symlink_to(table / "0.parquet")
+    (table / "day=1" / "a.parquet").symlink_to("../1.parquet")
+    (table / "again").symlink_to(table)
+    job = Rekey(reading(ring))
+    assert statuses(rotate([table / "again", table], job)) == [Status.ROTATED] * FILES
+    assert statuses(rotate([table / "again", table], job)) == [Status.DONE_BEFORE] * FILES
+    for index, path in enumerate(path for path in paths(table) if not path.is_symlink()):
+        opens(path, reading(ring), index)
+
+
 def test_two_files_of_one_place_are_refused_before_either_is_touched(ring: bs.Keyring, tmp_path: Path) -> None:
     for index, folder in enumerate(("a", "b")):
         (tmp_path / folder).mkdir()

@@ -47,11 +47,16 @@ class DataFile:
         filesystem = self.ref.filesystem
         return self.ref.path if filesystem is None else f"{filesystem.type_name}:{self.ref.path}"
 
+    @property
+    def is_link(self) -> bool:
+        """Is it a symbolic link to the file?"""
+        return self.ref.filesystem is None and os.path.islink(self.ref.path)  # noqa: PTH114
+
 
 def find_files(
     paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str], filesystem: FileSystem | None = None
 ) -> list[DataFile]:
-    """All Parquet files at `paths`, in the order of their names, each once.
+    """All Parquet files at `paths`, in the order of their names, each once, however many links lead to it.
 
     A file that is named itself is taken whatever it is called. In folders, at any depth, those that end in ``.parquet``,
     ``.parq``, ``.pq`` or ``.parquet.encrypted`` are; names that begin with ``_`` or ``.`` are left out, as Spark does
@@ -65,7 +70,11 @@ def find_files(
         ref = place_of(path, filesystem)
         for file in _local(ref.path) if ref.filesystem is None else _remote(ref):
             found.setdefault(file.name, file)
-    return [found[name] for name in sorted(found)]
+    # A file and the symbolic links to it are one: it is done under its own name, beside which its key material is.
+    own: dict[str, DataFile] = {}
+    for name, file in sorted(found.items(), key=lambda item: (item[1].is_link, item[0])):
+        own.setdefault(os.path.realpath(name) if file.ref.filesystem is None else name, file)
+    return sorted(own.values(), key=lambda file: file.name)
 
 
 def place_of(path: str | os.PathLike[str], filesystem: FileSystem | None) -> FileRef:
