@@ -54,13 +54,25 @@ def decode_batches(data: Buffer, rows: int, **options: Any) -> Iterator[pa.Chunk
     """
     with _decoding():
         file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)), **options)
+        decoded = 0
         for batch in file.iter_batches(rows, use_threads=False):
+            decoded += batch.num_rows
             yield pa.chunked_array([batch.column(0)])
+    _need_all(decoded, file)
 
 
 def _decode(data: Buffer, *, use_threads: bool = False, **options: Any) -> pa.Table:
     with _decoding():
-        return pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)), **options).read(use_threads=use_threads)
+        file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)), **options)
+        table = file.read(use_threads=use_threads)
+    _need_all(table.num_rows, file)
+    return table
+
+
+def _need_all(decoded: int, file: pq.ParquetFile) -> None:
+    """Arrow says nothing where the pages of lists hold fewer rows than the row group."""
+    if decoded != file.metadata.num_rows:
+        raise FormatError(f"the decoder found {decoded} rows of {file.metadata.num_rows}")
 
 
 @contextlib.contextmanager
@@ -155,7 +167,10 @@ def _add_chunk(
     if inflated:
         meta.set_i32(Meta.CODEC, _UNCOMPRESSED)
     start, uncompressed, values, first_data = position, 0, 0, None
+    some = bool(walk.meta(chunk).num_values)
     for page in pages:
+        if some and page.ordinal >= 0 and not page.num_values:
+            continue  # Arrow writes such pages, and may then find fewer rows of lists than there are
         body = page.inflated if inflated else None
         header = plain_header(page, page.size if body is None else len(body))
         end = position + len(header) + (page.size if body is None else len(body))

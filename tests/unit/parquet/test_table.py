@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.fs as pafs
+import pyarrow.parquet as pq
 import pytest
 
 import bloomseal as bs
+from bloomseal.parquet.footer import plain_footer
+from bloomseal.parquet.layout import FileMeta, Group
+from bloomseal.thrift import Struct
 
 KEYS = b"f" * 16
 ENCRYPTION = bs.EncryptionSpec(footer_key=KEYS)
@@ -85,3 +89,30 @@ def test_a_plaintext_file_among_them_is_refused(folder: Path) -> None:
 def test_an_empty_folder_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(bs.UsageError, match="no Parquet files"):
         bs.read_table(tmp_path)
+
+
+def test_a_page_without_values_hides_no_row(tmp_path: Path) -> None:
+    """Arrow writes one before the only row of a row group of lists, and then reads no row of it itself."""
+    path, rows = tmp_path / "lists.parquet", pa.table({"list": [[1, 7]]})
+    pq.write_table(rows, path, data_page_size=1)
+    with bs.open_file(path) as file:
+        assert [page.num_values for page in file.walk.pages(file.walk.chunk(0, 0))] == [0, 0, 2]
+    assert bs.read_table(path).equals(rows)
+    bs.attach_filters(path, {"list.list.element": True})
+    assert [str(one) for one in bs.probe(path, "list.list.element", [1, 7, 8])[0]] == ["maybe present"] * 2 + ["absent"]
+
+
+def test_fewer_rows_of_lists_than_the_row_group_has_are_missed(tmp_path: Path) -> None:
+    path = tmp_path / "lists.parquet"
+    pq.write_table(pa.table({"list": [[1, 7], [2, 3]]}), path)
+    raw = path.read_bytes()
+    size = int.from_bytes(raw[-8:-4], "little")
+    footer = Struct.parse(raw[-8 - size : -8])
+    group = Struct.parse(footer.elements(FileMeta.ROW_GROUPS)[0])
+    group.set_i64(Group.NUM_ROWS, 3)
+    footer.set_list(FileMeta.ROW_GROUPS, [group.to_bytes()])
+    path.write_bytes(raw[: -8 - size] + plain_footer(footer.to_bytes()))
+    with pytest.raises(bs.FormatError, match="2 rows of 3"):
+        bs.read_table(path)
+    with pytest.raises(bs.FormatError, match="2 rows of 3"):
+        bs.attach_filters(path, {"list.list.element": True})
