@@ -14,12 +14,14 @@ __all__ = ["shares"]
 _SECONDS = 0.3
 _MOST = 8
 _LEAST = 0.02
+_WAITING = ("poll.poll", "posix.waitpid", "posix.read", "lock.acquire")
 _METHOD = re.compile(r"<(?:built-in )?method '?([\w.]+)'?(?: of '([\w.]+)' objects)?>")
 
 
 def shares(run: Callable[[], object]) -> list[tuple[str, float]]:
     """Functions and their own share of the time, largest first; work in C is its caller's where the interpreter can't see it.
 
+    Nothing where most of the time is waiting for other processes and threads, which do the work.
     Measuring lengthens calls of Python functions, so many small ones seem larger than they are.
     """
     profile = cProfile.Profile()
@@ -32,6 +34,8 @@ def shares(run: Callable[[], object]) -> list[tuple[str, float]]:
         name = _named(file, function)
         own[name] = own.get(name, 0.0) + seconds
     total = sum(own.values()) or 1.0
+    if sum(own.get(name, 0.0) for name in _WAITING) > total / 2:
+        return []
     ranked = sorted(((name, seconds / total) for name, seconds in own.items()), key=lambda one: -one[1])
     return [one for one in ranked[:_MOST] if one[1] >= _LEAST]
 

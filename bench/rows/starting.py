@@ -48,15 +48,15 @@ def importing(work: Workspace) -> Iterator[Comparison]:
     yield Comparison(
         "a new process",
         [
-            Contender("python -c 'import bloomseal'", _python("import bloomseal", fresh), ours=True),
-            Contender(names, _python(names, fresh), ours=True),
+            Contender("python -c 'import bloomseal'", python("import bloomseal", fresh), ours=True),
+            Contender(names, python(names, fresh), ours=True),
             Contender(
                 command,
                 _exits(1, [str(bloomseal), "probe", str(path), "ssn", value, "--keyring", str(ring)], fresh),
                 ours=True,
             ),
-            Contender(arrow, _python("import pyarrow.parquet", fresh)),
-            Contender("python -c pass", _python("pass", fresh)),
+            Contender(arrow, python("import pyarrow.parquet", fresh)),
+            Contender("python -c pass", python("pass", fresh)),
         ],
         [
             Goal("python -c 'import bloomseal'", arrow, 1.3, True, "import ≤ 1.3× pyarrow.parquet"),
@@ -81,7 +81,8 @@ def importing(work: Workspace) -> Iterator[Comparison]:
     )
 
 
-def _python(code: str, environment: Mapping[str, str]) -> Callable[[], None]:
+def python(code: str, environment: Mapping[str, str]) -> Callable[[], None]:
+    """A new process that runs this."""
     return _exits(0, [sys.executable, "-c", code], environment)
 
 
