@@ -42,12 +42,14 @@ def list_files(spark: SparkSession, path: str | os.PathLike[str], *, empty: bool
         empty: files without a byte too, which are broken, and which Spark passes over when it reads.
 
     Raises:
-        UsageError: a file system that the driver can't open.
+        UsageError: a file, or a file system that the driver can't open.
     """
     from pyarrow.fs import FileSelector, FileType, LocalFileSystem
 
     base, inside = split_uri(qualified(spark, path))
     filesystem = open_filesystem(base) or LocalFileSystem()
+    if filesystem.get_file_info(inside).type is FileType.File:
+        raise UsageError("a table is a folder, and this is a file", file=inside)
     found = filesystem.get_file_info(FileSelector(inside, allow_not_found=True, recursive=True))
     below = len(inside.rstrip("/")) + 1
     names = [one.path for one in found if one.type is FileType.File and (empty or one.size)]

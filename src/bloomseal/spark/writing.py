@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import pickle
 import re
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -20,7 +21,7 @@ from ..parquet.specs import DecryptionSpec
 from ..parquet.statistics import all_null
 from ..parquet.walk import Chunk, Protection
 from ..policy import Policy, TablePolicy
-from .listing import TableFiles, list_files, open_filesystem, qualified
+from .listing import TableFiles, list_files, open_filesystem, qualified, split_uri
 from .session import chosen_table, refuse_secrets, register_source, table_policy
 from .settings import leaves, promised
 from .settings import options as table_options
@@ -106,7 +107,8 @@ def write(
 
     Raises:
         UsageError: before anything is written: misspelt columns, INT96 timestamps, an option that looks like a secret; data that
-            is there already, with ``mode="error"`` and ``through="source"``.
+            is there already, with ``mode="error"`` and ``through="source"``; a frame that reads what Spark's writer would overwrite
+            (with ``through="source"`` it may).
         KeyAccessError: a master key can't be used.
         PolicyError: **after** the commit: files that are not what the policy says. They stay where they are, and the message
             lists them.
@@ -127,6 +129,8 @@ def write(
     refuse_secrets(extra)
     if rebalance:
         df = df.hint("rebalance", *map(_column, partition_by))
+    if through == "bridge" and mode == "overwrite" and not (partition_by and _is_dynamic(spark, extra)):
+        _refuse_own_source(df, target)
     prepare = _through_source if through == "source" else _through_bridge
     writer = prepare(df, chosen, stored, partition_by, extra)
     # Names of files are never used twice, so that new ones can be told, also by dynamic partition overwrite.
@@ -162,6 +166,45 @@ def _through_bridge(
     if clash := sorted(name for name in extra if name.lower() in lowered or "encryption" in name.lower()):
         raise UsageError(f"{', '.join(clash)} would contradict the policy", hint="change the policy")
     return df.write.format("parquet").options(**{**extra, **settings}).partitionBy(*partition_by)
+
+
+def _is_dynamic(spark: SparkSession, extra: Mapping[str, str]) -> bool:
+    """Spark removes folders when the rows are written, not before."""
+    given = {name.lower(): value for name, value in extra.items()}
+    chosen = given.get("partitionoverwritemode") or str(spark.conf.get("spark.sql.sources.partitionOverwriteMode"))
+    return chosen.lower() == "dynamic"
+
+
+def _refuse_own_source(df: DataFrame, target: str) -> None:
+    """Spark empties the folder first: a frame that reads it would find nothing, and the table would be lost."""
+
+    def parts(path: str) -> tuple[str, ...]:
+        base, inside = split_uri(qualified(df.sparkSession, path))
+        return (base or "", *inside.strip("/").split("/"))
+
+    mine = parts(target)
+    for path in _read_paths(df):
+        # The same, or one within the other.
+        if all(one == other for one, other in zip(mine, parts(path), strict=False)):
+            raise UsageError(
+                "the frame reads what would be overwritten", file=target, hint='through="source", or another path'
+            )
+
+
+def _read_paths(df: DataFrame) -> Iterator[str]:
+    """Where a frame's rows come from, as far as its plan says it."""
+    plan = df._jdf.queryExecution().analyzed()
+    inner = plan.subqueriesAll()
+    for one in (plan, *(inner.apply(i) for i in range(inner.size()))):
+        leaves = one.collectLeaves()
+        for leaf in (leaves.apply(i) for i in range(leaves.size())):
+            kind = str(leaf.getClass().getSimpleName())
+            if kind == "LogicalRelation" and str(leaf.relation().getClass().getSimpleName()) == "HadoopFsRelation":
+                roots = leaf.relation().location().rootPaths()
+                yield from (str(roots.apply(i).toString()) for i in range(roots.size()))
+            elif kind.startswith("DataSourceV2"):
+                said = leaf.options()
+                yield from filter(None, [said.get("path"), *json.loads(said.get("paths") or "[]")])
 
 
 def _through_source(
