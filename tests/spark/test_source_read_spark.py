@@ -273,3 +273,10 @@ def test_conditions_that_lose_something_on_their_way_prune_nothing(
         found = bss.read(spark, folder, columns=["ID"], where=where, policy=policy)
         assert found.columns == ["ID"]
         assert found.count() == count == rows.where(where).count(), where
+
+
+def test_the_files_name_is_refused_in_conditions(spark: SparkSession, sealed: tuple[Path, Policy]) -> None:
+    """Spark takes it for empty, and would find no row."""
+    path, policy = sealed
+    with pytest.raises(bs.UsageError, match=r"input_file_name\(\)"):
+        bss.read(spark, path, where="input_file_name() LIKE '%part%'", policy=policy)

@@ -29,6 +29,8 @@ __all__ = ["Request", "counted", "df_stats", "read"]
 _READ_ID: Final = "read_id"
 _MOVING: Final = re.compile(r"(?i)current_|now\(|localtime|\b(now|today|tomorrow|yesterday)\b")
 """What means something else the next time that the frame is computed: nothing is pruned by it."""
+_FILE: Final = re.compile(r"(?i)\binput_file_(name|block_start|block_length)\(")
+"""What Spark knows of its own file readers only; of other sources it says nothing, and no row would be found."""
 _INFERENCE: Final = "spark.sql.sources.partitionColumnTypeInference.enabled"
 _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
@@ -61,7 +63,7 @@ def read(
         options: of the data source, such as ``{"missing_keys": "null"}``.
 
     Raises:
-        UsageError: no such path or column, an unknown option, several columns in `keys`.
+        UsageError: no such path or column, an unknown option, several columns in `keys`, ``input_file_name()`` in `where`.
         KeyAccessError: the first file's footer key can't be used here, on the driver.
         PySparkException: what Spark says of a `where` that it does not understand.
     """
@@ -186,7 +188,10 @@ class Request:
         try:
             frame = self.frame(self.schema.names, catch_filters="true").where(where)
             plans = frame._jdf.queryExecution()
-            if _MOVING.search(str(plans.analyzed())):
+            said = str(plans.analyzed())
+            if found := _FILE.search(said):
+                raise UsageError(f"data sources in Python have no {found[0]})", hint="spark.read.parquet")
+            if _MOVING.search(said):
                 return "[]"
             leaves = plans.optimizedPlan().collectLeaves()
             scans = [leaf for leaf in map(leaves.apply, range(leaves.size())) if "ScanRelation" in leaf.nodeName()]
