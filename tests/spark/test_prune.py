@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import pickle
+import shutil
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -215,6 +217,107 @@ def test_partitioned_tables_and_files_of_other_types(spark: SparkSession, keyed:
         (150, "2024-01-02"),
         (295, "2024-01-03"),
     ]
+
+
+def _lone(folder: Path, numbers: range, keyed: TablePolicy) -> Path:
+    """One more file of the table."""
+    folder.mkdir(parents=True, exist_ok=True)
+    bs.write_table(rows_of(numbers), folder / "part x.parquet", encryption=keyed, row_group_size=ROWS,
+                   bloom_filters=keyed.bloom_filters())  # fmt: skip
+    return folder / "part x.parquet"
+
+
+def test_what_spark_passes_over_is_no_part_of_the_table(
+    spark: SparkSession, keyed: TablePolicy, path: Path, tmp_path: Path
+) -> None:
+    wanted = [digest(7), digest(TOTAL + 7)]
+    table = tmp_path / "t"
+    shutil.copytree(path, table)
+    _lone(table / "below", range(TOTAL, TOTAL + 1000), keyed)
+    assert bss.prune(spark, table, "ssn", wanted, policy=keyed).counts["files"] == FILES
+    assert [row.id for row in bss.semi_join(spark, table, "ssn", wanted, policy=keyed).collect()] == [7]
+    # Where there are folders of values, Spark reads nothing beside them.
+    shutil.move(table / "below", table / "k=1")
+    assert bss.prune(spark, table, "ssn", wanted, policy=keyed).counts["files"] == 1
+    found = bss.semi_join(spark, table, "ssn", wanted, policy=keyed)
+    assert [(row.id, row.k) for row in found.collect()] == [(TOTAL + 7, 1)]
+
+
+def test_a_file_that_was_replaced_after_it_was_asked_is_named(
+    spark: SparkSession, keyed: TablePolicy, path: Path, tmp_path: Path
+) -> None:
+    """Row groups of the new file were ruled out by the old one's filters."""
+    table = tmp_path / "t"
+    shutil.copytree(path, table)
+    other = _lone(tmp_path / "other", range(TOTAL, TOTAL + 1000), keyed)
+    wanted = [digest(i) for i in (7, 1007, TOTAL + 7, TOTAL + 907)]
+    second = bss.semi_join(spark, table, "ssn", wanted, policy=keyed)
+    shutil.copy(other, table / "part 1.parquet")
+    with pytest.raises(Exception, match=r"replaced while the query was under way .file .*part 1\.parquet"):
+        second.collect()
+    assert sorted(row.id for row in bss.semi_join(spark, table, "ssn", wanted, policy=keyed).collect()) == [
+        7,
+        TOTAL + 7,
+        TOTAL + 907,
+    ]
+    # The keys travel under a key of the first file.
+    first = bss.semi_join(spark, table, "ssn", wanted, policy=keyed)
+    shutil.copy(other, table / "part 0.parquet")
+    with pytest.raises(Exception, match=r"IntegrityError.*part 0\.parquet"):
+        first.collect()
+
+
+def test_filters_that_were_attached_meanwhile_are_no_other_file(
+    spark: SparkSession, keyed: TablePolicy, tmp_path: Path
+) -> None:
+    file = _lone(tmp_path / "t", range(1000), keyed)
+    found = bss.semi_join(spark, tmp_path / "t", "ssn", [digest(7)], policy=keyed)
+    bs.attach_filters(file, {"info.n": bs.FilterSpec()}, decryption=keyed)
+    assert [row.id for row in found.collect()] == [7]
+
+
+def test_collations_are_left_to_spark(spark: SparkSession, keyed: TablePolicy, tmp_path: Path) -> None:
+    """Equal texts have other bytes, and so other hashes."""
+    rows = spark.sql("SELECT id, named_struct('word', concat('é', id) COLLATE UNICODE_CI) AS n FROM range(100)")
+    policy = _only(keyed, "id")
+    bss.write(rows, tmp_path / "t", policy=policy)
+    for ask in (bss.prune, bss.semi_join):
+        with pytest.raises(bs.UsageError, match="collation"):
+            ask(spark, tmp_path / "t", "n.word", ["É7"], policy=policy)
+    assert bss.read(spark, tmp_path / "t", where="n.word = 'É7'", policy=policy).first() == (7, ("é7",))
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        [7, 1 << 63, -(1 << 63) - 1, None, 1 << 70],
+        [1 << 70, *range(7, 8)],
+        np.array([7, 1 << 63], dtype=np.uint64),
+        pa.array([7, None, 1 << 63], pa.uint64()),
+        dict.fromkeys([7]),
+        range(7, 8),
+    ],
+)
+def test_numbers_that_no_column_holds_are_absent(
+    spark: SparkSession, keyed: TablePolicy, path: Path, keys: Any
+) -> None:
+    assert bss.prune(spark, path, "id", keys, policy=keyed).counts["row_groups_left"] == 1
+    assert [row.id for row in bss.semi_join(spark, path, "id", keys, policy=keyed).collect()] == [7]
+
+
+@pytest.mark.filterwarnings("ignore:the table is read whole:bloomseal.errors.BloomsealWarning")
+def test_decimals_that_no_column_holds_are_absent(spark: SparkSession, keyed: TablePolicy, path: Path) -> None:
+    keys = [7, Decimal("8.00"), Decimal("9.001"), Decimal("1e20"), Decimal("NaN"), 1 << 70, None]
+    found = bss.semi_join(spark, path, "amount", keys, policy=keyed)
+    assert sorted(row.id for row in found.collect()) == [7, 8]
+
+
+def test_backticks_in_names(spark: SparkSession, keyed: TablePolicy, tmp_path: Path) -> None:
+    bss.write(spark.range(9).withColumnRenamed("id", "a`b"), tmp_path / "t", policy=_only(keyed))
+    ways = [7], spark.range(7, 8), spark.range(7, 8).withColumnRenamed("id", "a`b")
+    for keys in ways:
+        found = bss.semi_join(spark, tmp_path / "t", "a`b", keys, columns=["a`b"], policy=_only(keyed))
+        assert found.collect() == [(7,)]
 
 
 def _only(policy: TablePolicy, *names: str) -> TablePolicy:

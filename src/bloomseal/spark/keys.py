@@ -7,13 +7,14 @@ column's filters: who may not use the column can't open the set either, and no k
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ..encryption import ModuleCipher, ModuleType, SecretKey
-from ..errors import UsageError
+from ..errors import BloomsealError, UsageError
 from ..sbbf import ColumnType, KeySet
 from .listing import open_filesystem
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from ..parquet.reader import SealedFile
     from ..policy import TablePolicy
 
-__all__ = ["SealedKeys", "open_table_file", "place_of", "values_of"]
+__all__ = ["SealedKeys", "identity_of", "open_table_file", "place_of", "quoted", "values_of"]
 
 _LABEL: Final = b"bloomseal key set for Spark tasks"
 _SALT_BYTES: Final = 16
@@ -70,7 +71,10 @@ class SealedKeys:
             cipher = _cipher(file, leaf, self._salt)
         data = self._sealed
         if cipher is not None:
-            data = bytes(cipher.open(data, ModuleType.FOOTER, _aad(self.file, self.column)))
+            try:
+                data = bytes(cipher.open(data, ModuleType.FOOTER, _aad(self.file, self.column)))
+            except BloomsealError as error:
+                raise error.at(file=self.file) from None
         return KeySet.load(data, self.column_type)
 
     def __repr__(self) -> str:
@@ -82,6 +86,12 @@ def open_table_file(name: str, table: TablePolicy | None, base: str | None) -> S
     from ..parquet.reader import open_file
 
     return open_file(name, decryption=table, filesystem=open_filesystem(base))
+
+
+def identity_of(file: SealedFile) -> bytes:
+    """What another file of the same name has otherwise. New filters, and keys that are only wrapped anew, leave a sealed file's alone."""
+    crypto = file.walk.footer.crypto
+    return hashlib.sha256(file.walk.footer.raw).digest() if crypto is None else crypto.aad_unique
 
 
 def place_of(file: SealedFile, column: str, *, case_sensitive: bool = True) -> int | None:
@@ -97,8 +107,8 @@ def values_of(keys: Any, column: str) -> Any:
     """What a caller gave as keys, as one array or sequence.
 
     Args:
-        keys: a Spark DataFrame, an Arrow table or array, or any sequence. Frames and tables of several columns must have one of the
-            probed column's name.
+        keys: a Spark DataFrame, an Arrow table or array, a set, an iterator, or any sequence. Frames and tables of several columns
+            must have one of the probed column's name.
 
     Raises:
         UsageError: none of these.
@@ -112,14 +122,19 @@ def values_of(keys: Any, column: str) -> Any:
     if isinstance(keys, pa.Table | pa.RecordBatch):
         keys = keys.column(_one_of(keys.schema.names, column))
     # They are gone through more than once: hashed, and again as the frame that Spark joins.
-    return list(keys) if isinstance(keys, set | frozenset | Iterator) else keys
+    return list(keys) if isinstance(keys, set | frozenset | dict | Iterator) else keys
 
 
 def key_column(frame: DataFrame, column: str) -> DataFrame:
     """The frame's column of keys, alone."""
     from pyspark.sql import functions as f
 
-    return frame.select(f.col(f"`{_one_of(frame.columns, column)}`"))
+    return frame.select(f.col(quoted(_one_of(frame.columns, column))))
+
+
+def quoted(name: str) -> str:
+    """One name as SQL has it: dots and backticks in it are part of the name."""
+    return f"`{name.replace('`', '``')}`"
 
 
 def _one_of(names: list[str], column: str) -> str:

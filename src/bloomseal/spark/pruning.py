@@ -8,7 +8,7 @@ import os
 import pickle
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import BloomsealError, BloomsealWarning, UsageError
@@ -16,8 +16,8 @@ from ..parquet.statistics import bounds
 from ..policy import Policy, TablePolicy
 from ..sbbf import KeySet
 from .jobs.common import described, job_table, packs, table_of
-from .keys import SealedKeys, open_table_file, place_of, values_of
-from .listing import TableFiles, list_files
+from .keys import SealedKeys, identity_of, open_table_file, place_of, values_of
+from .listing import TableFiles, qualified
 from .session import show_figures
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class PrunedFile:
         by_statistics, by_filter: how many were ruled out.
         without_filter: survivors that no filter could be asked about.
         failure: why the file could not be asked; all of it then survives.
+        identity: tells the file that was asked from one put in its place; None where it was not asked.
     """
 
     file: str
@@ -53,6 +54,7 @@ class PrunedFile:
     by_filter: int = 0
     without_filter: int = 0
     failure: str | None = None
+    identity: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +194,7 @@ def prune(
         files_per_task: files that one task looks at.
 
     Raises:
-        UsageError: no policy, no files, no such column, or keys of the wrong kind.
+        UsageError: no policy, no files, no such column, texts with a collation, or keys of the wrong kind.
         KeyAccessError, IntegrityError, PolicyError: a sample of the files can't be opened here.
 
     Warns:
@@ -223,7 +225,10 @@ class Question:
         cls, spark: SparkSession, path: str | os.PathLike[str], column: str, values: Any, table: TablePolicy
     ) -> Question:
         """Hash the keys, seal them, and predict from a few files what asking all of them will bring."""
-        files = list_files(spark, path, empty=False)
+        from .source.pushdown import collated
+        from .source.types import stored_type
+
+        files = _files(spark, path)
         case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
         sealed, keys, seen = None, None, []
         refused: BloomsealError | None = None
@@ -233,6 +238,11 @@ class Question:
                     leaf = place_of(file, column, case_sensitive=case_sensitive)
                     if leaf is None:
                         continue
+                    if collated(stored_type(file, file.walk.footer.schema.leaves[leaf].path)):
+                        raise UsageError(
+                            "by its collation, texts of other bytes are equal too: filters know bytes",
+                            column=column, hint="where()",
+                        )  # fmt: skip
                     kind = file.walk.footer.schema.leaves[leaf].type
                     if keys is None or sealed is None:
                         keys = file.key_set(file.columns[leaf], values)
@@ -301,14 +311,23 @@ def _asked(file: SealedFile, column: str, keys: KeySet, sealed: SealedKeys, case
     leaf = place_of(file, column, case_sensitive=case_sensitive)
     every = tuple(range(file.num_row_groups))
     if leaf is None:
-        return PrunedFile(file.path, every, len(every), without_filter=len(every))
+        return PrunedFile(file.path, every, len(every), without_filter=len(every), identity=identity_of(file))
     kind = file.walk.footer.schema.leaves[leaf].type
     if kind != sealed.column_type:
         return None
     left = file.survivors(file.columns[leaf], keys)
     return PrunedFile(
-        file.path, left.row_groups, left.seen, left.by_statistics, left.by_filter, left.without_filter
+        file.path, left.row_groups, left.seen, left.by_statistics, left.by_filter, left.without_filter,
+        identity=identity_of(file),
     )  # fmt: skip
+
+
+def _files(spark: SparkSession, path: str | os.PathLike[str]) -> TableFiles:
+    """What Spark would read: others' rows are not the table's."""
+    from .source.tree import find_files
+
+    found = find_files([qualified(spark, path)]).files
+    return TableFiles(found[0].base if found else None, tuple(file.name for file in found))
 
 
 def _some(count: int) -> list[int]:

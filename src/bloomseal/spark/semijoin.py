@@ -8,6 +8,7 @@ import uuid
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
@@ -15,13 +16,13 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as st
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from ..errors import BloomsealWarning, PolicyError, UsageError
+from ..errors import BloomsealWarning, PolicyError, UnsupportedError, UsageError
 from ..parquet.minifile import read_row_group
 from ..parquet.predicate import column_at
 from ..policy import Policy, TablePolicy
 from ..sbbf import KeySet, ProbeSet
 from .jobs.common import job_table, table_of
-from .keys import SealedKeys, key_column, open_table_file, place_of, values_of
+from .keys import SealedKeys, identity_of, key_column, open_table_file, place_of, quoted, values_of
 from .listing import qualified, split_uri
 from .pruning import PrunedFile, PruneResult, Question
 from .source.options import SourceOptions
@@ -41,6 +42,7 @@ __all__ = ["semi_join"]
 _MOSTLY: Final = 0.5
 """A file of which at least this share of the row groups is left is read whole, by Spark's own reader."""
 _BROADCAST_KEYS: Final = 200_000
+_EXACT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _WHOLE: Final = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
 
 
@@ -60,7 +62,8 @@ def semi_join(
 
     Where a prediction says that pruning can't pay, the table is read whole, with a warning. Files of which most row groups are
     left are read by Spark's own Parquet reader; of the others only those row groups, by Bloomseal's. Spark decides every row again.
-    No key stands in the plan; see `prune` for what travels.
+    No key stands in the plan; see `prune` for what travels. Files are asked when the frame is made: when it runs, one of which single row
+    groups were left must still be the same.
 
     Args:
         path: the table's folder.
@@ -103,11 +106,11 @@ def semi_join(
         wanted = f.broadcast(wanted)
     same = rows[_quoted(column)] == wanted[wanted.columns[0]]
     joined = rows.join(wanted, same, "left_semi")
-    return joined if columns is None else joined.select(*(f"`{one}`" for one in columns))
+    return joined if columns is None else joined.select(*map(quoted, columns))
 
 
 def _quoted(column: str) -> str:
-    return ".".join(f"`{part}`" for part in column.split("."))
+    return ".".join(map(quoted, column.split(".")))
 
 
 def _type_of(schema: st.StructType, column: str, *, case_sensitive: bool) -> st.DataType:
@@ -140,22 +143,20 @@ def _rows(
         at = _Spelling.of(settings.paths[0])
         reader = spark.read.schema(schema).option("basePath", settings.paths[0])
         # Spark adds the partition columns, asked for or not.
-        frames.append(
-            reader.parquet(*(at.uri(one.file) for one in whole)).select(*(f"`{name}`" for name in schema.names))
-        )
+        frames.append(reader.parquet(*(at.uri(one.file) for one in whole)).select(*map(quoted, schema.names)))
     if parts:
         tree = find_files(settings.paths, schema, infer=settings.infer_partition_types)
         pieces, _ = plan(tree, (), spark.conf.get("spark.sql.session.timeZone"))
         values = {piece.name: piece.values for piece in pieces}
         scan = Scan(settings, schema, partitioned=tuple(tree.columns.names))
-        groups = {one.file: None if one.failure is not None else one.row_groups for one in parts}
-        task = _Reading(pickle.dumps(question.table), question.files.base, question.sealed, scan, groups, values)
+        asked = {one.file: one for one in parts}
+        task = _Reading(pickle.dumps(question.table), question.files.base, question.sealed, scan, asked, values)
         tasks = min(len(parts), 4 * spark.sparkContext.defaultParallelism)
         # Spark looks the source up when the frame runs, not when it is made: two reads of one name would both be the later one.
         name = f"bloomseal_row_groups_{uuid.uuid4().hex}"
         own = {"task": task, "tasks": tasks, "name": classmethod(lambda _: name)}
         spark.dataSource.register(type("RowGroupsOfOneRead", (_RowGroups,), own))
-        frames.append(spark.read.format(name).schema(schema).load())
+        frames.append(spark.read.format(name).schema(schema).load(settings.paths[0]))  # the path is for the plan
     if not frames:
         return spark.createDataFrame([], schema)
     return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
@@ -190,7 +191,7 @@ class _Reading:
     """A task: the rows of single row groups that may hold a key, found by their hashes; Spark joins them all the same.
 
     Attributes:
-        groups: file → row groups; None for all.
+        asked: file → what is left of it; all of it where it was not asked.
         values: file → the values of its partition columns.
     """
 
@@ -198,7 +199,7 @@ class _Reading:
     base: str | None
     sealed: SealedKeys
     scan: Scan
-    groups: dict[str, tuple[int, ...] | None]
+    asked: dict[str, PrunedFile]
     values: dict[str, tuple[Any, ...]] = field(repr=False)
 
     def read(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -215,8 +216,12 @@ class _Reading:
         layout = self.scan.layout(file, frozenset())
         forget_arrow_schema(file)
         wanted = [leaf.index for leaf in layout.wanted]
-        groups = self.groups[file.path]
-        for group in range(file.num_row_groups) if groups is None else groups:
+        asked = self.asked[file.path]
+        if asked.identity not in (None, identity_of(file)):
+            raise UnsupportedError(
+                "the file was replaced while the query was under way", file=file.path, hint="run the query again"
+            )
+        for group in range(file.num_row_groups) if asked.failure is not None else asked.row_groups:
             found = read_row_group(file.walk, group, wanted, **DECODING)
             if (rows := self._hits(file, found, keys)) is not None:
                 if not len(rows):
@@ -278,7 +283,7 @@ class _Reader(DataSourceReader):
         self._tasks = tasks
 
     def partitions(self) -> Sequence[InputPartition]:
-        names = list(self._task.groups)
+        names = list(self._task.asked)
         return [InputPartition(names[start :: self._tasks]) for start in range(self._tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -295,7 +300,7 @@ def _keys_frame(spark: SparkSession, keys: Any, values: Any, column: str, kind: 
                 f"keys of {have.simpleString()} for a column of {kind.simpleString()}", column=column, hint="cast them"
             )
         name = frame.columns[0]
-        return frame.select(f.expr(f"try_cast(`{name}` AS {kind.simpleString()})").alias("_key")).distinct()
+        return frame.select(f.expr(f"try_cast({quoted(name)} AS {kind.simpleString()})").alias("_key")).distinct()
     import pyarrow as pa
 
     return spark.createDataFrame(
@@ -321,16 +326,34 @@ def _as_column(values: Any, column: str, kind: st.DataType) -> pa.Array:
     import pyarrow.compute as pc
 
     target = arrow_type(kind)
+    listed = isinstance(values, list | tuple)
     try:
+        # What the column can't hold equals nothing in it.
+        if listed and pa.types.is_decimal(target):
+            return pa.array([one for one in values if _holds(target, one)], target)
+        limit = 1 << target.bit_width - 1 if pa.types.is_integer(target) else 0
+        if listed and limit:
+            values = [one for one in values if type(one) is not int or -limit <= one < limit]
         found = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
         if pa.types.is_dictionary(found.type):
             found = found.cast(found.type.value_type)
-        if pa.types.is_integer(found.type) and pa.types.is_integer(target):
-            # What the column can't hold equals nothing in it.
-            bits = target.bit_width
-            least, greatest = pa.scalar(-(1 << bits - 1), pa.int64()), pa.scalar((1 << bits - 1) - 1, pa.int64())
+        if limit and pa.types.is_uint64(found.type):
+            found = found.filter(pc.less(found, pa.scalar(limit, pa.uint64())))
+        elif limit and pa.types.is_integer(found.type):
+            least, greatest = pa.scalar(-limit, pa.int64()), pa.scalar(limit - 1, pa.int64())
             found = found.filter(pc.and_(pc.greater_equal(found, least), pc.less_equal(found, greatest)))
         return found.cast(target)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         pass  # the message may hold a key
     raise UsageError(f"the keys are no values of {kind.simpleString()}", column=column)
+
+
+def _holds(target: pa.DataType, value: Any) -> bool:
+    """Is a whole or a decimal number one of this decimal type? True where it is neither: Arrow will say so."""
+    if not isinstance(value, int | Decimal):
+        return True
+    number = Decimal(value)
+    if not number.is_finite():
+        return False
+    scaled = number.scaleb(target.scale, _EXACT)
+    return scaled == scaled.to_integral_value() and abs(scaled) < 10**target.precision

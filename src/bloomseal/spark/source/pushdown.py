@@ -24,7 +24,7 @@ from ...parquet.schema import Leaf
 from ...parquet.walk import Walk
 from ...sbbf import PhysicalType
 
-__all__ = ["Bound", "Condition", "admits", "bind", "conditions", "from_text", "to_text"]
+__all__ = ["Bound", "Condition", "admits", "bind", "collated", "conditions", "from_text", "to_text"]
 
 _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "<": operator.lt,
@@ -166,7 +166,7 @@ def admits(condition: Condition, value: Any, kind: st.DataType) -> bool:
         return (value is None) is (condition.op == "null")
     if value is None:
         return False
-    if not all(_same_kind(one, value) for one in condition.values) or _collated(kind):
+    if not all(_same_kind(one, value) for one in condition.values) or collated(kind):
         return True
     if condition.op in ("==", "in"):
         return value in condition.values
@@ -185,7 +185,8 @@ def _ordered(value: Any) -> Any:
     return value.encode() if isinstance(value, str) else value
 
 
-def _collated(kind: st.DataType) -> bool:
+def collated(kind: st.DataType | None) -> bool:
+    """Is it a text whose equality is another one than that of its bytes?"""
     return isinstance(kind, st.StringType) and getattr(kind, "collation", "UTF8_BINARY") != "UTF8_BINARY"
 
 
@@ -280,7 +281,7 @@ def _inner_type(kind: st.DataType, path: Sequence[str]) -> st.DataType | None:
 def _translated(condition: Condition, kind: st.DataType, leaf: Leaf) -> list[Term]:
     """What the condition means for the file's type; empty where it could mean anything else than Spark means by it."""
     check = _CHECKS.get(type(kind))
-    if check is None or not check(leaf, condition) or _collated(kind):
+    if check is None or not check(leaf, condition) or collated(kind):
         return []
     op, values = condition.op, condition.values
     if leaf.type.kind == "timestamp" and leaf.type.logical is not None and leaf.type.logical.unit == "ns":

@@ -34,6 +34,7 @@ __all__ = [
     "position_of",
     "select",
     "spark_schema",
+    "stored_type",
 ]
 
 Convert = Callable[[pa.Array], pa.Array] | None
@@ -78,6 +79,20 @@ def spark_schema(file: SealedFile) -> st.StructType:
         return st.StructType([_field(field, leaves) for field in arrow])
     except BloomsealError as error:
         raise error.at(file=file.path) from None
+
+
+def stored_type(file: SealedFile, path: Sequence[str]) -> st.DataType | None:
+    """The type that Spark stored for a leaf; None where it stored none."""
+    kind: Any = _stored_schema(file)
+    for part in path:
+        if isinstance(kind, st.StructType):
+            kind = kind[part].dataType if part in kind.names else None
+        elif isinstance(kind, st.ArrayType) and part == "element":
+            kind = kind.elementType
+        elif isinstance(kind, st.MapType) and part in ("key", "value"):
+            kind = kind.keyType if part == "key" else kind.valueType
+    found: st.DataType | None = kind
+    return found
 
 
 def arrow_type(kind: st.DataType) -> pa.DataType:
