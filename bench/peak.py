@@ -32,8 +32,9 @@ def main(who: str, job: str, sealed: str, folder: str, rows: str, row_group: str
     keys, count, group = Keys(), int(rows), int(row_group)
     _warm(keys, Path(folder))
     # What the rows are made with is not the job's either; the rows are.
-    pieces = list(data.batches(0, group, max(group // 20, 1))) if job == "write" else []
-    run = _jobs(keys, sealed, folder, count // group, group, pieces, value).get((who, job))
+    made = data.batches(0, group, max(group // 20, 1)) if job == "write" else ()
+    messages = [_message(piece) for piece in made]
+    run = _jobs(keys, sealed, folder, count // group, group, messages, value).get((who, job))
     if run is None:
         raise CantError("pyarrow adds no filters to an existing file")
     _reset_peak()
@@ -43,16 +44,16 @@ def main(who: str, job: str, sealed: str, folder: str, rows: str, row_group: str
 
 
 def _jobs(
-    keys: Keys, sealed: str, folder: str, groups: int, group: int, pieces: list[pa.Table], value: str
+    keys: Keys, sealed: str, folder: str, groups: int, group: int, messages: list[pa.Buffer], value: str
 ) -> dict[tuple[str, str], Callable[[], object]]:
     return {
-        ("bloomseal", "write"): lambda: write(keys, Path(folder) / "peak.parquet", _copies(pieces, groups), group),
+        ("bloomseal", "write"): lambda: write(keys, Path(folder) / "peak.parquet", _copies(messages, groups), group),
         ("bloomseal", "read"): lambda: _read(keys, sealed),
         ("bloomseal", "lookup"): lambda: bs.read_table(
             sealed, filters=[("ssn", "==", value)], decryption=keys.decryption
         ),
         ("bloomseal", "attach"): lambda: _attach(keys, sealed, folder),
-        ("pyarrow", "write"): lambda: _arrow_write(keys, folder, _copies(pieces, groups), group),
+        ("pyarrow", "write"): lambda: _arrow_write(keys, folder, _copies(messages, groups), group),
         ("pyarrow", "read"): lambda: _arrow_read(keys, sealed),
         ("pyarrow", "lookup"): lambda: pq.read_table(
             sealed, filters=[("ssn", "==", value)], decryption_properties=keys.arrow_decryption(), use_threads=False
@@ -65,7 +66,7 @@ def _warm(keys: Keys, folder: Path) -> None:
     bs.FilterSpec(num_bytes=1 << 20).build(np.arange(6_000_000, dtype=np.uint64))
     small = folder / "peak-small.parquet"
     write(keys, small, [data.people(0, 100)], 100)
-    jobs = _jobs(keys, str(small), str(folder), 1, 100, [data.people(0, 100)], data.ssn(0))
+    jobs = _jobs(keys, str(small), str(folder), 1, 100, [_message(data.people(0, 100))], data.ssn(0))
     for job in jobs.values():
         job()
 
@@ -74,11 +75,19 @@ def _reset_peak() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
 
-def _copies(pieces: list[pa.Table], groups: int) -> Iterator[pa.Table]:
-    """The rows of so many row groups in pieces, each in memory of its own."""
+def _message(piece: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, piece.schema) as stream:
+        stream.write_table(piece)
+    return sink.getvalue()
+
+
+def _copies(messages: list[pa.Buffer], groups: int) -> Iterator[pa.Table]:
+    """The rows of so many row groups in pieces, each in memory of its own, as if they came from another process."""
     for _ in range(groups):
-        for piece in pieces:
-            yield piece.take(np.arange(piece.num_rows))
+        for message in messages:
+            with pa.ipc.open_stream(message.to_pybytes()) as arrived:
+                yield arrived.read_all()
 
 
 def write(keys: Keys, path: Path, tables: Iterable[pa.Table], group: int) -> None:
