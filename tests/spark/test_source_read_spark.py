@@ -224,6 +224,20 @@ def test_folders_are_those_of_sparks_own_reader(spark: SparkSession, sealed: tup
         spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", str(before))
 
 
+def test_a_pattern_of_paths(spark: SparkSession, sealed: tuple[Path, Policy]) -> None:
+    folder = sealed[0].parent / "many [days]"
+    for day in range(3):
+        (folder / f"day={day}").mkdir(parents=True)
+        pq.write_table(pa.table({"id": [day]}), folder / f"day={day}" / "f.parquet")
+    clear = {"allow_plaintext": "true"}
+    pattern = str(folder.parent / "many \\[days\\]" / "day=[01]")
+    assert _answers(bss.read(spark, pattern, options=clear)) == _answers(spark.read.parquet(pattern))
+    # A name that looks like a pattern is a name, where there is such a folder.
+    assert bss.read(spark, folder, where="day = 2", options=clear).collect() == [(2, 2)]
+    with pytest.raises(bs.UsageError, match="nothing matches"):
+        bss.read(spark, str(folder.parent / "no*thing"), options=clear)
+
+
 def test_folders_name_moments_in_the_sessions_time_zone(spark: SparkSession, sealed: tuple[Path, Policy]) -> None:
     """The zone of the moment when the frame is made, also if it is another one than in `enable`; clocks that are put back or
     forward, and zones that are offsets.

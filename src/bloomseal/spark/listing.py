@@ -14,12 +14,24 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
     from pyspark.sql import SparkSession
 
-__all__ = ["TableFiles", "classic_jvm", "is_hidden", "list_files", "open_filesystem", "qualified", "split_uri"]
+__all__ = [
+    "TableFiles",
+    "classic_jvm",
+    "is_hidden",
+    "list_files",
+    "matching",
+    "open_filesystem",
+    "qualified",
+    "split_uri",
+]
 
 # Hadoop's URIs are not percent-encoded.
 _URI: Final = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?=/)(?://(?P<authority>[^/]*))?(?P<path>/.*)?$", re.DOTALL
 )
+
+
+_PATTERN: Final = re.compile(r"[*?\[{]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +85,27 @@ def classic_jvm(spark: SparkSession) -> Any:
 
 def qualified(spark: SparkSession, path: str | os.PathLike[str]) -> str:
     """A path as Spark understands it in this session, with its file system."""
+    filesystem, place = _in_hadoop(spark, path)
+    return str(filesystem.makeQualified(place).toString())
+
+
+def matching(spark: SparkSession, path: str | os.PathLike[str]) -> list[str]:
+    """As `qualified`, a pattern (``day=2024-0*``) as all that it matches.
+
+    Raises:
+        UsageError: it matches nothing.
+    """
+    filesystem, place = _in_hadoop(spark, path)
+    if not _PATTERN.search(os.fspath(path)) or filesystem.exists(place):
+        return [qualified(spark, path)]
+    if not (found := filesystem.globStatus(place)):
+        raise UsageError("nothing matches the pattern", file=os.fspath(path))
+    return [str(one.getPath().toString()) for one in found]
+
+
+def _in_hadoop(spark: SparkSession, path: str | os.PathLike[str]) -> tuple[Any, Any]:
     place = classic_jvm(spark).org.apache.hadoop.fs.Path(os.fspath(path))
-    place = place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).makeQualified(place)
-    return str(place.toString())
+    return place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()), place
 
 
 def open_filesystem(base: str | None) -> FileSystem | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import UsageError
 from ..policy import Policy, TablePolicy
-from .listing import qualified
+from .listing import matching
 from .session import known_policy, metrics_of, refuse_secrets, register_source, show_figures, table_policy
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def read(
     not refused.
 
     Args:
-        path: folder or file, or several.
+        path: folder or file, or several; also a pattern such as ``table/day=2024-0*``.
         columns: names, in the order wanted, also of fields inside structs; None for all.
         where: SQL text, or a Column made with ``functions.col``; rows for which it does not hold are left out.
         keys: one column and the keys to look for in it, as many as you like; see `semi_join`, which then does the work.
@@ -151,7 +151,7 @@ class Request:
 
         refuse_secrets(options or {})
         paths = [path] if isinstance(path, str | os.PathLike) else list(path)
-        self._paths = [qualified(spark, one) for one in paths]
+        self._paths = [found for one in paths for found in matching(spark, one)]
         self._spark = spark
         self._zone = str(spark.conf.get("spark.sql.session.timeZone"))
         self._format = "bloomseal"
