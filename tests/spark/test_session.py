@@ -140,6 +140,23 @@ def test_options_name_keys_and_hold_no_more_than_the_policy(policy: Policy, peop
         bss.options(two)
 
 
+@pytest.mark.parametrize("ddl", ["`a.b` STRING", "a STRUCT<b: STRING>, `a.B` INT", "`x y` INT, `a.b` STRUCT<c: INT>"])
+def test_filters_that_spark_would_leave_out_are_refused_before_anything_is_written(
+    spark: SparkSession, ddl: str
+) -> None:
+    from pyspark.sql.types import StructType
+
+    from bloomseal.policy import ColumnPolicy
+
+    table = TablePolicy("t", "keyring:", "k", columns={"a.b": ColumnPolicy(key="k", filter=bs.FilterSpec())})
+    with pytest.raises(
+        bs.UnsupportedError, match=r"no filter for a column whose name has a dot.*column a\.b"
+    ) as caught:
+        bss.options(table, schema=StructType.fromDDL(ddl))
+    assert caught.value.hint == 'through="source"'
+    assert "parquet.bloom.filter.enabled#a.b" in bss.options(table, schema=StructType.fromDDL("a STRUCT<b: STRING>"))
+
+
 # The jar
 
 

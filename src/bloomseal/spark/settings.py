@@ -39,7 +39,8 @@ def options(
 
     Raises:
         UsageError: a column of the policy is not in the schema, or has a filter that Spark can't write.
-        UnsupportedError: something that Spark's own writer can't do: an AAD prefix, external key material, a limit of seals.
+        UnsupportedError: something that Spark's own writer can't do: an AAD prefix, external key material, a limit of seals, a
+            filter on a column whose name has a dot.
         PolicyError: no such table, or an unusable policy.
     """
     chosen = table_policy(policy, table)
@@ -68,6 +69,8 @@ def options(
     largest = 0
     for name, column in columns.items():
         if column.filter is not None:
+            if schema is not None:
+                _check_filter_name(name, schema)
             found.update(_filter(name, column.filter))
             largest = max(largest, _largest(name, column.filter))
     if largest:
@@ -125,6 +128,18 @@ def _columns(table: TablePolicy, schema: StructType | None) -> dict[str, ColumnP
 def _check_filter_type(name: str, kind: Any) -> None:
     if kind.typeName() in ("boolean", "void", "variant", "interval"):
         raise UsageError(f"Spark writes no usable filter for {kind.simpleString()}", column=name)
+
+
+def _check_filter_name(name: str, schema: StructType) -> None:
+    """Refuse names for which parquet-java would leave the filter out and say nothing."""
+    known = leaves(schema)
+    column = next(field.name for field in schema.fields if name == field.name or name.startswith(field.name + "."))
+    if "." in column or sum(one.lower() == name.lower() for one in known) > 1:
+        raise UnsupportedError(
+            "Spark writes no filter for a column whose name has a dot, or differs from another one in case only",
+            column=name,
+            hint='through="source"',
+        )
 
 
 def _refuse_unsupported(table: TablePolicy) -> None:
