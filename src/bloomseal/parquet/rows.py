@@ -53,37 +53,29 @@ def read_matching(
     Raises:
         FormatError, IntegrityError, KeyAccessError.
     """
+    # A key retriever, which is the caller's code, may be asked on the way.
     with leased(2) as scratch:
-        return _matching(_RowGroup(walk, row_group, scratch), walk, wanted, predicate, result_schema)
-
-
-def _matching(
-    group: _RowGroup,
-    walk: Walk,
-    wanted: Sequence[int],
-    predicate: Predicate,
-    result_schema: Callable[[], pa.Schema],
-) -> pa.Table | None:
-    rows = group.candidates(predicate)
-    if rows is not None and not len(rows):
-        return None
-    leaves = walk.footer.schema.leaves
-    looked_at = {leaf.index for leaf in predicate.leaves}
-    if rows is not None and group.searched:
-        # A row is most likely there: one decoder for all columns costs less than one for the predicate's, and one more.
-        looked_at |= {leaf for leaf in wanted if group.exactly(leaf, rows)}
-    first = group.columns(sorted(looked_at), rows)
-    hits = np.flatnonzero(predicate.mask(pa.table(first)).to_numpy())
-    if not len(hits):
-        return None
-    rows = hits if rows is None else rows[hits]
-    # A top-level field is taken over from what was decoded only where it is wanted in the same shape.
-    same = {leaves[i].path[0] for i in wanted} & {leaves[i].path[0] for i in looked_at}
-    same -= {leaves[i].path[0] for i in set(wanted) ^ looked_at}
-    columns = {name: _take(column, hits) for name, column in first.items() if name in same}
-    columns |= group.columns([i for i in wanted if leaves[i].path[0] not in same], rows)
-    schema = result_schema()
-    return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+        group = _RowGroup(walk, row_group, scratch)
+        rows = group.candidates(predicate)
+        if rows is not None and not len(rows):
+            return None
+        leaves = walk.footer.schema.leaves
+        looked_at = {leaf.index for leaf in predicate.leaves}
+        if rows is not None and group.searched:
+            # A row is most likely there: one decoder for all columns costs less than one for the predicate's, and one more.
+            looked_at |= {leaf for leaf in wanted if group.exactly(leaf, rows)}
+        first = group.columns(sorted(looked_at), rows)
+        hits = np.flatnonzero(predicate.mask(pa.table(first)).to_numpy())
+        if not len(hits):
+            return None
+        rows = hits if rows is None else rows[hits]
+        # A top-level field is taken over from what was decoded only where it is wanted in the same shape.
+        same = {leaves[i].path[0] for i in wanted} & {leaves[i].path[0] for i in looked_at}
+        same -= {leaves[i].path[0] for i in set(wanted) ^ looked_at}
+        columns = {name: _take(column, hits) for name, column in first.items() if name in same}
+        columns |= group.columns([i for i in wanted if leaves[i].path[0] not in same], rows)
+        schema = result_schema()
+        return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
 @dataclass(frozen=True)
