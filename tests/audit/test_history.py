@@ -151,3 +151,73 @@ def test_iceberg_snapshots_count(lab: Lab) -> None:
     answer = may_destroy("pii", "1", metadata)
     assert (answer.answer, answer.files) == ("no", 2)
     assert isinstance(inventory(metadata), pa.Table)
+
+
+_ODD = pa.table({"p": ["a b", "c/d", "é%", "x#?"], "ssn": ["1", "2", "3", "4"]})
+
+
+def test_delta_files_with_odd_names_are_found(lab: Lab) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    folder = lab.folder / "a table #1"
+    deltalake.write_deltalake(str(folder), _ODD, partition_by=["p"])
+    assert set(inventory(folder)["file"].to_pylist()) == set(map(str, folder.rglob("*.parquet")))
+    answer = may_destroy("pii", "1", folder)
+    assert (answer.answer, answer.files, answer.missing) == ("yes", 4, [])
+
+
+def test_iceberg_files_with_odd_names_are_found(lab: Lab) -> None:
+    memory = pytest.importorskip("pyiceberg.catalog.memory")
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.transforms import IdentityTransform
+    from pyiceberg.types import NestedField, StringType
+
+    catalog = memory.InMemoryCatalog("test", warehouse=f"file://{lab.folder}/ice")
+    catalog.create_namespace("n")
+    schema = Schema(NestedField(1, "p", StringType()), NestedField(2, "ssn", StringType()))
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "p"))
+    table = catalog.create_table("n.t", schema=schema, partition_spec=spec)
+    table.append(_ODD)
+    _seal(lab, lab.folder / "ice")
+    metadata = table.metadata_location.removeprefix("file://")
+    answer = may_destroy("pii", "1", metadata)
+    assert (answer.answer, len(answer.needed_by), answer.missing) == ("no", 4, [])
+
+
+def test_iceberg_delete_files_count(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    from types import SimpleNamespace
+
+    pytest.importorskip("pyiceberg")
+    data, deletes = lab.signed("t/data.parquet", encryption={"column_keys": None}), lab.signed("t/deletes.parquet")
+
+    def one(path: Path, kind: str = "PARQUET") -> SimpleNamespace:
+        return SimpleNamespace(file_path=f"file://{path}", file_format=kind, lower_bounds=None, upper_bounds=None)
+
+    # pyiceberg applies delete files and writes none.
+    task = SimpleNamespace(file=one(data), delete_files=[one(deletes), one(lab.folder / "vectors.puffin", "PUFFIN")])
+    table = SimpleNamespace(
+        scan=lambda **_: SimpleNamespace(plan_files=lambda: [task]), metadata=SimpleNamespace(snapshots=[])
+    )
+    monkeypatch.setattr("bloomseal.audit.tables._pyiceberg", lambda: SimpleNamespace(from_metadata=lambda _: table))
+    answer = may_destroy("pii", "1", lab.folder / "v1.metadata.json")
+    assert (answer.answer, answer.needed_by, answer.doubts) == ("no", [str(deletes)], [])
+
+
+def test_live_files_that_are_gone_or_elsewhere_are_doubts(lab: Lab) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    folder = lab.folder / "delta"
+    for _ in range(2):
+        deltalake.write_deltalake(str(folder), people(), mode="append")
+    assert may_destroy("pii", "1", folder).answer == "yes"
+    elsewhere = (
+        '{"add":{"path":"s3://bucket/a.parquet","partitionValues":{},"size":1,"modificationTime":1,"dataChange":true}}'
+    )
+    log = folder / "_delta_log" / f"{2:020d}.json"
+    log.write_text(elsewhere + "\n")
+    answer = may_destroy("pii", "1", folder)
+    assert (answer.answer, len(answer.doubts)) == ("unknown", 1)
+    assert answer.doubts[0].startswith("s3://bucket/a.parquet: ")
+    log.unlink()
+    next(folder.glob("*.parquet")).unlink()
+    answer = may_destroy("pii", "1", folder)
+    assert (answer.answer, len(answer.doubts), len(answer.missing)) == ("unknown", 1, 1)

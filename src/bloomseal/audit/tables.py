@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from ..errors import UsageError
 from ..keytools.protocols import FileRef
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from .places import Places
 
 __all__ = ["delta_files", "iceberg_files"]
+
+_URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)", re.DOTALL)
 
 
 def delta_files(ref: FileRef, places: Places, *, history: bool) -> Iterator[FileRef]:
@@ -27,16 +30,17 @@ def delta_files(ref: FileRef, places: Places, *, history: bool) -> Iterator[File
         UsageError: not a table that it understands.
     """
     table = _load(lambda: library("deltalake", "delta", _deltalake).DeltaTable(_uri(ref)), ref)
-    listed = set(table.file_uris())
+    live = _load(lambda: _delta_paths(table, ref), ref)
+    listed = set(live)
     _delta_bounds(table, ref, places)
     versions = sorted({entry["version"] for entry in table.history() if "version" in entry}) if history else []
     for version in versions:
         try:
             table.load_as_version(version)
-            listed |= set(table.file_uris())
+            listed |= _delta_paths(table, ref)
         except Exception as error:
             places.unknown.append(f"{ref.path}: version {version} can't be loaded ({type(error).__name__})")
-    yield from _found(sorted(listed), ref, places)
+    yield from _found(listed, live, ref, places)
 
 
 def iceberg_files(ref: FileRef, places: Places, *, history: bool) -> Iterator[FileRef]:
@@ -51,14 +55,26 @@ def iceberg_files(ref: FileRef, places: Places, *, history: bool) -> Iterator[Fi
     if history:
         snapshots += [snapshot.snapshot_id for snapshot in table.metadata.snapshots]
     listed: set[str] = set()
+    live: set[str] = set()
     for snapshot in snapshots:
         try:
             for task in table.scan(snapshot_id=snapshot).plan_files():
-                listed.add(task.file.file_path)
-                _iceberg_bounds(table, task.file, places)
+                # Whoever reads the rows needs the files that tell which of them were deleted, too.
+                deletes = (one for one in task.delete_files if one.file_format == "PARQUET")
+                listed |= {_path(one.file_path, ref) for one in (task.file, *deletes)}
+                _iceberg_bounds(table, task.file, ref, places)
         except Exception as error:
             places.unknown.append(f"{ref.path}: snapshot {snapshot or 'now'} can't be planned ({type(error).__name__})")
-    yield from _found(sorted(listed), ref, places)
+        if snapshot is None:
+            live = set(listed)
+    yield from _found(listed, live, ref, places)
+
+
+def _delta_paths(table: Any, ref: FileRef) -> set[str]:
+    """The files of the loaded version, as the log has them: deltalake's `file_uris` quotes some parts of a path and some not."""
+    import pyarrow as pa
+
+    return {_path(unquote(path), ref) for path in pa.table(table.get_add_actions())["path"].to_pylist()}
 
 
 def _delta_bounds(table: Any, ref: FileRef, places: Places) -> None:
@@ -73,43 +89,41 @@ def _delta_bounds(table: Any, ref: FileRef, places: Places) -> None:
     columns = [name for name in actions.column_names if name.startswith(("min.", "max."))]
     for row in actions.select(["path", *columns]).to_pylist():
         held = {name.partition(".")[2] for name in columns if row[name] is not None}
-        path = unquote(row["path"])
-        places.bounds[path if "://" in path else posixpath.join(ref.path, path)] = held
+        places.bounds[_path(unquote(row["path"]), ref)] = held
 
 
-def _iceberg_bounds(table: Any, file: Any, places: Places) -> None:
+def _iceberg_bounds(table: Any, file: Any, ref: FileRef, places: Places) -> None:
     ids = {*(file.lower_bounds or {}), *(file.upper_bounds or {})}
     names = (table.schema().find_column_name(number) for number in ids)
-    places.bounds.setdefault(_path(file.file_path), set()).update(name for name in names if name is not None)
+    places.bounds.setdefault(_path(file.file_path, ref), set()).update(name for name in names if name is not None)
 
 
-def _path(uri: str) -> str:
-    """The path of a URI as the table's file system knows it."""
-    parts = urlsplit(uri)
-    if parts.scheme == "file":
-        return unquote(parts.path)
-    return _below(uri) if parts.scheme else uri
+def _path(name: str, ref: FileRef) -> str:
+    """A data file's path as the table's file system knows it; the URI as it is, where it leads to another file system.
+
+    Nothing is unquoted: Iceberg writes paths down as they are, ``p=a%2Fb`` being the folder's own name.
+    """
+    if (uri := _URI.match(name)) is None:
+        return posixpath.join(ref.path, name)
+    scheme, host, path = uri.groups()
+    if (scheme.lower() == "file") != (ref.filesystem is None):
+        return name
+    return path if ref.filesystem is None else posixpath.join(host or "", path.lstrip("/"))
 
 
-def _found(listed: list[str], ref: FileRef, places: Places) -> Iterator[FileRef]:
+def _found(listed: set[str], live: set[str], ref: FileRef, places: Places) -> Iterator[FileRef]:
     from .checks import exists
 
-    for uri in listed:
-        parts = urlsplit(uri)
-        local = parts.scheme in ("", "file")
-        found = FileRef(
-            unquote(parts.path) if parts.scheme == "file" else uri if local else _below(uri), ref.filesystem
-        )
-        if exists(found):
+    for path in sorted(listed):
+        found = FileRef(path, ref.filesystem)
+        if _URI.match(path):
+            places.unknown.append(f"{path}: on another file system than its table")
+        elif exists(found):
             yield found
         else:
-            places.missing.append(found.path)
-
-
-def _below(uri: str) -> str:
-    """A path as the table's file system knows it: bucket and key."""
-    parts = urlsplit(uri)
-    return posixpath.join(parts.netloc, parts.path.lstrip("/"))
+            places.missing.append(path)
+            if path in live:
+                places.unknown.append(f"{path}: the table's current version names it, and it is not there")
 
 
 def _uri(ref: FileRef) -> str:
