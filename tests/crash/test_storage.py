@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -143,3 +145,49 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), bs.SealedWriter(path, SMALL.schema, row_group_size=10) as writer:
         writer.write_batches(batches())  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("job", ["write", "rekey"])
+@pytest.mark.parametrize("refusal", ["folder", "material"])
+def test_a_file_that_has_its_name_keeps_its_key_material(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str, refusal: str
+) -> None:
+    """What fails after the rename must not take away what the new file is opened with: the old one is gone."""
+    data = tmp_path / "data"
+    data.mkdir()
+    path, material = data / "t.parquet", data / "_KEY_MATERIAL_FOR_t.parquet.json"
+    keyring = bs.Keyring(tmp_path / "keyring.json", create=True)
+    keyring.create("master")
+    tools = bs.KeyTools(keyring, internal=False)
+    spec, keys = bs.EncryptionSpec(footer_key="master", keys=tools), bs.DecryptionSpec(tools)
+    bs.write_table(SMALL, path, encryption=spec)
+    before = path.stat().st_ino
+    sync, replace = os.fsync, Path.replace
+
+    def fsync(fd: int) -> None:
+        if refusal == "folder" and stat.S_ISDIR(os.fstat(fd).st_mode) and path.stat().st_ino != before:
+            refuse()
+        sync(fd)
+
+    def renamed(aside: Path, target: Path) -> Path:
+        if refusal == "material" and target == material and path.stat().st_ino != before:
+            refuse()
+        return replace(aside, target)
+
+    def refuse() -> None:
+        monkeypatch.undo()  # once: what tidies up afterwards finds a storage that works
+        raise OSError(5, "refused")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(Path, "replace", renamed)
+
+    def run() -> None:
+        if job == "write":
+            bs.write_table(SMALL.slice(50), path, encryption=spec)
+        else:
+            bs.rekey(path, decryption=keys, encryption=spec)
+
+    with pytest.raises(bs.BloomsealError, match="refused"):
+        run()
+    assert path.stat().st_ino != before
+    assert bs.read_table(path, decryption=keys).num_rows == (50 if job == "write" else 100)

@@ -136,6 +136,7 @@ def _convert(
             raise UsageError("the file is encrypted already", file=source.name, hint="rekey")
         walk = Walk(source, footer, at_hand)
         keys = OutputKeys(encryption, footer.schema, target) if encryption is not None else None
+        out = None
         try:
             with AtomicFile(target, replaces=before) as out:
                 report = _assemble(walk, out, keys, bloom_filters or {}, target, progress)
@@ -145,7 +146,7 @@ def _convert(
             if keys is not None:
                 keys.committed()
         except BaseException:
-            if keys is not None:
+            if keys is not None and not (out is not None and out.placed):
                 keys.discard()
             raise
         return report

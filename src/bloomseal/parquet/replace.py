@@ -65,6 +65,9 @@ class AtomicFile:
         replaces: the file's identity as it was read (`Source.identity`); if it differs at commit, someone else has changed the
             file meanwhile and nothing is replaced.
 
+    Attributes:
+        placed: the final place may hold the new file. What the file needs must stay from then on, whatever fails.
+
     Raises:
         UsageError: the folder can't be written to.
     """
@@ -73,6 +76,7 @@ class AtomicFile:
         self._ref = ref
         self._replaces = replaces
         self._done = False
+        self.placed = False
         self._file: IO[bytes]
         self._gathered = bytearray(_COPY_BYTES)
         self._length = 0
@@ -168,7 +172,8 @@ class AtomicFile:
         """Sync, reopen for `check`, and rename into place.
 
         Raises:
-            BloomsealError: what `check` raises; the file was changed by someone else meanwhile; the storage failed.
+            BloomsealError: what `check` raises; the file was changed by someone else meanwhile; the storage failed. Where the
+                storage failed after the rename, the new file is there, and `placed` says so.
         """
         self._flush()
         # A disk that is full often says so only now.
@@ -194,6 +199,7 @@ class AtomicFile:
             shutil.copymode(self._target, self._aside)
         # Hadoop keeps checksums of local files beside them, and reads no file that stale ones belong to. None is fine.
         self._target.with_name(f".{self._target.name}.crc").unlink(missing_ok=True)
+        self.placed = True
         self._aside.replace(self._target)
         fault_point("renamed")
         folder = os.open(self._target.parent, os.O_RDONLY)
@@ -206,6 +212,7 @@ class AtomicFile:
         size, fd = self._written, self._file.fileno()
         check(Source(self._ref, size, lambda offset, length: os.pread(fd, length, offset), lambda: None))
         assert self._ref.filesystem is not None  # noqa: S101
+        self.placed = True
         with (
             storage_errors("upload", self._ref.path),
             self._ref.filesystem.open_output_stream(self._ref.path) as stream,

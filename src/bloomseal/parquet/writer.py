@@ -97,7 +97,8 @@ def write_table(
         UsageError: no such column, a column that can't carry a filter, contradicting options, an overfilled filter
             whose size is to be hidden.
         KeyAccessError: a data key could not be made or wrapped.
-        BloomsealError: the storage failed. The old file, if any, is still there.
+        BloomsealError: the storage failed. The old file, if any, is still there; or the new one, complete, where it had
+            taken its name already (the folder can't be synced, the old file's key material can't be dropped).
     """
     with SealedWriter(
         path,
@@ -229,7 +230,8 @@ class SealedWriter:
             self._pool.shutdown(cancel_futures=True)
         self._out.close()
         self._file.abort()
-        self._discard_keys()
+        if not self._file.placed:
+            self._discard_keys()
 
     def _flush(self) -> None:
         if not self._pending:
