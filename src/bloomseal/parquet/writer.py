@@ -286,7 +286,8 @@ class SealedWriter:
             with pq.ParquetWriter(sink, self._arrow, **self._options) as writer:
                 if rows.num_rows:
                     writer.write_table(rows, row_group_size=rows.num_rows)
-        except (pa.ArrowException, ValueError, TypeError) as error:
+        except (pa.ArrowException, OSError, ValueError, TypeError) as error:
+            # OSError is what Parquet's own refusals come as; no storage is concerned.
             raise UsageError(f"pyarrow can't encode this table: {error}", file=self._ref.path) from None
         source = Source.memory(memoryview(sink.getvalue()), self._ref.path)
         walk = Walk(source, Footer(read_tail(source).data, 0, None, True), KeysAtHand(None, None))

@@ -68,6 +68,7 @@ def test_no_rows_make_a_file_with_columns(tmp_path: Path) -> None:
         {"data_page_version": "2.0", "encryption": ENCRYPTION},
         {"encryption_properties": None},
         {"compression": "no such"},
+        {"use_byte_stream_split": ["name"], "use_dictionary": False},
         {"encryption": bs.EncryptionSpec(footer_key=b"f" * 16, column_keys={"nobody": b"n" * 16})},
     ],
     ids=lambda wrong: "-".join(wrong),
