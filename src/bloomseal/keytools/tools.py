@@ -362,7 +362,9 @@ class ToolsFileKeys:
             return
 
         def keep_mine(entries: dict[str, str]) -> None:
-            entries.clear()
+            # What came meanwhile is another writer's, and the file in place may be its.
+            for reference in self._existing():
+                entries.pop(reference, None)
             entries.update(self._new)
             # Under the usual name too, because the rotation of parquet-java and of Arrow starts from it.
             footer = next((text for name, text in self._new.items() if name.startswith(FOOTER_KEY_REFERENCE)), None)
