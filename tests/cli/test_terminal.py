@@ -137,6 +137,16 @@ def test_errors_about_hostile_names_steer_no_terminal(run: Run) -> None:
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", outcome.err)
 
 
+def test_names_that_are_no_text(run: Run, folder: Path) -> None:
+    odd = folder / os.fsdecode(b"\xff.parquet")
+    pq.write_table(pa.table({"a": [1]}), folder / "a.parquet")
+    (folder / "a.parquet").rename(odd)
+    answer = run("inspect", str(odd), "--format", "json")
+    assert os.fsencode(json.loads(answer.out)["path"]).endswith(b"\xff.parquet")
+    assert "\\udcff.parquet" in run("inspect", str(odd)).out.encode().decode()
+    assert "\\udcff.parquet" in run("verify", f"{odd}.gone").err.encode().decode()
+
+
 def test_rows_as_json_are_json_whatever_they_hold(run: Run) -> None:
     pq.write_table(
         pa.table(

@@ -24,7 +24,7 @@ _ESCAPES: Final = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F
 
 def printable(text: Any) -> str:
     """Text that may come from a file, without the control characters by which it could steer a terminal."""
-    return str(text).translate(_ESCAPES)
+    return str(text).translate(_ESCAPES).encode(errors="backslashreplace").decode()
 
 
 def plain(value: Any) -> Any:
@@ -52,7 +52,9 @@ def plain(value: Any) -> Any:
 
 def json_line(value: Any, *, indent: int | None = None) -> str:
     """JSON text in UTF-8 that no terminal takes for commands."""
-    return json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=indent).translate(_C1_CONTROLS)
+    text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=indent).translate(_C1_CONTROLS)
+    # The bytes of a file's name that are no text: Python replaces their surrogates by what JSON has for them, too.
+    return text.encode(errors="backslashreplace").decode()
 
 
 def print_json(value: Any) -> None:
