@@ -87,6 +87,24 @@ def test_doubts_forbid_a_yes(lab: Lab) -> None:
     assert may_destroy("other", "1", empty).answer == "unknown"
 
 
+@pytest.mark.parametrize("name", ["000000_0", ".a.parquet", "_change_data/a.parquet", "_metadata", "a.parquet.bak"])
+def test_whatever_a_file_is_called_its_keys_are_needed(lab: Lab, name: str) -> None:
+    lab.signed("t/good.parquet", encryption={"column_keys": None})
+    (lab.folder / "t" / "_SUCCESS").touch()
+    (lab.folder / "t" / "notes.txt").write_text("no data")
+    (lab.folder / "t" / ".lock").symlink_to("nowhere")
+    assert may_destroy("pii", "1", lab.folder / "t").answer == "yes"
+    path = lab.signed(f"t/{name}")
+    answer = may_destroy("pii", "1", lab.folder / "t")
+    assert (answer.answer, answer.needed_by, answer.doubts) == ("no", [str(path)], [])
+
+
+def test_files_without_rows_need_no_column_key(lab: Lab) -> None:
+    lab.write("t/a.parquet", people().slice(0, 0))
+    assert may_destroy("pii", "1", lab.folder / "t", keys=lab.keyring).answer == "yes"
+    assert may_destroy("pii", "1", lab.folder / "t").answer == "unknown"
+
+
 def test_missing_key_material_is_a_doubt(lab: Lab) -> None:
     lab.signed("t/a.parquet", encryption={"keys": KeyTools(lab.keyring, internal=False)})
     assert may_destroy("pii", "1", lab.folder / "t").answer == "no"

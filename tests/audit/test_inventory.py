@@ -13,8 +13,10 @@ import pytest
 
 from audit.lab import ROW_GROUP, ROWS, Lab, chunks, edit_chunks, people
 from bloomseal import ExplicitKeys, FilterSpec, UsageError
-from bloomseal.audit import audit, inventory
+from bloomseal.audit import Report, audit, inventory, may_destroy
 from bloomseal.audit.facts import SCHEMA
+from bloomseal.audit.rendering.html import to_html
+from bloomseal.audit.rendering.sarif import to_sarif
 from bloomseal.keytools import KeyTools
 from bloomseal.keytools.protocols import KeyDates
 
@@ -233,6 +235,37 @@ def test_hidden_files_and_partitions(lab: Lab) -> None:
     (lab.folder / "t" / "notes.txt").write_text("no data")
     names = {Path(file).name for file in inventory(lab.folder / "t")["file"].unique().to_pylist()}
     assert names == {"a.parquet", "b.parquet", "c.parquet"}
+
+
+def test_links_to_folders_are_followed(lab: Lab) -> None:
+    lab.signed("elsewhere/a.parquet")
+    lab.signed("t/b.parquet")
+    (lab.folder / "t" / "link").symlink_to(lab.folder / "elsewhere")
+    (lab.folder / "elsewhere" / "back").symlink_to(lab.folder / "t")
+    (lab.folder / "t" / "self").symlink_to(lab.folder / "t")
+    found = inventory(lab.folder / "t")["file"].unique().to_pylist()
+    assert found == [str(lab.folder / "t" / name) for name in ("b.parquet", "link/a.parquet")]
+
+
+def test_a_name_that_is_no_text_stops_nothing(lab: Lab) -> None:
+    odd = os.fsdecode(os.fsencode(lab.signed("t/odd.parquet").parent) + b"/odd\xff.parquet")
+    (lab.folder / "t" / "odd.parquet").rename(odd)
+    lab.signed("t/b.parquet", encryption={"keys": KeyTools(lab.keyring, internal=False)})
+    (lab.folder / "t" / os.fsdecode(b"_KEY_MATERIAL_FOR_\xff.parquet.json")).write_text("{}")
+    report = audit(lab.folder / "t")
+    assert report.files == 1
+    assert [text for text in report.unseen if "odd\\udcff.parquet: " in text]
+    assert may_destroy("other", "1", lab.folder / "t").answer == "unknown"
+    assert audit(odd).files == 0
+    for form in (Report.to_json, to_html, to_sarif):
+        form(report).encode()
+
+
+def test_a_pipe_is_not_waited_for(lab: Lab) -> None:
+    lab.signed("t/a.parquet")
+    os.mkfifo(lab.folder / "t" / "pipe.parquet")
+    errors = dict.fromkeys(inventory(lab.folder / "t")["error"].to_pylist())
+    assert list(errors) == [None, "can't open the file: Illegal seek"]
 
 
 def test_it_survives_parquet(lab: Lab) -> None:

@@ -166,6 +166,8 @@ def may_destroy(
 ) -> Destruction:
     """Does any of these files, or any retained version of these tables, need a master key version?
 
+    In folders every Parquet file is looked at, whatever it is called, hidden ones too.
+
     *Yes*, it may be destroyed, only where every key of every file was seen to be under another version; copies elsewhere are
     beyond this. *No* where some file needs it. Else *unknown*, and why.
 
@@ -200,7 +202,7 @@ def may_destroy(
 
 def _files(table: pa.Table) -> dict[str, _File]:
     names = [
-        "file", "footer", "algorithm", "error", "column", "protection", "material", "master_key", "key_version", "data_key",
+        "file", "footer", "footer_verified", "algorithm", "error", "column", "protection", "material", "master_key", "key_version", "data_key",
         "footer_material", "footer_master_key", "footer_key_version", "footer_data_key", "chunk_error",
     ]  # fmt: skip
     if missing := [name for name in names if name not in table.column_names]:
@@ -216,7 +218,7 @@ def _files(table: pa.Table) -> dict[str, _File]:
             continue
         file.encrypted = True
         _key(file, row, "footer_", "footer")
-        if row["column"] is None and row["footer"] == "encrypted":
+        if row["column"] is None and row["footer"] == "encrypted" and row["footer_verified"] != "true":
             file.doubt = file.doubt or "its columns' keys are inside the encrypted footer"
         if row["protection"] == "column key":
             _key(file, row, "", f"column {row['column']}")

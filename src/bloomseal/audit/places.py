@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import MissingDependencyError, UsageError
+from ..errors import BloomsealError, MissingDependencyError, UsageError
 from ..keytools.protocols import FileRef
-from ..parquet.source import resolve_path
+from ..parquet.source import Source, resolve_path, walk_tree
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -20,6 +20,7 @@ __all__ = ["MATERIAL_PREFIX", "Places", "find_files"]
 MATERIAL_PREFIX: Final = "_KEY_MATERIAL_FOR_"
 _DELTA_LOG: Final = "_delta_log"
 _ENDINGS: Final = (".parquet", ".parq", ".pq")
+_NO_DATA: Final = (".json", ".crc")
 
 
 @dataclass
@@ -52,10 +53,11 @@ def find_files(
     """All data files at these places.
 
     Args:
-        paths: files, folders (searched to any depth; hidden files and folders are left out), Delta tables (the folder that
+        paths: files, folders (searched to any depth, links followed; hidden files and folders are left out), Delta tables (the folder that
             holds ``_delta_log``) and Iceberg tables (a ``….metadata.json``).
         filesystem: where the paths are; None for local ones and URIs.
-        history: files of all retained versions of a table, not only the live ones.
+        history: files of all retained versions of a table, not only the live ones, and all Parquet files in the folders, hidden
+            ones and those of another name too.
 
     Raises:
         MissingDependencyError: a table without its library.
@@ -69,11 +71,16 @@ def find_files(
     for path in listed:
         ref = resolve_path(path, filesystem)
         for found, root in _files(ref, places, history):
+            if not _is_text(found.path):
+                places.unknown.append(f"{_shown(found.path)}: its name is no text; it was not looked at")
+                continue
             seen.setdefault(found.path, found)
             if root is not None:
                 places.roots.setdefault(found.path, root)
     places.files = [seen[name] for name in sorted(seen)]
-    places.sidecars = sorted({ref.path: ref for ref in places.sidecars}.values(), key=lambda ref: ref.path)
+    places.sidecars = sorted(
+        {ref.path: ref for ref in places.sidecars if _is_text(ref.path)}.values(), key=lambda ref: ref.path
+    )
     return places
 
 
@@ -98,8 +105,10 @@ def _files(ref: FileRef, places: Places, history: bool) -> Iterator[tuple[FileRe
     for below in tables:
         yield from _delta(FileRef(ref.path + below, ref.filesystem), places, history, named=not below)
     for name, found in entries:
-        # What no version names any more may lie in a table still, until somebody vacuums.
-        if _is_data(name) and (history or not any(f"/{name}".startswith(f"{below}/") for below in tables)):
+        # What no version names any more may lie in a table still, until somebody vacuums. And whatever it is called, its keys
+        # are needed: Delta's change data lie in a hidden folder, Hive's files have no ending.
+        told = not history and any(f"/{name}".startswith(f"{below}/") for below in tables)
+        if (_is_data(name) and not told) or (history and _is_parquet(name, found)):
             yield found, ref.path
 
 
@@ -129,6 +138,25 @@ def _is_data(name: str) -> bool:
     return last.endswith(_ENDINGS) or ".parquet." in last
 
 
+def _is_parquet(name: str, ref: FileRef) -> bool:
+    """Does a file end as Parquet does? One that can't be read may."""
+    if name.endswith(_NO_DATA) or (ref.filesystem is None and not os.path.isfile(ref.path)):  # noqa: PTH113
+        return False
+    try:
+        with Source.open(ref.path, ref.filesystem) as source:
+            return source.size >= 4 and bytes(source.read(source.size - 4, 4)) in (b"PAR1", b"PARE")
+    except BloomsealError:
+        return True
+
+
+def _is_text(path: str) -> bool:
+    return path.isascii() or path.encode(errors="replace").decode() == path
+
+
+def _shown(path: str) -> str:
+    return path.encode(errors="backslashreplace").decode()
+
+
 def _listed(ref: FileRef, places: Places) -> tuple[bool, list[tuple[str, FileRef]]]:
     """Is it a folder, and which files are below it (path from here, file)?"""
     if ref.filesystem is None:
@@ -139,7 +167,7 @@ def _listed(ref: FileRef, places: Places) -> tuple[bool, list[tuple[str, FileRef
         def skip(error: OSError) -> None:
             places.unknown.append(f"{error.filename}: can't be listed ({error.strerror})")
 
-        for folder, _, names in os.walk(ref.path, onerror=skip):
+        for folder, _, names in walk_tree(ref.path, skip):
             below = os.path.relpath(folder, ref.path)
             for name in names:
                 relative = name if below == "." else f"{below}/{name}".replace(os.sep, "/")

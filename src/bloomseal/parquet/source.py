@@ -15,7 +15,7 @@ from ..keytools.protocols import FileRef
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["Buffer", "Scratch", "Source", "identity", "leased", "lend", "resolve_path"]
+__all__ = ["Buffer", "Scratch", "Source", "identity", "leased", "lend", "resolve_path", "walk_tree"]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -114,7 +114,8 @@ class Source:
         ref = resolve_path(path, filesystem)
         try:
             if ref.filesystem is None:
-                fd = os.open(ref.path, os.O_RDONLY | os.O_CLOEXEC)
+                # Not to wait for ever where somebody has put a pipe; it can't be sought in, and is refused for that.
+                fd = os.open(ref.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
                 try:
                     size = os.lseek(fd, 0, os.SEEK_END)
                 except OSError:
@@ -206,3 +207,21 @@ def identity(status: os.stat_result) -> tuple[int, ...]:
 
 def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or type(error).__name__
+
+
+def walk_tree(path: str, refused: Callable[[OSError], None]) -> Iterator[tuple[str, list[str], list[str]]]:
+    """As `os.walk`. Links to folders are followed, as readers of a table do, but never back into a folder on the way there.
+
+    Args:
+        refused: called with the error where a folder can't be listed.
+    """
+    above = {path: frozenset([os.path.realpath(path)])}
+    for folder, folders, names in os.walk(path, onerror=refused, followlinks=True):
+        way = above.pop(folder)
+        for name in list(folders):
+            below = os.path.join(folder, name)  # noqa: PTH118
+            if (real := os.path.realpath(below)) in way:
+                folders.remove(name)
+            else:
+                above[below] = way | {real}
+        yield folder, folders, names
