@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import resource
 import subprocess
@@ -260,6 +261,46 @@ def test_a_file_and_links_to_it_are_one(ring: bs.Keyring, table: Path) -> None:
     assert statuses(rotate([table / "again", table], job)) == [Status.DONE_BEFORE] * FILES
     for index, path in enumerate(path for path in paths(table) if not path.is_symlink()):
         opens(path, reading(ring), index)
+
+
+def test_links_to_folders_are_followed_once(ring: bs.Keyring, table: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    write(other / "z.parquet", bs.KeyTools(ring, internal=True), 9)
+    (other / "back").symlink_to(table)
+    (table / "+link").symlink_to(other)
+    (table / "+day").symlink_to(table / "day=1")
+    job = Rekey(reading(ring))
+    report = rotate(table, job)
+    assert statuses(report) == [Status.ROTATED] * (FILES + 1)
+    assert {Path(one.path).parent for one in report.files} == {table, table / "day=1", table / "+link"}
+    opens(other / "z.parquet", reading(ring), 9)
+
+
+def test_a_pipe_is_not_waited_for(ring: bs.Keyring, table: Path) -> None:
+    os.mkfifo(table / "pipe.parquet")
+    report = rotate(table, Rekey(reading(ring)))
+    assert statuses(report) == [*[Status.ROTATED] * FILES, Status.FAILED]
+
+
+def test_names_that_are_no_text(ring: bs.Keyring, table: Path) -> None:
+    odd = os.fsdecode(os.fsencode(table) + b"/odd\xff.parquet")
+    (table / "0.parquet").rename(odd)
+    for _ in range(2):  # the journal knows it again
+        report = rotate(table, Rekey(reading(ring)))
+        assert report.ok
+        assert odd in [one.path for one in report.files]
+    assert statuses(report) == [Status.DONE_BEFORE] * FILES
+
+
+def test_what_is_no_journal_is_left_whole(ring: bs.Keyring, table: Path) -> None:
+    path = table / "0.parquet"
+    before = path.read_bytes()
+    for content in (before, b"a note\nand no end of line", b"no line at all", b'{"event": "some", "log": 1}\n{'):
+        path.write_bytes(content)
+        with pytest.raises(bs.FormatError, match="not a rotation's journal"):
+            rotate(table, Rekey(reading(ring)), journal=path)
+        assert path.read_bytes() == content
 
 
 def test_two_files_of_one_place_are_refused_before_either_is_touched(ring: bs.Keyring, tmp_path: Path) -> None:

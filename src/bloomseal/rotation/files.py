@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from ..errors import BloomsealError, UsageError
 from ..keytools.protocols import FileRef
 from ..parquet.replace import identity_at
-from ..parquet.source import resolve_path
+from ..parquet.source import resolve_path, walk_tree
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -60,7 +60,7 @@ def find_files(
 
     A file that is named itself is taken whatever it is called. In folders, at any depth, those that end in ``.parquet``,
     ``.parq``, ``.pq`` or ``.parquet.encrypted`` are; names that begin with ``_`` or ``.`` are left out, as Spark does
-    (Hive's ``column=value`` folders are not).
+    (Hive's ``column=value`` folders are not). Links to folders are followed.
 
     Raises:
         UsageError: nothing at one of the paths.
@@ -72,8 +72,9 @@ def find_files(
             found.setdefault(file.name, file)
     # A file and the symbolic links to it are one: it is done under its own name, beside which its key material is.
     own: dict[str, DataFile] = {}
-    for name, file in sorted(found.items(), key=lambda item: (item[1].is_link, item[0])):
-        own.setdefault(os.path.realpath(name) if file.ref.filesystem is None else name, file)
+    real = {name: os.path.realpath(name) if file.ref.filesystem is None else name for name, file in found.items()}
+    for name, file in sorted(found.items(), key=lambda item: (item[1].is_link, real[item[0]] != item[0], item[0])):
+        own.setdefault(real[name], file)
     return sorted(own.values(), key=lambda file: file.name)
 
 
@@ -99,7 +100,7 @@ def _local(path: str) -> Iterator[DataFile]:
         # A folder that can't be listed may hold files that would then be missed in silence.
         raise UsageError(f"can't list the folder: {error.strerror}", file=error.filename)
 
-    for folder, folders, names in os.walk(path, onerror=refused):
+    for folder, folders, names in walk_tree(path, refused):
         folders[:] = [name for name in folders if not _is_hidden(name)]
         for name in names:
             if _is_data(name):
@@ -159,7 +160,7 @@ def in_turn(ref: FileRef) -> Iterator[None]:
         yield
         return
     try:
-        fd = os.open(ref.path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(ref.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise UsageError(f"can't read the file: {error.strerror}", file=ref.path) from None
     try:

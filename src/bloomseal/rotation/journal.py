@@ -30,6 +30,7 @@ from ..errors import BloomsealError, FormatError, UsageError
 __all__ = ["Journal", "NoJournal", "default_journal", "job_digest"]
 
 _VERSION: Final = 1
+_START: Final = b'{"event": "start", '
 _LONGEST: Final = 1 << 30
 
 
@@ -130,18 +131,21 @@ class Journal:
     def _read(self, operation: str, digest: str) -> None:
         data = self._file.read(_LONGEST)
         whole = data.rfind(b"\n") + 1
+        lines = data[:whole].splitlines()
+        start, *events = map(self._parsed, lines) if lines else [{}]
+        # Whatever else it is stays whole; of a journal a crash may have left the beginning of the first line only.
+        if lines and (start.get("event") != "start" or start.get("version") != _VERSION):
+            raise FormatError("not a rotation's journal", file=str(self.path))
+        if not lines and not (data.startswith(_START) or _START.startswith(data)):
+            raise FormatError("not a rotation's journal", file=str(self.path))
         if whole < len(data):
             # A crash has cut the last line off; left in place, the next one would run into it.
             self._file.truncate(whole)
         self._file.seek(whole)
-        lines = data[:whole].splitlines()
         if not lines:
             self._write(event="start", version=_VERSION, operation=operation, job=digest, at=_now())
             return
         self.resumed = True
-        start, *events = map(self._parsed, lines)
-        if start.get("event") != "start" or start.get("version") != _VERSION:
-            raise FormatError("not a rotation's journal", file=str(self.path))
         if start.get("operation") != operation or start.get("job") != digest:
             raise UsageError(
                 f"the journal belongs to another job ({start.get('operation')})",
@@ -173,7 +177,8 @@ class Journal:
         return event
 
     def _write(self, **event: Any) -> None:
-        line, end = json.dumps(event, ensure_ascii=False).encode() + b"\n", self._file.tell()
+        # Names that are no text hold surrogates, which JSON writes just as Python replaces them.
+        line, end = json.dumps(event, ensure_ascii=False).encode(errors="backslashreplace") + b"\n", self._file.tell()
         try:
             if self._file.write(line) < len(line):
                 # A full disk takes the part that fits, and the next line would run into it.
