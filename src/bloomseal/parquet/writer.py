@@ -385,9 +385,10 @@ def resolve_filters(schema: Schema, wanted: FilterRequest) -> list[tuple[Leaf, F
     """The leaves and specifications of a ``bloom_filters=`` argument, in schema order.
 
     Raises:
-        UsageError: no such column, a column that can't carry a filter, or neither a FilterSpec nor a bool.
+        UsageError: no such column, one asked for under two names, a column that can't carry a filter, or neither a
+            FilterSpec nor a bool.
     """
-    specs = []
+    specs: dict[int, tuple[Leaf, FilterSpec]] = {}
     for name, spec in wanted.items():
         if spec is False or spec is None:
             continue
@@ -395,5 +396,10 @@ def resolve_filters(schema: Schema, wanted: FilterRequest) -> list[tuple[Leaf, F
             raise UsageError(f"a FilterSpec or True, not {type(spec).__name__}", column=name)
         leaf = schema.leaf(name)
         carries_filter(leaf)
-        specs.append((leaf, FilterSpec() if spec is True else spec))
-    return sorted(specs, key=lambda item: item[0].index)
+        if leaf.index in specs:
+            # One of the two would win unseen, though the other may be the one that hides its size.
+            raise UsageError(
+                "two filters for the same column", column=leaf.name, hint=f"leave out {name} or the other name"
+            )
+        specs[leaf.index] = (leaf, FilterSpec() if spec is True else spec)
+    return [specs[index] for index in sorted(specs)]

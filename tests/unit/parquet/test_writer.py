@@ -135,3 +135,16 @@ def test_a_dictionary_that_is_asked_for_stays(tmp_path: Path) -> None:
     with bs.open_file(tmp_path / "a.parquet") as file:
         for group in range(2):
             assert next(file.walk.pages(file.walk.chunk(group, 0))).ordinal == -1
+
+
+def test_two_filters_for_one_column_are_refused(tmp_path: Path) -> None:
+    """A list's leaf has two names: one request must not undo the other unseen."""
+    path, wanted = tmp_path / "a.parquet", {"tags": bs.FilterSpec(num_bytes=64), "tags.list.element": True}
+    table = pa.table({"tags": [["a"], ["b"]]})
+    with pytest.raises(bs.UsageError, match="two filters"):
+        bs.write_table(table, path, bloom_filters=wanted)
+    bs.write_table(table, path)
+    before = path.read_bytes()
+    with pytest.raises(bs.UsageError, match="two filters"):
+        bs.attach_filters(path, wanted)
+    assert path.read_bytes() == before
