@@ -112,11 +112,15 @@ class OutputKeys:
         union.set_struct(2, inner)
         return union
 
-    def retrieve_key(self, key_metadata: bytes, column: str | None) -> SecretKey:  # noqa: ARG002
+    def retrieve_key(self, key_metadata: bytes, column: str | None) -> SecretKey:
         """A `KeyRetriever` over the keys just made, to reopen and check the file before it gets its name."""
         if column is None:
             return self.footer.key
-        return next(self._columns[leaf.index][0].key for leaf in self._leaves if leaf.name == column)
+        # A column named "a.b" and the field b of a column a have the same name, but not the same key.
+        named = (
+            self._columns[leaf.index] for leaf in self._leaves if leaf.name == column and leaf.index in self._columns
+        )
+        return next(cipher.key for cipher, metadata in named if metadata == key_metadata)
 
     def decryption(self) -> DecryptionSpec:
         """What opens the file just written."""

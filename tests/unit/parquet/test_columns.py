@@ -90,3 +90,14 @@ def test_types_that_parquet_lacks_are_a_usage_error(tmp_path: Path, column: pa.A
     with pytest.raises(bs.UsageError, match="can't encode"):
         bs.write_table(pa.table({"a": column}), tmp_path / "no.parquet")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_dotted_name_and_a_path_that_read_the_same_have_keys_of_their_own(tmp_path: Path) -> None:
+    keyring = bs.Keyring(tmp_path / "keyring.json", create=True)
+    keyring.create("master")
+    table = pa.table({"a.b": ["outer"], "a": [{"b": "inner"}]})
+    clear, sealed = tmp_path / "clear.parquet", tmp_path / "sealed.parquet"
+    bs.write_table(table, clear)
+    spec = bs.EncryptionSpec(footer_key="master", column_keys={"a.b": "master"}, keys=keyring)
+    bs.seal_file(clear, sealed, encryption=spec)
+    assert bs.read_table(sealed, decryption=bs.DecryptionSpec(keyring)).equals(table)
