@@ -247,7 +247,7 @@ class Policy:
                 document = tomllib.load(file)
         except OSError as error:
             raise PolicyError(f"the policy can't be read: {error.strerror}", file=os.fspath(path)) from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise PolicyError(f"the policy is not TOML: {error}", file=os.fspath(path)) from None
         try:
             return cls.from_dict(document, kms=kms)
@@ -397,7 +397,7 @@ class _Reader:
     def done(self) -> None:
         if self._rest:
             raise PolicyError(
-                f"{self.where}: {', '.join(map(repr, sorted(self._rest)))} is not understood", hint="check the spelling"
+                f"{self.where}: {', '.join(sorted(map(repr, self._rest)))} is not understood", hint="check the spelling"
             )
 
 

@@ -341,3 +341,12 @@ def test_optional_methods_that_fail() -> None:
     assert "hvs" not in str(caught.value)
     assert caught.value.__context__ is None
     assert tools.describe(metadata).wrapping_version is None
+
+
+def test_a_wrapped_key_that_no_file_can_hold_is_refused() -> None:
+    class Odd(InMemoryKms):
+        def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
+            return super().wrap_key(key_bytes, master_key_identifier) + "\udc80"
+
+    with pytest.raises(KmsAccessError, match="no text"):
+        made(Odd())

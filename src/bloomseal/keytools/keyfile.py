@@ -84,7 +84,14 @@ class Protection:
     def __init__(self, passphrase: str, salt: bytes | None = None, n: int = _SCRYPT_N) -> None:
         self.salt = os.urandom(_SALT_BYTES) if salt is None else salt
         self.n = n
-        derived = Scrypt(salt=self.salt, length=64, n=n, r=_SCRYPT_R, p=1).derive(passphrase.encode())
+        try:
+            secret = passphrase.encode()
+        except UnicodeEncodeError:
+            secret = b""
+        if not secret:
+            # Raised out here: the other error holds the passphrase. Bytes in the environment that are not UTF-8 come so.
+            raise KeyAccessError("the keyring's passphrase is not text that UTF-8 can encode")
+        derived = Scrypt(salt=self.salt, length=64, n=n, r=_SCRYPT_R, p=1).derive(secret)
         self._gcm = AESGCM(derived[:32])
         self._mac = derived[32:]
 

@@ -298,3 +298,12 @@ def test_it_makes_and_finds_the_keys_of_a_file(keyring: Keyring) -> None:
     for column, (key, metadata) in made.items():
         assert as_key_source(keyring).for_file(FileRef("t.parquet")).retrieve_key(metadata, column) == key
     assert len({key.fingerprint for key, _ in made.values()}) == 3
+
+
+def test_a_passphrase_that_is_no_text_is_refused_and_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes in the environment that are not UTF-8 arrive as lone surrogates."""
+    monkeypatch.setenv("BLOOMSEAL_KEYRING_PASSPHRASE", "s3cret\udcff")
+    with pytest.raises(KeyAccessError, match="not text") as caught:
+        Keyring(tmp_path / "keys.json", create=True)
+    assert caught.value.__context__ is None
+    assert "s3cret" not in str(caught.value)

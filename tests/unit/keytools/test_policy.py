@@ -248,3 +248,15 @@ def test_what_is_no_policy_file_is_refused(tmp_path: Path, text: bytes) -> None:
         Policy.load(tmp_path / "none.toml")
     with pytest.raises(BloomsealError):
         Policy.load(tmp_path)
+
+
+def test_a_file_nested_without_end_is_one_clear_error(tmp_path: Path) -> None:
+    path = tmp_path / "policy.toml"
+    path.write_text("x = " + "[" * 5000 + "]" * 5000)
+    with pytest.raises(PolicyError, match="not TOML"):
+        Policy.load(path)
+
+
+def test_names_that_are_no_text_are_not_understood() -> None:
+    with pytest.raises(PolicyError, match="'x', 3 is not understood"):
+        Policy.from_dict({"version": 1, 3: 4, "x": 1})  # type: ignore[dict-item]
