@@ -172,6 +172,11 @@ def test_demonstrate(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert "000-00-0000" not in out
     assert run("audit", path, "--demonstrate", "ssn") == 2
+    sealed = lab.signed("sealed.parquet", bloom_filters={"ssn": True})
+    none = ("--demonstrate", "ssn", "--candidates", listed)
+    assert run("audit", sealed, *none) == 0  # nothing leaks
+    assert run("audit", sealed, lab.folder / "gone.parquet", *none) == 2
+    assert run("audit", sealed, "--demonstrate", "snn", "--candidates", listed) == 2
 
 
 def test_missing_libraries_name_their_extra(lab: Lab, report: Report, monkeypatch: pytest.MonkeyPatch) -> None:

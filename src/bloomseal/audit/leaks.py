@@ -22,10 +22,14 @@ from .candidates import Pattern
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["DEFAULT_BOUND", "Demonstration", "demonstrate"]
+__all__ = ["DEFAULT_BOUND", "Demonstration", "NothingLeaksError", "demonstrate"]
 
 DEFAULT_BOUND: Final = 1_000_000
 _PORTION: Final = 65_536
+
+
+class NothingLeaksError(UsageError):
+    """No filter of the column stands in clear."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,7 @@ def demonstrate(
                 filters.append(found)
                 truth = _with_values(truth, walk, group, chunk)
         if not filters:
-            raise UsageError("no filter of this column stands in clear: nothing leaks", column=leaf.name)
+            raise NothingLeaksError("no filter of this column stands in clear: nothing leaks", column=leaf.name)
         text = isinstance(candidates, Pattern)
         possible = candidates.total if isinstance(candidates, Pattern) else None
         asked = confirmed = true = 0

@@ -78,7 +78,7 @@ def audit(
     Without keys it looks at what everybody sees, and says what it could not see.
 
     Exit code: 0; 1 on findings at or above --fail-on, if --may-destroy is not answered by yes, or if --demonstrate confirms
-    a candidate; 2 on errors.
+    a candidate; 2 on errors, and where --demonstrate confirms nothing and could not ask some file.
 
     \b
     Examples:
@@ -205,18 +205,18 @@ def _demonstrate(
     paths: tuple[str, ...], column: str, pattern: str | None, candidates: str | None, bound: int, keys: Any
 ) -> int:
     from ..audit.candidates import Pattern
-    from ..audit.leaks import demonstrate
+    from ..audit.leaks import NothingLeaksError, demonstrate
     from ..audit.places import find_files
 
     if (pattern is None) == (candidates is None):
         raise UsageError("--demonstrate takes candidates from --pattern or from --candidates")
     asked: Any = Pattern(pattern) if pattern is not None else _lines(candidates or "")
-    results, refusals = [], 0
+    results, failed = [], False
     for ref in find_files(list(paths)).files:
         try:
             results.append(demonstrate(ref.path, column, asked, most=bound, keys=keys, filesystem=ref.filesystem))
         except BloomsealError as error:
-            refusals += 1
+            failed |= not isinstance(error, NothingLeaksError)
             remark(f"bloomseal: {error.at(file=ref.path)}")
     if State.current().json:
         print_json([one.to_dict() for one in results])
@@ -229,7 +229,8 @@ def _demonstrate(
                 for r in results
             ],
         )  # fmt: skip
-    return 1 if any(one.confirmed for one in results) else 0
+    # Nothing was confirmed of a file that could not be asked; that is no answer.
+    return 1 if any(one.confirmed for one in results) else 2 if failed else 0
 
 
 def _lines(path: str) -> list[str]:
