@@ -114,7 +114,7 @@ def _footers(work: Workspace) -> Curve:
 
 def _audited(work: Workspace) -> Curve:
     """Small files: what an audit costs is per file, row group and column, not per row."""
-    folder = work.path("audited")
+    folder = work.path("audited-growth")
     folder.mkdir()
     rows, paths = 4 * _ROWS_PER_GROUP, []
     for number in range(max(work.size.growth_audit)):

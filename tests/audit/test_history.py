@@ -60,6 +60,8 @@ def test_yes_no_and_unknown(lab: Lab) -> None:
     assert may_destroy("pii", "1", lab.folder / "t").answer == "unknown"
     # The footer's own key material is in clear.
     assert may_destroy("footer", "1", lab.folder / "t").answer == "no"
+    assert all(one.partition(":")[0] in ("footer", "pii") for one in old.under)
+    assert "footer:1" in old.under
     lab.keyring.rotate("pii")
     assert may_destroy("pii", "1", lab.folder / "t", keys=lab.keyring).answer == "no"
     rotate([path], Rewrap(DecryptionSpec(KeyTools(lab.keyring))), journal=lab.folder / "journal")

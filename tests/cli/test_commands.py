@@ -413,3 +413,8 @@ def test_write_holds_a_bounded_part_of_its_input(sealed: Run, folder: Path) -> N
     few, size = peak(250_000), (folder / "long.csv").stat().st_size
     many, longer = peak(1_000_000), (folder / "long.csv").stat().st_size
     assert many - few < (longer - size) / 2
+
+
+def test_the_package_runs_as_a_module():
+    done = subprocess.run([sys.executable, "-m", "bloomseal", "--help"], capture_output=True, text=True, check=True)
+    assert "Usage: bloomseal" in done.stdout

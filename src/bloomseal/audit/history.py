@@ -73,6 +73,8 @@ class Destruction:
         doubts: why a *yes* can't be given.
         files: how many files were looked at.
         missing: files that a retained version names and that are gone: nothing is left there to open.
+        under: the master key versions that the files are under, ``NAME:VERSION``. Names are compared as they are written: where one
+            of these is another name of the key in question (an alias, an ARN), ask for that too.
     """
 
     master_key: str
@@ -82,6 +84,7 @@ class Destruction:
     doubts: list[str]
     files: int
     missing: list[str]
+    under: list[str]
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -93,6 +96,7 @@ class Destruction:
             "doubts": self.doubts,
             "files": self.files,
             "missing": self.missing,
+            "under": self.under,
         }
 
 
@@ -185,10 +189,11 @@ def may_destroy(
     doubts = list(places.unknown)
     if not facts:
         doubts.append("no file was found")
-    needed = []
+    needed, under = [], set()
     for path, file in sorted(_files(to_table(facts, policies)).items()):
         if (master_key, version) in file.versions:
             needed.append(path)
+        under |= {f"{key}:{'?' if one is None else one}" for key, one in file.versions}
         if file.doubt is not None:
             doubts.append(f"{path}: {file.doubt}")
         doubts += [
@@ -197,7 +202,7 @@ def may_destroy(
             if key == master_key and one is None
         ]
     answer = "no" if needed else "unknown" if doubts else "yes"
-    return Destruction(master_key, version, answer, needed, doubts, len(facts), places.missing)
+    return Destruction(master_key, version, answer, needed, doubts, len(facts), places.missing, sorted(under))
 
 
 def _files(table: pa.Table) -> dict[str, _File]:

@@ -198,6 +198,7 @@ def _may_destroy(what: str, paths: tuple[str, ...], common: dict[str, Any]) -> i
             click.echo(printable(f"  needed by {path}"))
         for doubt in answer.doubts:
             click.echo(printable(f"  in doubt: {doubt}"))
+        click.echo(printable(f"  the files are under {', '.join(answer.under) or 'no master key'}"))
     return 0 if answer.answer == "yes" else 1
 
 
