@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +82,9 @@ def test_the_ui_shows_what_a_read_did(spark: SparkSession, sealed: tuple[Path, P
     assert in_the_ui(spark, "bloomseal: what reads did") == {
         name.replace("_", " "): str(figure) for name, figure in stats.to_dict().items()
     }
-    left = bss.prune(spark, sealed[0], "ssn", ["no such number"])
+    # Another thread here is another one there, which has not seen that the jar was added.
+    with ThreadPoolExecutor(1) as pool:
+        left = pool.submit(bss.prune, spark, sealed[0], "ssn", ["no such number"]).result()
     shown = in_the_ui(spark, "bloomseal: what pruning left")
     assert shown == {name.replace("_", " "): str(figure) for name, figure in left.counts.items()}
 

@@ -154,9 +154,14 @@ def show_figures(spark: SparkSession, title: str, figures: Mapping[str, int]) ->
     Nothing happens where `enable` was not called: it brings what the executors need for this.
     """
     if spark.conf.get("bloomseal.kms", None) is not None:
-        jvm: Any = spark._jvm
+        context: Any = spark.sparkContext
         named = {name.replace("_", " "): figure for name, figure in figures.items()}
-        jvm.bloomseal.spark.Figures.show(spark.sparkContext._jsc, title, named)
+        # By the session's own class loader: the thread that serves this one need not know jars that were added on another.
+        loaded = spark._jsparkSession.sharedState().jarClassLoader().loadClass("bloomseal.spark.Figures")
+        (show,) = (method for method in loaded.getMethods() if method.getName() == "show")
+        arguments = context._gateway.new_array(context._jvm.Object, 3)
+        arguments[0], arguments[1], arguments[2] = context._jsc, title, context._jvm.java.util.HashMap(named)
+        show.invoke(None, arguments)
 
 
 def advice(spark: SparkSession) -> list[str]:
