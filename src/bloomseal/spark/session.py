@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -153,9 +154,14 @@ def show_figures(spark: SparkSession, title: str, figures: Mapping[str, int]) ->
 
     Nothing happens where `enable` was not called: it brings what the executors need for this.
     """
-    if spark.conf.get("bloomseal.kms", None) is not None:
-        context: Any = spark.sparkContext
-        named = {name.replace("_", " "): figure for name, figure in figures.items()}
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    if spark.conf.get("bloomseal.kms", None) is None:
+        return
+    context: Any = spark.sparkContext
+    named = {name.replace("_", " "): figure for name, figure in figures.items()}
+    # What can't be shown must not fail what was done.
+    with contextlib.suppress(Py4JError):
         # By the session's own class loader: the thread that serves this one need not know jars that were added on another.
         loaded = spark._jsparkSession.sharedState().jarClassLoader().loadClass("bloomseal.spark.Figures")
         (show,) = (method for method in loaded.getMethods() if method.getName() == "show")
@@ -243,6 +249,9 @@ def _add_jar(spark: SparkSession, path: str) -> None:
     added = session.sparkContext().listJars()
     if not any(str(added.apply(i)).endswith("/" + Path(path).name) for i in range(added.size())):
         session.sessionState().resourceLoader().addJar(path)
+        if quote(path) != path:
+            # Spark 4.3 quotes a path twice on its way to the driver's class loader, which then finds nothing in the jar.
+            session.sharedState().jarClassLoader().addURL(classic_jvm(spark).java.io.File(path).toURI().toURL())
 
 
 def _settings(spark: SparkSession) -> dict[str, str]:
