@@ -31,6 +31,7 @@ def executors(application: str) -> list[int]:
 
 
 def main(master: str, folder: Path) -> None:
+    from figures import shown  # as a script, this has no package
     from pyspark.sql import SparkSession
 
     import bloomseal.spark as bss
@@ -78,7 +79,7 @@ def main(master: str, folder: Path) -> None:
     again = bss.rekey(spark, table, journal=folder / "journal.jsonl").collect()
     say(again=[row.status for row in again])
     pruned = bss.prune(spark, table, "ssn", WANTED)
-    say(pruned=pruned.counts)
+    say(pruned=pruned.counts, shown=shown(spark, "bloomseal: what pruning left", pruned.counts))
     found = bss.semi_join(spark, table, "ssn", spark.createDataFrame([(one,) for one in WANTED], "ssn string"))
     say(found=sorted(row.id for row in found.select("id").collect()))
     say(ready=True)

@@ -274,8 +274,9 @@ def test_a_table_is_not_overwritten_by_a_frame_that_reads_it(
         bss.semi_join(bridge, path, "id", list(range(10))),
         people.union(some),
     ]
+    (tmp_path / "link").symlink_to(path)
     for frame in frames:
-        for target in (path, tmp_path):
+        for target in (path, tmp_path, tmp_path / "link"):
             with pytest.raises(bs.UsageError, match="reads what would be overwritten"):
                 bss.write(frame, target, mode="overwrite")
     some.unpersist()

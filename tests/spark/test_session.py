@@ -12,6 +12,7 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -174,6 +175,18 @@ def test_the_jar_is_kept_where_nobody_else_can_write(
     jar.parent.chmod(0o777)
     with pytest.raises(bs.PolicyError, match="others can write"):
         bridge_jar(spark._jvm)
+
+
+def test_the_driver_finds_a_jar_in_a_path_with_spaces(spark: SparkSession, policy: Policy, tmp_path: Path) -> None:
+    jar = tmp_path / "a b" / "bridge.jar"
+    jar.parent.mkdir()
+    jar.write_bytes(bridge_jar(spark._jvm).read_bytes())
+    try:
+        bss.enable(spark, policy=policy, jar=jar)
+        urls = spark._jsparkSession.sharedState().jarClassLoader().getURLs()
+        assert jar in [Path(unquote(urlsplit(str(url.toString())).path)) for url in urls]
+    finally:
+        bss.enable(spark, policy=policy)
 
 
 def test_the_command_writes_the_jar(spark: SparkSession, tmp_path: Path) -> None:

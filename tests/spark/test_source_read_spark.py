@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,8 @@ import pytest
 import bloomseal as bs
 import bloomseal.spark as bss
 from bloomseal.policy import Policy
+
+from .figures import shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,32 +80,11 @@ def test_the_ui_shows_what_a_read_did(spark: SparkSession, sealed: tuple[Path, P
     frame.collect()
     stats = bss.df_stats(frame)
     assert stats.pruned_by_filter + stats.pruned_by_statistics == stats.row_groups - 1 == 19
-    assert in_the_ui(spark, "bloomseal: what reads did") == {
-        name.replace("_", " "): str(figure) for name, figure in stats.to_dict().items()
-    }
+    assert shown(spark, "bloomseal: what reads did", stats.to_dict())
     # Another thread here is another one there, which has not seen that the jar was added.
     with ThreadPoolExecutor(1) as pool:
         left = pool.submit(bss.prune, spark, sealed[0], "ssn", ["no such number"]).result()
-    shown = in_the_ui(spark, "bloomseal: what pruning left")
-    assert shown == {name.replace("_", " "): str(figure) for name, figure in left.counts.items()}
-
-
-def in_the_ui(spark: SparkSession, title: str) -> dict[str, str]:
-    """The accumulators of the newest stage with this title, read where the UI and its REST API read them."""
-    context = spark.sparkContext
-    store, gateway = context._jsc.sc().statusStore(), context._gateway
-    assert gateway is not None
-    no_doubles, none = gateway.new_array(gateway.jvm.double, 0), gateway.jvm.java.util.ArrayList()
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        stages = store.stageList(none, False, False, no_doubles, none)
-        listed = [stages.apply(i) for i in range(stages.size())]
-        newest = max((one for one in listed if one.name() == title), key=lambda one: one.stageId())
-        if newest.completionTime().isDefined():
-            found = newest.accumulatorUpdates()
-            return {str(found.apply(i).name()): str(found.apply(i).value()) for i in range(found.size())}
-        time.sleep(0.05)
-    raise AssertionError(f"no stage called {title} has ended")
+    assert shown(spark, "bloomseal: what pruning left", left.counts)
 
 
 def test_a_frame_may_be_asked_twice(spark: SparkSession, sealed: tuple[Path, Policy]) -> None:

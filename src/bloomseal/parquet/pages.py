@@ -172,7 +172,7 @@ def _open_page_header(
             pass
     kind = ModuleType.DATA_PAGE_HEADER
     try:
-        return bytes(cipher.open(framed, kind, aad(kind, max(ordinal, 0))))
+        return cipher.open(framed, kind, aad(kind, max(ordinal, 0)))
     except IntegrityError as error:
         raise error.at(module=f"{kind.label} {max(ordinal, 0)}") from None
 

@@ -72,7 +72,7 @@ class SealedKeys:
         data = self._sealed
         if cipher is not None:
             try:
-                data = bytes(cipher.open(data, ModuleType.FOOTER, _aad(self.file, self.column)))
+                data = cipher.open(data, ModuleType.FOOTER, _aad(self.file, self.column))
             except BloomsealError as error:
                 raise error.at(file=self.file) from None
         return KeySet.load(data, self.column_type)

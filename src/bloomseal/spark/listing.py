@@ -47,11 +47,8 @@ class TableFiles:
     names: tuple[str, ...]
 
 
-def list_files(spark: SparkSession, path: str | os.PathLike[str], *, empty: bool = True) -> TableFiles:
-    """The data files below a folder, which need not be there.
-
-    Args:
-        empty: files without a byte too, which are broken, and which Spark passes over when it reads.
+def list_files(spark: SparkSession, path: str | os.PathLike[str]) -> TableFiles:
+    """The data files below a folder, which need not be there; also those without a byte, which Spark passes over when it reads.
 
     Raises:
         UsageError: a file, or a file system that the driver can't open.
@@ -64,7 +61,7 @@ def list_files(spark: SparkSession, path: str | os.PathLike[str], *, empty: bool
         raise UsageError("a table is a folder, and this is a file", file=inside)
     found = filesystem.get_file_info(FileSelector(inside, allow_not_found=True, recursive=True))
     below = len(inside.rstrip("/")) + 1
-    names = [one.path for one in found if one.type is FileType.File and (empty or one.size)]
+    names = [one.path for one in found if one.type is FileType.File]
     return TableFiles(base, tuple(sorted(name for name in names if not is_hidden(name[below:]))))
 
 

@@ -180,6 +180,8 @@ def _refuse_own_source(df: DataFrame, target: str) -> None:
 
     def parts(path: str) -> tuple[str, ...]:
         base, inside = split_uri(qualified(df.sparkSession, path))
+        # A link to a folder is that folder.
+        inside = os.path.realpath(inside) if base is None else inside
         return (base or "", *inside.strip("/").split("/"))
 
     mine = parts(target)
