@@ -141,4 +141,4 @@ def _open(base: str) -> tuple[FileSystem, str]:
 
 def is_hidden(name: str) -> bool:
     """What Spark passes over in a table; `name` is a path below it."""
-    return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in name.split("/"))
+    return any(part[:1] == "." or (part[:1] == "_" and "=" not in part) for part in name.split("/"))

@@ -77,11 +77,11 @@ def read(
     from .source.types import position_of
 
     request = Request(spark, path, policy, table, options)
-    frame = spark.createDataFrame([], request.schema)
     needed = set(request.schema.names)
     if columns is not None:
         if not columns:
             raise UsageError("no columns are asked for", hint="columns=None for all")
+        frame = spark.createDataFrame([], request.schema)
         needed = _references(frame.select(*columns))
         if where is not None:
             needed |= _references(frame.where(where))

@@ -41,12 +41,18 @@ class Task(InputPartition):
 
     def __init__(self, pieces: Sequence[Piece], folders: tuple[str, ...], planned: ReadStats) -> None:
         super().__init__(None)
-        self.pieces = tuple(pieces)
+        # As bare tuples, which pickle eight times as fast as named ones: a plan holds every file of a table.
+        self._pieces = tuple(map(tuple, pieces))
         self.folders = folders
         self.planned = planned
 
+    @property
+    def pieces(self) -> Iterator[Piece]:
+        """What to read, in turn."""
+        return map(Piece._make, self._pieces)
+
     def __repr__(self) -> str:
-        return f"<Task of {len(self.pieces)} files>"
+        return f"<Task of {len(self._pieces)} files>"
 
 
 class TableReader(DataSourceReader):
@@ -194,7 +200,7 @@ def _packed(pieces: Sequence[Piece], most: int, parallelism: int) -> Iterator[li
             if pack and filled + cost // 2 > target:
                 yield pack
                 pack, filled = [], 0
-            pack.append(Piece(piece.base, piece.name, piece.size, piece.values, part, parts))
+            pack.append(piece if parts == 1 else piece._replace(part=part, parts=parts))
             filled += cost
     if pack:
         yield pack

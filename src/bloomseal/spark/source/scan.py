@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import types as st
@@ -40,8 +40,7 @@ _BATCH_BYTES: Final = 4 * 1024 * 1024
 _BATCH_ROWS: Final = (1024, 65_536)
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """A file, or a part of a big one.
 
     Attributes:

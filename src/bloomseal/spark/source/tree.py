@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
-from typing import Any, Final
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from pyspark.sql import types as st
@@ -34,9 +35,8 @@ Folders = tuple[tuple[str, str], ...]
 """Partition columns and their raw values, outermost first."""
 
 
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """A file of a table.
+class DataFile(NamedTuple):
+    """A file of a table. A plain tuple, as is `.scan.Piece`: a table has tens of thousands.
 
     Attributes:
         base: its file system, as `..listing.TableFiles.base`.
@@ -91,7 +91,10 @@ def find_files(paths: Iterable[str], types: st.StructType | None = None, *, infe
     for place, name in enumerate(names):
         kind = given.get(name.lower()) or _common({file.folders[place][1] for file in partitioned}, infer)
         columns.add(name, kind, True)
-    return Tree(tuple(sorted(files, key=lambda file: (file.base or "", file.name))), columns)
+    # Two stable passes: `base` may be None.
+    files.sort(key=attrgetter("name"))
+    files.sort(key=lambda file: file.base or "")
+    return Tree(tuple(files), columns)
 
 
 def typed(raw: str, kind: st.DataType, zone: str | None) -> Any:
@@ -124,14 +127,14 @@ def _below(path: str) -> list[DataFile]:
     parsed: dict[str, Folders | None] = {"": ()}
     files = []
     for one in filesystem.get_file_info(FileSelector(inside, recursive=True)):
-        below = one.path[length:]
-        if one.type is not FileType.File or not one.size or is_hidden(below) or below.endswith("._COPYING_"):
+        if not one.is_file or not (size := one.size):
             continue
-        folder = below.rpartition("/")[0]
+        path = one.path
+        folder, _, name = path[length:].rpartition("/")
         if folder not in parsed:
-            parsed[folder] = _folders(folder) or None
-        if (folders := parsed[folder]) is not None:
-            files.append(DataFile(base, one.path, one.size, folders))
+            parsed[folder] = (not is_hidden(folder) and _folders(folder)) or None
+        if (folders := parsed[folder]) is not None and not is_hidden(name) and not name.endswith("._COPYING_"):
+            files.append(DataFile(base, path, size, folders))
     return files
 
 
