@@ -19,7 +19,7 @@ from ..peak import write
 from ..timing import CantError, Comparison, Contender, Goal, Timed
 from ..workspace import Workspace, row
 
-_FRUGAL = "ARROW_DEFAULT_MEMORY_POOL=system"
+_FRUGAL = "ARROW_DEFAULT_MEMORY_POOL=jemalloc"
 _WHOLE = "the plaintext of one row group"
 _JOBS = {
     "write": ("Bloomseal, streaming write", 3.0, "write ≤ 3 row groups"),

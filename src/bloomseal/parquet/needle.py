@@ -94,7 +94,9 @@ class PageSearch:
         data = self._inflate(page)
         if data is None:
             return True
-        if not any(needle in data for needle in self._sought):
+        # From behind: CPython's rfind looks for the first byte, which is rare in text where it is part of a length, and takes half
+        # the time of its find, which looks for the last one.
+        if not any(data.rfind(needle) >= 0 for needle in self._sought):
             return False
         self._room -= len(data)
         page.inflated = data if self._room >= 0 else None
