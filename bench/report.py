@@ -63,15 +63,19 @@ class Report:
             "",
             "Contenders take turns, in another order each time, in one run, pinned to one core where a row says nothing else. A ratio is the median over",
             "neighbouring repetitions, with the least and the greatest in brackets; *CPU* is the ratio of median CPU times, which other",
-            "work on the machine disturbs less. *can't*: the peer can't do the job. Where a goal is missed, a profile says which functions take the time themselves.",
+            "work on the machine disturbs less. *can't*: the peer can't do the job. Where a goal is missed, a profile says which functions take the time themselves,",
+            "and *floor* is the ratio of a program that knows every place beforehand, checks nothing, and does only what nobody can spare: see `bench/floors.py`.",
             "",
             *_table(("", ""), sorted(self.environment.items()), aligned="l"),
             "",
         ]
         judged = [(c, v) for _, c, _, verdicts in self.comparisons for v in verdicts]
         if judged:
-            rows = [(c.title, v.text, _ratio(v), _cpu_ratio(v), _mark(v, "yes", "**no**")) for c, v in judged]
-            lines += ["## Goals", "", *_table(("job", "goal", "seen", "CPU", "met"), rows, aligned="l"), ""]
+            rows = [
+                (c.title, v.text, _ratio(v), _plain(v.cpu_ratio), _mark(v, "yes", "**no**"), _plain(v.floor))
+                for c, v in judged
+            ]
+            lines += ["## Goals", "", *_table(("job", "goal", "seen", "CPU", "met", "floor"), rows, aligned="l"), ""]
         lines += ["## Measurements", ""]
         for _, comparison, outcomes, _ in self.comparisons:
             lines += [f"### {_sentence(comparison.title)}", "", *_measurements(comparison, outcomes), ""]
@@ -155,7 +159,10 @@ def text_of(comparison: Comparison, outcomes: list[Outcome], verdicts: list[Verd
     for outcome in outcomes:
         name, median, spread, rate = _cells(comparison, outcome)
         lines.append(f"  {name:<{width}}  {median:>10}  {spread:<24} {rate}".rstrip())
-    lines += [f"  goal {v.text}: {_ratio(v)}, CPU {_cpu_ratio(v)}  {_mark(v, 'met', 'MISSED')}" for v in verdicts]
+    lines += [
+        f"  goal {v.text}: {_ratio(v)}, CPU {_plain(v.cpu_ratio)}, floor {_plain(v.floor)}  {_mark(v, 'met', 'MISSED')}"
+        for v in verdicts
+    ]
     lines += [f"  {text}" for text in _profiles(outcomes)]
     return "\n".join(lines)
 
@@ -215,8 +222,8 @@ def _ratio(verdict: Verdict) -> str:
     return f"{verdict.ratio:.3g} ({low:.3g} … {high:.3g})"
 
 
-def _cpu_ratio(verdict: Verdict) -> str:
-    return "–" if verdict.cpu_ratio is None else f"{verdict.cpu_ratio:.3g}"
+def _plain(ratio: float | None) -> str:
+    return "–" if ratio is None else f"{ratio:.3g}"
 
 
 def _mark(verdict: Verdict, yes: str, no: str) -> str:

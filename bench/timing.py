@@ -81,6 +81,8 @@ class Goal:
         bound: with `at_most`, our time (or memory) is at most so many times the peer's; otherwise the peer's is at least so
             many times ours.
         text: as the goal was put.
+        floor: the contender that does the least any program must do here, where there is one; it is seen beside `floor_peer`, or
+            beside the peer.
     """
 
     ours: str
@@ -88,6 +90,8 @@ class Goal:
     bound: float
     at_most: bool
     text: str
+    floor: str = ""
+    floor_peer: str = ""
 
 
 @dataclass(frozen=True)
@@ -170,7 +174,14 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A goal, the ratio that was seen (and that of CPU times, where both are known), and whether that meets it (`absolute`: it is seconds, no ratio); None where a peer could not, or where the data are too small to judge by."""
+    """What came of a goal.
+
+    Attributes:
+        ratio: as seen; None where a peer could not. Seconds, no ratio, where it is `absolute`.
+        met: None where there is no ratio, or where the data are too small to judge by.
+        cpu_ratio: that of CPU times, where both are known.
+        floor: the ratio that the least any program must do would come to.
+    """
 
     text: str
     ratio: float | None
@@ -178,6 +189,7 @@ class Verdict:
     met: bool | None
     cpu_ratio: float | None = None
     absolute: bool = False
+    floor: float | None = None
 
 
 def measure(comparison: Comparison, *, judged: bool = True) -> tuple[list[Outcome], list[Verdict]]:
@@ -287,12 +299,21 @@ def _judge(goal: Goal | Ceiling, outcomes: dict[str, Outcome], judged: bool) -> 
     peer = outcomes[goal.peer]
     if peer.cant is not None:
         return Verdict(goal.text, None, None, None)
-    seen = sorted(ratios(ours, peer) if goal.at_most else ratios(peer, ours))
+    seen = _seen(ours, peer, goal)
     ratio = statistics.median(seen)
     met = ratio <= goal.bound if goal.at_most else ratio >= goal.bound
     upper, lower = (ours, peer) if goal.at_most else (peer, ours)
     cpu_ratio = statistics.median(upper.cpu) / statistics.median(lower.cpu) if upper.cpu and lower.cpu else None
-    return Verdict(goal.text, ratio, (seen[0], seen[-1]), met if judged else None, cpu_ratio)
+    floor = (
+        statistics.median(_seen(outcomes[goal.floor], outcomes[goal.floor_peer or goal.peer], goal))
+        if goal.floor
+        else None
+    )
+    return Verdict(goal.text, ratio, (seen[0], seen[-1]), met if judged else None, cpu_ratio, floor=floor)
+
+
+def _seen(one: Outcome, peer: Outcome, goal: Goal) -> list[float]:
+    return sorted(ratios(one, peer) if goal.at_most else ratios(peer, one))
 
 
 def _slope(points: Sequence[tuple[float, float]]) -> float:

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 import bloomseal as bs
 
+from .. import floors
 from ..jvm import spark
 from ..timing import Comparison, Contender, Goal
 from ..workspace import Workspace, row
@@ -100,12 +101,15 @@ def lookup(work: Workspace) -> Iterator[Comparison]:
             Contender("DuckDB, plaintext file", _duckdb(work.plain, value)),
             Contender("DataFusion, plaintext file", _datafusion(work.plain, value)),
         ]
+        floor = "the least of it"
+        if rows:
+            contenders.append(Contender(floor, floors.look_up(work.sealed, "ssn", value, work.keys.decryption)))
         goals = {
             "present": [
-                Goal(ours, ARROW, 8, False, "≥ 8× faster than pyarrow's scan"),
-                Goal(ours, ARROW, 20, False, "≥ 20× faster than pyarrow's scan"),
-                Goal(ours, SPARK, 25, False, "≥ 25× faster than Spark with filters"),
-                Goal(ours, "DuckDB, plaintext file", 1.5, True, "≤ 1.5× DuckDB on the plaintext file"),
+                Goal(ours, ARROW, 8, False, "≥ 8× faster than pyarrow's scan", floor),
+                Goal(ours, ARROW, 20, False, "≥ 20× faster than pyarrow's scan", floor),
+                Goal(ours, SPARK, 25, False, "≥ 25× faster than Spark with filters", floor),
+                Goal(ours, "DuckDB, plaintext file", 1.5, True, "≤ 1.5× DuckDB on the plaintext file", floor),
             ],
             "absent": [Goal(ours, SPARK, 20, False, "≥ 20× faster than Spark with filters")],
         }[what]
@@ -116,7 +120,11 @@ def lookup(work: Workspace) -> Iterator[Comparison]:
             answer=rows,
             repetitions=work.size.short_repetitions,
             note="The same sealed file for Bloomseal, pyarrow and Spark, the key encryption keys in each one's cache; the "
-            "plaintext file has the same row groups and filters.",
+            "plaintext file has the same row groups and filters."
+            + (
+                " *The least of it*: ten filters and the pages that hold the answer are read, opened, inflated and decoded."
+                * rows
+            ),
         )
 
 
@@ -195,9 +203,18 @@ def verify(work: Workspace) -> Iterator[Comparison]:
             Contender(floor, read_and_opened, work=size),
         ],
         [
-            Goal("Bloomseal verify", into, 1 / 0.6, True, "≥ 0.6× the cipher's rate: time ≤ 1.67×, output reused"),
+            Goal(
+                "Bloomseal verify", into, 1 / 0.6, True, "≥ 0.6× the cipher's rate: time ≤ 1.67×, output reused", floor
+            ),
             Goal("Bloomseal verify", fresh, 1 / 0.6, True, "≥ 0.6× the cipher's rate: time ≤ 1.67×, output allocated"),
-            Goal("Bloomseal verify", into, 1 / 0.75, True, "≥ 0.75× the cipher's rate: time ≤ 1.33×, output reused"),
+            Goal(
+                "Bloomseal verify",
+                into,
+                1 / 0.75,
+                True,
+                "≥ 0.75× the cipher's rate: time ≤ 1.33×, output reused",
+                floor,
+            ),
             Goal(
                 "Bloomseal verify", fresh, 1 / 0.75, True, "≥ 0.75× the cipher's rate: time ≤ 1.33×, output allocated"
             ),
@@ -210,6 +227,7 @@ def verify(work: Workspace) -> Iterator[Comparison]:
     )
     unsealed, sealed_path = work.path("unsealed.parquet"), work.path("resealed.parquet")
     uniform = work.keys.encryption(columns=())
+    least_unseal, least_seal = "the least of unsealing", "the least of sealing"
     yield Comparison(
         "convert: unseal and seal the same file",
         [
@@ -233,6 +251,8 @@ def verify(work: Workspace) -> Iterator[Comparison]:
                 lambda: _write(sealed_path, cipher.encrypt_into, nonce, plaintext, sealed_out),
                 work=size,
             ),
+            Contender(least_unseal, floors.convert(path, unsealed, _PIECE, seal=False), work=size),
+            Contender(least_seal, floors.convert(work.plain, sealed_path, _PIECE, seal=True), work=size),
             Contender("copy of the file, synced", lambda: _copy(path, unsealed, window), work=size),
             Contender(
                 f"cryptography decrypt, {into.partition(', ')[2]}",
@@ -247,6 +267,7 @@ def verify(work: Workspace) -> Iterator[Comparison]:
                 1 / 0.75,
                 True,
                 "unseal ≥ 0.75× cipher and write: time ≤ 1.33×",
+                least_unseal,
             ),
             Goal(
                 "Bloomseal seal",
@@ -254,11 +275,13 @@ def verify(work: Workspace) -> Iterator[Comparison]:
                 1 / 0.75,
                 True,
                 "seal ≥ 0.75× cipher and write: time ≤ 1.33×",
+                least_seal,
             ),
         ],
         work_unit="B",
         repetitions=work.size.repetitions,
-        note="The peers write and sync a file of the same size too; the last line is the cipher alone.",
+        note="The peers write and sync a file of the same size too, from memory; the least of it also reads the file, and reads again what "
+        "it wrote, which is verified before it gets its name. The last line is the cipher alone.",
     )
 
 

@@ -201,13 +201,7 @@ class SealedFile:
             UsageError: no such column, or a value of the wrong kind.
             PolicyError: the footer could not be verified, so that row groups may be missing.
         """
-        verdicts = []
-        for hits in self._ask(column, values):
-            if hits.no_filter:
-                verdicts.append([Verdict.NO_FILTER] * len(hits.maybe))
-            else:
-                verdicts.append([Verdict.MAYBE_PRESENT if hit else Verdict.ABSENT for hit in hits.maybe.tolist()])
-        return verdicts
+        return [_verdicts(hits) for hits in self._ask(column, values)]
 
     def maybe_present(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
         """As `probe`, for many values: an array of shape (row groups, values), False where a value is absent.
@@ -398,6 +392,19 @@ class SealedFile:
             # somebody has zeroed it.
             return None
         return bloom_filter
+
+
+def _verdicts(hits: _Hits) -> list[Verdict]:
+    if hits.no_filter:
+        return [Verdict.NO_FILTER] * len(hits.maybe)
+    common, rare, exceptions = Verdict.ABSENT, Verdict.MAYBE_PRESENT, hits.maybe
+    if 2 * np.count_nonzero(exceptions) > len(exceptions):
+        common, rare, exceptions = rare, common, ~exceptions
+    # Of a million keys most are absent: to write the few over them is a small part of the work of naming each.
+    verdicts = [common] * len(exceptions)
+    for place in np.flatnonzero(exceptions).tolist():
+        verdicts[place] = rare
+    return verdicts
 
 
 def _predicate(filters: Any, schema: Schema, int96_utc: bool) -> Predicate:
