@@ -387,6 +387,15 @@ def test_usage_errors_are_errors_not_answers(sealed: Run) -> None:
         ["verify", "--nonsense", "x"],
     ):
         assert sealed(*arguments).code == 2
+        told = json.loads(sealed(*arguments, "--format", "json").err)
+        assert told["error"] == "UsageError"
+        assert told["hint"]
+
+
+def test_a_closed_output_is_an_error(sealed: Run, folder: Path) -> None:
+    command = f"'{sys.executable}' -m bloomseal inspect people.parquet >&-"
+    done = subprocess.run(["sh", "-c", command], cwd=folder, capture_output=True, text=True, check=False)
+    assert (done.returncode, "closed" in done.stderr) == (2, True)
 
 
 def test_write_refuses_an_encrypted_input(sealed: Run) -> None:

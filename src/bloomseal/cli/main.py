@@ -7,12 +7,13 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import pairwise
 from typing import Any, Final, TextIO
 
 import click
 
 from .. import __version__
-from ..errors import BloomsealError, BloomsealWarning
+from ..errors import BloomsealError, BloomsealWarning, UsageError
 from .hints import hint_for
 from .render import json_line, printable, remark
 from .state import State, common_options
@@ -82,6 +83,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         the reader of the output went away.
     """
     state = State()
+    if sys.stdout is None:
+        remark("bloomseal: standard output is closed, so there is nowhere to answer to")
+        return _ERROR
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:
@@ -102,7 +106,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except click.ClickException as error:
             if state.debug:
                 raise
-            error.show()
+            if state.json or _asks_for_json(sys.argv[1:] if arguments is None else arguments):
+                _print_json_error(UsageError(error.format_message(), hint=_help_of(error)))
+            else:
+                error.show()
             return _ERROR
         except BloomsealError as error:
             if state.debug:
@@ -121,9 +128,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _print_error(error: BloomsealError, state: State) -> None:
     error.hint = hint_for(error)
     if state.json:
-        click.echo(json_line(error.to_dict()), err=True)
+        _print_json_error(error)
     else:
         remark(f"bloomseal: {error}")
+
+
+def _print_json_error(error: BloomsealError) -> None:
+    click.echo(json_line(error.to_dict()), err=True)
+
+
+def _asks_for_json(arguments: Sequence[str]) -> bool:
+    """A command line that can't be parsed sets no state."""
+    return "--format=json" in arguments or ("--format", "json") in pairwise(arguments)
+
+
+def _help_of(error: click.ClickException) -> str | None:
+    context = getattr(error, "ctx", None)
+    return f"{context.command_path} --help" if context else None
 
 
 def _print_counters(state: State) -> None:
