@@ -97,11 +97,11 @@ class Report:
         plots = self._plot(folder)
         (folder / "results.md").write_text(self.to_markdown(plots))
         if page is not None:
-            pictures = page.parent / "benchmarks"
+            pictures = page.with_suffix("")
             pictures.mkdir(parents=True, exist_ok=True)
             for name in plots.values():
                 (pictures / name).write_bytes((folder / name).read_bytes())
-            page.write_text(self.to_markdown({title: f"benchmarks/{name}" for title, name in plots.items()}))
+            page.write_text(self.to_markdown({title: f"{pictures.name}/{name}" for title, name in plots.items()}))
 
     def _plot(self, folder: Path) -> dict[str, str]:
         if not self.curves:
