@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
                 failed = True
                 print(f"{name}: FAILED, {type(error).__name__}: {error}", file=sys.stderr)
             print(f"[{name}: {time.monotonic() - started:.0f} s]\n", flush=True)
-        report.save(given.output, given.page)
+            report.save(given.output, given.page)  # a run that is broken off keeps what it has
     print(f"{given.output / 'results.md'}")
     return 1 if failed else 0
 

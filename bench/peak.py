@@ -30,13 +30,14 @@ def main(who: str, job: str, sealed: str, folder: str, rows: str, row_group: str
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     keys, count, group = Keys(), int(rows), int(row_group)
-    _warm(keys, Path(folder))
-    # What the rows are made with is not the job's either; the rows are.
-    made = data.batches(0, group, max(group // 20, 1)) if job == "write" else ()
-    messages = [_message(piece) for piece in made]
+    messages: list[pa.Buffer] = []
     run = _jobs(keys, sealed, folder, count // group, group, messages, value).get((who, job))
     if run is None:
         raise CantError("pyarrow adds no filters to an existing file")
+    _warm(keys, Path(folder))
+    # What the rows are made with is not the job's either; the rows are.
+    made = data.batches(0, group, max(group // 20, 1)) if job == "write" else ()
+    messages += [_message(piece) for piece in made]
     _reset_peak()
     before = resident("VmRSS")
     run()

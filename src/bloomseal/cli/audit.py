@@ -105,6 +105,8 @@ def audit(
     targets = [_target(text) for text in reports]
     with progress("Looking") as tell:
         report = look(list(paths), deep=deep, progress=tell, **common)
+    if not report.files:
+        remark("bloomseal: warning: no data files were found, so that nothing was looked at")
     for kind, path in targets:
         _write(report, kind, path)
     changes = None
