@@ -15,7 +15,7 @@ from .crypto import OutputKeys
 from .hashing import chunk_hashes
 from .opening import open_footer
 from .replace import AtomicFile
-from .source import Source, resolve_path
+from .source import Scratch, Source, resolve_path
 from .specs import DecryptionSpec, EncryptionSpec, decryption_for, encryption_for
 from .verify import verify_walk
 from .walk import Walk
@@ -162,7 +162,7 @@ def _assemble(
 ) -> ConversionReport:
     specs = {leaf.index: (leaf, spec) for leaf, spec in resolve_filters(walk.footer.schema, wanted)}
     report = ConversionReport(walk.source.name, target.path, old_size=walk.source.size)
-    assembler = Assembler(out, keys)
+    assembler, sealed = Assembler(out, keys), Scratch()
     total = len(walk.footer.row_groups)
     for group in range(total):
         filters: dict[int, SplitBlockBloomFilter] = {}
@@ -171,7 +171,8 @@ def _assemble(
                 leaf, spec = specs[chunk.leaf.index]
                 filters[leaf.index] = spec.build(chunk_hashes(walk, group, leaf))
                 report.filters_built += 1
-            elif (found := walk.filter(chunk)) is not None:
+            # What is opened stays until the row group is written; what it was opened from need not.
+            elif (found := walk.filter(chunk, (sealed, Scratch()) if chunk.encrypted else None)) is not None:
                 if chunk.encrypted and not found.sealed:
                     report.filters_dropped += 1
                     continue

@@ -108,7 +108,7 @@ def _verify_chunk(walk: Walk, chunk: Chunk, report: VerifyReport, sealed: Scratc
     steps: tuple[Callable[[], None], ...] = (
         lambda: _verify_pages(walk, chunk, report, sealed, opened),
         lambda: _verify_indexes(walk, chunk, report),
-        lambda: _verify_filter(walk, chunk, report),
+        lambda: _verify_filter(walk, chunk, report, sealed, opened),
     )
     for step in steps:
         try:
@@ -153,8 +153,8 @@ def _verify_indexes(walk: Walk, chunk: Chunk, report: VerifyReport) -> None:
             (report.authenticated if chunk.encrypted else report.unauthenticated)[kind.label] += 1
 
 
-def _verify_filter(walk: Walk, chunk: Chunk, report: VerifyReport) -> None:
-    found = walk.filter(chunk)
+def _verify_filter(walk: Walk, chunk: Chunk, report: VerifyReport, sealed: Scratch, opened: Scratch) -> None:
+    found = walk.filter(chunk, (sealed, opened))
     if found is None:
         return
     where = report.authenticated if found.sealed else report.unauthenticated
