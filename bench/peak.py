@@ -34,7 +34,7 @@ def main(who: str, job: str, sealed: str, folder: str, rows: str, row_group: str
     run = _jobs(keys, sealed, folder, count // group, group, messages, value).get((who, job))
     if run is None:
         raise CantError("pyarrow adds no filters to an existing file")
-    _warm(keys, Path(folder))
+    _warm(keys, Path(folder), group)
     # What the rows are made with is not the job's either; the rows are.
     made = data.batches(0, group, max(group // 20, 1)) if job == "write" else ()
     messages += [_message(piece) for piece in made]
@@ -62,9 +62,11 @@ def _jobs(
     }
 
 
-def _warm(keys: Keys, folder: Path) -> None:
-    """Every job once on a hundred rows: modules, kernels and key caches are the process's, not the job's."""
-    bs.FilterSpec(num_bytes=1 << 20).build(np.arange(6_000_000, dtype=np.uint64))
+def _warm(keys: Keys, folder: Path, group: int) -> None:
+    """Every job once on a hundred rows: modules, key caches, and kernels where the job will see enough values to load them, are the
+    process's, not the job's.
+    """
+    bs.FilterSpec(num_bytes=1 << 20).build(np.arange(min(6_000_000, 30 * group), dtype=np.uint64))
     small = folder / "peak-small.parquet"
     write(keys, small, [data.people(0, 100)], 100)
     jobs = _jobs(keys, str(small), str(folder), 1, 100, [_message(data.people(0, 100))], data.ssn(0))
