@@ -5,9 +5,10 @@ nothing checked or decided on the way. A goal beyond the floor can't be reached 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -35,13 +36,16 @@ def look_up(path: Path, column: str, value: str, decryption: bs.DecryptionSpec) 
     chunks = [walk.chunk(group, asked.index) for group in range(file.num_row_groups)]
     bitsets = [_bitset(walk, chunk) for chunk in chunks]
     found = [len(bs.read_table(path, filters=[(column, "==", value)], decryption=decryption))]
-    group = next(g for g, verdicts in enumerate(file.probe(column, [value])) if verdicts[0] is bs.Verdict.MAYBE_PRESENT)
-    chunk, scratch = chunks[group], Scratch()
-    start, length = walk.extent(chunk)
-    searched = list(walk.pages(chunk, scratch))
-    codec = pa.Codec("snappy")
+    codec, scratch = pa.Codec("snappy"), Scratch()
     needle = len(value).to_bytes(_LENGTH_BYTES, "little") + value.encode()
-    first, hit = _holding(searched, codec, needle)
+    # Other row groups' filters may be wrong about it.
+    group, (first, hit) = next(
+        (group, place)
+        for group in np.flatnonzero(file.maybe_present(column, [value])[:, 0]).tolist()
+        if (place := _place_of(walk.pages(chunks[group]), codec, needle)) is not None
+    )
+    start, length = walk.extent(chunks[group])
+    searched = list(walk.pages(chunks[group], scratch))
     selected, others = {asked.index: [hit]}, []
     for leaf in walk.footer.schema.leaves:
         if leaf.index != asked.index:
@@ -117,15 +121,15 @@ def _bitset(walk: Walk, chunk: Chunk) -> tuple[int, int, Callable[[memoryview, m
     return found.offset + found.length - size, size, open_into
 
 
-def _holding(pages: Sequence[Page], codec: pa.Codec, needle: bytes) -> tuple[int, Page]:
-    """The page with the value, inflated, and its first row."""
+def _place_of(pages: Iterable[Page], codec: pa.Codec, needle: bytes) -> tuple[int, Page] | None:
+    """The first row of the page with the value, and that page, inflated."""
     first = 0
     for page in pages:
         page.inflated = codec.decompress(page.body(), page.view.uncompressed_size, asbytes=True)
         if needle in page.inflated:
             return first, page
         first += page.num_values
-    raise AssertionError("the value is on no page")
+    return None
 
 
 def _at_row(pages: Sequence[Page], row: int) -> list[Page]:

@@ -9,7 +9,7 @@ __all__ = ["shown"]
 
 
 def shown(spark: Any, title: str, figures: dict[str, int]) -> bool:
-    """Does a stage of this title end, within a minute, with accumulators that hold just these figures?"""
+    """Does the newest stage of this title end, within a minute, with accumulators that hold just these figures?"""
     context = spark.sparkContext
     store, gateway = context._jsc.sc().statusStore(), context._gateway
     no_doubles, none = gateway.new_array(gateway.jvm.double, 0), gateway.jvm.java.util.ArrayList()
@@ -17,10 +17,11 @@ def shown(spark: Any, title: str, figures: dict[str, int]) -> bool:
     end = time.monotonic() + 60
     while time.monotonic() < end:
         stages = store.stageList(none, False, False, no_doubles, none)
-        for stage in (stages.apply(i) for i in range(stages.size())):
-            if stage.name() == title and stage.completionTime().isDefined():
-                found = [stage.accumulatorUpdates().apply(i) for i in range(stage.accumulatorUpdates().size())]
-                if {str(one.name()): str(one.value()) for one in found} == wanted:
-                    return True
+        titled = [stage for stage in (stages.apply(i) for i in range(stages.size())) if stage.name() == title]
+        newest = max(titled, key=lambda stage: stage.stageId(), default=None)
+        if newest is not None and newest.completionTime().isDefined():
+            found = [newest.accumulatorUpdates().apply(i) for i in range(newest.accumulatorUpdates().size())]
+            if {str(one.name()): str(one.value()) for one in found} == wanted:
+                return True
         time.sleep(0.05)
     return False

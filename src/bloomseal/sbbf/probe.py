@@ -20,6 +20,8 @@ __all__ = ["ProbeSet", "as_arrow", "stands_for_itself"]
 U64 = npt.NDArray[np.uint64]
 Indices = npt.NDArray[np.intp]
 Bools = npt.NDArray[np.bool_]
+_Unusual = tuple[Indices, Bools]
+"""Which value each hash is an encoding of, and per value whether no filter can exclude it."""
 
 
 class ProbeSet:
@@ -28,12 +30,11 @@ class ProbeSet:
     Make one with `ProbeSet.of`. It shows and pickles nothing: XXH64 is not keyed, so the hashes tell the values.
     """
 
-    __slots__ = ("_hashes", "_owners", "_undecided")
+    __slots__ = ("_hashes", "_unusual")
 
-    def __init__(self, hashes: U64, owners: Indices, undecided: Bools) -> None:
+    def __init__(self, hashes: U64, unusual: _Unusual | None = None) -> None:
         self._hashes = hashes
-        self._owners = owners  # which value each hash is an encoding of
-        self._undecided = undecided  # one per value: no filter can exclude it
+        self._unusual = unusual  # None: one hash per value, in their order, and a filter can exclude any
 
     @classmethod
     def of(
@@ -64,22 +65,27 @@ class ProbeSet:
             for data in encodings or ():
                 hashes.append(hash_bytes(data))
                 owners.append(i)
-        return cls(
-            np.array(hashes, dtype=np.uint64), np.array(owners, dtype=np.intp), np.array(undecided, dtype=np.bool_)
-        )
+        unusual = np.array(owners, dtype=np.intp), np.array(undecided, dtype=np.bool_)
+        return cls(np.array(hashes, dtype=np.uint64), unusual)
 
     def check(self, bloom_filter: SplitBlockBloomFilter) -> Bools:
         """One bool per value: False is absent, True may be present."""
-        answer = self._undecided.copy()
-        answer[self._owners[bloom_filter.check_hashes(self._hashes)]] = True
+        found = bloom_filter.check_hashes(self._hashes)
+        if self._unusual is None:
+            return found
+        owners, undecided = self._unusual
+        answer = undecided.copy()
+        answer[owners[found]] = True
         return answer
 
     def hashes(self) -> tuple[U64, Indices, Bools]:
         """The hashes; the value that each is an encoding of; and per value whether no filter can exclude it."""
-        return self._hashes, self._owners, self._undecided
+        if self._unusual is None:
+            return self._hashes, np.arange(len(self._hashes)), np.zeros(len(self._hashes), dtype=np.bool_)
+        return self._hashes, *self._unusual
 
     def __len__(self) -> int:
-        return len(self._undecided)
+        return len(self._hashes if self._unusual is None else self._unusual[1])
 
     def __repr__(self) -> str:
         return f"<ProbeSet of {len(self)} values>"
@@ -90,7 +96,7 @@ class ProbeSet:
 
 # Whole arrays ----------------------------------------------------------------------------------------------------
 
-_Parts = tuple[U64, Indices, Bools]
+_Parts = tuple[U64, _Unusual | None]
 _WORTH_AN_ARRAY: Final = 64
 """A shorter list is encoded value by value."""
 
@@ -108,8 +114,8 @@ def _from_array(values: Any, column_type: ColumnType) -> _Parts | None:
         return _from_floats(array, column_type)
     if not stands_for_itself(arrow, column_type):
         return None
-    known = array.is_valid().to_numpy(zero_copy_only=False)
-    return hash_array(array, column_type), np.flatnonzero(known), ~known
+    hashes = hash_array(array, column_type)
+    return hashes, _apart_from_nulls(array) if array.null_count else None
 
 
 def as_arrow(values: Any) -> pa.Array | None:
@@ -150,7 +156,8 @@ def _from_ints(array: pa.Array, column_type: ColumnType) -> _Parts | None:
     asked = np.flatnonzero(known & (numbers >= bounds[0]) & (numbers <= bounds[1]))
     width = 4 if column_type.physical is PhysicalType.INT32 else 8
     stored = numbers[asked].astype(f"<i{width}")  # unsigned numbers keep their bits
-    return hash_array(pa.array(stored), ColumnType(column_type.physical)), asked, ~known
+    hashes = hash_array(pa.array(stored), ColumnType(column_type.physical))
+    return hashes, None if len(asked) == len(array) else (asked, ~known)
 
 
 def _from_floats(array: pa.Array, column_type: ColumnType) -> _Parts:
@@ -161,7 +168,12 @@ def _from_floats(array: pa.Array, column_type: ColumnType) -> _Parts:
         stored = numbers[asked].astype("<f4" if column_type.physical is PhysicalType.FLOAT else "<f8")
     zeros = np.flatnonzero(stored == 0)
     stored = np.concatenate([stored, -stored[zeros]])  # 0.0 == -0.0, but their bits differ
-    return hash_array(pa.array(stored), column_type), np.concatenate([asked, asked[zeros]]), undecided
+    return hash_array(pa.array(stored), column_type), (np.concatenate([asked, asked[zeros]]), undecided)
+
+
+def _apart_from_nulls(array: pa.Array) -> _Unusual:
+    known = array.is_valid().to_numpy(zero_copy_only=False)
+    return np.flatnonzero(known), ~known
 
 
 def stands_for_itself(arrow: pa.DataType, column_type: ColumnType) -> bool:

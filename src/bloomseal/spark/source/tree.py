@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
-from operator import attrgetter
 from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -91,9 +90,7 @@ def find_files(paths: Iterable[str], types: st.StructType | None = None, *, infe
     for place, name in enumerate(names):
         kind = given.get(name.lower()) or _common({file.folders[place][1] for file in partitioned}, infer)
         columns.add(name, kind, True)
-    # Two stable passes: `base` may be None.
-    files.sort(key=attrgetter("name"))
-    files.sort(key=lambda file: file.base or "")
+    files.sort(key=lambda file: (file.base or "", file.name))
     return Tree(tuple(files), columns)
 
 
