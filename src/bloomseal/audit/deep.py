@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -160,9 +160,7 @@ class Nonces:
         if chunk.view.meta_data is None:
             self.unseen.append(source.name)
             return
-        chunk.meta = chunk.view.meta_data
-        start, length = walk.extent(chunk)
-        chunk.meta = None
+        start, length = walk.extent(replace(chunk, meta=chunk.view.meta_data))
         data = memoryview(source.read(start, length))
         position = 0
         while position < length:

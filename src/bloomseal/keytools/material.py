@@ -145,7 +145,9 @@ def parse_object(text: str | bytes, what: str, limit: int = MAX_KEY_METADATA_BYT
     try:
         fields = json.loads(text)
         # Escapes can make lone surrogates. UTF-8 has none, so that whatever encodes a name or a wrapped key would fail.
-        json.dumps(fields, ensure_ascii=False).encode()
+        raw = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
+        if not raw.isascii() or b"\\" in raw:
+            json.dumps(fields, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict):

@@ -154,7 +154,7 @@ class Predicate:
             [_term(item, schema, int96_utc) for item in conjunction] for conjunction in _normal_form(filters)
         ]
 
-    @property
+    @functools.cached_property
     def leaves(self) -> list[Leaf]:
         """The leaves that it looks at, in schema order."""
         unique = {term.leaf.index: term.leaf for conjunction in self.any_of for term in conjunction}

@@ -65,17 +65,18 @@ def read_matching(
             # A row is most likely there: one decoder for all columns costs less than one for the predicate's, and one more.
             looked_at |= {leaf for leaf in wanted if group.exactly(leaf, rows)}
         first = group.columns(sorted(looked_at), rows)
-        hits = np.flatnonzero(predicate.mask(pa.table(first)).to_numpy())
+        hits = np.flatnonzero(predicate.mask(first).to_numpy())
         if not len(hits):
             return None
         rows = hits if rows is None else rows[hits]
         # A top-level field is taken over from what was decoded only where it is wanted in the same shape.
         same = {leaves[i].path[0] for i in wanted} & {leaves[i].path[0] for i in looked_at}
         same -= {leaves[i].path[0] for i in set(wanted) ^ looked_at}
-        columns = {name: _take(column, hits) for name, column in first.items() if name in same}
-        columns |= group.columns([i for i in wanted if leaves[i].path[0] not in same], rows)
+        kept = _take(first.select(sorted(same)), hits)
+        rest = group.columns([i for i in wanted if leaves[i].path[0] not in same], rows)
         schema = result_schema()
-        return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+        columns = [(kept if name in same else rest).column(name) for name in schema.names]
+        return pa.Table.from_arrays(columns, schema=schema)
 
 
 @dataclass(frozen=True)
@@ -145,8 +146,8 @@ class _RowGroup:
         spans = map(pages.span, pages.holding(rows)) if pages else ()
         return len(rows) == sum(end - first for first, end in spans)
 
-    def columns(self, leaves: Sequence[int], rows: Rows | None) -> dict[str, pa.ChunkedArray]:
-        """Top-level fields by name, at these rows only (None: all)."""
+    def columns(self, leaves: Sequence[int], rows: Rows | None) -> pa.Table:
+        """Top-level fields, in any order, at these rows only (None: all)."""
         whole: list[int] = []
         # Columns whose pages hold the same rows are decoded together.
         together: dict[tuple[tuple[int, int], ...], dict[int, list[Page]]] = {}
@@ -158,18 +159,18 @@ class _RowGroup:
             else:
                 spans = tuple(_merged([pages.span(number) for number in numbers]))
                 together.setdefault(spans, {})[leaf] = list(self._opened(leaf, pages, numbers))
-        columns: dict[str, pa.ChunkedArray] = {}
+        tables = []
         for spans, selected in together.items():
             assert rows is not None  # noqa: S101
             count = sum(end - first for first, end in spans)
             table = read_pages(self._walk, self._row_group, PageSelection(selected, count))
-            places = rows if len(rows) == count else np.searchsorted(_rows(spans), rows)
-            columns |= {name: _take(table.column(name), places) for name in table.column_names}
+            tables.append(table if len(rows) == count else _take(table, np.searchsorted(_rows(spans), rows)))
         if whole:
             table = read_row_group(self._walk, self._row_group, whole, use_threads=True)
-            for name in table.column_names:
-                columns[name] = table.column(name) if rows is None else _take(table.column(name), rows)
-        return columns
+            tables.append(table if rows is None else _take(table, rows))
+        if len(tables) == 1:
+            return tables[0]
+        return pa.table({name: table.column(name) for table in tables for name in table.column_names})
 
     def _within_bounds(self, term: Term) -> Spans:
         """The rows that the column index leaves in question."""
@@ -314,14 +315,15 @@ def _merged(spans: Spans) -> Spans:
     return out
 
 
-def _take(column: pa.ChunkedArray, rows: Rows) -> pa.ChunkedArray:
-    if len(rows) == len(column):
-        return column
-    if int(rows.max(initial=-1)) >= len(column):
+def _take(table: pa.Table, rows: Rows) -> pa.Table:
+    if len(rows) == table.num_rows or not table.num_columns:
+        return table
+    if int(rows.max(initial=-1)) >= table.num_rows:
         raise FormatError("a column holds fewer rows than its row group")
     try:
-        return column.take(pa.array(rows))
+        return table.take(pa.array(rows))
     except pa.ArrowNotImplementedError:  # views can be sliced, but not taken from
         runs = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
-        pieces = [piece for run in runs if len(run) for piece in column.slice(int(run[0]), len(run)).chunks]
-        return pa.chunked_array(pieces, type=column.type)
+        return pa.concat_tables(
+            [table.slice(int(run[0]), len(run)) for run in runs] if len(rows) else [table.slice(0, 0)]
+        )

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from ..sbbf import KeySet, SplitBlockBloomFilter
+from ..thrift.structs import ColumnMetaData
 from .statistics import all_null, bounds
 from .walk import Chunk, Walk
 
@@ -51,33 +52,34 @@ def ruled_out(walk: Walk, group: int, predicate: Predicate, filter_of: FilterOf)
         filter_of: opens a column chunk's filter; each is asked before the next is opened, so they may share memory.
     """
     chunks = {leaf.index: walk.chunk(group, leaf.index) for leaf in predicate.leaves}
-    metas = {index: walk.meta(chunk) for index, chunk in chunks.items()}
     ordered = walk.footer.type_ordered
-    terms = [term for conjunction in predicate.any_of for term in conjunction]
+    left = [
+        conjunction
+        for conjunction in predicate.any_of
+        if not any(_outside(walk.meta(chunks[term.leaf.index]), ordered[term.leaf.index], term) for term in conjunction)
+    ]
+    if not left:
+        return RuledOut.BY_STATISTICS
     known: dict[int, bool] = {}
 
-    def by_statistics(term: Term) -> bool:
-        meta, index = metas[term.leaf.index], term.leaf.index
-        low_high = bounds(meta, ordered[index])
-        return all_null(meta) or (low_high is not None and term.outside(*low_high))
-
-    def by_filter(term: Term) -> bool:
+    def absent(term: Term) -> bool:
         if term.probe_set is None:
             return False
         if id(term) not in known:
             # All terms that ask this filter ask now: the next filter may take its memory.
             bloom_filter = filter_of(chunks[term.leaf.index])
-            for other in terms:
+            for other in (other for conjunction in left for other in conjunction):
                 if other.leaf.index == term.leaf.index and (asked := other.probe_set) is not None:
                     known[id(other)] = bloom_filter is not None and not asked.check(bloom_filter).any()
         return known[id(term)]
 
-    out = [any(map(by_statistics, conjunction)) for conjunction in predicate.any_of]
-    if all(out):
-        return RuledOut.BY_STATISTICS
-    if all(one or any(map(by_filter, conjunction)) for one, conjunction in zip(out, predicate.any_of, strict=True)):
-        return RuledOut.BY_FILTER
-    return None
+    return RuledOut.BY_FILTER if all(any(map(absent, conjunction)) for conjunction in left) else None
+
+
+def _outside(meta: ColumnMetaData, ordered: bool, term: Term) -> bool:
+    """Do the statistics prove that no value satisfies the term?"""
+    low_high = bounds(meta, ordered)
+    return (low_high is not None and term.outside(*low_high)) or all_null(meta)
 
 
 def survivors(walk: Walk, leaf: int, keys: KeySet, filter_of: FilterOf) -> Survivors:

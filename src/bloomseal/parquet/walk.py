@@ -96,13 +96,23 @@ class Walk:
         self.source = source
         self.footer = footer
         self.keys = keys
+        self._recent: tuple[int, dict[int, Chunk]] = -1, {}
 
     def chunk(self, row_group: int, column: int) -> Chunk:
-        """A column chunk, without opening anything.
+        """A column chunk, without opening anything; the same one as long as no other row group is asked for.
 
         Raises:
             FormatError: the row group does not fit the schema.
         """
+        group, chunks = self._recent
+        if group != row_group:
+            chunks = {}
+            self._recent = row_group, chunks
+        if (chunk := chunks.get(column)) is None:
+            chunk = chunks[column] = self._chunk(row_group, column)
+        return chunk
+
+    def _chunk(self, row_group: int, column: int) -> Chunk:
         view = self.footer.chunk(row_group, column)
         leaf = self.footer.schema.leaves[column]
         if view.file_path is not None:

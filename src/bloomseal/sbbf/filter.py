@@ -59,7 +59,7 @@ class SplitBlockBloomFilter:
             raise FormatError("a Bloom filter's bitset is shorter than one block of 32 bytes")
         if len(data) > limits.MAX_BITSET_BYTES:
             raise FormatError(f"a Bloom filter's bitset is longer than {limits.MAX_BITSET_BYTES} bytes")
-        if data.ctypes.data % 4:
+        if data.__array_interface__["data"][0] % 4:  # .ctypes makes an object for this, for every filter that is asked
             data = data.copy()
         data.flags.writeable = False
         made = cls.__new__(cls)
