@@ -22,10 +22,6 @@ __all__ = ["SplitBlockBloomFilter"]
 _WORD_BITS: Final = 32
 
 
-_GLANCE: Final = 256
-"""Words that tell whether most filters are empty."""
-
-
 class SplitBlockBloomFilter:
     """A split-block Bloom filter over 64-bit hashes (Parquet Bloom filter specification, "Technical Approach").
 
@@ -59,7 +55,7 @@ class SplitBlockBloomFilter:
             raise FormatError("a Bloom filter's bitset is shorter than one block of 32 bytes")
         if len(data) > limits.MAX_BITSET_BYTES:
             raise FormatError(f"a Bloom filter's bitset is longer than {limits.MAX_BITSET_BYTES} bytes")
-        if data.__array_interface__["data"][0] % 4:  # .ctypes makes an object for this, for every filter that is asked
+        if not data[:BLOCK_BYTES].view("<u4").flags.aligned:
             data = data.copy()
         data.flags.writeable = False
         made = cls.__new__(cls)
@@ -191,8 +187,8 @@ class SplitBlockBloomFilter:
     @property
     def is_empty(self) -> bool:
         """True when no bit is set: nothing was inserted, or the writer never filled it."""
-        # A filter in use shows it at once; the whole of a large one is looked through only where it starts with zeros.
-        return not self._words[:_GLANCE].any() and not self._words.any()
+        # A filter in use shows it in its first block; the whole is looked through only where that one is empty.
+        return not any(self._words[:WORDS].tolist()) and not self._words.any()
 
     def estimated_ndv(self) -> int:
         """The likely number of distinct values, from the share of unset bits; for a full filter a lower bound."""
@@ -233,4 +229,5 @@ def check_num_bytes(num_bytes: int) -> None:
 def _as_hashes(hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     if not isinstance(hashes, np.ndarray) or hashes.dtype != np.uint64 or hashes.ndim != 1:
         raise UsageError("hashes are a one-dimensional numpy array of uint64")
-    return np.require(hashes, requirements=("C", "A"))
+    flags = hashes.flags
+    return hashes if flags.c_contiguous and flags.aligned else np.require(hashes, requirements=("C", "A"))
