@@ -65,7 +65,7 @@ def read_matching(
             # A row is most likely there: one decoder for all columns costs less than one for the predicate's, and one more.
             looked_at |= {leaf for leaf in wanted if group.exactly(leaf, rows)}
         first = group.columns(sorted(looked_at), rows)
-        hits = np.flatnonzero(predicate.mask(first).to_numpy())
+        hits: Rows = np.flatnonzero(predicate.mask(first).to_numpy())
         if not len(hits):
             return None
         rows = hits if rows is None else rows[hits]
@@ -320,8 +320,10 @@ def _take(table: pa.Table, rows: Rows) -> pa.Table:
         return table
     if int(rows.max(initial=-1)) >= table.num_rows:
         raise FormatError("a column holds fewer rows than its row group")
+    # Not pa.array: the first time it is given anything of numpy's, it spends ten milliseconds on numpy.ma.
+    indices = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
     try:
-        return table.take(pa.array(rows))
+        return table.take(indices)
     except pa.ArrowNotImplementedError:  # views can be sliced, but not taken from
         runs = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
         return pa.concat_tables(
