@@ -10,7 +10,7 @@ from typing import Any
 from ..encryption import ModuleType
 from ..errors import BloomsealError, KeyAccessError
 from ..sbbf import SplitBlockBloomFilter
-from .source import Scratch
+from .source import Scratch, leased
 from .statistics import all_null
 from .walk import Chunk, Protection, Walk
 
@@ -75,16 +75,18 @@ def verify_walk(walk: Walk) -> VerifyReport:
     encrypted = walk.footer.crypto is not None
     report = VerifyReport(walk.source.name, encrypted and walk.footer.verified)
     (report.authenticated if report.footer_verified else report.unauthenticated)[ModuleType.FOOTER.label] += 1
-    rows, sealed, opened = 0, Scratch(), Scratch()
-    for group in range(len(walk.footer.row_groups)):
-        try:
-            rows += walk.footer.row_group(group).num_rows or 0
-            chunks = list(walk.chunks(group))
-        except BloomsealError as error:
-            report.failed(error.at(file=walk.source.name, row_group=group))
-            continue
-        for chunk in chunks:
-            _verify_chunk(walk, chunk, report, sealed, opened)
+    rows = 0
+    # A key retriever, which is the caller's code, may be asked on the way.
+    with leased(2) as sealed, leased(3) as opened:
+        for group in range(len(walk.footer.row_groups)):
+            try:
+                rows += walk.footer.row_group(group).num_rows or 0
+                chunks = list(walk.chunks(group))
+            except BloomsealError as error:
+                report.failed(error.at(file=walk.source.name, row_group=group))
+                continue
+            for chunk in chunks:
+                _verify_chunk(walk, chunk, report, sealed, opened)
     if rows != walk.footer.num_rows and not report.failures:
         report.notes.append(f"the footer says {walk.footer.num_rows} rows, its row groups have {rows}")
     return report
