@@ -301,7 +301,7 @@ def protected_chunk(meta: Struct, leaf: Leaf, row_group: int, keys: OutputKeys |
 
 def _relocated(index: bytes, locations: list[tuple[int, int]]) -> bytes:
     """An OffsetIndex whose pages have moved."""
-    struct = Struct.parse(index)
+    struct = Struct.parse(index, remember=1)
     pages = struct.elements(1)
     if len(pages) != len(locations):
         raise FormatError(f"the offset index names {len(pages)} pages, the column chunk has {len(locations)}")

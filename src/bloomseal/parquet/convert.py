@@ -162,7 +162,7 @@ def _assemble(
 ) -> ConversionReport:
     specs = {leaf.index: (leaf, spec) for leaf, spec in resolve_filters(walk.footer.schema, wanted)}
     report = ConversionReport(walk.source.name, target.path, old_size=walk.source.size)
-    assembler, sealed = Assembler(out, keys), Scratch()
+    assembler, stored = Assembler(out, keys), Scratch()
     total = len(walk.footer.row_groups)
     for group in range(total):
         filters: dict[int, SplitBlockBloomFilter] = {}
@@ -171,12 +171,13 @@ def _assemble(
                 leaf, spec = specs[chunk.leaf.index]
                 filters[leaf.index] = spec.build(chunk_hashes(walk, group, leaf))
                 report.filters_built += 1
-            # What is opened stays until the row group is written; what it was opened from need not.
-            elif (found := walk.filter(chunk, (sealed, Scratch()) if chunk.encrypted else None)) is not None:
+            # A filter stays until the row group is written: opened into memory of its own, or copied out of what was read.
+            elif (found := walk.filter(chunk, (stored, Scratch()))) is not None:
                 if chunk.encrypted and not found.sealed:
                     report.filters_dropped += 1
                     continue
-                filters[chunk.leaf.index] = SplitBlockBloomFilter.from_bitset(found.bitset)
+                bitset = found.bitset if found.sealed else bytes(found.bitset)
+                filters[chunk.leaf.index] = SplitBlockBloomFilter.from_bitset(bitset)
                 report.filters_kept += 1
         assembler.add_row_group(walk, group, filters)
         report.row_groups += 1
