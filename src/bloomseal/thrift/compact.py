@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
+from io import BytesIO
 from typing import Final
 
 from thrift.protocol import fastbinary
 from thrift.protocol.TProtocol import TProtocolException
-from thrift.transport.TTransport import TMemoryBuffer, TTransportException
+from thrift.transport.TTransport import TTransportException
 
 from ..errors import FormatError
 from ..limits import MAX_LIST_ELEMENTS
@@ -46,12 +47,24 @@ _NEXT_INTEGER = (b"\x15", b"\x16")
 """Headers of an i32 and an i64 field whose number is one more than that of the field before."""
 
 
+class _Transport:
+    """What the C decoder reads of a TMemoryBuffer, which costs more than decoding does."""
+
+    __slots__ = ("cstringio_buf",)
+
+    def __init__(self, data: bytes) -> None:
+        self.cstringio_buf = BytesIO(data)
+
+    def cstringio_refill(self, partial: object, length: int) -> object:  # noqa: ARG002
+        raise EOFError
+
+
 class _Protocol:
-    """What the C decoder reads of a TCompactProtocolAccelerated, whose constructor costs more than decoding does."""
+    """What the C decoder reads of a TCompactProtocolAccelerated, for the same reason."""
 
     __slots__ = ("container_length_limit", "string_length_limit", "trans")
 
-    def __init__(self, transport: TMemoryBuffer, strings: int, containers: int) -> None:
+    def __init__(self, transport: _Transport, strings: int, containers: int) -> None:
         self.trans = transport
         self.string_length_limit = strings
         self.container_length_limit = containers
@@ -91,7 +104,7 @@ class Cursor:
             FormatError: broken Thrift.
         """
         if self._protocol is None:
-            transport = TMemoryBuffer(self.data)
+            transport = _Transport(self.data)
             self._buffer = transport.cstringio_buf
             self._protocol = _Protocol(transport, len(self.data), self._limit)
         self._buffer.seek(self.position)
