@@ -5,8 +5,6 @@ Every conversion is this one: the writer feeds it row groups that pyarrow encode
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -66,6 +64,8 @@ class Assembler:
         self._waiting: list[tuple[_OutChunk, int]] = []
         self._spool: IO[bytes] | None = None
         if filters_at_end:
+            import tempfile  # takes longer to load than a small file to write, as does shutil below
+
             self._spool = tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES)  # noqa: SIM115  # closed by close()
         self.position = 0
         self._write(MAGIC if keys is None or keys.crypto.plaintext_footer else MAGIC_ENCRYPTED)
@@ -200,6 +200,8 @@ class Assembler:
             if self._spool is None:
                 self._write(module)
             else:
+                import tempfile
+
                 with storage_errors("keep the filters that wait", tempfile.gettempdir()):
                     self._spool.write(module)
         if self._spool is not None:
@@ -208,6 +210,8 @@ class Assembler:
     def _flush_filters(self) -> None:
         if self._spool is None:
             return
+        import shutil
+
         self._spool.seek(0)
         position = self.position
         for chunk, length in self._waiting:

@@ -11,10 +11,8 @@ import contextlib
 import errno
 import fcntl
 import os
-import secrets
-import shutil
 import signal
-import tempfile
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -82,6 +80,8 @@ class AtomicFile:
         self._length = 0
         self._written = self._sent = 0
         if ref.filesystem is not None:
+            import tempfile  # takes longer to load than a small file to write, as does shutil below
+
             self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed by commit or abort
             return
         # A link stays a link: what it points to is replaced.
@@ -196,7 +196,7 @@ class AtomicFile:
                 "the file was changed by someone else meanwhile; it was left as it is", file=self._ref.path
             )
         with contextlib.suppress(FileNotFoundError):
-            shutil.copymode(self._target, self._aside)
+            self._aside.chmod(stat.S_IMODE(self._target.stat().st_mode))
         # Hadoop keeps checksums of local files beside them, and reads no file that stale ones belong to. None is fine.
         self._target.with_name(f".{self._target.name}.crc").unlink(missing_ok=True)
         self.placed = True
@@ -209,6 +209,8 @@ class AtomicFile:
             os.close(folder)
 
     def _upload(self, check: Callable[[Source], None]) -> None:
+        import shutil
+
         size, fd = self._written, self._file.fileno()
         check(Source(self._ref, size, lambda offset, length: os.pread(fd, length, offset), lambda: None))
         assert self._ref.filesystem is not None  # noqa: S101
@@ -256,7 +258,7 @@ def _create_aside(target: Path) -> tuple[Path, IO[bytes]]:
     # From the first byte on, nobody may read the new file who could not read the old one: it may be the plaintext of it.
     mode = target.stat().st_mode & 0o777 if target.exists() else 0o666
     while True:
-        aside = target.with_name(f".{target.name}.{secrets.token_hex(4)}{_SUFFIX}")
+        aside = target.with_name(f".{target.name}.{os.urandom(4).hex()}{_SUFFIX}")
         fd = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         fcntl.flock(fd, fcntl.LOCK_EX)
         # Between creation and lock another writer may have taken it for a leftover.
