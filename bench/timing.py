@@ -36,6 +36,8 @@ __all__ = [
 
 Unit = Literal["s", "B"]
 
+_TURN, _MOST_RUNS = 0.1, 5
+"""A contender's turn: so many seconds or so many runs, whichever is less, and at least one run."""
 _SETTLING = 0.5
 """Seconds for a JVM to collect garbage and compile behind its answer, on the core that is the next contender's."""
 
@@ -193,7 +195,7 @@ class Verdict:
 
 
 def measure(comparison: Comparison, *, judged: bool = True) -> tuple[list[Outcome], list[Verdict]]:
-    """Run the contenders in turns: to warm up, then `repetitions` times.
+    """Run the contenders in turns: to warm up, then `repetitions` times, a short job a few times in each turn.
 
     Raises:
         AssertionError: a contender came to another answer.
@@ -206,25 +208,26 @@ def measure(comparison: Comparison, *, judged: bool = True) -> tuple[list[Outcom
             # In one fixed order the same contender would always find the caches, and the core, as the same other left them.
             random.Random(repetition).shuffle(turns)
             for contender, outcome in turns:
-                runs = contender.warm_up if repetition < 0 else 1
-                if outcome.cant is not None or not runs:
+                if outcome.cant is not None or (repetition < 0 and not contender.warm_up):
                     continue
                 try:
-                    for _ in range(runs):
-                        value, cpu, answer = _once(contender.run)
+                    runs = (
+                        [_once(contender.run) for _ in range(contender.warm_up)] if repetition < 0 else _turn(contender)
+                    )
                 except Exception as error:
                     if contender.ours:
                         raise
                     outcome.cant, outcome.values, outcome.cpu = _reason(error), [], []
                     continue
-                if comparison.answer is not None and answer != comparison.answer:
-                    raise AssertionError(f"{contender.name}: {answer!r} instead of {comparison.answer!r}")
+                values, cpus, answers = zip(*runs, strict=True)
+                if comparison.answer is not None and (wrong := [one for one in answers if one != comparison.answer]):
+                    raise AssertionError(f"{contender.name}: {wrong[0]!r} instead of {comparison.answer!r}")
                 if repetition >= 0:
-                    outcome.values.append(value)
+                    outcome.values.append(statistics.median(values))
                     if contender.elsewhere:
                         time.sleep(_SETTLING)
-                    if cpu is not None and not contender.elsewhere:
-                        outcome.cpu.append(cpu)
+                    elif None not in cpus:
+                        outcome.cpu.append(statistics.median(cpus))
         by_name = {outcome.name: outcome for outcome in outcomes}
         verdicts = [_judge(goal, by_name, judged) for goal in comparison.goals]
         missed = {goal.ours for goal, verdict in zip(comparison.goals, verdicts, strict=True) if verdict.met is False}
@@ -281,6 +284,16 @@ def _once(run: Callable[[], object]) -> tuple[float, float | None, Any]:
     answer = run()
     seconds, cpu = time.perf_counter() - start, _cpu() - cpu
     return (answer.value, None, answer.answer) if isinstance(answer, Timed) else (seconds, cpu, answer)
+
+
+def _turn(contender: Contender) -> list[tuple[float, float | None, Any]]:
+    """A short job is done a few times in its turn, and the median counts: what others left in the caches is not its cost."""
+    runs = [_once(contender.run)]
+    # What measures itself, or works elsewhere, is done once: it repeats what needs it.
+    alone = runs[0][1] is not None and not contender.elsewhere
+    while alone and len(runs) < _MOST_RUNS and sum(seconds for seconds, _, _ in runs) < _TURN:
+        runs.append(_once(contender.run))
+    return runs
 
 
 def _cpu() -> float:
