@@ -321,7 +321,8 @@ def _take(table: pa.Table, rows: Rows) -> pa.Table:
     if int(rows.max(initial=-1)) >= table.num_rows:
         raise FormatError("a column holds fewer rows than its row group")
     # Not pa.array: the first time it is given anything of numpy's, it spends ten milliseconds on numpy.ma.
-    indices = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
+    raw = np.ascontiguousarray(rows, dtype=np.int64)
+    indices = pa.Array.from_buffers(pa.int64(), len(raw), [None, pa.py_buffer(raw)])
     try:
         return table.take(indices)
     except pa.ArrowNotImplementedError:  # views can be sliced, but not taken from

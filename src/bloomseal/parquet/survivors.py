@@ -52,11 +52,13 @@ def ruled_out(walk: Walk, group: int, predicate: Predicate, filter_of: FilterOf)
         filter_of: opens a column chunk's filter; each is asked before the next is opened, so they may share memory.
     """
     chunks = {leaf.index: walk.chunk(group, leaf.index) for leaf in predicate.leaves}
+    # All are opened: whether a column without a key is refused must not depend on what is in the others.
+    metas = {index: walk.meta(chunk) for index, chunk in chunks.items()}
     ordered = walk.footer.type_ordered
     left = [
         conjunction
         for conjunction in predicate.any_of
-        if not any(_outside(walk.meta(chunks[term.leaf.index]), ordered[term.leaf.index], term) for term in conjunction)
+        if not any(_outside(metas[term.leaf.index], ordered[term.leaf.index], term) for term in conjunction)
     ]
     if not left:
         return RuledOut.BY_STATISTICS

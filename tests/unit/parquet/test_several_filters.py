@@ -74,3 +74,14 @@ def test_a_conversion_keeps_each_filter_of_each_row_group(tmp_path: Path, job: s
             for group in range(3):
                 assert maybe[group, group * 300 : (group + 1) * 300].all()
                 assert maybe[group].mean() < 0.5
+
+
+@pytest.mark.parametrize("first", ["zzz", "a5"])
+def test_a_column_without_a_key_is_refused_whatever_the_others_prove(tmp_path: Path, first: str) -> None:
+    """Else an empty answer would tell "absent" on some data, where it is an error on other."""
+    table = pa.table({"a": [f"a{n}" for n in range(9)], "b": [f"b{n}" for n in range(9)]})
+    encryption = bs.EncryptionSpec(footer_key=KEY, column_keys={"a": b"a" * 16, "b": b"b" * 16})
+    bs.write_table(table, tmp_path / "t", encryption=encryption, bloom_filters={"a": True, "b": True})
+    only_a = bs.DecryptionSpec(bs.ExplicitKeys(footer_key=KEY, column_keys={"a": b"a" * 16}))
+    with bs.open_file(tmp_path / "t", decryption=only_a) as file, pytest.raises(bs.KeyAccessError):
+        file.read(["a"], [("a", "==", first), ("b", "==", "b5")])
