@@ -240,6 +240,7 @@ def measure(comparison: Comparison, *, judged: bool = True) -> tuple[list[Outcom
 
 def best_of(run: Callable[[], object], repetitions: int = 3) -> float:
     """The fastest of a few runs, in seconds: for curves, where noise only ever adds."""
+    gc.collect()
     return min(_once(run)[0] for _ in range(repetitions))
 
 
@@ -279,7 +280,6 @@ def _pin(cores: set[int]) -> None:
 
 
 def _once(run: Callable[[], object]) -> tuple[float, float | None, Any]:
-    gc.collect()
     cpu, start = _cpu(), time.perf_counter()
     answer = run()
     seconds, cpu = time.perf_counter() - start, _cpu() - cpu
@@ -288,6 +288,8 @@ def _once(run: Callable[[], object]) -> tuple[float, float | None, Any]:
 
 def _turn(contender: Contender) -> list[tuple[float, float | None, Any]]:
     """A short job is done a few times in its turn, and the median counts: what others left in the caches is not its cost."""
+    # Not before each run: it goes through every object of every peer, and leaves none of ours in the caches.
+    gc.collect()
     runs = [_once(contender.run)]
     # What measures itself, or works elsewhere, is done once: it repeats what needs it.
     alone = runs[0][1] is not None and not contender.elsewhere

@@ -92,7 +92,8 @@ def equal_any(column: pa.ChunkedArray, values: pa.Array) -> pa.ChunkedArray:
     if not len(values):
         return nowhere(column)
     if len(values) == 1:
-        return pc.fill_null(pc.equal(column, values[0]), False)
+        found = pc.equal(column, values[0])
+        return pc.fill_null(found, False) if found.null_count else found
     return pc.is_in(column, value_set=values)
 
 

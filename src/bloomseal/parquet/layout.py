@@ -60,6 +60,8 @@ class Meta:
     """Field ids of ColumnMetaData."""
 
     TYPE: Final = 1
+    ENCODINGS: Final = 2
+    PATH: Final = 3
     CODEC: Final = 4
     NUM_VALUES: Final = 5
     UNCOMPRESSED: Final = 6

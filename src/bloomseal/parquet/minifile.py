@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from ..errors import BloomsealError, FormatError
 from ..sbbf import PhysicalType
-from ..thrift import Struct
+from ..thrift import Struct, WireType, encode_binary
 from .footer import plain_footer
 from .layout import MAGIC, Column, FileMeta, Group, Meta
 from .pages import Page, resized_header
@@ -161,13 +161,10 @@ def _footer(walk: Walk, leaves: Sequence[int], rows: int, groups: list[bytes], p
 def _add_chunk(
     walk: Walk, chunk: Chunk, pages: Iterable[Page], out: bytearray, position: int, physical: bool
 ) -> tuple[int, bytes]:
-    meta = Struct.parse(walk.meta_raw(chunk))
-    meta.remove(*Meta.REVEALING, Meta.INDEX_PAGE, Meta.DICTIONARY_PAGE)
+    original = walk.meta(chunk)
     inflated = isinstance(pages, Sequence) and all(page.inflated is not None for page in pages)
-    if inflated:
-        meta.set_i32(Meta.CODEC, _UNCOMPRESSED)
-    start, uncompressed, values, first_data = position, 0, 0, None
-    some = bool(walk.meta(chunk).num_values)
+    start, uncompressed, values, dictionary, first_data = position, 0, 0, None, None
+    some = bool(original.num_values)
     for page in pages:
         if some and page.ordinal >= 0 and not page.num_values:
             continue  # Arrow writes such pages, and may then find fewer rows of lists than there are
@@ -177,7 +174,7 @@ def _add_chunk(
         if end > len(out):
             out.extend(bytes(end - len(out)))
         if page.ordinal < 0:
-            meta.set_i64(Meta.DICTIONARY_PAGE, position)
+            dictionary = position
         elif first_data is None:
             first_data = position
         out[position : position + len(header)] = header
@@ -189,12 +186,20 @@ def _add_chunk(
         uncompressed += len(header) + (page.view.uncompressed_size or 0)
         values += page.num_values
         position = end
+    kind = original.type or 0
+    if physical and kind == PhysicalType.INT96:
+        kind = PhysicalType.FIXED_LEN_BYTE_ARRAY
+    meta = Struct()
+    meta.set_i32(Meta.TYPE, kind)
+    meta.set_list(Meta.ENCODINGS, [], WireType.I32)  # a field that must be there; decoders go by the pages' headers
+    meta.set_list(Meta.PATH, [encode_binary(name.encode()) for name in chunk.leaf.path], WireType.BINARY)
+    meta.set_i32(Meta.CODEC, _UNCOMPRESSED if inflated else original.codec or _UNCOMPRESSED)
     meta.set_i64(Meta.NUM_VALUES, values)
-    meta.set_i64(Meta.DATA_PAGE, start if first_data is None else first_data)
-    meta.set_i64(Meta.COMPRESSED, position - start)
     meta.set_i64(Meta.UNCOMPRESSED, uncompressed)
-    if physical and chunk.leaf.type.physical is PhysicalType.INT96:
-        meta.set_i32(Meta.TYPE, PhysicalType.FIXED_LEN_BYTE_ARRAY)
+    meta.set_i64(Meta.COMPRESSED, position - start)
+    meta.set_i64(Meta.DATA_PAGE, start if first_data is None else first_data)
+    if dictionary is not None:
+        meta.set_i64(Meta.DICTIONARY_PAGE, dictionary)
     column = Struct()
     column.set_i64(Column.FILE_OFFSET, 0)
     column.set_struct(Column.META, meta)

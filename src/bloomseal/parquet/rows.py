@@ -7,6 +7,7 @@ ones, and those without an index, are read whole.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -56,19 +57,19 @@ def read_matching(
     # A key retriever, which is the caller's code, may be asked on the way.
     with leased(2) as scratch:
         group = _RowGroup(walk, row_group, scratch)
-        rows = group.candidates(predicate)
-        if rows is not None and not len(rows):
+        spans = group.candidates(predicate)
+        if not spans and spans is not None:
             return None
         leaves = walk.footer.schema.leaves
         looked_at = {leaf.index for leaf in predicate.leaves}
-        if rows is not None and group.searched:
+        if spans is not None and group.searched:
             # A row is most likely there: one decoder for all columns costs less than one for the predicate's, and one more.
-            looked_at |= {leaf for leaf in wanted if group.exactly(leaf, rows)}
-        first = group.columns(sorted(looked_at), rows)
+            looked_at |= {leaf for leaf in wanted if group.exactly(leaf, spans)}
+        first = group.columns(sorted(looked_at), spans)
         hits: Rows = np.flatnonzero(predicate.mask(first).to_numpy())
         if not len(hits):
             return None
-        rows = hits if rows is None else rows[hits]
+        rows = hits if spans is None else _rows(spans)[hits]
         # A top-level field is taken over from what was decoded only where it is wanted in the same shape.
         same = {leaves[i].path[0] for i in wanted} & {leaves[i].path[0] for i in looked_at}
         same -= {leaves[i].path[0] for i in set(wanted) ^ looked_at}
@@ -99,10 +100,16 @@ class _Pages:
         """The page's first row, and the row after its last one."""
         return self.first_rows[page], (self.first_rows[page + 1 : page + 2] or [self.num_rows])[0]
 
-    def holding(self, rows: Rows) -> list[int]:
+    def holding(self, rows: Rows | Spans) -> list[int]:
         """The pages that hold any of these rows (ascending)."""
+        if isinstance(rows, list):
+            found: list[int] = []
+            for first, end in rows:
+                numbers = range(bisect_right(self.first_rows, first) - 1, bisect_left(self.first_rows, end))
+                found += numbers[1:] if found and found[-1] == numbers.start else numbers
+            return found
         cuts = np.searchsorted(rows, [*self.first_rows, self.num_rows])
-        found: list[int] = np.flatnonzero(np.diff(cuts)).tolist()
+        found = np.flatnonzero(np.diff(cuts)).tolist()
         return found
 
 
@@ -124,7 +131,7 @@ class _RowGroup:
         self._scratch: Scratch | None = scratch
         self.searched = False
 
-    def candidates(self, predicate: Predicate) -> Rows | None:
+    def candidates(self, predicate: Predicate) -> Spans | None:
         """The rows that column indexes and searches leave in question; None where that is most of them."""
         spans: Spans = []
         self.searched = True
@@ -137,16 +144,15 @@ class _RowGroup:
                     left, found = _both(left, held), True
             self.searched &= found or not left
             spans = _merged(spans + left)
-        few = sum(end - first for first, end in spans) <= _WORTHWHILE * self._num_rows
-        return _rows(spans) if few or self.searched else None
+        few = _count(spans) <= _WORTHWHILE * self._num_rows
+        return spans if few or self.searched else None
 
-    def exactly(self, leaf: int, rows: Rows) -> bool:
+    def exactly(self, leaf: int, spans: Spans) -> bool:
         """Do the column's pages that hold these rows hold no others?"""
         pages = self._pages(leaf)
-        spans = map(pages.span, pages.holding(rows)) if pages else ()
-        return len(rows) == sum(end - first for first, end in spans)
+        return pages is not None and _merged(map(pages.span, pages.holding(spans))) == spans
 
-    def columns(self, leaves: Sequence[int], rows: Rows | None) -> pa.Table:
+    def columns(self, leaves: Sequence[int], rows: Rows | Spans | None) -> pa.Table:
         """Top-level fields, in any order, at these rows only (None: all)."""
         whole: list[int] = []
         # Columns whose pages hold the same rows are decoded together.
@@ -157,17 +163,18 @@ class _RowGroup:
             if pages is None or len(numbers) > max(1, _WORTHWHILE * len(pages.offsets)):
                 whole.append(leaf)
             else:
-                spans = tuple(_merged([pages.span(number) for number in numbers]))
+                spans = tuple(_merged(map(pages.span, numbers)))
                 together.setdefault(spans, {})[leaf] = list(self._opened(leaf, pages, numbers))
         tables = []
         for spans, selected in together.items():
             assert rows is not None  # noqa: S101
-            count = sum(end - first for first, end in spans)
-            table = read_pages(self._walk, self._row_group, PageSelection(selected, count))
-            tables.append(table if len(rows) == count else _take(table, np.searchsorted(_rows(spans), rows)))
+            table = read_pages(self._walk, self._row_group, PageSelection(selected, _count(spans)))
+            # The pages hold these rows: where they hold as many, they hold no others.
+            exact = table.num_rows == (_count(rows) if isinstance(rows, list) else len(rows))
+            tables.append(table if exact else _take(table, np.searchsorted(_rows(spans), _rows(rows))))
         if whole:
             table = read_row_group(self._walk, self._row_group, whole, use_threads=True)
-            tables.append(table if rows is None else _take(table, rows))
+            tables.append(table if rows is None else _take(table, _rows(rows)))
         if len(tables) == 1:
             return tables[0]
         return pa.table({name: table.column(name) for table in tables for name in table.column_names})
@@ -202,7 +209,7 @@ class _RowGroup:
             opened[page.ordinal] = page
             if page.ordinal >= 0:
                 found.append((first, end))
-            if len(found) > 1 and sum(end - first for first, end in found) > _WORTHWHILE * self._num_rows:
+            if len(found) > 1 and _count(found) > _WORTHWHILE * self._num_rows:
                 return None
         if leaf in self._known:
             if pages := self._known[leaf]:
@@ -224,7 +231,7 @@ class _RowGroup:
                 first, end = end, end + page.num_values
                 yield first, end, page
         else:
-            for page in self._opened(leaf, pages, pages.holding(_rows(within))):
+            for page in self._opened(leaf, pages, pages.holding(within)):
                 yield *(pages.span(page.ordinal) if page.ordinal >= 0 else (0, 0)), page
 
     def _pages(self, leaf: int) -> _Pages | None:
@@ -284,8 +291,14 @@ def _indexed_pages(walk: Walk, chunk: Chunk) -> _Pages | None:
     return _Pages(offsets, sizes, first_rows, rows) if sound else None
 
 
-def _rows(spans: Iterable[tuple[int, int]]) -> Rows:
-    return np.concatenate([np.empty(0, dtype=np.int64), *(np.arange(first, end) for first, end in spans)])
+def _rows(of: Rows | Iterable[tuple[int, int]]) -> Rows:
+    if isinstance(of, np.ndarray):
+        return of
+    return np.concatenate([np.empty(0, dtype=np.int64), *(np.arange(first, end) for first, end in of)])
+
+
+def _count(spans: Iterable[tuple[int, int]]) -> int:
+    return sum(end - first for first, end in spans)
 
 
 def _both(some: Spans, others: Spans) -> Spans:
@@ -304,7 +317,7 @@ def _both(some: Spans, others: Spans) -> Spans:
     return out
 
 
-def _merged(spans: Spans) -> Spans:
+def _merged(spans: Iterable[tuple[int, int]]) -> Spans:
     """The rows of all, those that meet or overlap made one."""
     out: Spans = []
     for first, end in sorted(spans):
