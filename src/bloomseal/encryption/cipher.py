@@ -68,7 +68,8 @@ class ModuleCipher:
         self.algorithm = algorithm
         self._ctr_pages = algorithm is Algorithm.AES_GCM_CTR_V1
         self._gcm = AESGCM(key.reveal())
-        self._counter = SealCounter.of(key)
+        # A key that only opens is not counted: whoever reads a million files would hold a million counters.
+        self._counter: SealCounter | None = None
 
     def __repr__(self) -> str:
         return f"<ModuleCipher {self.algorithm} {self.key!r}>"
@@ -90,7 +91,7 @@ class ModuleCipher:
 
     def seal_into(self, plaintext: Buffer, module: ModuleType, aad: bytes, out: memoryview) -> None:
         """As `seal`, into `out`, of the plaintext's size and the `overhead`."""
-        self._counter.add()
+        self._count()
         nonce = os.urandom(NONCE_BYTES)
         out[:HEAD_BYTES] = (len(out) - LENGTH_BYTES).to_bytes(LENGTH_BYTES, "little") + nonce
         if not self._is_ctr(module):
@@ -144,7 +145,7 @@ class ModuleCipher:
 
     def sign(self, footer: bytes, aad: bytes) -> bytes:
         """``nonce(12) ‖ tag(16)`` of GCM over the serialised footer (section 5.2, plaintext footer mode)."""
-        self._counter.add()
+        self._count()
         nonce = os.urandom(NONCE_BYTES)
         return nonce + self._gcm.encrypt(nonce, footer, aad)[-TAG_BYTES:]
 
@@ -162,6 +163,11 @@ class ModuleCipher:
                 "the footer's signature does not fit: wrong footer key, wrong AAD prefix, or altered bytes",
                 module=ModuleType.FOOTER.label,
             )
+
+    def _count(self) -> None:
+        if self._counter is None:
+            self._counter = SealCounter.of(self.key)
+        self._counter.add()
 
     def _is_ctr(self, module: ModuleType) -> bool:
         return self._ctr_pages and module.is_page

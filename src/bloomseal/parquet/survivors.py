@@ -72,7 +72,7 @@ def ruled_out(walk: Walk, group: int, predicate: Predicate, filter_of: FilterOf)
             bloom_filter = filter_of(chunks[term.leaf.index])
             for other in (other for conjunction in left for other in conjunction):
                 if other.leaf.index == term.leaf.index and (asked := other.probe_set) is not None:
-                    known[id(other)] = bloom_filter is not None and not asked.check(bloom_filter).any()
+                    known[id(other)] = bloom_filter is not None and asked.none_in(bloom_filter)
         return known[id(term)]
 
     return RuledOut.BY_FILTER if all(any(map(absent, conjunction)) for conjunction in left) else None

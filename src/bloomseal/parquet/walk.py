@@ -96,6 +96,7 @@ class Walk:
         self.source = source
         self.footer = footer
         self.keys = keys
+        self._file_aad = footer.crypto.file_aad if footer.crypto else b""
         self._recent: tuple[int, dict[int, Chunk]] = -1, {}
 
     def chunk(self, row_group: int, column: int) -> Chunk:
@@ -155,7 +156,7 @@ class Walk:
         if self.footer.crypto is None:
             return b""
         ordinal = chunk.row_group if row_group is None else row_group
-        return module_aad(self.footer.crypto.file_aad, kind, ordinal, chunk.leaf.index, page)
+        return module_aad(self._file_aad, kind, ordinal, chunk.leaf.index, page)
 
     def meta(self, chunk: Chunk) -> ColumnMetaData:
         """The chunk's metadata: opened where it is sealed, and checked against schema and file.
@@ -279,9 +280,7 @@ class Walk:
 
     def _of_pages(self, chunk: Chunk) -> tuple[ModuleCipher | None, Callable[[ModuleType, int], bytes]]:
         """The cipher of the chunk's pages, and what makes their AADs."""
-        crypto = self.footer.crypto
-        file_aad = crypto.file_aad if crypto else b""
-        group, column = chunk.row_group, chunk.leaf.index
+        file_aad, group, column = self._file_aad, chunk.row_group, chunk.leaf.index
         return self.cipher(chunk), lambda kind, page: module_aad(file_aad, kind, group, column, page)
 
     def _open_meta(self, chunk: Chunk, sealed: bytes) -> bytes:
@@ -353,7 +352,7 @@ class Walk:
             raise FormatError(
                 f"bloom_filter_length says {len(data)} bytes, its modules have {total}", module=kind.label
             )
-        bitset = opened.take(cipher.opened_size(second, kind))
+        bitset = opened.take(size)
         cipher.open_into(second, kind, self.aad(chunk, kind), bitset)
         return FilterBytes(offset, total, True, bitset)
 

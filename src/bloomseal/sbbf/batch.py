@@ -17,7 +17,6 @@ import xxhash
 
 from ..errors import FormatError
 from . import twins
-from .block import WORDS, block_check, block_index
 
 __all__ = ["check", "false_positive_probability", "hash_fixed", "hash_spans", "hash_views", "insert"]
 
@@ -30,9 +29,6 @@ _LOADING: Final = 400_000_000
 """Nanoseconds to import numba and load the kernels from their cache."""
 _INSERT, _CHECK, _SPAN, _VIEW, _LANE = 75, 40, 170, 700, 15
 """Nanoseconds per value without kernels; `_LANE` per eight bytes of a fixed-width value."""
-
-_FEW: Final = 3
-"""Hashes for which plain Python is fastest."""
 
 _kernels: ModuleType | None = None
 _spent = 0
@@ -59,19 +55,10 @@ def check(words: U32, hashes: U64) -> Bools:
     """One bool per hash: False where it was never inserted."""
     kernels = _kernels_for(_CHECK * len(hashes))
     if kernels is None:
-        return _check_few(words, hashes) if len(hashes) <= _FEW else twins.check(words, hashes)
+        return twins.check(words, hashes)
     found = np.empty(len(hashes), dtype=np.bool_)
     kernels.check(words, hashes, found)
     return found
-
-
-def _check_few(words: U32, hashes: U64) -> Bools:
-    """By the specification's own words: a call of numpy's takes longer than a hash does so."""
-    count, found = len(words) // WORDS, []
-    for value in hashes.tolist():
-        at = block_index(count, value) * WORDS
-        found.append(block_check(words[at : at + WORDS].tolist(), value & 0xFFFFFFFF))
-    return np.array(found, dtype=np.bool_)
 
 
 def hash_fixed(data: U8, width: int, count: int) -> U64:

@@ -17,6 +17,7 @@ __all__ = [
     "filter_check",
     "filter_insert",
     "mask",
+    "mask_bits",
 ]
 
 SALT: Final = (
@@ -43,6 +44,11 @@ def mask(x: int) -> Block:
         y = (x * SALT[i]) & 0xFFFFFFFF
         result[i] |= 1 << (y >> 27)
     return result
+
+
+def mask_bits(x: int) -> int:
+    """``mask(x)`` as one number of 256 bits, little-endian as a block stands in a bitset."""
+    return sum(word << 32 * i for i, word in enumerate(mask(x)))
 
 
 def block_insert(block: Block, x: int) -> None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from .. import limits
 from ..errors import FormatError, UsageError
 from . import batch
-from .block import BLOCK_BYTES, WORDS
+from .block import BLOCK_BYTES, WORDS, mask_bits
 from .encoding import encode_value
 from .hashing import hash_bytes
 from .sizing import check_fpp
@@ -50,16 +50,16 @@ class SplitBlockBloomFilter:
         Raises:
             FormatError: shorter than one block, or longer than `limits.MAX_BITSET_BYTES`.
         """
-        data = np.frombuffer(memoryview(buffer).cast("B"), dtype=np.uint8) if len(buffer) else np.zeros(0, np.uint8)
-        if len(data) < limits.MIN_BITSET_BYTES:
+        size = memoryview(buffer).nbytes
+        if size < limits.MIN_BITSET_BYTES:
             raise FormatError("a Bloom filter's bitset is shorter than one block of 32 bytes")
-        if len(data) > limits.MAX_BITSET_BYTES:
+        if size > limits.MAX_BITSET_BYTES:
             raise FormatError(f"a Bloom filter's bitset is longer than {limits.MAX_BITSET_BYTES} bytes")
-        if not data[:BLOCK_BYTES].view("<u4").flags.aligned:
-            data = data.copy()
-        data.flags.writeable = False
         made = cls.__new__(cls)
-        made._adopt(data)
+        made._adopt(np.frombuffer(buffer, dtype=np.uint8))
+        if not made._words.flags.aligned:
+            made._adopt(made._bytes.copy())
+        made._bytes.flags.writeable = made._words.flags.writeable = False
         return made
 
     def _adopt(self, data: npt.NDArray[np.uint8]) -> None:
@@ -118,7 +118,12 @@ class SplitBlockBloomFilter:
 
     def check_hash(self, value: int) -> bool:
         """False: the 64-bit hash was never inserted."""
-        return bool(self.check_hashes(np.array([value], dtype=np.uint64))[0])
+        return self.holds(value >> 32, mask_bits(value & 0xFFFFFFFF))
+
+    def holds(self, upper: int, bits: int) -> bool:
+        """`check_hash` for a hash taken apart: its upper half, and the `mask_bits` of its lower half."""
+        begin = (upper * self.num_blocks >> 32) * BLOCK_BYTES
+        return int.from_bytes(self._bytes.data[begin : begin + BLOCK_BYTES], "little") & bits == bits
 
     def insert_hashes(self, hashes: npt.NDArray[np.uint64]) -> None:
         """Insert 64-bit hashes, an array of shape (n,)."""

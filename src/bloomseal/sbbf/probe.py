@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..errors import UsageError
+from .block import mask_bits
 from .encoding import encode_value, int_range
 from .filter import SplitBlockBloomFilter
 from .hashing import hash_array, hash_bytes
@@ -24,17 +25,23 @@ _Unusual = tuple[Indices, Bools]
 """Which value each hash is an encoding of, and per value whether no filter can exclude it."""
 
 
+_FEW: Final = 3
+"""Hashes for which plain Python is fastest, by far: a call of numpy's takes as long as three of them."""
+
+
 class ProbeSet:
     """Probe values of one column type, hashed and ready to be asked of any number of filters.
 
     Make one with `ProbeSet.of`. It shows and pickles nothing: XXH64 is not keyed, so the hashes tell the values.
     """
 
-    __slots__ = ("_hashes", "_unusual")
+    __slots__ = ("_apart", "_hashes", "_unusual")
 
     def __init__(self, hashes: U64, unusual: _Unusual | None = None) -> None:
         self._hashes = hashes
         self._unusual = unusual  # None: one hash per value, in their order, and a filter can exclude any
+        few = hashes.tolist() if len(hashes) <= _FEW else None
+        self._apart = None if few is None else [(value >> 32, mask_bits(value & 0xFFFFFFFF)) for value in few]
 
     @classmethod
     def of(
@@ -70,13 +77,24 @@ class ProbeSet:
 
     def check(self, bloom_filter: SplitBlockBloomFilter) -> Bools:
         """One bool per value: False is absent, True may be present."""
-        found = bloom_filter.check_hashes(self._hashes)
+        if self._apart is None:
+            found = bloom_filter.check_hashes(self._hashes)
+        else:
+            found = np.array([bloom_filter.holds(upper, bits) for upper, bits in self._apart], dtype=np.bool_)
         if self._unusual is None:
             return found
         owners, undecided = self._unusual
         answer = undecided.copy()
         answer[owners[found]] = True
         return answer
+
+    def none_in(self, bloom_filter: SplitBlockBloomFilter) -> bool:
+        """True where the filter excludes every one of the values: what `check` says, all at once."""
+        if self._unusual is not None and self._unusual[1].any():
+            return False
+        if self._apart is None:
+            return not bloom_filter.check_hashes(self._hashes).any()
+        return not any(bloom_filter.holds(upper, bits) for upper, bits in self._apart)
 
     def hashes(self) -> tuple[U64, Indices, Bools]:
         """The hashes; the value that each is an encoding of; and per value whether no filter can exclude it."""

@@ -8,7 +8,7 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bloomseal.sbbf import batch, block, kernels, twins
+from bloomseal.sbbf import SplitBlockBloomFilter, block, kernels, twins
 
 HASHES = st.lists(st.integers(0, (1 << 64) - 1), max_size=60)
 BLOCKS = st.integers(1, 70)
@@ -37,7 +37,8 @@ def test_inserting_and_checking(blocks: int, inserted: list[int], asked: list[in
         way.insert(words, as_array(inserted))
         assert words.reshape(-1, block.WORDS).tolist() == specified
     assert twins.check(words, as_array(everything)).tolist() == answers
-    assert batch._check_few(words, as_array(everything)).tolist() == answers
+    bloom_filter = SplitBlockBloomFilter.from_bitset(words.tobytes())
+    assert [bloom_filter.check_hash(value) for value in everything] == answers
     found = np.empty(len(everything), dtype=np.bool_)
     kernels.check(words, as_array(everything), found)
     assert found.tolist() == answers

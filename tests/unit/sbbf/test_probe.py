@@ -79,6 +79,9 @@ def test_arrays_ask_what_their_values_ask(values: Any, column_type: ColumnType) 
     probes = ProbeSet.of(values, column_type)
     assert probes.check(every_other).tolist() == single
     assert ProbeSet.of(iter(values), column_type).check(every_other).tolist() == single
+    assert probes.none_in(every_other) is not any(single)
+    for value, present in zip(values, single, strict=True):
+        assert ProbeSet.of([value], column_type).none_in(every_other) is not present
     empty = [encode_value(value, column_type) is None for value in values]
     assert probes.check(SplitBlockBloomFilter(32)).tolist() == empty
     assert len(probes) == len(single)
