@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
+import functools
 import hashlib
 import os
 import secrets
@@ -261,10 +262,13 @@ class ToolsFileKeys:
         self._tools = tools
         self._ref = ref
         self._calls = tools._kms
-        self._store = MaterialStore(ref)
         self._stored: dict[str, str] | None = None
         self._new: dict[str, str] = {}
         self._counters: list[SealCounter] = []
+
+    @functools.cached_property
+    def _store(self) -> MaterialStore:
+        return MaterialStore(self._ref)  # only for external material: most files keep theirs inside
 
     def retrieve_key(self, key_metadata: bytes, column: str | None) -> SecretKey:
         """The data key that `key_metadata` stands for.

@@ -102,14 +102,14 @@ class _Pages:
 
     def holding(self, rows: Rows | Spans) -> list[int]:
         """The pages that hold any of these rows (ascending)."""
-        if isinstance(rows, list):
-            found: list[int] = []
-            for first, end in rows:
-                numbers = range(bisect_right(self.first_rows, first) - 1, bisect_left(self.first_rows, end))
-                found += numbers[1:] if found and found[-1] == numbers.start else numbers
+        found: list[int] = []
+        if not isinstance(rows, list):
+            cuts = np.searchsorted(rows, [*self.first_rows, self.num_rows])
+            found += np.flatnonzero(np.diff(cuts)).tolist()
             return found
-        cuts = np.searchsorted(rows, [*self.first_rows, self.num_rows])
-        found = np.flatnonzero(np.diff(cuts)).tolist()
+        for first, end in rows:
+            numbers = range(bisect_right(self.first_rows, first) - 1, bisect_left(self.first_rows, end))
+            found += numbers[1:] if found and found[-1] == numbers.start else numbers
         return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import bloomseal as bs
@@ -88,6 +89,25 @@ def test_no_row_is_lost(tmp_path: Path, case: Any, layout: Any, nested: bool, se
     expected = _expected(name, column, asked)
     assert found.column("row").to_pylist() == expected
     assert found.column("text").to_pylist() == [f"row {row}" for row in expected]
+
+
+_FEW_BYTES = st.lists(st.sampled_from([b"\x00", b"\x01", b"a", b"ab", b"\xff"]), max_size=40).map(b"".join)
+
+
+@given(data=_FEW_BYTES, sought=_FEW_BYTES.filter(len))
+@example(data=b"", sought=b"\x00")
+@example(data=bytes(200_000) + b"\x01", sought=b"\x00\x01")
+@example(data=b"\x01" + bytes(200_000), sought=b"\x01\x00")
+def test_both_searches_find_what_is_there(data: bytes, sought: bytes) -> None:
+    assert needle._in_text(data, sought) is needle._in_numbers(data, sought) is (sought in data)
+    assert needle._in_text(bytearray(data), sought) is (sought in data)
+
+
+def test_without_memmem(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert needle._memmem() is not None or sys.platform == "win32"
+    monkeypatch.setattr(needle, "_memmem", lambda: None)
+    assert needle._in_text(b"some text", b"text")
+    assert not needle._in_text(b"some text", b"test")
 
 
 @pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY", "PLAIN"])
