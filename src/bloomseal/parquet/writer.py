@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -48,6 +49,7 @@ FilterLayout = Literal["row_group", "end"]
 FilterRequest = Mapping[str, FilterSpec | bool]
 
 _DATA_PAGE, _PLAIN = 0, 0
+_SPARE_BYTES: Final = 1 << 20
 _SAMPLE_ROWS: Final = 20_000
 _LEAST_SAMPLE: Final = 1_000
 _DIFFERENT: Final = 0.95
@@ -281,15 +283,12 @@ class SealedWriter:
 
     def _encode(self, rows: pa.Table) -> Walk:
         """The rows as a plaintext Parquet file of one row group, in memory only."""
-        sink = pa.BufferOutputStream()
         try:
-            with pq.ParquetWriter(sink, self._arrow, **self._options) as writer:
-                if rows.num_rows:
-                    writer.write_table(rows, row_group_size=rows.num_rows)
+            data = _encoded(rows, self._arrow, self._options)
         except (pa.ArrowException, OSError, ValueError, TypeError) as error:
             # OSError is what Parquet's own refusals come as; no storage is concerned.
             raise UsageError(f"pyarrow can't encode this table: {error}", file=self._ref.path) from None
-        source = Source.memory(memoryview(sink.getvalue()), self._ref.path)
+        source = Source.memory(data, self._ref.path)
         walk = Walk(source, Footer(read_tail(source).data, 0, None, True), KeysAtHand(None, None))
         if len(walk.footer.row_groups) != (1 if rows.num_rows else 0):
             raise UsageError("the options split the row group", hint="row_group_size= alone decides its rows")
@@ -322,6 +321,26 @@ class SealedWriter:
             raise
         if kind is not None:
             self.abort()
+
+
+def _encoded(rows: pa.Table, schema: pa.Schema, options: Mapping[str, Any]) -> memoryview:
+    # A stream that grows by doubling holds its bytes twice, for a moment. Of this memory only what is written to is ever there.
+    room = np.empty(rows.nbytes + rows.nbytes // 4 + _SPARE_BYTES, dtype=np.uint8)
+    fixed = pa.FixedSizeBufferWriter(pa.py_buffer(room))
+    try:
+        _encode_into(fixed, rows, schema, options)
+        return memoryview(room)[: fixed.tell()]
+    except OSError:
+        # Not enough: Parquet may write out what Arrow holds once, in a dictionary or a run. Or Parquet refuses the rows, and does so again.
+        growing = pa.BufferOutputStream()
+        _encode_into(growing, rows, schema, options)
+        return memoryview(growing.getvalue())
+
+
+def _encode_into(sink: pa.NativeFile, rows: pa.Table, schema: pa.Schema, options: Mapping[str, Any]) -> None:
+    with pq.ParquetWriter(sink, schema, **options) as writer:
+        if rows.num_rows:
+            writer.write_table(rows, row_group_size=rows.num_rows)
 
 
 def _all_different(rows: pa.Table) -> set[str]:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
+import bloomseal.parquet.writer as writer_module
 
 ENCRYPTION = bs.EncryptionSpec(footer_key=b"f" * 16, column_keys={"name": b"n" * 16})
 DECRYPTION = bs.DecryptionSpec(bs.ExplicitKeys(footer_key=b"f" * 16, column_keys={"name": b"n" * 16}))
@@ -148,3 +149,22 @@ def test_two_filters_for_one_column_are_refused(tmp_path: Path) -> None:
     with pytest.raises(bs.UsageError, match="two filters"):
         bs.attach_filters(path, wanted)
     assert path.read_bytes() == before
+
+
+def test_columns_that_are_larger_in_parquet_than_in_arrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow holds each value once and Parquet writes it a thousand times: more than the room that was made for it."""
+    sinks = []
+    encode_into = writer_module._encode_into
+    monkeypatch.setattr(
+        writer_module, "_encode_into", lambda sink, *rest: (sinks.append(type(sink)), encode_into(sink, *rest))
+    )
+    long = pa.array([f"{number:02}" + "x" * 2_000 for number in range(10)])
+    table = pa.table({"name": pa.DictionaryArray.from_arrays(pa.array(list(range(10)) * 200, pa.int8()), long)})
+    path = tmp_path / "a.parquet"
+    wide = {"compression": "none", "use_dictionary": False}
+    bs.write_table(table, path, encryption=ENCRYPTION, bloom_filters={"name": True}, **wide)
+    assert pa.BufferOutputStream in sinks
+    assert path.stat().st_size > 4_000_000 > 10 * table.nbytes
+    with bs.open_file(path, decryption=DECRYPTION) as file:
+        assert file.read()["name"].to_pylist() == table["name"].to_pylist()
+        assert bs.Verdict.ABSENT not in file.probe("name", long)[0]
