@@ -136,22 +136,42 @@ class KmsCalls:
         return KmsAccessError.because(Problem.INVALID, master_key, self.name, detail=detail)
 
     def _call(self, counter: str, function: Callable[..., T], *arguments: Any, master_key: str) -> T:
+        deadline = time.monotonic() + self._timeout
+
+        def once() -> T:
+            return self._once(counter, functools.partial(function, *arguments), master_key, deadline)
+
+        try:
+            return once()
+        except KeyAccessError as error:
+            if not error.retryable:
+                raise
+            failed = error
+        return self._repeated(once, failed, deadline)
+
+    def _repeated(self, once: Callable[[], T], failed: KeyAccessError, deadline: float) -> T:
+        # Imported here: that takes as long as looking into ten files, and most calls succeed at once.
         from tenacity import Retrying, retry_if_exception, stop_after_attempt, stop_before_delay
         from tenacity.wait import wait_random_exponential
 
-        deadline = time.monotonic() + self._timeout
+        first = [failed]
+
+        def attempt() -> T:
+            if first:
+                raise first.pop()
+            return once()
 
         def again(state: RetryCallState) -> None:  # noqa: ARG001
             self._count(retries=1)
 
         retrying = Retrying(
             retry=retry_if_exception(lambda error: isinstance(error, KeyAccessError) and error.retryable),
-            stop=stop_after_attempt(self._attempts) | stop_before_delay(self._timeout),
+            stop=stop_after_attempt(self._attempts) | stop_before_delay(max(0.0, deadline - time.monotonic())),
             wait=wait_random_exponential(multiplier=_FIRST_WAIT, max=_LONGEST_WAIT),
             before_sleep=again,
             reraise=True,
         )
-        answer: T = retrying(self._once, counter, functools.partial(function, *arguments), master_key, deadline)
+        answer: T = retrying(attempt)
         return answer
 
     def _once(self, counter: str, function: Callable[[], T], master_key: str, deadline: float) -> T:
