@@ -329,7 +329,7 @@ def _encoded(rows: pa.Table, schema: pa.Schema, options: Mapping[str, Any]) -> m
     fixed = pa.FixedSizeBufferWriter(pa.py_buffer(room))
     try:
         _encode_into(fixed, rows, schema, options)
-        return memoryview(room)[: fixed.tell()]
+        return room.data[: fixed.tell()]
     except OSError:
         # Not enough: Parquet may write out what Arrow holds once, in a dictionary or a run. Or Parquet refuses the rows, and does so again.
         growing = pa.BufferOutputStream()
