@@ -22,7 +22,7 @@ from bloomseal.parquet.footer import plain_footer
 from bloomseal.parquet.layout import MAGIC, MAGIC_ENCRYPTED, Column, FileMeta, Group, Meta
 from bloomseal.parquet.reader import SealedFile
 from bloomseal.parquet.source import Source
-from bloomseal.thrift import Struct
+from bloomseal.thrift import Struct, WireType, encode_binary
 from tamper.small_files import judge, small_file
 
 ALLOWANCE = 64 << 20
@@ -91,10 +91,14 @@ INT64_COLUMN = [element(b"root", children=1), element(b"a", type=2, repetition=0
 def column_meta(kind: int = 2, **fields: int) -> Struct:
     meta = Struct()
     values = {
-        Meta.TYPE: kind, 4: 0, Meta.NUM_VALUES: 3, Meta.UNCOMPRESSED: 8, Meta.COMPRESSED: 8, Meta.DATA_PAGE: 4,
+        Meta.TYPE: kind, Meta.CODEC: 0, Meta.NUM_VALUES: 3, Meta.UNCOMPRESSED: 8, Meta.COMPRESSED: 8, Meta.DATA_PAGE: 4,
     } | {getattr(Meta, name): value for name, value in fields.items()}  # fmt: skip
     for field, value in values.items():
-        (meta.set_i32 if field in (Meta.TYPE, 4, Meta.BLOOM_LENGTH) else meta.set_i64)(field, value)
+        small = (Meta.TYPE, Meta.CODEC, Meta.BLOOM_LENGTH)
+        (meta.set_i32 if field in small else meta.set_i64)(field, value)
+    # Without these, which must be there, a decoder would refuse the column whatever its sizes.
+    meta.set_list(Meta.ENCODINGS, [], WireType.I32)
+    meta.set_list(Meta.PATH, [encode_binary(b"a")], WireType.BINARY)
     return meta
 
 
@@ -169,7 +173,7 @@ def many_leaves_over_one_chunk() -> bytes:
     return plain(footer(schema, [group(*chunks)]), bytes(size))
 
 
-def page_claiming(size: int, uncompressed: int, values: int) -> bytes:
+def page_claiming(size: int, uncompressed: int, values: int, codec: int = 0) -> bytes:
     """A data page whose header claims these numbers."""
     data = Struct()
     for field, value in ((1, values), (2, 0), (3, 3), (4, 3)):
@@ -179,7 +183,7 @@ def page_claiming(size: int, uncompressed: int, values: int) -> bytes:
         header.set_i32(field, value)
     header.set_struct(5, data)
     body = header.to_bytes() + bytes(24)
-    meta = column_meta(COMPRESSED=len(body), NUM_VALUES=values)
+    meta = column_meta(COMPRESSED=len(body), NUM_VALUES=values, CODEC=codec)
     return plain(footer(INT64_COLUMN, [group(chunk(meta), rows=values)], values), body)
 
 
@@ -266,6 +270,7 @@ PLAIN_FILES: dict[str, Callable[[], bytes]] = {
     ),
     "500 columns over one megabyte": many_leaves_over_one_chunk,
     "a page of 2^31 uncompressed bytes": lambda: page_claiming(24, HUGE, 3),
+    "a page of 2^31 bytes before compression": lambda: page_claiming(24, HUGE, 3, codec=1),
     "a page of -1 bytes": lambda: page_claiming(-1, 24, 3),
     "a page of -1 uncompressed bytes": lambda: page_claiming(24, -1, 3),
     "a page of -1 values": lambda: page_claiming(24, 24, -1),

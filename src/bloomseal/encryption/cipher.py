@@ -68,8 +68,9 @@ class ModuleCipher:
         self.algorithm = algorithm
         self._ctr_pages = algorithm is Algorithm.AES_GCM_CTR_V1
         self._gcm = AESGCM(key.reveal())
-        # A key that only opens is not counted: whoever reads a million files would hold a million counters.
-        self._counter: SealCounter | None = None
+        # Somebody else's key is not counted before it seals: whoever reads a million files would hold a million counters. One made here
+        # is, since its counter, and the limit set on it, live only as long as somebody holds them.
+        self._counter = SealCounter.of(key) if key.generated else None
 
     def __repr__(self) -> str:
         return f"<ModuleCipher {self.algorithm} {self.key!r}>"

@@ -35,8 +35,8 @@ def as_key_source(keys: Any) -> KeySource:
         from .registry import client_for
 
         keys = client_for(keys)
-    if hasattr(keys, "for_file"):
-        # A KeySource. To ask isinstance, of a protocol, takes longer than all else on the way to a key that is at hand.
+    # To ask isinstance, of a protocol, takes longer than all else on the way to a key that is at hand; the class tells at once.
+    if callable(getattr(type(keys), "for_file", None)) or isinstance(keys, KeySource):
         source: KeySource = keys
         return source
     if isinstance(keys, KmsClient):

@@ -167,6 +167,8 @@ class SealedWriter:
             empty = schema.empty_table()
         except pa.ArrowException as error:
             raise UsageError(f"pyarrow can't encode this schema: {error}", file=self._ref.path) from None
+        # Bytes that Parquet makes of one of Arrow's, at most; learnt from row group to row group.
+        self._swelling = 1.25
         self._template = self._encode(empty).footer
         self._specs = resolve_filters(self._template.schema, bloom_filters or {})
         self._pending: list[pa.Table] = []
@@ -284,7 +286,7 @@ class SealedWriter:
     def _encode(self, rows: pa.Table) -> Walk:
         """The rows as a plaintext Parquet file of one row group, in memory only."""
         try:
-            data = _encoded(rows, self._arrow, self._options)
+            data = self._encoded(rows)
         except (pa.ArrowException, OSError, ValueError, TypeError) as error:
             # OSError is what Parquet's own refusals come as; no storage is concerned.
             raise UsageError(f"pyarrow can't encode this table: {error}", file=self._ref.path) from None
@@ -293,6 +295,29 @@ class SealedWriter:
         if len(walk.footer.row_groups) != (1 if rows.num_rows else 0):
             raise UsageError("the options split the row group", hint="row_group_size= alone decides its rows")
         return walk
+
+    def _encoded(self, rows: pa.Table) -> memoryview:
+        # A stream that grows by doubling holds its bytes twice, for a moment. Of this memory only what is written to is ever there.
+        # The two sums differ where chunks share a dictionary, or where rows are a slice of many.
+        size = min(rows.nbytes, rows.get_total_buffer_size())
+        try:
+            room = np.empty(int(size * self._swelling) + _SPARE_BYTES, dtype=np.uint8)
+            sink = pa.FixedSizeBufferWriter(pa.py_buffer(room))
+            self._encode_into(sink, rows)
+            data = room.data[: sink.tell()]
+        except (OSError, MemoryError):
+            # Not enough: Parquet may write out what Arrow holds once, in a dictionary or a run. Or Parquet refuses the rows, and does so again.
+            room = sink = None  # type: ignore[assignment]
+            growing = pa.BufferOutputStream()
+            self._encode_into(growing, rows)
+            data = memoryview(growing.getvalue())
+        self._swelling = max(self._swelling, 1.1 * (len(data) - _SPARE_BYTES) / max(size, 1))
+        return data
+
+    def _encode_into(self, sink: pa.NativeFile, rows: pa.Table) -> None:
+        with pq.ParquetWriter(sink, self._arrow, **self._options) as writer:
+            if rows.num_rows:
+                writer.write_table(rows, row_group_size=rows.num_rows)
 
     def _check(self, reopened: Source) -> None:
         """Before the file gets its name: the footer opens and every filter finds a value that went into it."""
@@ -321,26 +346,6 @@ class SealedWriter:
             raise
         if kind is not None:
             self.abort()
-
-
-def _encoded(rows: pa.Table, schema: pa.Schema, options: Mapping[str, Any]) -> memoryview:
-    # A stream that grows by doubling holds its bytes twice, for a moment. Of this memory only what is written to is ever there.
-    room = np.empty(rows.nbytes + rows.nbytes // 4 + _SPARE_BYTES, dtype=np.uint8)
-    fixed = pa.FixedSizeBufferWriter(pa.py_buffer(room))
-    try:
-        _encode_into(fixed, rows, schema, options)
-        return room.data[: fixed.tell()]
-    except OSError:
-        # Not enough: Parquet may write out what Arrow holds once, in a dictionary or a run. Or Parquet refuses the rows, and does so again.
-        growing = pa.BufferOutputStream()
-        _encode_into(growing, rows, schema, options)
-        return memoryview(growing.getvalue())
-
-
-def _encode_into(sink: pa.NativeFile, rows: pa.Table, schema: pa.Schema, options: Mapping[str, Any]) -> None:
-    with pq.ParquetWriter(sink, schema, **options) as writer:
-        if rows.num_rows:
-            writer.write_table(rows, row_group_size=rows.num_rows)
 
 
 def _all_different(rows: pa.Table) -> set[str]:

@@ -11,13 +11,14 @@ __all__ = [
     "BLOCK_BYTES",
     "SALT",
     "WORDS",
+    "bitset_check",
     "block_check",
     "block_index",
     "block_insert",
     "filter_check",
     "filter_insert",
+    "halves",
     "mask",
-    "mask_bits",
 ]
 
 SALT: Final = (
@@ -46,11 +47,6 @@ def mask(x: int) -> Block:
     return result
 
 
-def mask_bits(x: int) -> int:
-    """``mask(x)`` as one number of 256 bits, little-endian as a block stands in a bitset."""
-    return sum(word << 32 * i for i, word in enumerate(mask(x)))
-
-
 def block_insert(block: Block, x: int) -> None:
     """Set every bit of ``mask(x)``."""
     for i, word in enumerate(mask(x)):
@@ -75,3 +71,17 @@ def filter_insert(blocks: list[Block], h: int) -> None:
 def filter_check(blocks: list[Block], h: int) -> bool:
     """False: `h` was never inserted. True: it probably was."""
     return block_check(blocks[block_index(len(blocks), h)], h & 0xFFFFFFFF)
+
+
+# The same for a bitset as it stands in a file, asked for one hash again and again
+
+
+def halves(h: int) -> tuple[int, int]:
+    """The 64-bit hash `h` as `bitset_check` takes it: its upper half, and the mask of its lower half as a number of 256 bits."""
+    return h >> 32, sum(word << 32 * i for i, word in enumerate(mask(h & 0xFFFFFFFF)))
+
+
+def bitset_check(bitset: memoryview, upper: int, bits: int) -> bool:
+    """`filter_check` for a hash's `halves`, in a bitset of at least one block; bytes beyond the last whole block don't count."""
+    begin = block_index(len(bitset) // BLOCK_BYTES, upper << 32) * BLOCK_BYTES
+    return int.from_bytes(bitset[begin : begin + BLOCK_BYTES], "little") & bits == bits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any, Final, Self
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from .. import limits
 from ..errors import FormatError, UsageError
 from . import batch
-from .block import BLOCK_BYTES, WORDS, mask_bits
+from .block import BLOCK_BYTES, WORDS, bitset_check, halves
 from .encoding import encode_value
 from .hashing import hash_bytes
 from .sizing import check_fpp
@@ -49,14 +50,18 @@ class SplitBlockBloomFilter:
 
         Raises:
             FormatError: shorter than one block, or longer than `limits.MAX_BITSET_BYTES`.
+            UsageError: a buffer that is not contiguous.
         """
-        size = memoryview(buffer).nbytes
+        view = memoryview(buffer)
+        if not view.c_contiguous:
+            raise UsageError("a bitset's bytes lie one behind the other", hint="bytes(...)")
+        size = view.nbytes
         if size < limits.MIN_BITSET_BYTES:
             raise FormatError("a Bloom filter's bitset is shorter than one block of 32 bytes")
         if size > limits.MAX_BITSET_BYTES:
             raise FormatError(f"a Bloom filter's bitset is longer than {limits.MAX_BITSET_BYTES} bytes")
         made = cls.__new__(cls)
-        made._adopt(np.frombuffer(buffer, dtype=np.uint8))
+        made._adopt(np.frombuffer(view, dtype=np.uint8))
         if not made._words.flags.aligned:
             made._adopt(made._bytes.copy())
         made._bytes.flags.writeable = made._words.flags.writeable = False
@@ -113,17 +118,20 @@ class SplitBlockBloomFilter:
         return encodings is None or any(self.check_hash(hash_bytes(data)) for data in encodings)
 
     def insert_hash(self, value: int) -> None:
-        """Insert one 64-bit hash."""
-        self.insert_hashes(np.array([value], dtype=np.uint64))
+        """Insert one hash, an unsigned number of 64 bits.
+
+        Raises:
+            UsageError: a number below 0 or beyond 64 bits.
+        """
+        self.insert_hashes(np.array([_as_hash(value)], dtype=np.uint64))
 
     def check_hash(self, value: int) -> bool:
-        """False: the 64-bit hash was never inserted."""
-        return self.holds(value >> 32, mask_bits(value & 0xFFFFFFFF))
+        """False: the hash, an unsigned number of 64 bits, was never inserted.
 
-    def holds(self, upper: int, bits: int) -> bool:
-        """`check_hash` for a hash taken apart: its upper half, and the `mask_bits` of its lower half."""
-        begin = (upper * self.num_blocks >> 32) * BLOCK_BYTES
-        return int.from_bytes(self._bytes.data[begin : begin + BLOCK_BYTES], "little") & bits == bits
+        Raises:
+            UsageError: a number below 0 or beyond 64 bits.
+        """
+        return bitset_check(self._bytes.data, *halves(_as_hash(value)))
 
     def insert_hashes(self, hashes: npt.NDArray[np.uint64]) -> None:
         """Insert 64-bit hashes, an array of shape (n,)."""
@@ -229,6 +237,14 @@ def check_num_bytes(num_bytes: int) -> None:
             f"a Bloom filter's size is a multiple of {BLOCK_BYTES} bytes from {limits.MIN_BITSET_BYTES} "
             f"to {limits.MAX_BITSET_BYTES}"
         )
+
+
+def _as_hash(value: int) -> int:
+    number = operator.index(value)  # numpy's numbers would overflow where Python's don't
+    if not 0 <= number < 1 << 64:
+        # Another block would be asked, which may well be empty: a false absent.
+        raise UsageError("a hash is an unsigned number of 64 bits", hint="value % 2**64, if it is a signed one")
+    return number
 
 
 def _as_hashes(hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..errors import UsageError
-from .block import mask_bits
+from .block import bitset_check, halves
 from .encoding import encode_value, int_range
 from .filter import SplitBlockBloomFilter
 from .hashing import hash_array, hash_bytes
@@ -41,7 +41,7 @@ class ProbeSet:
         self._hashes = hashes
         self._unusual = unusual  # None: one hash per value, in their order, and a filter can exclude any
         few = hashes.tolist() if len(hashes) <= _FEW else None
-        self._apart = None if few is None else [(value >> 32, mask_bits(value & 0xFFFFFFFF)) for value in few]
+        self._apart = None if few is None else [halves(value) for value in few]
 
     @classmethod
     def of(
@@ -80,7 +80,7 @@ class ProbeSet:
         if self._apart is None:
             found = bloom_filter.check_hashes(self._hashes)
         else:
-            found = np.array([bloom_filter.holds(upper, bits) for upper, bits in self._apart], dtype=np.bool_)
+            found = np.array([bitset_check(bloom_filter.bitset, *one) for one in self._apart], dtype=np.bool_)
         if self._unusual is None:
             return found
         owners, undecided = self._unusual
@@ -94,7 +94,7 @@ class ProbeSet:
             return False
         if self._apart is None:
             return not bloom_filter.check_hashes(self._hashes).any()
-        return not any(bloom_filter.holds(upper, bits) for upper, bits in self._apart)
+        return not any(bitset_check(bloom_filter.bitset, *one) for one in self._apart)
 
     def hashes(self) -> tuple[U64, Indices, Bools]:
         """The hashes; the value that each is an encoding of; and per value whether no filter can exclude it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 import threading
 from pathlib import Path
@@ -137,6 +138,26 @@ def test_equal_keys_share_one_count() -> None:
     second.sign(b"", b"")
     assert SealCounter.of(other).count == before + 3
     assert SealCounter.of(SecretKey(b"count" * 3 + b"2")).count == 0
+
+
+def test_the_count_of_a_key_made_here_lives_as_long_as_a_cipher_of_it() -> None:
+    key = SecretKey.generate()
+    first, second = ModuleCipher(key), ModuleCipher(key)
+    first.seal(b"", ModuleType.FOOTER, b"")
+    SealCounter.of(key).lower_limit(1)
+    del first
+    gc.collect()
+    with pytest.raises(KeyAccessError, match="limit is 1"):
+        second.seal(b"", ModuleType.FOOTER, b"")
+
+
+def test_keys_that_only_open_leave_nothing_behind() -> None:
+    sealed = ModuleCipher(SecretKey(b"count" * 3 + b"3")).seal(b"x", ModuleType.FOOTER, b"")
+    kept = len(SealCounter._kept)
+    for number in range(10):
+        with pytest.raises(IntegrityError):
+            ModuleCipher(SecretKey(b"count" * 3 + b"%c" % (200 + number))).open(sealed, ModuleType.FOOTER, b"")
+    assert len(SealCounter._kept) == kept
 
 
 def test_the_limit_stops_sealing_and_can_only_be_lowered() -> None:

@@ -75,6 +75,16 @@ def test_a_retriever_reads_but_makes_no_keys() -> None:
         as_key_source(42)
 
 
+def test_a_method_that_is_none_is_not_there() -> None:
+    class Mine:
+        for_file = None
+
+        def retrieve_key(self, key_metadata: bytes, column: str | None) -> bytes:  # noqa: ARG002
+            return FOOTER
+
+    assert as_key_source(Mine()).for_file(FileRef("x")).retrieve_key(b"", None) == SecretKey(FOOTER)
+
+
 @pytest.mark.parametrize("answer", [None, 5, "0123456789012345", b"short"])
 def test_a_retriever_that_returns_no_key_is_an_access_error(answer: object) -> None:
     class Odd:

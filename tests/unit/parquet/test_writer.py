@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import bloomseal as bs
-import bloomseal.parquet.writer as writer_module
 
 ENCRYPTION = bs.EncryptionSpec(footer_key=b"f" * 16, column_keys={"name": b"n" * 16})
 DECRYPTION = bs.DecryptionSpec(bs.ExplicitKeys(footer_key=b"f" * 16, column_keys={"name": b"n" * 16}))
@@ -151,20 +152,67 @@ def test_two_filters_for_one_column_are_refused(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_columns_that_are_larger_in_parquet_than_in_arrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Arrow holds each value once and Parquet writes it a thousand times: more than the room that was made for it."""
-    sinks = []
-    encode_into = writer_module._encode_into
+@pytest.fixture
+def sinks(monkeypatch: pytest.MonkeyPatch) -> list[type]:
+    """What the writer encoded into."""
+    seen: list[type] = []
+    encode_into = bs.SealedWriter._encode_into
     monkeypatch.setattr(
-        writer_module, "_encode_into", lambda sink, *rest: (sinks.append(type(sink)), encode_into(sink, *rest))
+        bs.SealedWriter,
+        "_encode_into",
+        lambda writer, sink, rows: (seen.append(type(sink)), encode_into(writer, sink, rows)),
     )
+    return seen
+
+
+def test_columns_that_are_larger_in_parquet_than_in_arrow(tmp_path: Path, sinks: list[type]) -> None:
+    """Arrow holds each value once and Parquet writes it a thousand times: more than the room that was made for it."""
     long = pa.array([f"{number:02}" + "x" * 2_000 for number in range(10)])
-    table = pa.table({"name": pa.DictionaryArray.from_arrays(pa.array(list(range(10)) * 200, pa.int8()), long)})
+    table = pa.table({"name": pa.DictionaryArray.from_arrays(pa.array(list(range(10)) * 600, pa.int8()), long)})
     path = tmp_path / "a.parquet"
     wide = {"compression": "none", "use_dictionary": False}
-    bs.write_table(table, path, encryption=ENCRYPTION, bloom_filters={"name": True}, **wide)
-    assert pa.BufferOutputStream in sinks
-    assert path.stat().st_size > 4_000_000 > 10 * table.nbytes
+    bs.write_table(table, path, encryption=ENCRYPTION, bloom_filters={"name": True}, row_group_size=2_000, **wide)
+    # Of the schema, of the first row group, and again; then it is known.
+    assert sinks == [*[pa.FixedSizeBufferWriter] * 2, pa.BufferOutputStream, *[pa.FixedSizeBufferWriter] * 2]
+    assert path.stat().st_size > 12_000_000 > 10 * table.nbytes
     with bs.open_file(path, decryption=DECRYPTION) as file:
         assert file.read()["name"].to_pylist() == table["name"].to_pylist()
         assert bs.Verdict.ABSENT not in file.probe("name", long)[0]
+
+
+def _views() -> pa.ChunkedArray:
+    long = pa.array([f"{number:08}" * 8 for number in range(20_000)], pa.string_view())
+    return pa.chunked_array([long.slice(start, 2) for start in range(0, 20_000, 2)])
+
+
+def _one_dictionary() -> pa.ChunkedArray:
+    long = pa.array([f"{number:06}" * 20 for number in range(20_000)])
+    return pa.chunked_array(
+        [pa.DictionaryArray.from_arrays(pa.array([number], pa.int32()), long) for number in range(4_000)]
+    )
+
+
+@pytest.mark.parametrize("column", [_views, _one_dictionary])
+def test_memory_that_chunks_share_is_counted_once(tmp_path: Path, sinks: list[type], column: Callable[[], Any]) -> None:
+    """Table.nbytes counts it for every chunk: terabytes, where there are many."""
+    table = pa.table({"name": column()})
+    assert table.nbytes > 5_000_000_000
+    made: list[int] = []
+    empty = np.empty
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(np, "empty", lambda size, *rest, **more: (made.append(size), empty(size, *rest, **more))[1])
+        bs.write_table(table, tmp_path / "a.parquet", encryption=ENCRYPTION)
+    assert max(size for size in made if isinstance(size, int)) < 20_000_000
+    assert pa.BufferOutputStream not in sinks
+    assert bs.read_table(tmp_path / "a.parquet", decryption=DECRYPTION)["name"].to_pylist() == table["name"].to_pylist()
+
+
+def test_where_there_is_no_room(tmp_path: Path, sinks: list[type]) -> None:
+    def none(size: int, *_: object, **__: object) -> None:
+        raise MemoryError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bloomseal.parquet.writer.np.empty", none)
+        bs.write_table(DATA, tmp_path / "a.parquet", encryption=ENCRYPTION)
+    assert set(sinks) == {pa.BufferOutputStream}
+    assert bs.read_table(tmp_path / "a.parquet", decryption=DECRYPTION).equals(DATA)

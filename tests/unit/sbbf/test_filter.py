@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -87,6 +88,24 @@ def test_hash_by_hash_is_the_same_as_all_at_once() -> None:
     assert single == batch
     assert all(single.check_hash(value) for value in hashes.tolist())
     assert batch.check_hashes(hashes[::-2]).all()
+
+
+@pytest.mark.parametrize("size", [32, 64, 1024])
+def test_signed_hashes_are_refused_and_numpy_s_are_taken(size: int) -> None:
+    """A negative number would be looked for in another block, and said to be absent."""
+    made, hashes = SplitBlockBloomFilter(size), np.random.default_rng(5).integers(0, 1 << 64, 99, dtype=np.uint64)
+    made.insert_hashes(hashes)
+    assert all(map(made.check_hash, hashes))
+    for wrong in (*hashes.view(np.int64)[hashes >> np.uint64(63) == 1], -1, 1 << 64):
+        for act in (made.check_hash, made.insert_hash):
+            with pytest.raises(UsageError, match="unsigned"):
+                act(wrong)
+
+
+@pytest.mark.parametrize("odd", [memoryview(bytes(128))[::2], memoryview(bytes(64))[::-1], np.zeros((8, 8), order="F")])
+def test_bitset_in_pieces(odd: Any) -> None:
+    with pytest.raises(UsageError, match="one behind the other"):
+        SplitBlockBloomFilter.from_bitset(odd)
 
 
 def test_hashes_at_an_odd_address() -> None:
