@@ -297,22 +297,28 @@ class SealedWriter:
         return walk
 
     def _encoded(self, rows: pa.Table) -> memoryview:
-        # A stream that grows by doubling holds its bytes twice, for a moment. Of this memory only what is written to is ever there.
         # The two sums differ where chunks share a dictionary, or where rows are a slice of many.
         size = min(rows.nbytes, rows.get_total_buffer_size())
-        try:
-            room = np.empty(int(size * self._swelling) + _SPARE_BYTES, dtype=np.uint8)
-            sink = pa.FixedSizeBufferWriter(pa.py_buffer(room))
+        data = self._within(int(size * self._swelling) + _SPARE_BYTES, rows)
+        if data is None:
+            sink = pa.BufferOutputStream()
             self._encode_into(sink, rows)
-            data = room.data[: sink.tell()]
-        except (OSError, MemoryError):
-            # Not enough: Parquet may write out what Arrow holds once, in a dictionary or a run. Or Parquet refuses the rows, and does so again.
-            room = sink = None  # type: ignore[assignment]
-            growing = pa.BufferOutputStream()
-            self._encode_into(growing, rows)
-            data = memoryview(growing.getvalue())
+            data = memoryview(sink.getvalue())
         self._swelling = max(self._swelling, 1.1 * (len(data) - _SPARE_BYTES) / max(size, 1))
         return data
+
+    def _within(self, size: int, rows: pa.Table) -> memoryview | None:
+        """The rows in memory of a fixed size, of which only what is written to is ever there; a stream that grows by doubling
+        holds its bytes twice, for a moment. None where that is too little: Parquet may write out what Arrow holds once, in a
+        dictionary or a run. Or where Parquet refuses the rows, as it will again.
+        """
+        try:
+            room = np.empty(size, dtype=np.uint8)
+            sink = pa.FixedSizeBufferWriter(pa.py_buffer(room))
+            self._encode_into(sink, rows)
+        except (OSError, MemoryError):
+            return None
+        return room.data[: sink.tell()]
 
     def _encode_into(self, sink: pa.NativeFile, rows: pa.Table) -> None:
         with pq.ParquetWriter(sink, self._arrow, **self._options) as writer:
