@@ -103,3 +103,36 @@ def test_view_columns_are_filtered_with_the_rest(tmp_path: Path, kind: pa.DataTy
 def test_an_unknown_operator_is_a_usage_error(tmp_path: Path, operator: Any) -> None:
     with pytest.raises(bs.UsageError, match="operator"):
         rows(tmp_path, pa.array([1]), (operator, 1))
+
+
+_HELD = {
+    "==": lambda cell, value: cell == value,
+    "!=": lambda cell, value: cell != value,
+    "<": lambda cell, value: cell < value,
+    "<=": lambda cell, value: cell <= value,
+    ">": lambda cell, value: cell > value,
+    ">=": lambda cell, value: cell >= value,
+    "in": lambda cell, value: cell in value,
+    "not in": lambda cell, value: cell not in value,
+}
+
+
+@pytest.mark.parametrize("one", _HELD)
+@pytest.mark.parametrize("other", _HELD)
+def test_a_null_in_one_column_hides_no_row_that_another_column_keeps(tmp_path: Path, one: str, other: str) -> None:
+    cells = [(a, b) for a in (None, 1, 2, 3) for b in (None, 1, 2, 3)]
+    path = tmp_path / "a.parquet"
+    bs.write_table(pa.table({"a": [a for a, _ in cells], "b": [b for _, b in cells]}), path, write_statistics=False)
+    sought = {op: [2, 9] if op.endswith("in") else 2 for op in (one, other)}
+    kept = [
+        (a is not None and _HELD[one](a, sought[one]), b is not None and _HELD[other](b, sought[other]))
+        for a, b in cells
+    ]
+    for filters, keeps in (
+        ([[("a", one, sought[one])], [("b", other, sought[other])]], any),
+        ([("a", one, sought[one]), ("b", other, sought[other])], all),
+    ):
+        found = bs.read_table(path, filters=filters).to_pylist()
+        assert [(row["a"], row["b"]) for row in found] == [
+            cell for cell, both in zip(cells, kept, strict=True) if keeps(both)
+        ]
