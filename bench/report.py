@@ -62,7 +62,7 @@ class Report:
             "```",
             "",
             "Contenders take turns, in another order each time, in one run, pinned to one core where a row says nothing else. A turn is one run, or the median of",
-            "up to five where they take less than 0.1 s together. A ratio is the median over neighbouring repetitions, with the least and the greatest in brackets; *CPU* is the ratio of median CPU times, which other",
+            "up to five where they take less than 0.1 s together; garbage is collected before it. A ratio is the median over neighbouring repetitions, with the least and the greatest in brackets; *CPU* is the ratio of median CPU times, which other",
             "work on the machine disturbs less. *can't*: the peer can't do the job. Where a goal is missed, a profile says which functions take the time themselves,",
             "and *floor* is the ratio of a program that knows every place beforehand, checks nothing, and does only what nobody can spare: see `bench/floors.py`.",
             "",

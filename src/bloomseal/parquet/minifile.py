@@ -6,7 +6,7 @@ import base64
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,8 +24,6 @@ __all__ = ["PageSelection", "decode_batches", "mini_file", "plain_header", "read
 
 _ARROW_SCHEMA = b"ARROW:schema"
 _UNCOMPRESSED = 0
-_MOST_INFLATED: Final = {_UNCOMPRESSED: 1, 1: 22, 2: 1_040, 5: 256, 6: 1 << 15, 7: 256}
-"""How many bytes one byte can stand for at most, by CompressionCodec (Snappy, gzip, both LZ4, zstd); Brotli knows no such bound."""
 
 
 def read_row_group(walk: Walk, row_group: int | None, leaves: Sequence[int], **options: Any) -> pa.Table:
@@ -170,7 +168,14 @@ def _add_chunk(
     for page in pages:
         if some and page.ordinal >= 0 and not page.num_values:
             continue  # Arrow writes such pages, and may then find fewer rows of lists than there are
-        _check_claim(walk, chunk, page, original.codec)
+        if not page.could_inflate(original.codec):
+            # The decoder takes as much memory as a page's header claims: a few bytes could ask for two gigabytes.
+            raise FormatError(
+                f"a page of {page.size} bytes that claims to hold {page.view.uncompressed_size}: its codec can't do that",
+                file=walk.source.name,
+                module=f"{page.kind.label} {page.ordinal}",
+                **chunk.place,  # type: ignore[arg-type]
+            )
         body = page.inflated if inflated else None
         header = plain_header(page, page.size if body is None else len(body))
         end = position + len(header) + (page.size if body is None else len(body))
@@ -207,18 +212,6 @@ def _add_chunk(
     column.set_i64(Column.FILE_OFFSET, 0)
     column.set_struct(Column.META, meta)
     return position, column.to_bytes()
-
-
-def _check_claim(walk: Walk, chunk: Chunk, page: Page, codec: int | None) -> None:
-    """The decoder takes as much memory as a page's header claims: a few bytes could ask for two gigabytes."""
-    claimed, most = page.view.uncompressed_size or 0, _MOST_INFLATED.get(codec or _UNCOMPRESSED)
-    if most is not None and (claimed > most * page.size or (most == 1 and claimed != page.size)):
-        raise FormatError(
-            f"a page of {page.size} bytes that claims to hold {claimed}: its codec can't do that",
-            file=walk.source.name,
-            module=f"{page.kind.label} {page.ordinal}",
-            **chunk.place,  # type: ignore[arg-type]
-        )
 
 
 def _open_into(walk: Walk, chunk: Chunk, page: Page, out: memoryview) -> None:

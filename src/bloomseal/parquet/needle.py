@@ -64,6 +64,7 @@ class PageSearch:
     """
 
     def __init__(self, meta: ColumnMetaData, sought: Sequence[bytes]) -> None:
+        self._compression = meta.codec
         name = _CODECS.get(meta.codec or _UNCOMPRESSED)
         self._codec = pa.Codec(name) if name is not None and pa.Codec.is_available(name) else None
         self._undecided = self._codec is None and meta.codec != _UNCOMPRESSED
@@ -107,6 +108,8 @@ class PageSearch:
         """The page's body without compression; None where that can't be had: whoever decodes the page will say why."""
         size = page.view.uncompressed_size
         if self._undecided or size is None or not 0 <= size <= MAX_SEARCHED_PAGE_BYTES:
+            return None
+        if not page.could_inflate(self._compression):
             return None
         body, levels = page.body(), 0
         if (v2 := page.view.data_v2) is not None and page.ordinal >= 0:

@@ -16,6 +16,8 @@ __all__ = ["Page", "read_page", "resized_header"]
 
 _HEADER_WINDOW: Final = 512
 _INDEX_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 1, 2, 3
+_MOST_INFLATED: Final = {0: 1, 1: 22, 2: 1_040, 5: 256, 6: 1 << 15, 7: 256}
+"""How many bytes one byte can stand for at most, by CompressionCodec (none, Snappy, gzip, both LZ4, zstd); Brotli knows no such bound."""
 
 
 class Page:
@@ -71,6 +73,13 @@ class Page:
     def authenticated(self) -> bool:
         """Does opening prove the body? Not for plaintext, not for CTR."""
         return self._cipher is not None and self._cipher.overhead(self.kind) == FRAME_BYTES
+
+    def could_inflate(self, codec: int | None) -> bool:
+        """Could a codec (CompressionCodec; None: no compression) make of the body what the header claims?"""
+        claimed, most = self.view.uncompressed_size or 0, _MOST_INFLATED.get(codec or 0)
+        if most == 1:
+            return claimed == self.size
+        return most is None or claimed <= most * self.size
 
     def open_into(self, out: memoryview) -> None:
         """Write the body's plaintext into `out`, of `size` bytes.

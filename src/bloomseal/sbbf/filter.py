@@ -243,7 +243,7 @@ def _as_hash(value: int) -> int:
     number = operator.index(value)  # numpy's numbers would overflow where Python's don't
     if not 0 <= number < 1 << 64:
         # Another block would be asked, which may well be empty: a false absent.
-        raise UsageError("a hash is an unsigned number of 64 bits", hint="value % 2**64, if it is a signed one")
+        raise UsageError("a hash is an unsigned number of 64 bits", hint="int(value) % 2**64, if it is a signed one")
     return number
 
 
