@@ -159,27 +159,28 @@ class Assembler:
             self._write(page.header if page.size == page.view.size else resized_header(page, page.size))
             page.open_into(self._take(page.size))
             return
-        # A V2 page keeps its writer's layout: parquet-java reads no other than the one with levels in clear.
-        levels, size = page.clear_levels, page.size + cipher.overhead(page.kind)
+        size = page.size + cipher.overhead(page.kind)
         aad = self._keys.aad(page.kind, ordinal, chunk.leaf, page.ordinal)
-
-        def seal_body(out: memoryview) -> None:
-            plaintext = memoryview(page.stored)
-            if chunk.encrypted:
-                plaintext = self._opened.take(page.size)
-                page.open_into(plaintext)
-            out[:levels] = plaintext[:levels]
-            cipher.seal_into(plaintext[levels:], page.kind, aad, out[levels:])
-
         if page.view.crc is None:
             self._seal_header(resized_header(page, size), page, chunk.leaf, cipher, ordinal)
-            seal_body(self._take(size))
+            self._seal_body(page, cipher, aad, self._take(size))
         else:
             # The checksum is of what is stored, and stands before it.
             body = memoryview(bytearray(size))
-            seal_body(body)
+            self._seal_body(page, cipher, aad, body)
             self._seal_header(resized_header(page, size, zlib.crc32(body)), page, chunk.leaf, cipher, ordinal)
             self._write(body)
+
+    def _seal_body(self, page: Page, cipher: ModuleCipher, aad: bytes, out: memoryview) -> None:
+        plaintext = memoryview(page.stored)
+        if page.encrypted:
+            plaintext = self._opened.take(page.size)
+            page.open_into(plaintext)
+        # A V2 page keeps its writer's layout: parquet-java reads no other than the one with levels in clear.
+        if levels := page.clear_levels:
+            out[:levels] = plaintext[:levels]
+            plaintext, out = plaintext[levels:], out[levels:]
+        cipher.seal_into(plaintext, page.kind, aad, out)
 
     def _seal_header(self, header: bytes, page: Page, leaf: Leaf, cipher: ModuleCipher, ordinal: int) -> None:
         assert self._keys is not None  # noqa: S101

@@ -70,6 +70,10 @@ class Page:
         return max(counted.num_values or 0, 0) if counted and self.ordinal >= 0 else 0
 
     @property
+    def encrypted(self) -> bool:
+        return self._cipher is not None
+
+    @property
     def authenticated(self) -> bool:
         """Does opening prove the body? Not for plaintext, not for CTR."""
         return self._cipher is not None and self._cipher.overhead(self.kind) == FRAME_BYTES
@@ -90,11 +94,12 @@ class Page:
         if self._cipher is None:
             out[:] = self.stored
             return
-        levels = self.clear_levels
         view = memoryview(self.stored)
-        out[:levels] = view[:levels]
-        if levels < len(view):
-            self._cipher.open_into(view[levels:], self.kind, self._aad, out[levels:])
+        if levels := self.clear_levels:
+            out[:levels] = view[:levels]
+            view, out = view[levels:], out[levels:]
+        if len(view):
+            self._cipher.open_into(view, self.kind, self._aad, out)
 
     def body(self) -> Buffer:
         """The body's plaintext."""

@@ -7,8 +7,10 @@ of the ``thrift`` package, which bounds their depth; our own recursion (lists of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
+from functools import lru_cache
 from io import BytesIO
 from typing import Final
 
@@ -43,8 +45,6 @@ class WireType(IntEnum):
 
 
 _VARINTS = (WireType.I16, WireType.I32, WireType.I64)
-_NEXT_INTEGER = (b"\x15", b"\x16")
-"""Headers of an i32 and an i64 field whose number is one more than that of the field before."""
 
 
 class _Transport:
@@ -143,7 +143,7 @@ class Cursor:
     def skip(self, wire: int, depth: int = 0) -> None:
         """Step over one value of type `wire`, as it stands in a struct field."""
         if wire == WireType.STRUCT:
-            self.decode(_NOTHING, _SKIP)
+            self.skip_struct()
         elif wire in _VARINTS:
             self.varint()
         elif wire == WireType.BINARY:
@@ -171,6 +171,10 @@ class Cursor:
                 self.skip_element(types & 0x0F, depth + 1)
         else:
             raise FormatError(f"broken Thrift: unknown type {wire}")
+
+    def skip_struct(self) -> None:
+        """Step over the struct here, in C."""
+        self.decode(_NOTHING, _SKIP)
 
     def skip_element(self, wire: int, depth: int = 0) -> None:
         """Step over one list element; there a bool takes a byte."""
@@ -373,12 +377,11 @@ def _spans(cursor: Cursor, wire: WireType, each: Callable[[Cursor], object] | No
     if count and element != wire:
         raise FormatError(f"broken Thrift: a list of type {element}, not {wire.name}")
     _check_count(element, count)
+    if each is None:
+        each = Cursor.skip_struct if element == WireType.STRUCT else lambda cursor: cursor.skip_element(element)
     for _ in range(count):
         start = cursor.position
-        if each is None:
-            cursor.skip_element(element)
-        else:
-            each(cursor)
+        each(cursor)
         yield start, cursor.position
 
 
@@ -394,17 +397,23 @@ def with_integers(raw: bytes, values: Sequence[int | None]) -> bytes:
     Raises:
         FormatError: it has no such field.
     """
-    out, begin = bytearray(), 0
-    for value in values:
-        if raw[begin : begin + 1] not in _NEXT_INTEGER:
-            return _with_integers_anywhere(raw, values)
-        end = begin + 1
-        while raw[end : end + 1] > b"\x7f":
-            end += 1
-        end += 1
-        out += raw[begin:end] if value is None else raw[begin : begin + 1] + _varint(_zigzag(value))
-        begin = end
-    return bytes(out + raw[begin:])
+    found = _integers_first(len(values)).match(raw)
+    if found is None:
+        return _with_integers_anywhere(raw, values)
+    out: list[bytes] = []
+    begin = 0
+    for number, value in enumerate(values, 1):
+        if value is not None:
+            start, end = found.span(number)
+            out += raw[begin:start], _varint(_zigzag(value))
+            begin = end
+    return b"".join((*out, raw[begin:]))
+
+
+@lru_cache
+def _integers_first(count: int) -> re.Pattern[bytes]:
+    """Structs that begin with so many i32 and i64 fields, numbered from 1; each varint is a group."""
+    return re.compile(rb"[\x15\x16]([\x80-\xff]{0,9}[\x00-\x7f])" * count)
 
 
 def _with_integers_anywhere(raw: bytes, values: Sequence[int | None]) -> bytes:

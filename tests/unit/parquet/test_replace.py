@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -46,13 +47,17 @@ def test_stale_checksums_of_hadoop_go_with_the_old_file(tmp_path: Path) -> None:
     assert other.exists()
 
 
-def test_pieces_of_every_size_stand_in_their_order(tmp_path: Path) -> None:
-    path, expected = tmp_path / "a.parquet", b""
+@pytest.mark.parametrize("seed", range(6))
+def test_pieces_of_every_size_stand_in_their_order(tmp_path: Path, seed: int) -> None:
+    path, expected, random = tmp_path / "a.parquet", b"", Random(seed)
+    sizes = [10, 1 << 20, 0, 700_000, 700_000, 3 << 20, 5, (9 << 20) + 1, 1]
+    if seed:
+        sizes = [random.randrange(1 << random.randrange(1, 22)) for _ in range(60)]
     with AtomicFile(FileRef(str(path))) as out:
-        for number, size in enumerate((10, 1 << 20, 0, 700_000, 700_000, 3 << 20, 5, (9 << 20) + 1, 1)):
-            piece = bytes([number + 1]) * size
+        for size in (3 << 20, *sizes):
+            piece = random.randbytes(size)
             expected += piece
-            if number % 2:
+            if random.random() < 0.4:
                 out.write(piece)
             else:
                 out.take(size)[:] = piece
