@@ -11,15 +11,15 @@ import pyarrow as pa
 
 from ..errors import BloomsealError, UsageError
 from ..sbbf import ColumnType, PhysicalType, hash_array
-from ..thrift import Struct
-from .layout import Meta
-from .minifile import decode_batches, mini_file
+from .minifile import PageSelection, decode_batches, mini_file
+from .pages import Page
+from .plain import DICTIONARY_ENCODINGS, Inflater, plain_hashes
 from .schema import Leaf
-from .walk import Chunk, Walk
+from .source import Buffer
+from .walk import Walk
 
-__all__ = ["all_in_dictionary", "carries_filter", "chunk_hashes"]
+__all__ = ["carries_filter", "chunk_hashes"]
 
-_DICTIONARY_PAGE, _DICTIONARIES = 2, (2, 8)
 _BATCH_ROWS: Final = 1 << 15
 
 
@@ -45,34 +45,49 @@ def chunk_hashes(
     """
     if array is not None and _is_plain_encoding(array.type, leaf):
         return hash_array(array, leaf.type)
-    stored = ColumnType(leaf.type.physical, leaf.type.type_length)
     try:
-        hashes = [hash_array(values, stored) for values in _values(walk, row_group, leaf)]
+        hashes = _hashes(walk, row_group, leaf)
     except BloomsealError as error:
         raise error.at(file=walk.source.name, row_group=row_group, column=leaf.name) from None
     return np.concatenate(hashes) if hashes else np.zeros(0, dtype=np.uint64)
 
 
-def all_in_dictionary(walk: Walk, chunk: Chunk) -> bool:
-    """Does every data page of the chunk point into its dictionary (ColumnMetaData.encoding_stats)? False where nothing says so."""
-    pages = [Struct.parse(raw) for raw in Struct.parse(walk.meta_raw(chunk)).elements(Meta.ENCODING_STATS)]
-    data = [page.integer(2) for page in pages if page.integer(1) != _DICTIONARY_PAGE]
-    return bool(data) and all(encoding in _DICTIONARIES for encoding in data)
+def _hashes(walk: Walk, row_group: int, leaf: Leaf) -> list[npt.NDArray[np.uint64]]:
+    """Piece by piece: straight from the pages in PLAIN encoding, from the others as they are decoded."""
+    chunk = walk.chunk(row_group, leaf.index)
+    inflate = Inflater(walk.meta(chunk))
+    hashes: list[npt.NDArray[np.uint64]] = []
+    rest: list[Page] = []
+    for page in walk.pages(chunk):
+        found = plain_hashes(page, leaf, inflate)
+        if found is None:
+            rest.append(page)
+        else:
+            hashes.append(found)
+    data_pages = [page for page in rest if page.ordinal >= 0]
+    if not data_pages:
+        return hashes
+    rows = sum(page.num_values for page in data_pages)
+    selection: PageSelection | None = PageSelection({leaf.index: rest}, rows)
+    if leaf.repeated:
+        # Its pages may share rows: all of them are decoded, or none.
+        hashes.clear()
+        rows, selection = walk.footer.row_group(row_group).num_rows or 0, None
+    in_dictionary = all(page.encoding in DICTIONARY_ENCODINGS for page in data_pages)
+    data = mini_file(walk, row_group, [leaf.index], physical=True, selection=selection)
+    del selection, rest, data_pages, page  # and the memory that they were read into
+    stored = ColumnType(leaf.type.physical, leaf.type.type_length)
+    hashes += (hash_array(values, stored) for values in _decoded(data, leaf, rows, in_dictionary))
+    return hashes
 
 
-def _values(walk: Walk, row_group: int, leaf: Leaf) -> Iterator[pa.ChunkedArray]:
-    """The values of one leaf as the file stores them, piece by piece: physical types, no nesting, nulls left out or null.
+def _decoded(data: Buffer, leaf: Leaf, rows: int, in_dictionary: bool) -> Iterator[pa.ChunkedArray]:
+    """The values of a mini-file's leaf as the file stores them: physical types, no nesting, nulls left out or null.
 
     BYTE_ARRAY columns come as dictionary arrays, in one piece, where all of them are in a dictionary; INT96 as 12 bytes.
     """
-    data = mini_file(walk, row_group, [leaf.index], physical=True)
-    if (
-        leaf.type.physical is PhysicalType.BYTE_ARRAY
-        and len(leaf.path) == 1
-        and all_in_dictionary(walk, walk.chunk(row_group, leaf.index))
-    ):
-        rows = max(walk.footer.row_group(row_group).num_rows or 0, 1)
-        yield from decode_batches(data, rows, read_dictionary=[leaf.name])
+    if in_dictionary and leaf.type.physical is PhysicalType.BYTE_ARRAY and len(leaf.path) == 1:
+        yield from decode_batches(data, max(rows, 1), read_dictionary=[leaf.name])
         return
     # Decoding a whole column takes several times its memory, and Arrow's pool keeps what was given back to it.
     for column in decode_batches(data, _BATCH_ROWS):

@@ -14,26 +14,18 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import pyarrow as pa
-
-from ..limits import MAX_SEARCHED_PAGE_BYTES
+from ..limits import MAX_INFLATED_PAGE_BYTES
 from ..sbbf import PhysicalType, encode_value
 from ..thrift.structs import ColumnMetaData
 from .compare import is_null
 from .pages import Page
+from .plain import DICTIONARY_ENCODINGS, PLAIN, PLAIN_DICTIONARY, Inflater
 from .predicate import Term
-from .source import Buffer
 
 __all__ = ["PageSearch", "needles"]
 
 _MOST_VALUES: Final = 16
 """Each value is one pass over the bytes; beyond this many, decoding is cheaper."""
-
-_CODECS: Final = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
-"""CompressionCodec as pyarrow calls them. LZO it has not, and LZ4 (5) has a framing that differs between writers."""
-
-_UNCOMPRESSED: Final = 0
-_PLAIN, _PLAIN_DICTIONARY, _RLE_DICTIONARY = 0, 2, 8
 
 
 def needles(term: Term) -> tuple[bytes, ...] | None:
@@ -64,14 +56,11 @@ class PageSearch:
     """
 
     def __init__(self, meta: ColumnMetaData, sought: Sequence[bytes]) -> None:
-        self._compression = meta.codec
-        name = _CODECS.get(meta.codec or _UNCOMPRESSED)
-        self._codec = pa.Codec(name) if name is not None and pa.Codec.is_available(name) else None
-        self._undecided = self._codec is None and meta.codec != _UNCOMPRESSED
+        self._inflate = Inflater(meta)
         self._sought = sought
         self._held = _in_text if meta.type == PhysicalType.BYTE_ARRAY else _in_numbers
         self._in_dictionary = True
-        self._room = MAX_SEARCHED_PAGE_BYTES
+        self._room = MAX_INFLATED_PAGE_BYTES
 
     def __repr__(self) -> str:
         return "<PageSearch>"
@@ -85,14 +74,11 @@ class PageSearch:
             IntegrityError: the page does not authenticate.
         """
         if page.ordinal < 0:
-            lawful = page.view.dictionary is not None and page.view.dictionary.encoding in (_PLAIN, _PLAIN_DICTIONARY)
-            self._in_dictionary = not lawful or self._found(page)
+            self._in_dictionary = page.encoding not in (PLAIN, PLAIN_DICTIONARY) or self._found(page)
             return self._in_dictionary
-        header = page.view.data or page.view.data_v2
-        encoding = header.encoding if header else None
-        if encoding == _PLAIN:
+        if page.encoding == PLAIN:
             return self._found(page)
-        return self._in_dictionary or encoding not in (_PLAIN_DICTIONARY, _RLE_DICTIONARY)
+        return self._in_dictionary or page.encoding not in DICTIONARY_ENCODINGS
 
     def _found(self, page: Page) -> bool:
         data = self._inflate(page)
@@ -103,26 +89,6 @@ class PageSearch:
         self._room -= len(data)
         page.inflated = data if self._room >= 0 else None
         return True
-
-    def _inflate(self, page: Page) -> bytes | bytearray | None:
-        """The page's body without compression; None where that can't be had: whoever decodes the page will say why."""
-        size = page.view.uncompressed_size
-        if self._undecided or size is None or not 0 <= size <= MAX_SEARCHED_PAGE_BYTES:
-            return None
-        if not page.could_inflate(self._compression):
-            return None
-        body, levels = page.body(), 0
-        if (v2 := page.view.data_v2) is not None and page.ordinal >= 0:
-            levels = (v2.definition_levels or 0) + (v2.repetition_levels or 0)
-        if self._codec is None or (v2 is not None and v2.is_compressed is False):
-            return _searchable(body) if len(body) == size else None
-        if not 0 <= levels <= min(len(body), size):
-            return None
-        try:
-            values: bytes = self._codec.decompress(memoryview(body)[levels:], size - levels, asbytes=True)
-        except (pa.ArrowException, OSError, ValueError, MemoryError):
-            return None
-        return bytes(memoryview(body)[:levels]) + values if levels else values
 
 
 def _in_text(data: bytes | bytearray, needle: bytes) -> bool:
@@ -148,7 +114,3 @@ def _memmem() -> Callable[[bytes, int, bytes, int], int | None] | None:
     found.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
     found.restype = ctypes.c_void_p
     return found
-
-
-def _searchable(body: Buffer) -> bytes | bytearray:
-    return bytes(body) if isinstance(body, memoryview) else body

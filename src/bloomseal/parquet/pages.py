@@ -9,7 +9,7 @@ from ..encryption import FRAME_BYTES, ModuleCipher, ModuleType, framed_length
 from ..errors import BloomsealError, FormatError, IntegrityError, UnsupportedError
 from ..limits import MAX_PAGE_HEADER_BYTES
 from ..thrift import Cursor, Struct, with_integers
-from ..thrift.structs import PageHeader, decode_at
+from ..thrift.structs import DataPageHeaderV2, PageHeader, decode_at
 from .source import Buffer
 
 __all__ = ["Page", "read_page", "resized_header"]
@@ -68,6 +68,18 @@ class Page:
         """Values in a data page, nulls included; 0 for the dictionary page."""
         counted = self.view.data or self.view.data_v2
         return max(counted.num_values or 0, 0) if counted and self.ordinal >= 0 else 0
+
+    @property
+    def v2(self) -> DataPageHeaderV2 | None:
+        """The header of a data page V2; None for other pages."""
+        return self.view.data_v2 if self.view.type == _DATA_PAGE_V2 else None
+
+    @property
+    def encoding(self) -> int | None:
+        """Of the values (Encoding); None where the header has none that fits the page's type."""
+        view = self.view
+        header = view.dictionary if self.ordinal < 0 else self.v2 if view.type == _DATA_PAGE_V2 else view.data
+        return header.encoding if header else None
 
     @property
     def encrypted(self) -> bool:

@@ -15,7 +15,7 @@ from ..thrift.structs import SchemaElement, decode
 
 __all__ = ["Leaf", "Schema"]
 
-_REPEATED = 2
+_REQUIRED, _OPTIONAL, _REPEATED = range(3)
 _UNITS = ("ms", "us", "ns")
 _CONVERTED = {
     0: LogicalType("string"),
@@ -43,13 +43,15 @@ class Leaf:
         index: the column ordinal.
         path: path in schema, without the root.
         type: what its values are.
-        repeated: it, or a group above it, is repeated (lists and maps).
+        repeated: it, or a group above it, is repeated (lists and maps): its pages have repetition levels.
+        nullable: it, or a group above it, is repeated or optional: its pages have definition levels.
     """
 
     index: int
     path: tuple[str, ...]
     type: ColumnType
     repeated: bool
+    nullable: bool
 
     @property
     def name(self) -> str:
@@ -82,7 +84,7 @@ class Schema:
         self._elements = elements
         self.leaves: list[Leaf] = []
         self._next = 0
-        self._root = self._read((), False)
+        self._root = self._read((), _REQUIRED)
         if self._next != len(elements):
             raise FormatError("the schema's elements do not form one tree")
         if len(self.leaves) > MAX_ORDINAL + 1:
@@ -175,7 +177,8 @@ class Schema:
         for child in children:
             self._cut(child, keep, physical, out)
 
-    def _read(self, parents: tuple[str, ...], repeated: bool) -> _Node:
+    def _read(self, parents: tuple[str, ...], loosest: int) -> _Node:
+        """The node here and those below it; `loosest` is the greatest FieldRepetitionType on the way to it."""
         if self._next >= len(self._elements):
             raise FormatError("the schema names more children than it has elements")
         if len(parents) > MAX_SCHEMA_DEPTH:
@@ -190,15 +193,17 @@ class Schema:
             raise FormatError("a column name that is not UTF-8") from None
         node = _Node(name, raw)
         path = () if root else (*parents, name)
-        repeated = repeated or (not root and element.repetition == _REPEATED)
+        if not root and element.repetition in (_OPTIONAL, _REPEATED):
+            loosest = max(loosest, element.repetition)
         if element.type is None:
             for _ in range(min(max(element.num_children or 0, 0), len(self._elements))):
-                node.children.append(self._read(path, repeated))
+                node.children.append(self._read(path, loosest))
         elif root:
             raise FormatError("the schema's root has a type")
         else:
             node.leaf = len(self.leaves)
-            self.leaves.append(Leaf(node.leaf, path, _column_type(element, ".".join(path)), repeated))
+            kind = _column_type(element, ".".join(path))
+            self.leaves.append(Leaf(node.leaf, path, kind, loosest == _REPEATED, loosest >= _OPTIONAL))
         return node
 
 

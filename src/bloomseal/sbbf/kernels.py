@@ -20,6 +20,7 @@ from .block import SALT, WORDS
 
 __all__ = [
     "check",
+    "hash_prefixed",
     "hash_spans32",
     "hash_spans64",
     "hash_views",
@@ -184,6 +185,24 @@ def _spans_kernel(offset: Any) -> Any:
 
 hash_spans32 = _spans_kernel(types.int32)
 hash_spans64 = _spans_kernel(types.int64)
+
+
+@_kernel(types.intp, types.intp, types.uint64[::1], result=types.intp)
+def hash_prefixed(address: Any, size: Any, out: Any) -> Any:
+    """XXH64 of values that each stand behind their length (u32le); returns how many there are.
+
+    −1 where they do not fill the `size` bytes exactly, or are more than ``len(out)``.
+    """
+    at, count = np.int64(0), 0
+    while at + 4 <= size:
+        length = np.int64(_load32(address + at))
+        at += 4
+        if length > size - at or count == len(out):  # the only guard between a length and foreign memory
+            return -1
+        out[count] = _xxh64(address + at, length)
+        at += length
+        count += 1
+    return count if at == size else -1
 
 
 @_kernel(

@@ -19,6 +19,7 @@ __all__ = [
     "ColumnChunk",
     "ColumnIndex",
     "ColumnMetaData",
+    "DataPageHeaderV2",
     "KeyValue",
     "OffsetIndex",
     "PageHeader",
@@ -345,10 +346,17 @@ class ColumnIndex(_View):
 class DataPageHeader(_View):
     """DataPageHeader, and DictionaryPageHeader, whose first two fields are the same."""
 
-    __slots__ = ("encoding", "num_values")
+    __slots__ = ("definition_encoding", "encoding", "num_values", "repetition_encoding")
     num_values: int | None
     encoding: int | None
-    thrift_spec = _spec((1, TType.I32, "num_values"), (2, TType.I32, "encoding"))
+    definition_encoding: int | None
+    repetition_encoding: int | None
+    thrift_spec = _spec(
+        (1, TType.I32, "num_values"),
+        (2, TType.I32, "encoding"),
+        (3, TType.I32, "definition_encoding"),
+        (4, TType.I32, "repetition_encoding"),
+    )
 
 
 class DataPageHeaderV2(_View):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bloomseal.sbbf import SplitBlockBloomFilter, block, kernels, twins
+from bloomseal.sbbf import SplitBlockBloomFilter, batch, block, kernels, twins
 
 HASHES = st.lists(st.integers(0, (1 << 64) - 1), max_size=60)
 BLOCKS = st.integers(1, 70)
@@ -98,6 +99,30 @@ def test_hashing_values_of_any_width(values: list[bytes | None], wide: bool) -> 
         data.address if data else 0, data.size if data else 0, np.frombuffer(offsets, dtype)[: len(values) + 1], out
     )
     assert out.tolist() == expected
+
+
+@given(st.lists(st.binary(max_size=40)), st.integers(-3, 3), st.integers(0, 300), st.integers(-2, 2))
+@settings(deadline=None)
+def test_hashing_values_behind_their_lengths(values: list[bytes], cut: int, at: int, change: int) -> None:
+    """Whole, too short, too long, and with a byte changed: the two ways agree on what is no such row of values."""
+    raw = bytearray(b"".join(len(value).to_bytes(4, "little") + value for value in values))
+    raw = raw[:cut] if cut < 0 else raw + bytes(cut)
+    if change and at < len(raw):
+        raw[at] = (raw[at] + change) % 256
+    data = np.frombuffer(bytes(raw), np.uint8) if raw else np.empty(0, np.uint8)
+    out = np.empty(len(data) // 4, dtype=np.uint64)
+    count = kernels.hash_prefixed(data.ctypes.data, len(data), out)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batch, "_kernels_for", lambda _: None)
+        found = batch.hash_prefixed(data, 1 << 20)
+        assert (None if count < 0 else out[:count].tolist()) == (None if found is None else found.tolist())
+        if not change and not cut:
+            assert found is not None
+            assert found.tolist() == [xxhash.xxh64_intdigest(value) for value in values]
+            assert (batch.hash_prefixed(data, len(values) - 1) is None) == bool(values)
+            assert kernels.hash_prefixed(data.ctypes.data, len(data), out[: len(values) - 1] if values else out) == (
+                -1 if values else 0
+            )
 
 
 @given(BLOCKS, HASHES)
