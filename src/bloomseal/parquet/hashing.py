@@ -12,10 +12,9 @@ import pyarrow as pa
 from ..errors import BloomsealError, UsageError
 from ..sbbf import ColumnType, PhysicalType, hash_array
 from .minifile import PageSelection, decode_batches, mini_file
-from .pages import Page
-from .plain import DICTIONARY_ENCODINGS, Inflater, plain_hashes
 from .schema import Leaf
 from .source import Buffer
+from .undecoded import DICTIONARY_ENCODINGS, PageHashes
 from .walk import Walk
 
 __all__ = ["carries_filter", "chunk_hashes"]
@@ -53,18 +52,13 @@ def chunk_hashes(
 
 
 def _hashes(walk: Walk, row_group: int, leaf: Leaf) -> list[npt.NDArray[np.uint64]]:
-    """Piece by piece: straight from the pages in PLAIN encoding, from the others as they are decoded."""
+    """Piece by piece: straight from the pages where that can be done, from the others as they are decoded."""
     chunk = walk.chunk(row_group, leaf.index)
-    inflate = Inflater(walk.meta(chunk))
-    hashes: list[npt.NDArray[np.uint64]] = []
-    rest: list[Page] = []
+    direct, rest = PageHashes(walk.meta(chunk), leaf), []
     for page in walk.pages(chunk):
-        found = plain_hashes(page, leaf, inflate)
-        if found is None:
+        if not direct.take(page) or page.ordinal < 0:
             rest.append(page)
-        else:
-            hashes.append(found)
-    data_pages = [page for page in rest if page.ordinal >= 0]
+    hashes, data_pages = direct.taken(), [page for page in rest if page.ordinal >= 0]
     if not data_pages:
         return hashes
     rows = sum(page.num_values for page in data_pages)

@@ -19,8 +19,8 @@ from ..sbbf import PhysicalType, encode_value
 from ..thrift.structs import ColumnMetaData
 from .compare import is_null
 from .pages import Page
-from .plain import DICTIONARY_ENCODINGS, PLAIN, PLAIN_DICTIONARY, Inflater
 from .predicate import Term
+from .undecoded import DICTIONARY_ENCODINGS, PLAIN, PLAIN_DICTIONARY, Inflater
 
 __all__ = ["PageSearch", "needles"]
 

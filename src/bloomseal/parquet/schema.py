@@ -15,7 +15,7 @@ from ..thrift.structs import SchemaElement, decode
 
 __all__ = ["Leaf", "Schema"]
 
-_REQUIRED, _OPTIONAL, _REPEATED = range(3)
+_OPTIONAL, _REPEATED = 1, 2
 _UNITS = ("ms", "us", "ns")
 _CONVERTED = {
     0: LogicalType("string"),
@@ -44,14 +44,15 @@ class Leaf:
         path: path in schema, without the root.
         type: what its values are.
         repeated: it, or a group above it, is repeated (lists and maps): its pages have repetition levels.
-        nullable: it, or a group above it, is repeated or optional: its pages have definition levels.
+        definition: its greatest definition level: how many of it and the groups above it are repeated or optional. Where there
+            are none, its pages have no such levels.
     """
 
     index: int
     path: tuple[str, ...]
     type: ColumnType
     repeated: bool
-    nullable: bool
+    definition: int
 
     @property
     def name(self) -> str:
@@ -84,7 +85,7 @@ class Schema:
         self._elements = elements
         self.leaves: list[Leaf] = []
         self._next = 0
-        self._root = self._read((), _REQUIRED)
+        self._root = self._read((), False, 0)
         if self._next != len(elements):
             raise FormatError("the schema's elements do not form one tree")
         if len(self.leaves) > MAX_ORDINAL + 1:
@@ -177,8 +178,7 @@ class Schema:
         for child in children:
             self._cut(child, keep, physical, out)
 
-    def _read(self, parents: tuple[str, ...], loosest: int) -> _Node:
-        """The node here and those below it; `loosest` is the greatest FieldRepetitionType on the way to it."""
+    def _read(self, parents: tuple[str, ...], repeated: bool, definition: int) -> _Node:
         if self._next >= len(self._elements):
             raise FormatError("the schema names more children than it has elements")
         if len(parents) > MAX_SCHEMA_DEPTH:
@@ -193,17 +193,18 @@ class Schema:
             raise FormatError("a column name that is not UTF-8") from None
         node = _Node(name, raw)
         path = () if root else (*parents, name)
-        if not root and element.repetition in (_OPTIONAL, _REPEATED):
-            loosest = max(loosest, element.repetition)
+        if not root:
+            repeated |= element.repetition == _REPEATED
+            definition += element.repetition in (_OPTIONAL, _REPEATED)
         if element.type is None:
             for _ in range(min(max(element.num_children or 0, 0), len(self._elements))):
-                node.children.append(self._read(path, loosest))
+                node.children.append(self._read(path, repeated, definition))
         elif root:
             raise FormatError("the schema's root has a type")
         else:
             node.leaf = len(self.leaves)
             kind = _column_type(element, ".".join(path))
-            self.leaves.append(Leaf(node.leaf, path, kind, loosest == _REPEATED, loosest >= _OPTIONAL))
+            self.leaves.append(Leaf(node.leaf, path, kind, repeated, definition))
         return node
 
 

@@ -19,7 +19,16 @@ import xxhash
 from ..errors import FormatError
 from . import twins
 
-__all__ = ["check", "false_positive_probability", "hash_fixed", "hash_prefixed", "hash_spans", "hash_views", "insert"]
+__all__ = [
+    "check",
+    "false_positive_probability",
+    "hash_fixed",
+    "hash_prefixed",
+    "hash_spans",
+    "hash_views",
+    "insert",
+    "tally",
+]
 
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
@@ -28,9 +37,10 @@ Bools = npt.NDArray[np.bool_]
 
 _LOADING: Final = 400_000_000
 """Nanoseconds to import numba and load the kernels from their cache."""
-_INSERT, _CHECK, _SPAN, _PREFIXED, _VIEW, _LANE = 75, 40, 170, 280, 700, 15
+_INSERT, _CHECK, _SPAN, _PREFIXED, _VIEW, _LANE, _PACKED = 75, 40, 170, 280, 700, 15, 40
 """Nanoseconds per value without kernels; `_LANE` per eight bytes of a fixed-width value."""
 
+_MOST_BITS: Final = 32
 _length_at: Final = Struct("<I").unpack_from
 
 _kernels: ModuleType | None = None
@@ -126,6 +136,20 @@ def hash_prefixed(data: U8, most: int) -> U64 | None:
             return None
         hashes.append(xxhash.xxh64_intdigest(view[start:at]))
     return np.array(hashes, dtype=np.uint64) if at == size else None
+
+
+def tally(data: U8, width: int, count: int, tallies: npt.NDArray[np.int64]) -> bool:
+    """Add to ``tallies[v]`` how often v is among the first `count` numbers of `width` bits in `data`.
+
+    They stand there in the RLE/bit-packing hybrid (Parquet encodings). False where there are fewer, or one is beyond
+    `tallies`, which may have been added to by then.
+    """
+    if not 0 <= width <= _MOST_BITS:
+        return False
+    kernels = _kernels_for(_PACKED * min(count, 8 * len(data) // max(width, 1)))
+    if kernels is None:
+        return twins.tally(data, width, count, tallies)
+    return bool(kernels.tally(data.ctypes.data, len(data), width, count, tallies))
 
 
 def hash_views(views: U8, buffers: list[U8], valid: Bools) -> U64:

@@ -28,6 +28,7 @@ __all__ = [
     "hash_words32",
     "hash_words64",
     "insert",
+    "tally",
 ]
 
 
@@ -230,6 +231,55 @@ def hash_views(views: Any, addresses: Any, sizes: Any, valid: Any, out: Any) -> 
         if index >= len(sizes) or start + length > sizes[index]:
             return False
         out[i] = _xxh64(addresses[index] + start, length)
+    return True
+
+
+@_kernel(types.intp, types.intp, types.intp, types.intp, types.int64[::1], result=types.boolean)
+def tally(address: Any, size: Any, width: Any, count: Any, tallies: Any) -> Any:
+    """Add to ``tallies[v]`` how often v is among `count` numbers in the RLE/bit-packing hybrid (Parquet encodings).
+
+    False where the `size` bytes hold fewer of them, or one beyond `tallies`.
+    """
+    at, limit = np.int64(0), np.uint64(len(tallies))
+    ones = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
+    while count > 0:
+        header, shift = np.uint64(0), np.uint64(0)
+        while True:
+            if at >= size or shift > np.uint64(28):
+                return False
+            byte = _load8(address + at)
+            header |= (byte & np.uint64(0x7F)) << shift
+            shift += np.uint64(7)
+            at += 1
+            if byte < np.uint64(0x80):
+                break
+        repeats, packed = np.int64(header >> np.uint64(1)), header & np.uint64(1)
+        needed = repeats * width if packed else (width + 7) // 8
+        if needed > size - at:  # the only guard between a run's header and foreign memory
+            return False
+        run = min(8 * repeats if packed else repeats, count)
+        count -= run
+        if packed and width:
+            held, bits, byte_at = np.uint64(0), 0, address + at
+            for _ in range(run):
+                while bits < width:
+                    held |= _load8(byte_at) << np.uint64(bits)
+                    byte_at += 1
+                    bits += 8
+                value = held & ones
+                if value >= limit:
+                    return False
+                tallies[value] += 1
+                held >>= np.uint64(width)
+                bits -= width
+        elif run:
+            value = np.uint64(0)
+            for i in range(needed):
+                value |= _load8(address + at + i) << np.uint64(8 * i)
+            if value >= limit:
+                return False
+            tallies[value] += run
+        at += needed
     return True
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from .block import SALT, WORDS
 
-__all__ = ["block_indices", "check", "false_positive_probability", "hash_rows", "insert", "masks"]
+__all__ = ["block_indices", "check", "false_positive_probability", "hash_rows", "insert", "masks", "tally"]
 
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
@@ -109,3 +109,33 @@ def _rotl(x: U64, bits: int) -> U64:
 
 def _round(accumulator: U64 | np.uint64, lane: U64) -> U64:
     return _rotl(accumulator + lane * _P2, 31) * _P1
+
+
+def tally(data: npt.NDArray[np.uint8], width: int, count: int, tallies: npt.NDArray[np.int64]) -> bool:
+    """As `kernels.tally`, run by run."""
+    raw, at = data.tobytes(), 0
+    while count > 0:
+        header = shift = 0
+        while True:
+            if at == len(raw) or shift > 28:
+                return False
+            header |= (raw[at] & 0x7F) << shift
+            shift, at = shift + 7, at + 1
+            if raw[at - 1] < 0x80:
+                break
+        repeats, packed = header >> 1, bool(header & 1)
+        size = repeats * width if packed else (width + 7) // 8
+        if size > len(raw) - at:
+            return False
+        run = min(8 * repeats if packed else repeats, count)
+        if packed and width:
+            bits = np.unpackbits(data[at : at + size], bitorder="little").reshape(-1, width)[:run]
+            values, weights = bits @ (np.int64(1) << np.arange(width)), np.int64(1)
+        else:
+            values = np.array([int.from_bytes(raw[at : at + size], "little")] if run else [], dtype=np.int64)
+            weights = np.int64(run)
+        if int(values.max(initial=-1)) >= len(tallies):
+            return False
+        np.add.at(tallies, values, weights)
+        at, count = at + size, count - run
+    return True

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import bloomseal as bs
-from bloomseal.parquet import hashing
+from bloomseal.parquet import hashing, undecoded
 from properties.parquet.tables import FLAT, NESTED, columns
 
 _KEY = b"f" * 16
@@ -57,14 +57,15 @@ def test_hashes_of_pages_are_those_of_values(
         bs.seal_file(plain, path, encryption=bs.EncryptionSpec(footer_key=(_KEY, b"f"), column_keys={}))
     with bs.open_file(path, decryption=keys) as file, pytest.MonkeyPatch.context() as patch:
         found = _hashes(file)
-        patch.setattr(hashing, "plain_hashes", lambda *_: None)
+        patch.setattr(hashing.PageHashes, "take", lambda *_: False)
         assert found == _hashes(file)
 
 
+@pytest.mark.parametrize("dictionary", [0, 3_000, 1 << 20], ids=["plain", "both", "dictionary"])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("nullable", [True, False])
-def test_plain_pages_need_no_decoder(
-    tmp_path: Path, version: str, nullable: bool, monkeypatch: pytest.MonkeyPatch
+def test_the_usual_encodings_need_no_decoder(
+    tmp_path: Path, version: str, nullable: bool, dictionary: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = [f"text {i}" for i in range(1000)]
     lists = pa.list_(pa.field("item", pa.int32(), nullable))
@@ -74,15 +75,62 @@ def test_plain_pages_need_no_decoder(
     table = pa.table(
         {"t": texts, "n": list(range(1000)), "l": [list(range(i, i + i % 3)) for i in range(1000)]}, schema=schema
     )
-    pq.write_table(table, path, use_dictionary=False, data_page_size=500, data_page_version=version)
+    pq.write_table(
+        table, path, use_dictionary=bool(dictionary), dictionary_pagesize_limit=dictionary or 1, write_batch_size=50,
+        data_page_size=500, data_page_version=version,
+    )  # fmt: skip
     monkeypatch.setattr(hashing, "decode_batches", None)
     with bs.open_file(path) as file:
+        encodings = {page.encoding for page in file.walk.pages(file.walk.chunk(0, 0)) if page.ordinal >= 0}
+        assert encodings == {0: {0}, 3_000: {0, 8}, 1 << 20: {8}}[dictionary]
         expected = [
             sorted(xxhash.xxh64_intdigest(text.encode()) for text in texts),
             sorted(xxhash.xxh64_intdigest(np.int64(n).tobytes()) for n in range(1000)),
             sorted(xxhash.xxh64_intdigest(np.int32(n).tobytes()) for n in range(1, 1000)),
         ]
         assert _hashes(file) == expected
+
+
+def test_entries_that_no_page_points_to_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pyarrow stores the whole dictionary of a categorical with each row group: a filter of it all would rule out nothing."""
+    entries = pa.array([f"category {i}" for i in range(1000)])
+    rows = pa.DictionaryArray.from_arrays(pa.array([7, None, 999, 7], pa.int32()), entries)
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"c": rows}), path)
+    monkeypatch.setattr(hashing, "decode_batches", None)
+    with bs.open_file(path) as file:
+        assert file.walk.meta(file.walk.chunk(0, 0)).total_uncompressed_size > 10_000
+        assert _hashes(file) == [sorted(xxhash.xxh64_intdigest(f"category {i}".encode()) for i in (7, 999))]
+
+
+def test_a_page_left_to_the_decoder_has_its_dictionary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": [f"{i % 9}" for i in range(5_000)]}), path)
+    monkeypatch.setattr(undecoded, "MAX_INFLATED_PAGE_BYTES", 100)
+    with bs.open_file(path) as file:
+        sizes = [page.view.uncompressed_size or 0 for page in file.walk.pages(file.walk.chunk(0, 0))]
+        assert sizes[0] <= 100 < sizes[1]
+        assert _hashes(file) == [sorted(xxhash.xxh64_intdigest(str(i).encode()) for i in range(9))]
+
+
+def test_levels_in_another_encoding_are_left_to_the_decoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """BIT_PACKED levels have no length before them: taken for RLE, they would be read as anything."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(
+        pa.table({"a": [None, 5, 6]}), path, use_dictionary=False, compression="none", write_statistics=False
+    )
+    data = path.read_bytes()
+    header = bytes.fromhex("2c 1506 1500 1506 1506")  # DataPageHeader: 3 values, PLAIN, levels RLE and RLE
+    path.write_bytes(data.replace(header, bytes.fromhex("2c 1506 1500 1508 1506")))
+    taken: list[int] = []
+    monkeypatch.setattr(undecoded.batch, "tally", lambda *_: taken.append(1))
+    with bs.open_file(path) as file:
+        page = next(iter(file.walk.pages(file.walk.chunk(0, 0))))
+        assert page.view.data is not None
+        assert page.view.data.definition_encoding == 4
+        direct = undecoded.PageHashes(file.walk.meta(file.walk.chunk(0, 0)), file.walk.footer.schema.leaves[0])
+        assert not direct.take(page)
+    assert not taken
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import bloomseal as bs
-from bloomseal.parquet import needle, plain, rows
+from bloomseal.parquet import needle, rows, undecoded
 from bloomseal.parquet.predicate import Term
 from bloomseal.parquet.schema import Leaf
 from bloomseal.sbbf import ColumnType, LogicalType, PhysicalType
@@ -165,7 +165,7 @@ def test_only_the_page_with_the_value_is_decoded(
 def test_a_page_that_claims_too_much_is_left_to_the_decoder(
     tmp_path: Path, decoded: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plain, "MAX_INFLATED_PAGE_BYTES", 1_000)
+    monkeypatch.setattr(undecoded, "MAX_INFLATED_PAGE_BYTES", 1_000)
     pq.write_table(pa.table({"a": range(5_000)}), tmp_path / "t", use_dictionary=False, data_page_size=8_000)
     assert bs.read_table(tmp_path / "t", filters=[("a", "==", 4_321)]).num_rows == 1
     assert decoded == [-1]
@@ -174,7 +174,7 @@ def test_a_page_that_claims_too_much_is_left_to_the_decoder(
 def test_decimals_of_variable_length_are_not_searched_for() -> None:
     """Two encodings of one number may differ in how often they repeat the sign."""
     decimal = ColumnType(PhysicalType.BYTE_ARRAY, None, LogicalType("decimal", precision=9, scale=2))
-    assert needle.needles(Term(Leaf(0, ("a",), decimal, repeated=False, nullable=False), "==", (1,), False)) is None
+    assert needle.needles(Term(Leaf(0, ("a",), decimal, repeated=False, definition=0), "==", (1,), False)) is None
 
 
 def test_zeros_of_both_signs_are_found(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -123,6 +125,56 @@ def test_hashing_values_behind_their_lengths(values: list[bytes], cut: int, at: 
             assert kernels.hash_prefixed(data.ctypes.data, len(data), out[: len(values) - 1] if values else out) == (
                 -1 if values else 0
             )
+
+
+@st.composite
+def _hybrids(draw: st.DrawFn) -> tuple[int, bytes, list[int]]:
+    """Bit width, the RLE/bit-packing hybrid, and the indices in it (Parquet encodings)."""
+    width = draw(st.integers(0, 32))
+    index = st.integers(0, min((1 << width) - 1, 300))
+    raw, indices = b"", []
+    for packed in draw(st.lists(st.booleans(), max_size=6)):
+        count = draw(st.integers(1, 20))
+        if packed:
+            run = draw(st.lists(index, min_size=8 * count, max_size=8 * count))
+            bits = sum(value << i * width for i, value in enumerate(run))
+            raw += _varint(count << 1 | 1) + bits.to_bytes(count * width, "little")
+        else:
+            count *= draw(st.sampled_from([1, 1000]))
+            run = [draw(index)] * count
+            raw += _varint(count << 1) + run[0].to_bytes((width + 7) // 8, "little")
+        indices += run
+    return width, raw, indices
+
+
+def _varint(value: int) -> bytes:
+    return bytes([value]) if value < 0x80 else bytes([value & 0x7F | 0x80]) + _varint(value >> 7)
+
+
+def _tallied(way: Any, data: bytes, width: int, count: int, most: int) -> list[int] | None:
+    raw, tallies = np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8), np.zeros(most, np.int64)
+    done = way.tally(*((raw,) if way is twins else (raw.ctypes.data, len(raw))), width, count, tallies)
+    return tallies.tolist() if done else None
+
+
+@given(_hybrids(), st.integers(0, 9))
+@settings(deadline=None)
+def test_tallying_levels_and_indices(case: tuple[int, bytes, list[int]], short: int) -> None:
+    width, raw, numbers = case
+    count = max(len(numbers) - short, 0)
+    expected = np.bincount(numbers[:count], minlength=301).tolist() if count else [0] * 301
+    for way in (twins, kernels):
+        assert _tallied(way, raw, width, count, 301) == expected
+        assert _tallied(way, raw, width, len(numbers) + 1, 301) is None
+        assert (_tallied(way, raw, width, len(numbers), max(numbers, default=0)) is None) == bool(numbers)
+        if numbers and width:
+            assert _tallied(way, raw[:-1], width, len(numbers), 301) is None
+
+
+@given(st.binary(max_size=60), st.integers(0, 32), st.integers(0, 200), st.integers(0, 40))
+@settings(deadline=None, max_examples=500)
+def test_any_bytes_for_levels_and_indices(raw: bytes, width: int, count: int, most: int) -> None:
+    assert _tallied(twins, raw, width, count, most) == _tallied(kernels, raw, width, count, most)
 
 
 @given(BLOCKS, HASHES)

@@ -1,0 +1,164 @@
+"""Pages without their compression, and the hashes of values straight from them.
+
+Whoever only searches or hashes values needs no decoder: that takes several times a page's memory, and longer than the work
+itself. What can't be had this way is left to the decoder: other encodings than PLAIN and dictionaries, codecs that Arrow has
+not, and pages that do not add up, of which it says what is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ..limits import MAX_INFLATED_PAGE_BYTES
+from ..sbbf import PhysicalType, batch
+from ..thrift.structs import ColumnMetaData
+from .pages import Page
+from .schema import Leaf
+from .source import Buffer
+
+U8 = npt.NDArray[np.uint8]
+U64 = npt.NDArray[np.uint64]
+
+__all__ = ["DICTIONARY_ENCODINGS", "PLAIN", "PLAIN_DICTIONARY", "Inflater", "PageHashes"]
+
+PLAIN: Final = 0
+PLAIN_DICTIONARY: Final = 2
+DICTIONARY_ENCODINGS: Final = (PLAIN_DICTIONARY, 8)
+"""The older one and RLE_DICTIONARY (Parquet encodings specification)."""
+
+_RLE: Final = 3
+_UNCOMPRESSED: Final = 0
+_CODECS: Final = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
+"""CompressionCodec as pyarrow calls them. LZO it has not, and LZ4 (5) has a framing that differs between writers."""
+
+_WIDTHS: Final = {
+    PhysicalType.INT32: 4,
+    PhysicalType.INT64: 8,
+    PhysicalType.INT96: 12,
+    PhysicalType.FLOAT: 4,
+    PhysicalType.DOUBLE: 8,
+}
+
+
+class Inflater:
+    """Takes the compression off the pages of one column chunk, of whose metadata it is made."""
+
+    def __init__(self, meta: ColumnMetaData) -> None:
+        self._compression = meta.codec
+        name = _CODECS.get(meta.codec or _UNCOMPRESSED)
+        self._codec = pa.Codec(name) if name is not None and pa.Codec.is_available(name) else None
+        self._unknown = self._codec is None and meta.codec != _UNCOMPRESSED
+
+    def __call__(self, page: Page) -> bytes | bytearray | None:
+        """The page's body without compression; None where that can't be had: whoever decodes the page will say why.
+
+        Raises:
+            IntegrityError: the page does not authenticate.
+        """
+        size = page.view.uncompressed_size
+        if self._unknown or size is None or not 0 <= size <= MAX_INFLATED_PAGE_BYTES:
+            return None
+        if not page.could_inflate(self._compression):
+            return None
+        body, levels = page.body(), 0
+        if (v2 := page.v2) is not None:
+            levels = (v2.definition_levels or 0) + (v2.repetition_levels or 0)
+        if self._codec is None or (v2 is not None and v2.is_compressed is False):
+            return _as_bytes(body) if len(body) == size else None
+        if not 0 <= levels <= min(len(body), size):
+            return None
+        try:
+            values: bytes = self._codec.decompress(memoryview(body)[levels:], size - levels, asbytes=True)
+        except (pa.ArrowException, OSError, ValueError, MemoryError):
+            return None
+        return bytes(memoryview(body)[:levels]) + values if levels else values
+
+
+def _as_bytes(body: Buffer) -> bytes | bytearray:
+    return bytes(body) if isinstance(body, memoryview) else body
+
+
+class PageHashes:
+    """XXH64 of the values of one column chunk, whose pages are shown to it in their order.
+
+    Nulls have no place among a page's values, so of all nesting only the number of values matters: what follows the levels are
+    values. Entries of a dictionary are hashed once, and only those that a page points to.
+
+    Args:
+        meta: the chunk's metadata.
+        leaf: its column.
+    """
+
+    def __init__(self, meta: ColumnMetaData, leaf: Leaf) -> None:
+        self._inflate = Inflater(meta)
+        self._leaf = leaf
+        self._hashes: list[U64] = []
+        self._entries: U64 = np.empty(0, dtype=np.uint64)
+        self._uses = np.empty(0, dtype=np.int64)
+
+    def take(self, page: Page) -> bool:
+        """False where the page is left to the decoder, with the dictionary page before it.
+
+        Raises:
+            IntegrityError: the page does not authenticate.
+        """
+        if page.encoding not in (PLAIN, *DICTIONARY_ENCODINGS) or (body := self._inflate(page)) is None:
+            return False
+        data = np.frombuffer(body, dtype=np.uint8) if body else np.empty(0, dtype=np.uint8)
+        if page.ordinal < 0:
+            count = (page.view.dictionary and page.view.dictionary.num_values) or 0
+            if (entries := self._plain(data, count)) is not None:
+                self._entries, self._uses = entries, np.zeros(len(entries), dtype=np.int64)
+            return entries is not None
+        if (found := self._values(page, data)) is None:
+            return False
+        values, count = found
+        if page.encoding != PLAIN:
+            # Bit width, then the hybrid (Parquet encodings, RLE_DICTIONARY).
+            return not count or (len(values) > 0 and batch.tally(values[1:], int(values[0]), count, self._uses))
+        if (hashes := self._plain(values, count)) is None:
+            return False
+        self._hashes.append(hashes)
+        return True
+
+    def taken(self) -> list[U64]:
+        """Those of all pages taken."""
+        return [*self._hashes, self._entries[self._uses > 0]]
+
+    def _values(self, page: Page, data: U8) -> tuple[U8, int] | None:
+        """A data page's values, behind its levels, and how many there are; None for levels that can't be read (Parquet data pages)."""
+        leaf, start, end = self._leaf, 0, 0
+        if (v2 := page.v2) is not None:
+            start = v2.repetition_levels or 0
+            end = start + (v2.definition_levels or 0)
+        elif (v1 := page.view.data) is not None:
+            for there, encoding in (
+                (leaf.repeated, v1.repetition_encoding),
+                (leaf.definition > 0, v1.definition_encoding),
+            ):
+                if there and encoding != _RLE:
+                    return None
+                if there:
+                    start = end + 4
+                    end = start + int.from_bytes(data[end:start].tobytes(), "little")
+        if not 0 <= start <= end <= len(data):
+            return None
+        if not leaf.definition:
+            return data[end:], page.num_values
+        tallies = np.zeros(leaf.definition + 1, dtype=np.int64)
+        if not batch.tally(data[start:end], leaf.definition.bit_length(), page.num_values, tallies):
+            return None
+        return data[end:], int(tallies[-1])
+
+    def _plain(self, values: U8, count: int) -> U64 | None:
+        """None where they are not exactly so many."""
+        kind = self._leaf.type
+        if kind.physical is PhysicalType.BYTE_ARRAY:
+            hashes = batch.hash_prefixed(values, count)
+            return hashes if hashes is not None and len(hashes) == count else None
+        width = _WIDTHS.get(kind.physical, kind.type_length or 0)
+        return batch.hash_fixed(values, width, count) if width and len(values) == width * count else None
