@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..errors import BloomsealError, UsageError
+from ..errors import BloomsealError, FormatError, UsageError
 from ..sbbf import ColumnType, PhysicalType, hash_array
 from .minifile import PageSelection, decode_batches, mini_file
 from .schema import Leaf
@@ -59,14 +59,17 @@ def _hashes(walk: Walk, row_group: int, leaf: Leaf) -> list[npt.NDArray[np.uint6
         if not direct.take(page) or page.ordinal < 0:
             rest.append(page)
     hashes, data_pages = direct.taken(), [page for page in rest if page.ordinal >= 0]
+    expected = walk.footer.row_group(row_group).num_rows or 0
     if not data_pages:
+        if direct.rows != expected:
+            raise FormatError(f"the pages hold {direct.rows} rows of {expected}")
         return hashes
     rows = sum(page.num_values for page in data_pages)
     selection: PageSelection | None = PageSelection({leaf.index: rest}, rows)
     if leaf.repeated:
         # Its pages may share rows: all of them are decoded, or none.
         hashes.clear()
-        rows, selection = walk.footer.row_group(row_group).num_rows or 0, None
+        rows, selection = expected, None
     in_dictionary = all(page.encoding in DICTIONARY_ENCODINGS for page in data_pages)
     data = mini_file(walk, row_group, [leaf.index], physical=True, selection=selection)
     del selection, rest, data_pages, page  # and the memory that they were read into

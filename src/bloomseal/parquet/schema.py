@@ -43,21 +43,25 @@ class Leaf:
         index: the column ordinal.
         path: path in schema, without the root.
         type: what its values are.
-        repeated: it, or a group above it, is repeated (lists and maps): its pages have repetition levels.
-        definition: its greatest definition level: how many of it and the groups above it are repeated or optional. Where there
-            are none, its pages have no such levels.
+        repetition, definition: its greatest levels: how many of it and the groups above it are repeated (lists and maps), and
+            how many are repeated or optional. Pages have levels only where these are not 0.
     """
 
     index: int
     path: tuple[str, ...]
     type: ColumnType
-    repeated: bool
+    repetition: int
     definition: int
 
     @property
     def name(self) -> str:
         """The dotted path."""
         return ".".join(self.path)
+
+    @property
+    def repeated(self) -> bool:
+        """Can a row hold any number of its values?"""
+        return self.repetition > 0
 
 
 @dataclass(slots=True)
@@ -85,7 +89,7 @@ class Schema:
         self._elements = elements
         self.leaves: list[Leaf] = []
         self._next = 0
-        self._root = self._read((), False, 0)
+        self._root = self._read((), 0, 0)
         if self._next != len(elements):
             raise FormatError("the schema's elements do not form one tree")
         if len(self.leaves) > MAX_ORDINAL + 1:
@@ -178,7 +182,7 @@ class Schema:
         for child in children:
             self._cut(child, keep, physical, out)
 
-    def _read(self, parents: tuple[str, ...], repeated: bool, definition: int) -> _Node:
+    def _read(self, parents: tuple[str, ...], repetition: int, definition: int) -> _Node:
         if self._next >= len(self._elements):
             raise FormatError("the schema names more children than it has elements")
         if len(parents) > MAX_SCHEMA_DEPTH:
@@ -194,17 +198,17 @@ class Schema:
         node = _Node(name, raw)
         path = () if root else (*parents, name)
         if not root:
-            repeated |= element.repetition == _REPEATED
+            repetition += element.repetition == _REPEATED
             definition += element.repetition in (_OPTIONAL, _REPEATED)
         if element.type is None:
             for _ in range(min(max(element.num_children or 0, 0), len(self._elements))):
-                node.children.append(self._read(path, repeated, definition))
+                node.children.append(self._read(path, repetition, definition))
         elif root:
             raise FormatError("the schema's root has a type")
         else:
             node.leaf = len(self.leaves)
             kind = _column_type(element, ".".join(path))
-            self.leaves.append(Leaf(node.leaf, path, kind, repeated, definition))
+            self.leaves.append(Leaf(node.leaf, path, kind, repetition, definition))
         return node
 
 

@@ -91,9 +91,13 @@ class PageHashes:
     Args:
         meta: the chunk's metadata.
         leaf: its column.
+
+    Attributes:
+        rows: that begin on the data pages taken.
     """
 
     def __init__(self, meta: ColumnMetaData, leaf: Leaf) -> None:
+        self.rows = 0
         self._inflate = Inflater(meta)
         self._leaf = leaf
         self._hashes: list[U64] = []
@@ -114,10 +118,18 @@ class PageHashes:
             if (entries := self._plain(data, count)) is not None:
                 self._entries, self._uses = entries, np.zeros(len(entries), dtype=np.int64)
             return entries is not None
-        if (found := self._values(page, data)) is None:
+        if (parts := _parts(page, data, self._leaf)) is None:
             return False
-        values, count = found
-        if page.encoding != PLAIN:
+        repetition, definition, values = parts
+        rows = _tallied(repetition, self._leaf.repetition, page.num_values)
+        there = _tallied(definition, self._leaf.definition, page.num_values)
+        if rows is None or there is None or not self._take(values, int(there[-1]), page.encoding == PLAIN):
+            return False
+        self.rows += int(rows[0])
+        return True
+
+    def _take(self, values: U8, count: int, plain: bool) -> bool:
+        if not plain:
             # Bit width, then the hybrid (Parquet encodings, RLE_DICTIONARY).
             return not count or (len(values) > 0 and batch.tally(values[1:], int(values[0]), count, self._uses))
         if (hashes := self._plain(values, count)) is None:
@@ -129,31 +141,6 @@ class PageHashes:
         """Those of all pages taken."""
         return [*self._hashes, self._entries[self._uses > 0]]
 
-    def _values(self, page: Page, data: U8) -> tuple[U8, int] | None:
-        """A data page's values, behind its levels, and how many there are; None for levels that can't be read (Parquet data pages)."""
-        leaf, start, end = self._leaf, 0, 0
-        if (v2 := page.v2) is not None:
-            start = v2.repetition_levels or 0
-            end = start + (v2.definition_levels or 0)
-        elif (v1 := page.view.data) is not None:
-            for there, encoding in (
-                (leaf.repeated, v1.repetition_encoding),
-                (leaf.definition > 0, v1.definition_encoding),
-            ):
-                if there and encoding != _RLE:
-                    return None
-                if there:
-                    start = end + 4
-                    end = start + int.from_bytes(data[end:start].tobytes(), "little")
-        if not 0 <= start <= end <= len(data):
-            return None
-        if not leaf.definition:
-            return data[end:], page.num_values
-        tallies = np.zeros(leaf.definition + 1, dtype=np.int64)
-        if not batch.tally(data[start:end], leaf.definition.bit_length(), page.num_values, tallies):
-            return None
-        return data[end:], int(tallies[-1])
-
     def _plain(self, values: U8, count: int) -> U64 | None:
         """None where they are not exactly so many."""
         kind = self._leaf.type
@@ -162,3 +149,36 @@ class PageHashes:
             return hashes if hashes is not None and len(hashes) == count else None
         width = _WIDTHS.get(kind.physical, kind.type_length or 0)
         return batch.hash_fixed(values, width, count) if width and len(values) == width * count else None
+
+
+def _parts(page: Page, data: U8, leaf: Leaf) -> tuple[U8, U8, U8] | None:
+    """Repetition levels, definition levels and values of a data page (Parquet data pages); None where they can't be told apart."""
+    if (v2 := page.v2) is not None:
+        first = v2.repetition_levels or 0
+        second = first + (v2.definition_levels or 0)
+        ends = [(0, first), (first, second)]
+    elif (v1 := page.view.data) is not None:
+        ends, end = [], 0
+        for there, encoding in ((leaf.repetition, v1.repetition_encoding), (leaf.definition, v1.definition_encoding)):
+            start = end
+            if there:
+                if encoding != _RLE:
+                    return None
+                start = end + 4
+                end = start + int.from_bytes(data[end:start].tobytes(), "little")
+            ends.append((start, end))
+    else:
+        return None
+    if not all(0 <= start <= end <= len(data) for start, end in ends):
+        return None
+    repetition, definition = (data[start:end] for start, end in ends)
+    return repetition, definition, data[ends[-1][1] :]
+
+
+def _tallied(levels: U8, greatest: int, count: int) -> npt.NDArray[np.int64] | None:
+    """How often each level occurs among `count` of them; None where there are fewer."""
+    tallies = np.zeros(greatest + 1, dtype=np.int64)
+    if not greatest:
+        tallies[0] = count
+        return tallies
+    return tallies if batch.tally(levels, greatest.bit_length(), count, tallies) else None

@@ -121,7 +121,7 @@ def hash_prefixed(data: U8, most: int) -> U64 | None:
 
     None where `data` is not filled by them exactly, or by more than `most`.
     """
-    most = min(most, len(data) // 4)
+    most = max(min(most, len(data) // 4), 0)
     kernels = _kernels_for(_PREFIXED * most)
     if kernels is not None:
         out = np.empty(most, dtype=np.uint64)

@@ -174,7 +174,7 @@ def test_a_page_that_claims_too_much_is_left_to_the_decoder(
 def test_decimals_of_variable_length_are_not_searched_for() -> None:
     """Two encodings of one number may differ in how often they repeat the sign."""
     decimal = ColumnType(PhysicalType.BYTE_ARRAY, None, LogicalType("decimal", precision=9, scale=2))
-    assert needle.needles(Term(Leaf(0, ("a",), decimal, repeated=False, definition=0), "==", (1,), False)) is None
+    assert needle.needles(Term(Leaf(0, ("a",), decimal, repetition=0, definition=0), "==", (1,), False)) is None
 
 
 def test_zeros_of_both_signs_are_found(tmp_path: Path) -> None:
