@@ -14,7 +14,7 @@ from ..sbbf import ColumnType, PhysicalType, hash_array
 from .minifile import PageSelection, decode_batches, mini_file
 from .schema import Leaf
 from .source import Buffer
-from .undecoded import DICTIONARY_ENCODINGS, PageHashes
+from .undecoded import PageHashes
 from .walk import Walk
 
 __all__ = ["carries_filter", "chunk_hashes"]
@@ -69,23 +69,17 @@ def _hashes(walk: Walk, row_group: int, leaf: Leaf) -> list[npt.NDArray[np.uint6
     if leaf.repeated:
         # Its pages may share rows: all of them are decoded, or none.
         hashes.clear()
-        rows, selection = expected, None
-    in_dictionary = all(page.encoding in DICTIONARY_ENCODINGS for page in data_pages)
+        selection = None
     data = mini_file(walk, row_group, [leaf.index], physical=True, selection=selection)
     del selection, rest, data_pages, page  # and the memory that they were read into
     stored = ColumnType(leaf.type.physical, leaf.type.type_length)
-    hashes += (hash_array(values, stored) for values in _decoded(data, leaf, rows, in_dictionary))
+    hashes += (hash_array(values, stored) for values in _decoded(data))
     return hashes
 
 
-def _decoded(data: Buffer, leaf: Leaf, rows: int, in_dictionary: bool) -> Iterator[pa.ChunkedArray]:
-    """The values of a mini-file's leaf as the file stores them: physical types, no nesting, nulls left out or null.
-
-    BYTE_ARRAY columns come as dictionary arrays, in one piece, where all of them are in a dictionary; INT96 as 12 bytes.
-    """
-    if in_dictionary and leaf.type.physical is PhysicalType.BYTE_ARRAY and len(leaf.path) == 1:
-        yield from decode_batches(data, max(rows, 1), read_dictionary=[leaf.name])
-        return
+def _decoded(data: Buffer) -> Iterator[pa.ChunkedArray]:
+    """The values of a mini-file's leaf as the file stores them: physical types, no nesting, nulls left out or null; INT96 as 12 bytes."""
+    # Never by `read_dictionary`: of equal entries in a dictionary Arrow keeps one, and its indices then point to other values.
     # Decoding a whole column takes several times its memory, and Arrow's pool keeps what was given back to it.
     for column in decode_batches(data, _BATCH_ROWS):
         yield _flatten(column)

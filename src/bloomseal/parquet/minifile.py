@@ -46,14 +46,14 @@ def read_pages(walk: Walk, row_group: int, selection: PageSelection) -> pa.Table
         raise error.at(file=walk.source.name, row_group=row_group) from None
 
 
-def decode_batches(data: Buffer, rows: int, **options: Any) -> Iterator[pa.ChunkedArray]:
+def decode_batches(data: Buffer, rows: int) -> Iterator[pa.ChunkedArray]:
     """The only column of a mini-file, so many rows at a time.
 
     Raises:
         FormatError: pyarrow could not decode it.
     """
     with _decoding():
-        file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)), **options)
+        file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
         decoded = 0
         for batch in file.iter_batches(rows, use_threads=False):
             decoded += batch.num_rows

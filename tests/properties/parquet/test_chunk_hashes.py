@@ -113,6 +113,19 @@ def test_a_page_left_to_the_decoder_has_its_dictionary(tmp_path: Path, monkeypat
         assert _hashes(file) == [sorted(xxhash.xxh64_intdigest(str(i).encode()) for i in range(9))]
 
 
+@pytest.mark.parametrize("direct", [True, False])
+def test_equal_entries_of_a_dictionary(tmp_path: Path, direct: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow's `read_dictionary` keeps one of them, and its indices then point to other values: a false absent."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": ["aa", "bb", "cc", "dd", "cc"]}), path, compression="none", write_statistics=False)
+    path.write_bytes(path.read_bytes().replace(b"bb", b"aa"))
+    assert pq.read_table(path)["a"].to_pylist() == ["aa", "aa", "cc", "dd", "cc"]
+    if not direct:
+        monkeypatch.setattr(hashing.PageHashes, "take", lambda *_: False)
+    with bs.open_file(path) as file:
+        assert _hashes(file) == [sorted(xxhash.xxh64_intdigest(value) for value in (b"aa", b"cc", b"dd"))]
+
+
 def test_levels_in_another_encoding_are_left_to_the_decoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """BIT_PACKED levels have no length before them: taken for RLE, they would be read as anything."""
     path = tmp_path / "a.parquet"

@@ -113,6 +113,14 @@ def test_array_with_an_offset_that_leaves_its_buffer() -> None:
         hash_array(array, BINARY)
 
 
+@pytest.mark.parametrize("index", [-1, 2, 1 << 30])
+def test_indices_that_leave_their_dictionary(index: int) -> None:
+    indices = pa.array([0, None, index], pa.int32())
+    array = pa.DictionaryArray.from_arrays(indices, pa.array([b"a", b"b"]), safe=False)
+    with pytest.raises(FormatError, match="outside its dictionary"):
+        hash_array(array, BINARY)
+
+
 def test_buffers_shorter_than_their_values() -> None:
     data = np.zeros(31, dtype=np.uint8)
     with pytest.raises(FormatError, match="outside its own buffers"):
