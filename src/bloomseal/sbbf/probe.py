@@ -35,11 +35,12 @@ class ProbeSet:
     Make one with `ProbeSet.of`. It shows and pickles nothing: XXH64 is not keyed, so the hashes tell the values.
     """
 
-    __slots__ = ("_apart", "_hashes", "_unusual")
+    __slots__ = ("_apart", "_hashes", "_undecided", "_unusual")
 
     def __init__(self, hashes: U64, unusual: _Unusual | None = None) -> None:
         self._hashes = hashes
         self._unusual = unusual  # None: one hash per value, in their order, and a filter can exclude any
+        self._undecided = unusual is not None and bool(unusual[1].any())
         few = hashes.tolist() if len(hashes) <= _FEW else None
         self._apart = None if few is None else [halves(value) for value in few]
 
@@ -90,7 +91,7 @@ class ProbeSet:
 
     def none_in(self, bloom_filter: SplitBlockBloomFilter) -> bool:
         """True where the filter excludes every one of the values: what `check` says, all at once."""
-        if self._unusual is not None and self._unusual[1].any():
+        if self._undecided:
             return False
         if self._apart is None:
             return not bloom_filter.check_hashes(self._hashes).any()
