@@ -1,7 +1,7 @@
 """Module kinds, AADs, AES-GCM and AES-CTR framing, and the count of seals per key. Bytes in, bytes out."""
 
 from .cipher import FRAME_BYTES, SIGNATURE_BYTES, Algorithm, ModuleCipher, framed_length
-from .modules import ModuleType, file_aad, module_aad
+from .modules import ModuleType, file_aad, module_aad, page_aads
 from .seals import SealCounter
 from .secret import SecretKey
 
@@ -16,4 +16,5 @@ __all__ = [
     "file_aad",
     "framed_length",
     "module_aad",
+    "page_aads",
 ]

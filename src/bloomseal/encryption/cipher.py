@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import os
 from enum import StrEnum
+from struct import Struct
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
@@ -30,6 +31,7 @@ FRAME_BYTES: Final = HEAD_BYTES + TAG_BYTES
 SIGNATURE_BYTES: Final = NONCE_BYTES + TAG_BYTES
 
 Buffer = bytes | bytearray | memoryview
+_length_at: Final = Struct("<I").unpack_from
 
 
 class Algorithm(StrEnum):
@@ -39,15 +41,15 @@ class Algorithm(StrEnum):
     AES_GCM_CTR_V1 = "AES_GCM_CTR_V1"
 
 
-def framed_length(framed: Buffer, module: ModuleType) -> int:
-    """Bytes of the framed module that starts `framed`, its own length prefix included.
+def framed_length(framed: Buffer, module: ModuleType, position: int = 0) -> int:
+    """Bytes of the framed module at `position`, its own length prefix included.
 
     Raises:
         FormatError: fewer than 4 bytes, or a length that no module can have.
     """
-    if len(framed) < LENGTH_BYTES:
+    if len(framed) < position + LENGTH_BYTES:
         raise FormatError("truncated before the module's length", module=module.label)
-    length = int.from_bytes(framed[:LENGTH_BYTES], "little")
+    length: int = _length_at(framed, position)[0]
     if not NONCE_BYTES <= length <= MAX_MODULE_BYTES:
         raise FormatError(f"a module length of {length} bytes is impossible", module=module.label)
     return LENGTH_BYTES + length

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from enum import IntEnum
 from functools import cached_property
 from typing import Final
@@ -10,10 +11,11 @@ from typing import Final
 from ..errors import UnsupportedError
 from ..limits import MAX_ORDINAL
 
-__all__ = ["ModuleType", "file_aad", "module_aad"]
+__all__ = ["ModuleType", "file_aad", "module_aad", "page_aads"]
 
 _ORDINALS: Final = struct.Struct("<Bhh").pack
 _ORDINALS_WITH_PAGE: Final = struct.Struct("<Bhhh").pack
+_ORDINAL: Final = struct.Struct("<h").pack
 
 
 class ModuleType(IntEnum):
@@ -64,11 +66,38 @@ def module_aad(file_aad: bytes, kind: ModuleType, row_group: int = -1, column: i
     if kind is ModuleType.FOOTER:
         return file_aad + b"\x00"
     if row_group > MAX_ORDINAL or column > MAX_ORDINAL or page > MAX_ORDINAL:
-        raise UnsupportedError(
-            f"encrypted files hold at most {MAX_ORDINAL + 1} row groups, columns, and pages in a column chunk",
-            module=kind.label,
-            hint="larger row groups or larger data pages",
-        )
+        raise _beyond(kind)
     if kind.has_page_ordinal:
         return file_aad + _ORDINALS_WITH_PAGE(kind, row_group, column, page)
     return file_aad + _ORDINALS(kind, row_group, column)
+
+
+def page_aads(file_aad: bytes, row_group: int, column: int) -> Callable[[ModuleType, int], bytes]:
+    """As `module_aad`, for the many pages of one column chunk."""
+    known = {kind: module_aad(file_aad, kind, row_group, column, 0) for kind in _OF_PAGES}
+    numbered = {kind: aad[:-2] for kind, aad in known.items() if kind.has_page_ordinal}
+
+    def made(kind: ModuleType, page: int) -> bytes:
+        if kind not in numbered:
+            return known[kind]
+        if page > MAX_ORDINAL:
+            raise _beyond(kind)
+        return numbered[kind] + _ORDINAL(page)
+
+    return made
+
+
+_OF_PAGES: Final = (
+    ModuleType.DATA_PAGE,
+    ModuleType.DICTIONARY_PAGE,
+    ModuleType.DATA_PAGE_HEADER,
+    ModuleType.DICTIONARY_PAGE_HEADER,
+)
+
+
+def _beyond(kind: ModuleType) -> UnsupportedError:
+    return UnsupportedError(
+        f"encrypted files hold at most {MAX_ORDINAL + 1} row groups, columns, and pages in a column chunk",
+        module=kind.label,
+        hint="larger row groups or larger data pages",
+    )

@@ -32,6 +32,10 @@ _HEADER_OF = {
 }
 
 
+_Sealing = tuple[ModuleCipher, Callable[[ModuleType, int], bytes]]
+"""What seals the pages of a column chunk: its cipher, and what makes their AADs."""
+
+
 @dataclass(slots=True)
 class _OutChunk:
     leaf: Leaf
@@ -129,13 +133,14 @@ class Assembler:
     def _add_chunk(self, walk: Walk, chunk: Chunk, ordinal: int) -> _OutChunk:
         meta = Struct.parse(walk.meta_raw(chunk))
         before = walk.meta(chunk)
-        cipher = self._keys.cipher(chunk.leaf) if self._keys else None
+        sealing = self._sealing(chunk.leaf, ordinal)
         start, first_data, locations = self.position, None, []
         meta.remove(Meta.DICTIONARY_PAGE, Meta.INDEX_PAGE, Meta.BLOOM_OFFSET, Meta.BLOOM_LENGTH)
-        for page in walk.pages(chunk, self._chunk):
+        # All headers are read first: each page pushes out of the processor's caches what reading the next header needs.
+        for page in list(walk.pages(chunk, self._chunk)):
             position = self.position
             try:
-                self._add_page(page, chunk, cipher, ordinal)
+                self._add_page(page, sealing)
             except BloomsealError as error:
                 raise error.at(file=walk.source.name, **chunk.place) from None
             if page.ordinal < 0:
@@ -154,24 +159,33 @@ class Assembler:
             out.offset_index = _relocated(index, locations)
         return out
 
-    def _add_page(self, page: Page, chunk: Chunk, cipher: ModuleCipher | None, ordinal: int) -> None:
-        if cipher is None or self._keys is None:
+    def _sealing(self, leaf: Leaf, ordinal: int) -> _Sealing | None:
+        cipher = self._keys.cipher(leaf) if self._keys else None
+        return None if cipher is None or self._keys is None else (cipher, self._keys.page_aads(ordinal, leaf))
+
+    def _add_page(self, page: Page, sealing: _Sealing | None) -> None:
+        if sealing is None:
             self._write(page.header if page.size == page.view.size else resized_header(page, page.size))
             page.open_into(self._take(page.size))
             return
-        size = page.size + cipher.overhead(page.kind)
-        aad = self._keys.aad(page.kind, ordinal, chunk.leaf, page.ordinal)
+        size = page.size + sealing[0].overhead(page.kind)
         if page.view.crc is None:
-            self._seal_header(resized_header(page, size), page, chunk.leaf, cipher, ordinal)
-            self._seal_body(page, cipher, aad, self._take(size))
+            self._seal_header(resized_header(page, size), page, sealing)
+            self._seal_body(page, sealing, self._take(size))
         else:
             # The checksum is of what is stored, and stands before it.
             body = memoryview(bytearray(size))
-            self._seal_body(page, cipher, aad, body)
-            self._seal_header(resized_header(page, size, zlib.crc32(body)), page, chunk.leaf, cipher, ordinal)
+            self._seal_body(page, sealing, body)
+            self._seal_header(resized_header(page, size, zlib.crc32(body)), page, sealing)
             self._write(body)
 
-    def _seal_body(self, page: Page, cipher: ModuleCipher, aad: bytes, out: memoryview) -> None:
+    def _seal_header(self, header: bytes, page: Page, sealing: _Sealing) -> None:
+        cipher, aad = sealing
+        kind = _HEADER_OF[page.kind]
+        cipher.seal_into(header, kind, aad(kind, page.ordinal), self._take(len(header) + cipher.overhead(kind)))
+
+    def _seal_body(self, page: Page, sealing: _Sealing, out: memoryview) -> None:
+        cipher, aad = sealing
         plaintext = memoryview(page.stored)
         if page.encrypted:
             plaintext = self._opened.take(page.size)
@@ -180,13 +194,7 @@ class Assembler:
         if levels := page.clear_levels:
             out[:levels] = plaintext[:levels]
             plaintext, out = plaintext[levels:], out[levels:]
-        cipher.seal_into(plaintext, page.kind, aad, out)
-
-    def _seal_header(self, header: bytes, page: Page, leaf: Leaf, cipher: ModuleCipher, ordinal: int) -> None:
-        assert self._keys is not None  # noqa: S101
-        kind = _HEADER_OF[page.kind]
-        out = self._take(len(header) + cipher.overhead(kind))
-        cipher.seal_into(header, kind, self._keys.aad(kind, ordinal, leaf, page.ordinal), out)
+        cipher.seal_into(plaintext, page.kind, aad(page.kind, page.ordinal), out)
 
     def _add_filter(self, chunk: _OutChunk, ordinal: int, bloom_filter: SplitBlockBloomFilter) -> None:
         modules = filter_modules(

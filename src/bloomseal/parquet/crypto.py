@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any, Final
 
-from ..encryption import Algorithm, ModuleCipher, ModuleType, SecretKey, module_aad
+from ..encryption import Algorithm, ModuleCipher, ModuleType, SecretKey, module_aad, page_aads
 from ..errors import UsageError
 from ..keytools import as_key_source
 from ..keytools.protocols import FileKeys, FileRef
@@ -98,6 +99,10 @@ class OutputKeys:
 
     def aad(self, kind: ModuleType, row_group: int, leaf: Leaf, page: int = -1) -> bytes:
         return module_aad(self.crypto.file_aad, kind, row_group, leaf.index, page)
+
+    def page_aads(self, row_group: int, leaf: Leaf) -> Callable[[ModuleType, int], bytes]:
+        """As `aad`, for the many pages of one column chunk."""
+        return page_aads(self.crypto.file_aad, row_group, leaf.index)
 
     def column_crypto(self, leaf: Leaf) -> Struct:
         """ColumnCryptoMetaData of an encrypted column (Parquet encryption, section 5.1)."""

@@ -147,7 +147,7 @@ def read_page(
         view, header = _plain_page_header(data[position:])
         position += len(header)
     else:
-        size = framed_length(data[position : position + 4], ModuleType.DATA_PAGE_HEADER)
+        size = framed_length(data, ModuleType.DATA_PAGE_HEADER, position)
         if size > min(len(data) - position, MAX_PAGE_HEADER_BYTES):
             raise FormatError("a page header reaches past its column chunk")
         header = _open_page_header(cipher, data[position : position + size], ordinal, aad)

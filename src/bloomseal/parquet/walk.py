@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ..encryption import FRAME_BYTES, ModuleCipher, ModuleType, framed_length, module_aad
+from ..encryption import FRAME_BYTES, ModuleCipher, ModuleType, framed_length, module_aad, page_aads
 from ..errors import BloomsealError, FormatError, IntegrityError, KeyAccessError, UnsupportedError
 from ..limits import MAX_BITSET_BYTES, MAX_BLOOM_HEADER_BYTES, MIN_BITSET_BYTES
 from ..thrift import Cursor, Struct
@@ -280,8 +280,8 @@ class Walk:
 
     def _of_pages(self, chunk: Chunk) -> tuple[ModuleCipher | None, Callable[[ModuleType, int], bytes]]:
         """The cipher of the chunk's pages, and what makes their AADs."""
-        file_aad, group, column = self._file_aad, chunk.row_group, chunk.leaf.index
-        return self.cipher(chunk), lambda kind, page: module_aad(file_aad, kind, group, column, page)
+        cipher = self.cipher(chunk)
+        return cipher, page_aads(self._file_aad, chunk.row_group, chunk.leaf.index) if cipher else _no_aad
 
     def _open_meta(self, chunk: Chunk, sealed: bytes) -> bytes:
         cipher = self.cipher(chunk)
@@ -382,6 +382,10 @@ class Walk:
             # parquet-java fills a filter that its length cuts short with zeros: false negatives.
             raise FormatError(f"bloom_filter_length says {length} bytes, the filter has {begin + size}")
         return FilterBytes(offset, length, False, memoryview(data)[begin:])
+
+
+def _no_aad(_kind: ModuleType, _page: int) -> bytes:
+    return b""
 
 
 def _bitset_size(header: BloomFilterHeader) -> int:
