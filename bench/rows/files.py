@@ -275,7 +275,7 @@ def verify(work: Workspace) -> Iterator[Comparison]:
             for peer in peers
         ],
         work_unit="B",
-        repetitions=work.size.repetitions,
+        repetitions=work.size.short_repetitions,
         note="The peers write and sync a file of the same size too, from memory; the least of it also reads the file, and reads again what "
         "it wrote, which is verified before it gets its name. Those with *_into* reuse a buffer. The last line is the cipher alone.",
     )

@@ -176,7 +176,7 @@ def threads(work: Workspace) -> Iterator[Comparison]:
                 )
             ],
             goals,
-            repetitions=work.size.repetitions,
+            repetitions=work.size.short_repetitions,
             cores=2,
             note='Both may use both cores. pyarrow\'s pools are set to one thread, so that "one thread" is one.',
         )
