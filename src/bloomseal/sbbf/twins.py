@@ -129,7 +129,8 @@ def tally(data: npt.NDArray[np.uint8], width: int, count: int, tallies: npt.NDAr
             return False
         run = min(8 * repeats if packed else repeats, count)
         if packed and width:
-            bits = np.unpackbits(data[at : at + size], bitorder="little").reshape(-1, width)[:run]
+            packed_bytes = data[at : at + (run * width + 7) // 8]
+            bits = np.unpackbits(packed_bytes, bitorder="little")[: run * width].reshape(run, width)
             values, weights = bits @ (np.int64(1) << np.arange(width)), np.int64(1)
         else:
             values = np.array([int.from_bytes(raw[at : at + size], "little")] if run else [], dtype=np.int64)
