@@ -133,11 +133,13 @@ class Assembler:
     def _add_chunk(self, walk: Walk, chunk: Chunk, ordinal: int) -> _OutChunk:
         meta = Struct.parse(walk.meta_raw(chunk))
         before = walk.meta(chunk)
-        sealing = self._sealing(chunk.leaf, ordinal)
+        try:
+            sealing = self._sealing(chunk.leaf, ordinal)
+        except BloomsealError as error:
+            raise error.at(file=walk.source.name, **chunk.place) from None
         start, first_data, locations = self.position, None, []
         meta.remove(Meta.DICTIONARY_PAGE, Meta.INDEX_PAGE, Meta.BLOOM_OFFSET, Meta.BLOOM_LENGTH)
-        # All headers are read first: each page pushes out of the processor's caches what reading the next header needs.
-        for page in list(walk.pages(chunk, self._chunk)):
+        for page in walk.pages(chunk, self._chunk):
             position = self.position
             try:
                 self._add_page(page, sealing)

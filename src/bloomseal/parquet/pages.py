@@ -66,7 +66,8 @@ class Page:
     @property
     def num_values(self) -> int:
         """Values in a data page, nulls included; 0 for the dictionary page."""
-        counted = self.view.data or self.view.data_v2
+        # By the page's type, as decoders do: a header that has both would have us count others than they read.
+        counted = self.view.data_v2 if self.view.type == _DATA_PAGE_V2 else self.view.data
         return max(counted.num_values or 0, 0) if counted and self.ordinal >= 0 else 0
 
     @property

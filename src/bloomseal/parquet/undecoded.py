@@ -7,14 +7,18 @@ not, and pages that do not add up, of which it says what is wrong.
 
 from __future__ import annotations
 
+import contextlib
+import zlib
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..errors import FormatError
 from ..limits import MAX_INFLATED_PAGE_BYTES
 from ..sbbf import PhysicalType, batch
+from ..thrift import Cursor
 from ..thrift.structs import ColumnMetaData
 from .pages import Page
 from .schema import Leaf
@@ -31,6 +35,7 @@ DICTIONARY_ENCODINGS: Final = (PLAIN_DICTIONARY, 8)
 """The older one and RLE_DICTIONARY (Parquet encodings specification)."""
 
 _RLE: Final = 3
+_GZIP_OR_ZLIB: Final = 47
 _UNCOMPRESSED: Final = 0
 _CODECS: Final = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
 """CompressionCodec as pyarrow calls them. LZO it has not, and LZ4 (5) has a framing that differs between writers."""
@@ -72,10 +77,30 @@ class Inflater:
         if not 0 <= levels <= min(len(body), size):
             return None
         try:
-            values: bytes = self._codec.decompress(memoryview(body)[levels:], size - levels, asbytes=True)
-        except (pa.ArrowException, OSError, ValueError, MemoryError):
+            values = _decompressed(self._codec, memoryview(body)[levels:], size - levels)
+        except (pa.ArrowException, OSError, ValueError, MemoryError, zlib.error, FormatError):
             return None
-        return bytes(memoryview(body)[:levels]) + values if levels else values
+        return bytes(memoryview(body)[:levels]) + values if levels and values is not None else values
+
+
+def _decompressed(codec: pa.Codec, data: memoryview, size: int) -> bytes | None:
+    """Exactly `size` bytes, or None. Where a codec makes fewer, pyarrow fills up with whatever was in memory before."""
+    if not size:
+        return None if len(data) else b""
+    if codec.name == "gzip":
+        stream = zlib.decompressobj(_GZIP_OR_ZLIB)
+        made = stream.decompress(data, size + 1)
+        return made if len(made) == size and stream.eof and not stream.unused_data else None
+    if codec.name == "snappy":
+        # Its own length comes first, and the codec holds it to that.
+        if Cursor(bytes(data[:10])).varint() != size:
+            return None
+    elif codec.name != "zstd":  # which sees to it itself
+        with contextlib.suppress(OSError, pa.ArrowException):
+            codec.decompress(data, size - 1, asbytes=True)
+            return None
+    whole: bytes = codec.decompress(data, size, asbytes=True)
+    return whole
 
 
 def _as_bytes(body: Buffer) -> bytes | bytearray:
@@ -110,6 +135,8 @@ class PageHashes:
         Raises:
             IntegrityError: the page does not authenticate.
         """
+        if page.ordinal >= 0 and not page.num_values:
+            return True
         if page.encoding not in (PLAIN, *DICTIONARY_ENCODINGS) or (body := self._inflate(page)) is None:
             return False
         data = np.frombuffer(body, dtype=np.uint8) if body else np.empty(0, dtype=np.uint8)
@@ -147,6 +174,8 @@ class PageHashes:
         if kind.physical is PhysicalType.BYTE_ARRAY:
             hashes = batch.hash_prefixed(values, count)
             return hashes if hashes is not None and len(hashes) == count else None
+        if not count:
+            return None if len(values) else np.empty(0, dtype=np.uint64)
         width = _WIDTHS.get(kind.physical, kind.type_length or 0)
         return batch.hash_fixed(values, width, count) if width and len(values) == width * count else None
 

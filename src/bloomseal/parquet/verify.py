@@ -124,8 +124,7 @@ def _verify_pages(walk: Walk, chunk: Chunk, report: VerifyReport, sealed: Scratc
     # here first, since naming things takes longer than opening a small page.
     seen = {kind: [0, 0, 0, 0] for kind in (ModuleType.DICTIONARY_PAGE, ModuleType.DATA_PAGE)}
     try:
-        # All headers first: what opening a page needs has been pushed out of the processor's caches by the page before it.
-        for page in list(walk.pages(chunk, sealed)):
+        for page in walk.pages(chunk, sealed):
             counts = seen[page.kind]
             counts[0] += 1
             if not page.authenticated:

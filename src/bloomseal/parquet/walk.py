@@ -24,6 +24,9 @@ from .source import Buffer, Scratch, Source
 
 __all__ = ["Chunk", "FilterBytes", "Protection", "Walk"]
 
+_AHEAD = 32
+"""Page headers read before the first of their bodies is looked at."""
+
 
 class Protection(StrEnum):
     """Which key a column chunk is under (ColumnCryptoMetaData)."""
@@ -270,11 +273,21 @@ class Walk:
         position, values = 0, 0
         # Which of two writers' habits tells of a dictionary page is no matter: the first header says it (its AAD does).
         ordinal = -1
-        while position < length:
-            page, position = read_page(data, position, start, ordinal, cipher, aad)
-            yield page
-            ordinal = page.ordinal + 1
-            values += page.num_values
+        # Some headers ahead: a page's body pushes out of the processor's caches what reading the next header needs.
+        ahead: list[Page] = []
+        try:
+            while position < length:
+                page, position = read_page(data, position, start, ordinal, cipher, aad)
+                ahead.append(page)
+                ordinal = page.ordinal + 1
+                values += page.num_values
+                if len(ahead) == _AHEAD:
+                    yield from ahead
+                    ahead = []
+        except BloomsealError:
+            yield from ahead
+            raise
+        yield from ahead
         if values != self.meta(chunk).num_values:
             raise FormatError(f"the pages hold {values} values, the column metadata says {self.meta(chunk).num_values}")
 

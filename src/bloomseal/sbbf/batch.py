@@ -37,8 +37,8 @@ Bools = npt.NDArray[np.bool_]
 
 _LOADING: Final = 400_000_000
 """Nanoseconds to import numba and load the kernels from their cache."""
-_INSERT, _CHECK, _SPAN, _PREFIXED, _VIEW, _LANE, _PACKED = 75, 40, 170, 280, 700, 15, 40
-"""Nanoseconds per value without kernels; `_LANE` per eight bytes of a fixed-width value."""
+_INSERT, _CHECK, _SPAN, _PREFIXED, _VIEW, _LANE, _PACKED, _RUN = 75, 40, 170, 280, 700, 15, 40, 1_200
+"""Nanoseconds per value without kernels; `_LANE` per eight bytes of a fixed-width value, `_RUN` per run of levels or indices."""
 
 _MOST_BITS: Final = 32
 _length_at: Final = Struct("<I").unpack_from
@@ -83,6 +83,11 @@ def hash_fixed(data: U8, width: int, count: int) -> U64:
     if len(data) != count * width:
         raise _outside()
     kernels = _kernels_for(_LANE * (width // 8 + 1) * count)
+    if kernels is None and width > count:
+        # A few wide values: numpy would take a step for every eight bytes of them.
+        view = data.data
+        digests = [xxhash.xxh64_intdigest(view[i * width : (i + 1) * width]) for i in range(count)]
+        return np.array(digests, dtype=np.uint64)
     if kernels is None:
         return twins.hash_rows(data.reshape(count, width))
     hashes = np.empty(count, dtype=np.uint64)
@@ -146,7 +151,8 @@ def tally(data: U8, width: int, count: int, tallies: npt.NDArray[np.int64]) -> b
     """
     if not 0 <= width <= _MOST_BITS:
         return False
-    kernels = _kernels_for(_PACKED * min(count, 8 * len(data) // max(width, 1)))
+    runs = min(len(data) // 2, count // 8 + 1)  # encoders repeat what comes eight times or more
+    kernels = _kernels_for(_PACKED * min(count, 8 * len(data) // max(width, 1)) + _RUN * runs)
     if kernels is None:
         return twins.tally(data, width, count, tallies)
     return bool(kernels.tally(data.ctypes.data, len(data), width, count, tallies))

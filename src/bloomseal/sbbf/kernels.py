@@ -234,6 +234,9 @@ def hash_views(views: Any, addresses: Any, sizes: Any, valid: Any, out: Any) -> 
     return True
 
 
+_TOO_LONG: Final = np.uint64(1 << 32)
+
+
 @_kernel(types.intp, types.intp, types.intp, types.intp, types.int64[::1], result=types.boolean)
 def tally(address: Any, size: Any, width: Any, count: Any, tallies: Any) -> Any:
     """Add to ``tallies[v]`` how often v is among `count` numbers in the RLE/bit-packing hybrid (Parquet encodings).
@@ -253,6 +256,8 @@ def tally(address: Any, size: Any, width: Any, count: Any, tallies: Any) -> Any:
             at += 1
             if byte < np.uint64(0x80):
                 break
+        if header < np.uint64(2) or header >= _TOO_LONG:  # an empty run, or one that decoders cut to 32 bits
+            return False
         repeats, packed = np.int64(header >> np.uint64(1)), header & np.uint64(1)
         needed = repeats * width if packed else (width + 7) // 8
         if needed > size - at:  # the only guard between a run's header and foreign memory
@@ -272,7 +277,7 @@ def tally(address: Any, size: Any, width: Any, count: Any, tallies: Any) -> Any:
                 tallies[value] += 1
                 held >>= np.uint64(width)
                 bits -= width
-        elif run:
+        else:
             value = np.uint64(0)
             for i in range(needed):
                 value |= _load8(address + at + i) << np.uint64(8 * i)

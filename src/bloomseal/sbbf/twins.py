@@ -112,8 +112,12 @@ def _round(accumulator: U64 | np.uint64, lane: U64) -> U64:
 
 
 def tally(data: npt.NDArray[np.uint8], width: int, count: int, tallies: npt.NDArray[np.int64]) -> bool:
-    """As `kernels.tally`, run by run."""
+    """As `kernels.tally`. Packed runs are whole bytes, so that all of them, put together, are one."""
     raw, at = data.tobytes(), 0
+    repeated: list[int] = []
+    times: list[int] = []
+    packed: list[bytes] = []
+    numbers = 0
     while count > 0:
         header = shift = 0
         while True:
@@ -123,20 +127,32 @@ def tally(data: npt.NDArray[np.uint8], width: int, count: int, tallies: npt.NDAr
             shift, at = shift + 7, at + 1
             if raw[at - 1] < 0x80:
                 break
-        repeats, packed = header >> 1, bool(header & 1)
-        size = repeats * width if packed else (width + 7) // 8
+        if not 2 <= header < 1 << 32:
+            return False
+        size = (header >> 1) * width if header & 1 else (width + 7) // 8
         if size > len(raw) - at:
             return False
-        run = min(8 * repeats if packed else repeats, count)
-        if packed and width:
-            packed_bytes = data[at : at + (run * width + 7) // 8]
-            bits = np.unpackbits(packed_bytes, bitorder="little")[: run * width].reshape(run, width)
-            values, weights = bits @ (np.int64(1) << np.arange(width)), np.int64(1)
+        run = min(8 * (header >> 1) if header & 1 else header >> 1, count)
+        if header & 1 and width:
+            packed.append(raw[at : at + -(-run // 8) * width])
+            numbers += run
         else:
-            values = np.array([int.from_bytes(raw[at : at + size], "little")] if run else [], dtype=np.int64)
-            weights = np.int64(run)
-        if int(values.max(initial=-1)) >= len(tallies):
-            return False
-        np.add.at(tallies, values, weights)
+            repeated.append(int.from_bytes(raw[at : at + size], "little"))
+            times.append(run)
         at, count = at + size, count - run
+    if max(repeated, default=-1) >= len(tallies):
+        return False
+    np.add.at(tallies, np.array(repeated, dtype=np.int64), np.array(times, dtype=np.int64))
+    return _tally_packed(b"".join(packed), width, numbers, tallies)
+
+
+def _tally_packed(raw: bytes, width: int, count: int, tallies: npt.NDArray[np.int64]) -> bool:
+    weights = np.int64(1) << np.arange(width)
+    for start in range(0, count, _CHUNK):
+        part = min(_CHUNK, count - start)
+        held = np.frombuffer(raw, dtype=np.uint8, offset=start * width // 8, count=-(-part * width // 8))
+        values = np.unpackbits(held, bitorder="little")[: part * width].reshape(part, width) @ weights
+        if int(values.max()) >= len(tallies):
+            return False
+        np.add.at(tallies, values, 1)
     return True

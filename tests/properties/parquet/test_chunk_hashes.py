@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ from hypothesis import strategies as st
 
 import bloomseal as bs
 from bloomseal.parquet import hashing, undecoded
+from bloomseal.parquet.pages import read_page
+from bloomseal.thrift import Struct
 from properties.parquet.tables import FLAT, NESTED, columns
 
 _KEY = b"f" * 16
@@ -144,6 +148,38 @@ def test_levels_in_another_encoding_are_left_to_the_decoder(tmp_path: Path, monk
         direct = undecoded.PageHashes(file.walk.meta(file.walk.chunk(0, 0)), file.walk.footer.schema.leaves[0])
         assert not direct.take(page)
     assert not taken
+
+
+@pytest.mark.parametrize("codec", ["snappy", "gzip", "brotli", "zstd", "lz4_raw"])
+@pytest.mark.parametrize("size", [1, 2, 1000])
+def test_pages_that_inflate_to_another_size_are_left_to_the_decoder(codec: str, size: int) -> None:
+    """pyarrow fills up what a codec leaves, with memory that held something else before: it must not get into a filter."""
+    content = bytes(range(256)) * 4
+    data = memoryview(pa.Codec(codec).compress(content[:size], asbytes=True))
+    assert undecoded._decompressed(pa.Codec(codec), data, size) == content[:size]
+    refusals = (OSError, pa.ArrowException, zlib.error, bs.FormatError)  # as good: who asks takes them for None
+    for claim in (size + 1, size + 80, size - 1, 0):
+        with contextlib.suppress(*refusals):
+            assert undecoded._decompressed(pa.Codec(codec), data, claim) is None
+    for broken in (b"", b"\xff" * 12, bytes(data[:-1])):
+        with contextlib.suppress(*refusals):
+            assert undecoded._decompressed(pa.Codec(codec), memoryview(broken), size) is None
+
+
+def test_a_header_of_both_kinds_counts_by_the_type_of_the_page() -> None:
+    """Decoders go by the type; whoever counts by the other header hashes fewer values than they read."""
+    one, two, header = Struct(), Struct(), Struct()
+    one.set_i32(1, 1)
+    two.set_i32(1, 1000)
+    for v2, number, values in ((False, 0, 1), (True, 3, 1000)):
+        header.set_i32(1, number)
+        header.set_i32(2, 0)
+        header.set_i32(3, 0)
+        header.set_struct(5, one)
+        header.set_struct(8, two)
+        page, _ = read_page(memoryview(header.to_bytes()), 0, 0, 0, None, lambda *_: b"")
+        assert page.num_values == values
+        assert (page.v2 is not None) is v2
 
 
 @pytest.mark.parametrize(

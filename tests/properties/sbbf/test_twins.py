@@ -171,6 +171,34 @@ def test_tallying_levels_and_indices(case: tuple[int, bytes, list[int]], short: 
             assert _tallied(way, raw[:-1], width, len(numbers), 301) is None
 
 
+@pytest.mark.parametrize("way", [twins, kernels])
+@pytest.mark.parametrize(
+    "header", [b"\x00", b"\x01", b"\x90\x80\x80\x80\x10"], ids=["no repeats", "no group", "33 bits"]
+)
+def test_runs_that_decoders_read_otherwise(way: Any, header: bytes) -> None:
+    """Empty runs cost time and hold nothing; of a header beyond 32 bits others read only the lower 32."""
+    assert _tallied(way, header + b"\0" + bytes([16, 1]), 1, 8, 2) is None
+
+
+def test_tallying_more_than_one_step_takes() -> None:
+    numbers = np.random.default_rng(1).integers(0, 1 << 11, 200_000)
+    bits = np.unpackbits(numbers.astype("<u2").view(np.uint8).reshape(-1, 2), axis=1, bitorder="little")[:, :11]
+    raw = _varint(len(numbers) // 8 << 1 | 1) + np.packbits(bits.reshape(-1), bitorder="little").tobytes()
+    for count in (len(numbers), len(numbers) - 3, 1 << 15, (1 << 15) + 1):
+        expected = np.bincount(numbers[:count], minlength=1 << 11).tolist()
+        for way in (twins, kernels):
+            assert _tallied(way, raw, 11, count, 1 << 11) == expected
+
+
+@pytest.mark.parametrize(("width", "count"), [(1000, 3), (40, 39), (1 << 30, 0), (7, 7)])
+def test_few_wide_values(width: int, count: int) -> None:
+    data = np.random.default_rng(1).integers(0, 256, width * count, dtype=np.uint8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batch, "_kernels_for", lambda _: None)
+        found = batch.hash_fixed(data, width, count).tolist()
+    assert found == [xxhash.xxh64_intdigest(data[i * width : (i + 1) * width].tobytes()) for i in range(count)]
+
+
 @given(st.binary(max_size=60), st.integers(0, 32), st.integers(0, 200), st.integers(0, 40))
 @settings(deadline=None, max_examples=500)
 def test_any_bytes_for_levels_and_indices(raw: bytes, width: int, count: int, most: int) -> None:
