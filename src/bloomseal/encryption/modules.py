@@ -49,6 +49,14 @@ class ModuleType(IntEnum):
         return self in (ModuleType.DATA_PAGE, ModuleType.DATA_PAGE_HEADER)
 
 
+_OF_PAGES: Final = (
+    ModuleType.DATA_PAGE,
+    ModuleType.DICTIONARY_PAGE,
+    ModuleType.DATA_PAGE_HEADER,
+    ModuleType.DICTIONARY_PAGE_HEADER,
+)
+
+
 def file_aad(prefix: bytes, unique: bytes) -> bytes:
     """File AAD = AAD prefix ‖ aad_file_unique (section 4.4.1)."""
     return prefix + unique
@@ -85,14 +93,6 @@ def page_aads(file_aad: bytes, row_group: int, column: int) -> Callable[[ModuleT
         return numbered[kind] + _ORDINAL(page)
 
     return made
-
-
-_OF_PAGES: Final = (
-    ModuleType.DATA_PAGE,
-    ModuleType.DICTIONARY_PAGE,
-    ModuleType.DATA_PAGE_HEADER,
-    ModuleType.DICTIONARY_PAGE_HEADER,
-)
 
 
 def _beyond(kind: ModuleType) -> UnsupportedError:

@@ -9,7 +9,7 @@ from ..encryption import FRAME_BYTES, ModuleCipher, ModuleType, framed_length
 from ..errors import BloomsealError, FormatError, IntegrityError, UnsupportedError
 from ..limits import MAX_PAGE_HEADER_BYTES
 from ..thrift import Cursor, Struct, with_integers
-from ..thrift.structs import DataPageHeaderV2, PageHeader, decode_at
+from ..thrift.structs import DataPageHeader, DataPageHeaderV2, DictionaryPageHeader, PageHeader, decode_at
 from .source import Buffer
 
 __all__ = ["Page", "read_page", "resized_header"]
@@ -64,23 +64,33 @@ class Page:
                 self.size = self.clear_levels + cipher.opened_size(frame, kind)
 
     @property
-    def num_values(self) -> int:
-        """Values in a data page, nulls included; 0 for the dictionary page."""
-        # By the page's type, as decoders do: a header that has both would have us count others than they read.
-        counted = self.view.data_v2 if self.view.type == _DATA_PAGE_V2 else self.view.data
-        return max(counted.num_values or 0, 0) if counted and self.ordinal >= 0 else 0
+    def details(self) -> DictionaryPageHeader | DataPageHeader | DataPageHeaderV2 | None:
+        """What the header says of a page of its type, as decoders go by: of several, the others might say something else."""
+        if self.ordinal < 0:
+            return self.view.dictionary
+        return self.view.data_v2 if self.view.type == _DATA_PAGE_V2 else self.view.data
 
     @property
     def v2(self) -> DataPageHeaderV2 | None:
-        """The header of a data page V2; None for other pages."""
+        """The `details` of a data page V2; None for other pages."""
         return self.view.data_v2 if self.view.type == _DATA_PAGE_V2 else None
 
     @property
     def encoding(self) -> int | None:
-        """Of the values (Encoding); None where the header has none that fits the page's type."""
-        view = self.view
-        header = view.dictionary if self.ordinal < 0 else self.v2 if view.type == _DATA_PAGE_V2 else view.data
-        return header.encoding if header else None
+        """Of the values (Encoding)."""
+        details = self.details
+        return details.encoding if details else None
+
+    @property
+    def num_entries(self) -> int:
+        """Of a data page its values, nulls included; of the dictionary page its entries."""
+        details = self.details
+        return max(details.num_values or 0, 0) if details else 0
+
+    @property
+    def num_values(self) -> int:
+        """Values in a data page, nulls included; 0 for the dictionary page."""
+        return self.num_entries if self.ordinal >= 0 else 0
 
     @property
     def encrypted(self) -> bool:

@@ -24,10 +24,10 @@ from .pages import Page
 from .schema import Leaf
 from .source import Buffer
 
+__all__ = ["DICTIONARY_ENCODINGS", "PLAIN", "PLAIN_DICTIONARY", "Inflater", "PageHashes"]
+
 U8 = npt.NDArray[np.uint8]
 U64 = npt.NDArray[np.uint64]
-
-__all__ = ["DICTIONARY_ENCODINGS", "PLAIN", "PLAIN_DICTIONARY", "Inflater", "PageHashes"]
 
 PLAIN: Final = 0
 PLAIN_DICTIONARY: Final = 2
@@ -85,8 +85,8 @@ class Inflater:
 
 def _decompressed(codec: pa.Codec, data: memoryview, size: int) -> bytes | None:
     """Exactly `size` bytes, or None. Where a codec makes fewer, pyarrow fills up with whatever was in memory before."""
-    if not size:
-        return None if len(data) else b""
+    if not len(data):
+        return None if size else b""
     if codec.name == "gzip":
         stream = zlib.decompressobj(_GZIP_OR_ZLIB)
         made = stream.decompress(data, size + 1)
@@ -96,6 +96,8 @@ def _decompressed(codec: pa.Codec, data: memoryview, size: int) -> bytes | None:
         if Cursor(bytes(data[:10])).varint() != size:
             return None
     elif codec.name != "zstd":  # which sees to it itself
+        if not size:
+            return None
         with contextlib.suppress(OSError, pa.ArrowException):
             codec.decompress(data, size - 1, asbytes=True)
             return None
@@ -141,8 +143,7 @@ class PageHashes:
             return False
         data = np.frombuffer(body, dtype=np.uint8) if body else np.empty(0, dtype=np.uint8)
         if page.ordinal < 0:
-            count = (page.view.dictionary and page.view.dictionary.num_values) or 0
-            if (entries := self._plain(data, count)) is not None:
+            if (entries := self._plain(data, page.num_entries)) is not None:
                 self._entries, self._uses = entries, np.zeros(len(entries), dtype=np.int64)
             return entries is not None
         if (parts := _parts(page, data, self._leaf)) is None:

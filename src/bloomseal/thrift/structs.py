@@ -19,7 +19,9 @@ __all__ = [
     "ColumnChunk",
     "ColumnIndex",
     "ColumnMetaData",
+    "DataPageHeader",
     "DataPageHeaderV2",
+    "DictionaryPageHeader",
     "KeyValue",
     "OffsetIndex",
     "PageHeader",
@@ -343,9 +345,14 @@ class ColumnIndex(_View):
     )
 
 
-class DataPageHeader(_View):
-    """DataPageHeader, and DictionaryPageHeader, whose first two fields are the same."""
+class DictionaryPageHeader(_View):
+    __slots__ = ("encoding", "num_values")
+    num_values: int | None
+    encoding: int | None
+    thrift_spec = _spec((1, TType.I32, "num_values"), (2, TType.I32, "encoding"))
 
+
+class DataPageHeader(_View):
     __slots__ = ("definition_encoding", "encoding", "num_values", "repetition_encoding")
     num_values: int | None
     encoding: int | None
@@ -384,7 +391,7 @@ class PageHeader(_View):
     size: int | None
     crc: int | None
     data: DataPageHeader | None
-    dictionary: DataPageHeader | None
+    dictionary: DictionaryPageHeader | None
     data_v2: DataPageHeaderV2 | None
     thrift_spec = _spec(
         (1, TType.I32, "type"),
@@ -392,7 +399,7 @@ class PageHeader(_View):
         (3, TType.I32, "size"),
         (4, TType.I32, "crc"),
         (5, TType.STRUCT, "data", _struct(DataPageHeader)),
-        (7, TType.STRUCT, "dictionary", _struct(DataPageHeader)),
+        (7, TType.STRUCT, "dictionary", _struct(DictionaryPageHeader)),
         (8, TType.STRUCT, "data_v2", _struct(DataPageHeaderV2)),
     )
 
