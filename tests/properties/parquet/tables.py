@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-__all__ = ["FLAT", "NESTED", "columns", "tables"]
+__all__ = ["FLAT", "NESTED", "columns", "layouts", "tables"]
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 
@@ -103,3 +103,18 @@ def tables(draw: st.DrawFn) -> pa.Table:
     names = draw(st.lists(st.sampled_from(sorted(FLAT | NESTED)), min_size=1, max_size=4, unique=True))
     rows = draw(st.integers(0, 30))
     return pa.table({f"c{i} {name}".replace(".", "_"): draw(columns(name, rows)) for i, name in enumerate(names)})
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> dict[str, Any]:
+    """How pyarrow may lay pages out."""
+    return {
+        "compression": draw(st.sampled_from(["none", "snappy", "gzip", "brotli", "zstd", "lz4"])),
+        "use_dictionary": draw(st.booleans()),
+        "dictionary_pagesize_limit": draw(st.sampled_from([1, 20, 1 << 20])),  # beyond it, plain pages follow
+        "data_page_version": draw(st.sampled_from(["1.0", "2.0"])),
+        "data_page_size": draw(st.sampled_from([1, 40, 300, 1 << 20])),
+        "write_batch_size": draw(st.sampled_from([1, 3, 10])),
+        "write_page_index": draw(st.booleans()),
+        "write_statistics": draw(st.booleans()),
+    }

@@ -19,22 +19,10 @@ import bloomseal as bs
 from bloomseal.parquet import hashing, undecoded
 from bloomseal.parquet.pages import read_page
 from bloomseal.thrift import Struct
-from properties.parquet.tables import FLAT, NESTED, columns
+from properties.parquet.tables import FLAT, NESTED, columns, layouts
 
 _KEY = b"f" * 16
 _NAMES = sorted((FLAT | NESTED).keys() - {"boolean", "null"})
-
-
-@st.composite
-def _layouts(draw: st.DrawFn) -> dict[str, Any]:
-    return {
-        "compression": draw(st.sampled_from(["none", "snappy", "gzip", "brotli", "zstd", "lz4"])),
-        "use_dictionary": draw(st.booleans()),
-        "dictionary_pagesize_limit": draw(st.sampled_from([1, 20, 1 << 20])),  # beyond it, plain pages follow
-        "data_page_version": draw(st.sampled_from(["1.0", "2.0"])),
-        "data_page_size": draw(st.sampled_from([1, 40, 300, 1 << 20])),
-        "write_batch_size": draw(st.sampled_from([1, 3, 10])),
-    }
 
 
 def _hashes(file: bs.SealedFile) -> list[list[int]]:
@@ -44,7 +32,7 @@ def _hashes(file: bs.SealedFile) -> list[list[int]]:
 
 @given(
     case=st.sampled_from(_NAMES).flatmap(lambda name: st.integers(1, 60).flatmap(lambda rows: columns(name, rows))),
-    required=st.booleans(), layout=_layouts(), sealed=st.booleans(),
+    required=st.booleans(), layout=layouts(), sealed=st.booleans(),
 )  # fmt: skip
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_hashes_of_pages_are_those_of_values(
@@ -164,6 +152,14 @@ def test_pages_that_inflate_to_another_size_are_left_to_the_decoder(codec: str, 
     for broken in (b"", b"\xff" * 12, bytes(data[:-1])):
         with contextlib.suppress(*refusals):
             assert undecoded._decompressed(pa.Codec(codec), memoryview(broken), size) is None
+
+
+@pytest.mark.parametrize("codec", ["snappy", "gzip", "zstd"])
+def test_no_values_are_inflated_too(codec: str) -> None:
+    """What a V2 page of nulls alone has besides its levels."""
+    nothing = memoryview(pa.Codec(codec).compress(b"", asbytes=True))
+    assert undecoded._decompressed(pa.Codec(codec), nothing, 0) == b""
+    assert undecoded._decompressed(pa.Codec(codec), nothing[:0], 0) == b""
 
 
 def test_a_header_of_both_kinds_counts_by_the_type_of_the_page() -> None:

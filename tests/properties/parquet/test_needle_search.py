@@ -19,7 +19,7 @@ from bloomseal.parquet import needle, rows, undecoded
 from bloomseal.parquet.predicate import Term
 from bloomseal.parquet.schema import Leaf
 from bloomseal.sbbf import ColumnType, LogicalType, PhysicalType
-from properties.parquet.tables import FLAT
+from properties.parquet.tables import FLAT, layouts
 from properties.parquet.test_predicates import as_scalar, comparable, holds, rounded
 
 _KEY = b"f" * 16
@@ -42,28 +42,13 @@ def _columns(draw: st.DrawFn) -> tuple[str, pa.Array, list[Any]]:
     return name, pa.array([v.bytes if name == "uuid" and v is not None else v for v in drawn], kind), asked
 
 
-@st.composite
-def _layouts(draw: st.DrawFn) -> dict[str, Any]:
-    """How pyarrow may lay pages out."""
-    return {
-        "compression": draw(st.sampled_from(["none", "snappy", "gzip", "brotli", "zstd", "lz4"])),
-        "use_dictionary": draw(st.booleans()),
-        "dictionary_pagesize_limit": draw(st.sampled_from([1, 20, 1 << 20])),  # beyond it, plain pages follow
-        "data_page_version": draw(st.sampled_from(["1.0", "2.0"])),
-        "data_page_size": draw(st.sampled_from([1, 40, 300, 1 << 20])),
-        "write_batch_size": draw(st.sampled_from([1, 3, 10])),
-        "write_page_index": draw(st.booleans()),
-        "write_statistics": draw(st.booleans()),
-    }
-
-
 def _expected(name: str, column: pa.Array, asked: list[Any]) -> list[int]:
     cells = [comparable(cell) if cell.is_valid else None for cell in column]
     wanted = [rounded(comparable(value), name) for value in asked]
     return [row for row, cell in enumerate(cells) if holds(cell, "in", wanted)]
 
 
-@given(case=_columns(), layout=_layouts(), nested=st.booleans(), sealed=st.booleans(), two=st.booleans())
+@given(case=_columns(), layout=layouts(), nested=st.booleans(), sealed=st.booleans(), two=st.booleans())
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_row_is_lost(tmp_path: Path, case: Any, layout: Any, nested: bool, sealed: bool, two: bool) -> None:
     name, column, asked = case
