@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 import bloomseal as bs
 from bloomseal.encryption import ModuleType
-from bloomseal.parquet.minifile import PageSelection, mini_file
-from bloomseal.parquet.pages import Page
-from bloomseal.parquet.source import Scratch
-from bloomseal.parquet.walk import Chunk, Walk
+from bloomseal.format.minifile import PageSelection, mini_file
+from bloomseal.format.pages import Page
+from bloomseal.format.walk import Chunk, Walk
+from bloomseal.storage.source import Scratch
 
 __all__ = ["convert", "look_up"]
 

@@ -5,6 +5,7 @@ Names are loaded when they are first used: importing this loads no numba, no PyS
 
 from typing import TYPE_CHECKING
 
+from ._lazy import lazily
 from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -19,47 +20,18 @@ if TYPE_CHECKING:
         UnsupportedError,
         UsageError,
     )
+    from .format.inspect import Inspection, inspect
+    from .format.verify import VerifyReport
     from .keytools import ExplicitKeys, KeyRetriever, Keyring, KeyTools
-    from .parquet.attach import AttachReport, attach_filters
-    from .parquet.convert import ConversionReport, rekey, seal_file, unseal_file
-    from .parquet.inspect import Inspection, inspect
-    from .parquet.reader import SealedFile, Verdict, open_file, probe, verify
-    from .parquet.specs import DecryptionSpec, EncryptionSpec
-    from .parquet.table import read_table
-    from .parquet.verify import VerifyReport
-    from .parquet.writer import SealedWriter, write_table
     from .policy import Policy
+    from .read.file import SealedFile, Verdict, open_file, probe, verify
     from .rotation.rewrap import RewrapReport, rewrap
     from .sbbf import FilterSpec, SplitBlockBloomFilter
-
-
-_HOMES = {
-    ".errors": (
-        "BloomsealError",
-        "BloomsealWarning",
-        "FormatError",
-        "IntegrityError",
-        "KeyAccessError",
-        "MissingDependencyError",
-        "PolicyError",
-        "UnsupportedError",
-        "UsageError",
-    ),
-    ".keytools": ("ExplicitKeys", "KeyRetriever", "KeyTools", "Keyring"),
-    ".parquet.attach": ("AttachReport", "attach_filters"),
-    ".parquet.convert": ("ConversionReport", "rekey", "seal_file", "unseal_file"),
-    ".parquet.inspect": ("Inspection", "inspect"),
-    ".parquet.reader": ("SealedFile", "Verdict", "open_file", "probe", "verify"),
-    ".parquet.specs": ("DecryptionSpec", "EncryptionSpec"),
-    ".parquet.table": ("read_table",),
-    ".parquet.verify": ("VerifyReport",),
-    ".parquet.writer": ("SealedWriter", "write_table"),
-    ".rotation.rewrap": ("RewrapReport", "rewrap"),
-    ".policy": ("Policy",),
-    ".sbbf": ("FilterSpec", "SplitBlockBloomFilter"),
-}
-_PARTS = ("audit", "rotation", "spark")
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+    from .specs import DecryptionSpec, EncryptionSpec
+    from .table.open import read_table
+    from .write.attach import AttachReport, attach_filters
+    from .write.convert import ConversionReport, rekey, seal_file, unseal_file
+    from .write.writer import SealedWriter, write_table
 
 __all__ = [
     "AttachReport",
@@ -101,21 +73,49 @@ __all__ = [
     "write_table",
 ]
 
-
-def __getattr__(name: str) -> object:
-    home = _HOME_OF.get(name)
-    if name in _PARTS:
-        from importlib import import_module
-
-        return import_module(f".{name}", __name__)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value: object = getattr(import_module(home, __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:  # a type checker knows the names above, and refuses others
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "AttachReport": "write.attach",
+            "BloomsealError": "errors",
+            "BloomsealWarning": "errors",
+            "ConversionReport": "write.convert",
+            "DecryptionSpec": "specs",
+            "EncryptionSpec": "specs",
+            "ExplicitKeys": "keytools",
+            "FilterSpec": "sbbf",
+            "FormatError": "errors",
+            "Inspection": "format.inspect",
+            "IntegrityError": "errors",
+            "KeyAccessError": "errors",
+            "KeyRetriever": "keytools",
+            "KeyTools": "keytools",
+            "Keyring": "keytools",
+            "MissingDependencyError": "errors",
+            "Policy": "policy",
+            "PolicyError": "errors",
+            "RewrapReport": "rotation.rewrap",
+            "SealedFile": "read.file",
+            "SealedWriter": "write.writer",
+            "SplitBlockBloomFilter": "sbbf",
+            "UnsupportedError": "errors",
+            "UsageError": "errors",
+            "Verdict": "read.file",
+            "VerifyReport": "format.verify",
+            "attach_filters": "write.attach",
+            "audit": "",
+            "inspect": "format.inspect",
+            "open_file": "read.file",
+            "probe": "read.file",
+            "read_table": "table.open",
+            "rekey": "write.convert",
+            "rewrap": "rotation.rewrap",
+            "rotation": "",
+            "seal_file": "write.convert",
+            "spark": "",
+            "unseal_file": "write.convert",
+            "verify": "read.file",
+            "write_table": "write.writer",
+        },
+    )

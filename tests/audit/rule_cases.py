@@ -16,10 +16,10 @@ from bloomseal import EncryptionSpec, ExplicitKeys, FilterSpec, seal_file
 from bloomseal.encryption import FRAME_BYTES, SecretKey
 from bloomseal.keytools import KeyTools
 from bloomseal.keytools.protocols import FileRef
-from bloomseal.parquet.assemble import filter_modules
 from bloomseal.policy import ColumnPolicy, Sensitivity
 from bloomseal.sbbf import SplitBlockBloomFilter
 from bloomseal.thrift import Struct
+from bloomseal.write.assemble import filter_modules
 from support.jvm import java_write, key_tools
 
 Pair = tuple[Case, Case]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from audit.lab import Lab, edit_meta, people
 from bloomseal import UsageError
 from bloomseal.audit import demonstrate
-from bloomseal.audit.candidates import Pattern
-from bloomseal.parquet.layout import Meta
+from bloomseal.audit.pattern import Pattern
+from bloomseal.format.layout import Meta
 
 PIECES = st.sampled_from([r"\d", r"[a-c]", r"[x\d]", "-", "q", r"\.", r"[A-B_]", r"\w"])
 COUNTS = st.sampled_from(["", "", "{2}", "{1,2}", "{0,1}"])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bloomseal import Keyring
-from bloomseal.keytools.keyfile import MasterKey
+from bloomseal.keytools.keyring.keyfile import MasterKey
 
 from .conftest import TYPES, Outcome, Run, bloomseal
 

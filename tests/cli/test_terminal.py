@@ -222,7 +222,7 @@ def test_the_demonstration_measures_and_finds_what_it_wrote(run: Run) -> None:
 
 
 def test_the_demonstrations_people_are_the_same_for_a_seed(run: Run) -> None:
-    from bloomseal.cli.people import People
+    from bloomseal.demo.people import People
 
     first, again, other = (list(People(seed).tables(1000, 300)) for seed in (7, 7, 8))
     assert pa.concat_tables(first).equals(pa.concat_tables(again))

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
-from bloomseal.parquet.source import Source
+from bloomseal.storage.source import Source
 
 KEYS = b"f" * 16
 ENCRYPTION = bs.EncryptionSpec(footer_key=KEYS)

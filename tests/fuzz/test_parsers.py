@@ -20,10 +20,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import bloomseal as bs
-from bloomseal.parquet.footer import Footer, plain_footer
-from bloomseal.parquet.layout import FileMeta, read_tail
-from bloomseal.parquet.reader import SealedFile
-from bloomseal.parquet.source import Source
+from bloomseal.format.footer import Footer, plain_footer
+from bloomseal.format.layout import FileMeta, read_tail
+from bloomseal.read.file import SealedFile
+from bloomseal.storage.source import Source
 from bloomseal.thrift import Struct
 from bloomseal.thrift.structs import BloomFilterHeader, ColumnChunk, PageHeader, RowGroup, SchemaElement, decode
 

@@ -11,8 +11,8 @@ from google.cloud import kms as google_kms
 
 from bloomseal.errors import UsageError
 from bloomseal.keytools import KeyState, KmsAccessError, Problem, client_for
-from bloomseal.keytools.clients.gcp import GcpKms
 from bloomseal.keytools.conformance import KmsClientConformance
+from bloomseal.keytools.kms.gcp import GcpKms
 from kms.vendor_stubs import GcpStub
 
 RING = "projects/p/locations/europe-west3/keyRings/lake"

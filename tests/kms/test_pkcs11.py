@@ -17,8 +17,8 @@ import pytest
 
 from bloomseal.errors import UsageError
 from bloomseal.keytools import FileRef, KeyDates, KeyState, KeyTools, KmsAccessError, Problem, client_for
-from bloomseal.keytools.clients.pkcs11 import PIN_VARIABLE, Pkcs11Kms
 from bloomseal.keytools.conformance import KmsClientConformance
+from bloomseal.keytools.kms.pkcs11 import PIN_VARIABLE, Pkcs11Kms
 from support.softhsm import PIN, TOKEN, module_path, new_token
 
 pytestmark = [
@@ -74,7 +74,7 @@ def make_key(admin: Any) -> Iterator[Any]:
 def in_another_process(module: str, body: str, **environment: str) -> str:
     """What `body` prints; there the client itself logs in. It has `Pkcs11Kms`, `client_for` and the library's path as `module`."""
     code = (
-        "import sys; from bloomseal.keytools import *; from bloomseal.keytools.clients.pkcs11 import Pkcs11Kms\n"
+        "import sys; from bloomseal.keytools import *; from bloomseal.keytools.kms.pkcs11 import Pkcs11Kms\n"
         f"module = {module!r}\n{textwrap.dedent(body)}"
     )
     outer = {name: value for name, value in os.environ.items() if name != PIN_VARIABLE}

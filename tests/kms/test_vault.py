@@ -17,8 +17,8 @@ from bloomseal.keytools import (
     Problem,
     client_for,
 )
-from bloomseal.keytools.clients.vault import VaultKms
 from bloomseal.keytools.conformance import KmsClientConformance
+from bloomseal.keytools.kms.vault import VaultKms
 from kms.vendor_stubs import VaultStub
 
 TOKEN = "hvs.a-token-that-must-not-show"

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 import bloomseal as bs
 from bloomseal.encryption import ModuleCipher, ModuleType, framed_length, module_aad
-from bloomseal.parquet.footer import Footer
-from bloomseal.parquet.layout import read_tail
-from bloomseal.parquet.opening import open_footer
-from bloomseal.parquet.rewrap import key_metadata_in_use
-from bloomseal.parquet.source import Source
-from bloomseal.parquet.walk import Walk
+from bloomseal.format.footer import Footer
+from bloomseal.format.layout import read_tail
+from bloomseal.format.opening import open_footer
+from bloomseal.format.walk import Walk
+from bloomseal.storage.source import Source
+from bloomseal.write.key_metadata import key_metadata_in_use
 
 ROWS = 300
 MASTER_KEYS = ("footer", "pii", "health", "footer-2", "pii-2", "health-2")
@@ -144,7 +144,7 @@ def modules(path: Path, decryption: bs.DecryptionSpec) -> Iterator[Sealed]:
 
 
 def _footer(footer: Footer, source: Source) -> Sealed:
-    from bloomseal.parquet.footer import split_encrypted
+    from bloomseal.format.footer import split_encrypted
 
     assert footer.crypto is not None
     framed = split_encrypted(read_tail(source))[1]

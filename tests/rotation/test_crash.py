@@ -18,7 +18,7 @@ from rotation.victim import STEPS, run
 
 FILES = 50
 processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["bloomseal.rotation", "bloomseal.parquet.reader", "pyarrow.parquet"])
+processes.set_forkserver_preload(["bloomseal.rotation", "bloomseal.read.file", "pyarrow.parquet"])
 
 
 class Table:

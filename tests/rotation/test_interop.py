@@ -13,7 +13,7 @@ from moto.server import ThreadedMotoServer
 
 import bloomseal as bs
 from bloomseal.keytools import KeyTools, client_for
-from bloomseal.keytools.clients.aws import AwsKms
+from bloomseal.keytools.kms.aws import AwsKms
 from bloomseal.rotation import Rekey, Rewrap, Seal, Status, rotate
 from kms.stand_ins import MASTER_KEYS, InMemoryKms, PyArrowKms
 from kms.test_matrix import JAVA_ROWS, JAVA_SCHEMA, TABLE, read, write

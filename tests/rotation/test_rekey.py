@@ -16,11 +16,11 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.encryption import Algorithm
-from bloomseal.parquet.walk import Protection
+from bloomseal.format.walk import Protection
 from bloomseal.policy import Policy
 from bloomseal.rotation import Rekey, Rewrap, Seal, Status, Unseal, rotate
 from bloomseal.rotation.keys import key_tools, mapped
-from bloomseal.rotation.like import like
+from bloomseal.rotation.spec_from_file import like
 from rotation.tables import (
     ROWS,
     TO_SECOND,

@@ -266,7 +266,7 @@ import os, bloomseal as bs
 real, asked = os.pread, []
 os.pread = lambda fd, n, offset: asked.append((offset, n)) or real(fd, n, offset)
 os.environ.pop("BLOOMSEAL_FAULT_POINT", None)
-import bloomseal.rotation, bloomseal.parquet.convert
+import bloomseal.rotation, bloomseal.write.convert
 tools = bs.KeyTools(bs.Keyring({str(ring.path)!r}))
 report = bs.rewrap({str(path)!r}, decryption=bs.DecryptionSpec(tools), master_keys={TO_SECOND!r})
 print(sum(n for _, n in asked), report.bytes_written, report.bytes_copied, min(offset for offset, _ in asked))

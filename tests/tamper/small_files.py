@@ -23,8 +23,8 @@ from bloomseal import (
     Verdict,
 )
 from bloomseal.encryption import ModuleType, framed_length
-from bloomseal.parquet.reader import SealedFile
-from bloomseal.parquet.source import Source
+from bloomseal.read.file import SealedFile
+from bloomseal.storage.source import Source
 
 __all__ = ["KINDS", "Module", "SmallFile", "judge", "small_file"]
 

@@ -18,10 +18,10 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.encryption import ModuleType
-from bloomseal.parquet.footer import plain_footer
-from bloomseal.parquet.layout import MAGIC, MAGIC_ENCRYPTED, Column, FileMeta, Group, Meta
-from bloomseal.parquet.reader import SealedFile
-from bloomseal.parquet.source import Source
+from bloomseal.format.footer import plain_footer
+from bloomseal.format.layout import MAGIC, MAGIC_ENCRYPTED, Column, FileMeta, Group, Meta
+from bloomseal.read.file import SealedFile
+from bloomseal.storage.source import Source
 from bloomseal.thrift import Struct, WireType, encode_binary
 from tamper.small_files import judge, small_file
 

@@ -12,13 +12,13 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.encryption import ModuleCipher, ModuleType, SecretKey, module_aad
-from bloomseal.parquet.assemble import filter_modules
-from bloomseal.parquet.footer import seal_footer
-from bloomseal.parquet.layout import Column, FileMeta, Group, Meta
-from bloomseal.parquet.reader import SealedFile
-from bloomseal.parquet.source import Source
+from bloomseal.format.footer import seal_footer
+from bloomseal.format.layout import Column, FileMeta, Group, Meta
+from bloomseal.read.file import SealedFile
 from bloomseal.sbbf import SplitBlockBloomFilter
+from bloomseal.storage.source import Source
 from bloomseal.thrift import Struct
+from bloomseal.write.assemble import filter_modules
 
 FOOTER, PII, OTHER = b"footer-key-bytes", b"personal-key-16b", b"another-key-16by"
 TABLE = pa.table({"ssn": ["123-45-6789", "987-65-4321"], "name": ["ann", "bob"], "n": [1, 2]})

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bloomseal import BloomsealError
-from bloomseal.parquet.reader import SealedFile
-from bloomseal.parquet.source import Source
+from bloomseal.read.file import SealedFile
+from bloomseal.storage.source import Source
 from tamper.small_files import KINDS, judge, small_file
 
 

@@ -1,6 +1,8 @@
 """Audits: what protects every module of many files, what lies open, and which master key versions are still needed."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .._lazy import lazily
 
 if TYPE_CHECKING:
     from .facts import inventory
@@ -26,31 +28,22 @@ __all__ = [
     "may_destroy",
 ]
 
-_WHERE = {
-    "RULES": "rules",
-    "Changes": "history",
-    "Demonstration": "leaks",
-    "Destruction": "history",
-    "Finding": "findings",
-    "Report": "report",
-    "Rule": "findings",
-    "Severity": "findings",
-    "audit": "report",
-    "compare": "history",
-    "demonstrate": "leaks",
-    "inventory": "facts",
-    "may_destroy": "history",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if (module := _WHERE.get(name)) is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value = globals()[name] = getattr(import_module(f".{module}", __name__), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:  # a type checker knows the names above, and refuses others
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "RULES": "rules",
+            "Changes": "history",
+            "Demonstration": "leaks",
+            "Destruction": "history",
+            "Finding": "findings",
+            "Report": "report",
+            "Rule": "findings",
+            "Severity": "findings",
+            "audit": "report",
+            "compare": "history",
+            "demonstrate": "leaks",
+            "inventory": "facts",
+            "may_destroy": "history",
+        },
+    )

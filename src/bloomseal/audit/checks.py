@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ..keytools.protocols import FileRef
 from ..limits import MAX_GCM_SEALS
 from ..policy import Sensitivity, TablePolicy
+from ..storage.ref import FileRef
 from .facts import Policies
 from .filterchecks import check_filters, check_sizes
 from .findings import Finding, Severity

@@ -11,12 +11,12 @@ import numpy as np
 
 from ..encryption import SIGNATURE_BYTES, ModuleType, framed_length
 from ..errors import BloomsealError
+from ..format.footer import split_encrypted
+from ..format.layout import read_tail
+from ..format.walk import Chunk, Walk
 from ..limits import MAX_MODULE_BYTES
-from ..parquet.footer import split_encrypted
-from ..parquet.layout import read_tail
-from ..parquet.source import Source
-from ..parquet.walk import Chunk, Walk
-from .peek import clear_filters
+from ..storage.source import Source
+from .raw_scan import clear_filters
 from .scan import ChunkFacts, FileFacts, Seen
 
 __all__ = ["Nonces", "Repetition"]

@@ -15,8 +15,9 @@ from ..encryption import SecretKey
 from ..errors import BloomsealError, KeyAccessError
 from ..keytools import Keyring, KmsAccessError
 from ..keytools.material import DEFAULT_INSTANCE, KeyMaterial, KeyMetadata
-from ..keytools.protocols import DatedKms, FileRef, StatefulKms, VersionedKms
+from ..keytools.protocols import DatedKms, StatefulKms, VersionedKms
 from ..keytools.store import MaterialStore
+from ..storage.ref import FileRef
 
 __all__ = ["KeyFacts", "Kms", "SidecarView"]
 

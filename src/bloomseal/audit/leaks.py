@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ..errors import BloomsealError, UsageError
-from ..parquet.hashing import chunk_hashes
-from ..parquet.opening import KeysAtHand, open_footer
-from ..parquet.source import Source
-from ..parquet.specs import DecryptionSpec
-from ..parquet.walk import Chunk, Protection, Walk
+from ..format.opening import KeysAtHand, open_footer
+from ..format.walk import Chunk, Protection, Walk
 from ..sbbf import ColumnType, PhysicalType, ProbeSet, SplitBlockBloomFilter
-from .candidates import Pattern
+from ..specs import DecryptionSpec
+from ..storage.source import Source
+from ..write.chunk_hashes import chunk_hashes
+from .pattern import Pattern
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import BloomsealError, MissingDependencyError, UsageError
-from ..keytools.protocols import FileRef
-from ..parquet.source import Source, resolve_path, walk_tree
+from ..storage.ref import FileRef
+from ..storage.source import Source, resolve_path, walk_tree
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

@@ -12,19 +12,20 @@ from typing import Any, Final
 
 from ..encryption import ModuleType, SecretKey, module_aad
 from ..errors import BloomsealError, FormatError, IntegrityError, KeyAccessError, UnsupportedError
+from ..format.footer import FileCrypto, Footer, parse_crypto, split_encrypted, split_signed
+from ..format.layout import FileMeta, Tail, read_tail
+from ..format.opening import KeysAtHand
+from ..format.walk import Chunk, Walk
 from ..keytools import KmsAccessError, Problem
-from ..keytools.protocols import FileRef, KeyRetriever, KeySource
+from ..keytools.protocols import KeyRetriever, KeySource
 from ..limits import MAX_GCM_SEALS
-from ..parquet.footer import FileCrypto, Footer, parse_crypto, split_encrypted, split_signed
-from ..parquet.layout import FileMeta, Tail, read_tail
-from ..parquet.opening import KeysAtHand
-from ..parquet.source import Source
-from ..parquet.walk import Chunk, Walk
 from ..sbbf import PhysicalType, SplitBlockBloomFilter
+from ..storage.ref import FileRef
+from ..storage.source import Source
 from ..thrift import Struct
 from ..thrift.structs import ColumnMetaData, decode
 from .keyfacts import KeyFacts, Kms, SidecarView
-from .peek import is_filter_header, is_sealed, read_all
+from .raw_scan import is_filter_header, is_sealed, read_all
 from .views import AuditChunk, AuditGroup, AuditMeta, exposed
 
 __all__ = ["PROTECTIONS", "SEEN", "ChunkFacts", "FileFacts", "Scanner", "Seen"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from ..errors import UsageError
-from ..keytools.protocols import FileRef
+from ..storage.ref import FileRef
 from .places import library
 
 if TYPE_CHECKING:

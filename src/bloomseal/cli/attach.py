@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ..errors import UsageError
-from ..parquet.attach import attach_filters
+from ..write.attach import attach_filters
 from .filters import filter_option, parse_filters
 from .keys import OpeningOptions, opening_options
 from .render import facts, print_json, progress, size, table

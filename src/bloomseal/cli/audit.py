@@ -207,8 +207,8 @@ def _may_destroy(what: str, paths: tuple[str, ...], common: dict[str, Any]) -> i
 def _demonstrate(
     paths: tuple[str, ...], column: str, pattern: str | None, candidates: str | None, bound: int, keys: Any
 ) -> int:
-    from ..audit.candidates import Pattern
     from ..audit.leaks import NothingLeaksError, demonstrate
+    from ..audit.pattern import Pattern
     from ..audit.places import find_files
 
     if (pattern is None) == (candidates is None):

@@ -42,8 +42,8 @@ def demo(rows: int, row_groups: int, seed: int, directory: str | None, keep: boo
     Example:
       bloomseal demo --rows 100000 --no-spark --directory demo
     """
-    from .sparktrial import why_not
-    from .trial import Trial
+    from ..demo.spark_trial import why_not
+    from ..demo.trial import Trial
 
     reason = why_not() if spark else "--no-spark"
     with _folder(directory, keep) as folder, _telling() as say:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ..parquet.inspect import inspect as look
+from ..format.inspect import inspect as look
 from .render import facts, print_json, printable, size, table
 from .state import State, common_options
 

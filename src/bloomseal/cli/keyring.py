@@ -11,8 +11,8 @@ import click
 
 from ..errors import UsageError
 from ..keytools import Keyring
-from ..keytools.keyfile import MasterKey
-from ..keytools.keyring import PASSPHRASE_VARIABLE, PATH_VARIABLE
+from ..keytools.keyring.keyfile import MasterKey
+from ..keytools.keyring.keyring import PASSPHRASE_VARIABLE, PATH_VARIABLE
 from .keys import open_keyring, read_passphrase
 from .render import print_json, remark, table
 from .state import State, common_options

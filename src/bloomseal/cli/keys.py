@@ -23,8 +23,8 @@ import click
 from ..encryption import SecretKey
 from ..errors import KeyAccessError, UsageError
 from ..keytools import ExplicitKeys, Keyring, KeyTools
-from ..keytools.keyring import PASSPHRASE_VARIABLE, PATH_VARIABLE
-from ..parquet.specs import DecryptionSpec
+from ..keytools.keyring.keyring import PASSPHRASE_VARIABLE, PATH_VARIABLE
+from ..specs import DecryptionSpec
 from .state import State
 
 __all__ = ["Given", "KeyOptions", "OpeningOptions", "key_options", "open_keyring", "opening_options", "read_passphrase"]

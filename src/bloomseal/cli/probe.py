@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ..errors import BloomsealError, UsageError
-from ..parquet.reader import Verdict, open_file
+from ..read.file import Verdict, open_file
 from .keys import OpeningOptions, opening_options
 from .render import print_json, table
 from .state import State, common_options

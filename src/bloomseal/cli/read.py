@@ -15,7 +15,7 @@ import click
 import pyarrow as pa
 
 from ..errors import BloomsealError, UsageError
-from ..parquet.reader import SealedFile, open_file
+from ..read.file import SealedFile, open_file
 from .keys import OpeningOptions, opening_options
 from .render import busy, json_line, plain, remark, table
 from .state import State, common_options

@@ -12,10 +12,10 @@ import click
 from ..encryption import Algorithm
 from ..errors import PolicyError, UsageError
 from ..keytools import KeyTools
-from ..parquet.specs import DecryptionSpec, EncryptionSpec
 from ..policy import Policy, TablePolicy
 from ..rotation import Job, Rekey, Rewrap, RotationPlan, RotationReport, Seal, Unseal, plan, rotate
 from ..sbbf import FilterSpec
+from ..specs import DecryptionSpec, EncryptionSpec
 from .filters import filter_option, parse_filters
 from .keys import KeyOptions, OpeningOptions, key_options, open_keyring, opening_options
 from .render import facts, print_json, progress, size, table

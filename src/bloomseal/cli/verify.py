@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ..parquet.reader import open_file
+from ..read.file import open_file
 from .keys import OpeningOptions, opening_options
 from .render import busy, facts, print_json, printable, table
 from .state import State, common_options

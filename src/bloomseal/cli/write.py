@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 
 from ..encryption import Algorithm, SecretKey
 from ..errors import PolicyError, UsageError
+from ..format.footer import Footer
+from ..format.layout import read_tail
 from ..keytools.protocols import KeyState, StatefulKms
-from ..parquet.footer import Footer
-from ..parquet.layout import read_tail
-from ..parquet.source import Source
-from ..parquet.specs import EncryptionSpec
-from ..parquet.writer import SealedWriter, resolve_filters
 from ..sbbf import FilterSpec
+from ..specs import EncryptionSpec
+from ..storage.source import Source
+from ..write.writer import SealedWriter, resolve_filters
 from .filters import filter_option, parse_filters
 from .inputs import FORMATS, open_input, parse_type
 from .keys import KeyOptions, key_options

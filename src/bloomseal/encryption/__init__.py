@@ -2,7 +2,7 @@
 
 from .cipher import FRAME_BYTES, SIGNATURE_BYTES, Algorithm, ModuleCipher, framed_length
 from .modules import ModuleType, file_aad, module_aad, page_aads
-from .seals import SealCounter
+from .seal_counter import SealCounter
 from .secret import SecretKey
 
 __all__ = [

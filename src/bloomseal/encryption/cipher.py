@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from ..errors import FormatError, IntegrityError
 from ..limits import MAX_MODULE_BYTES
 from .modules import ModuleType
-from .seals import SealCounter
+from .seal_counter import SealCounter
 from .secret import SecretKey
 
 __all__ = ["FRAME_BYTES", "NONCE_BYTES", "SIGNATURE_BYTES", "TAG_BYTES", "Algorithm", "ModuleCipher", "framed_length"]

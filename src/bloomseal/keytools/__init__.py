@@ -5,20 +5,21 @@ Names load on first use, so that whoever needs none of them pays for none of the
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .._lazy import lazily
 
 if TYPE_CHECKING:
+    from ..storage.ref import FileRef
     from .access import KmsAccessError, Problem
     from .calls import Counters
     from .explicit import ExplicitKeys
-    from .keyring import Keyring
+    from .keyring.keyring import Keyring
     from .material import KeyMaterial, KeyMetadata
     from .protocols import (
         ChangingKms,
         DatedKms,
         FileKeys,
-        FileRef,
         KeyDates,
         KeyRetriever,
         KeySource,
@@ -59,40 +60,33 @@ __all__ = [
     "register_kms",
 ]
 
-_WHERE = {
-    "ChangingKms": "protocols",
-    "Counters": "calls",
-    "DatedKms": "protocols",
-    "ExplicitKeys": "explicit",
-    "FileKeys": "protocols",
-    "FileRef": "protocols",
-    "KeyDates": "protocols",
-    "KeyDescription": "tools",
-    "KeyMaterial": "material",
-    "KeyMetadata": "material",
-    "KeyRetriever": "protocols",
-    "KeySource": "protocols",
-    "KeyState": "protocols",
-    "KeyTools": "tools",
-    "Keyring": "keyring",
-    "KmsAccessError": "access",
-    "KmsClient": "protocols",
-    "Problem": "access",
-    "RewrappingKms": "protocols",
-    "StatefulKms": "protocols",
-    "VersionedKms": "protocols",
-    "as_key_source": "sources",
-    "client_for": "registry",
-    "register_kms": "registry",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if (module := _WHERE.get(name)) is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f".{module}", __name__), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:  # a type checker knows the names above, and refuses others
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "ChangingKms": "protocols",
+            "Counters": "calls",
+            "DatedKms": "protocols",
+            "ExplicitKeys": "explicit",
+            "FileKeys": "protocols",
+            "FileRef": ".storage.ref",
+            "KeyDates": "protocols",
+            "KeyDescription": "tools",
+            "KeyMaterial": "material",
+            "KeyMetadata": "material",
+            "KeyRetriever": "protocols",
+            "KeySource": "protocols",
+            "KeyState": "protocols",
+            "KeyTools": "tools",
+            "Keyring": "keyring.keyring",
+            "KmsAccessError": "access",
+            "KmsClient": "protocols",
+            "Problem": "access",
+            "RewrappingKms": "protocols",
+            "StatefulKms": "protocols",
+            "VersionedKms": "protocols",
+            "as_key_source": "sources",
+            "client_for": "registry",
+            "register_kms": "registry",
+        },
+    )

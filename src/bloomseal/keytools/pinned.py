@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping
 
 from ..encryption import SecretKey
 from ..errors import PolicyError
+from ..storage.ref import FileRef
 from .access import shown
-from .protocols import FileRef
 from .tools import KeyTools, ToolsFileKeys
 
 __all__ = ["PinnedFileKeys", "PinnedKeys"]

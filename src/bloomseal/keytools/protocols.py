@@ -10,18 +10,15 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from ..encryption import SecretKey
-
-if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
+from ..storage.ref import FileRef
 
 __all__ = [
     "ChangingKms",
     "DatedKms",
     "FileKeys",
-    "FileRef",
     "KeyDates",
     "KeyRetriever",
     "KeySource",
@@ -31,19 +28,6 @@ __all__ = [
     "StatefulKms",
     "VersionedKms",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class FileRef:
-    """Where a data file is, for sources that keep key material beside it.
-
-    Attributes:
-        path: the path as its file system knows it.
-        filesystem: None means local.
-    """
-
-    path: str
-    filesystem: FileSystem | None = None
 
 
 @runtime_checkable

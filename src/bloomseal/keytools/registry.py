@@ -106,7 +106,7 @@ def _factory(uri: str) -> ClientFactory:
     if (factory := _registered.get(scheme)) is not None:
         return factory
     if (module := _BUILT_IN.get(scheme)) is not None:
-        built_in: ClientFactory = import_module(f".clients.{module}", __package__).from_uri
+        built_in: ClientFactory = import_module(f".kms.{module}", __package__).from_uri
         return built_in
     for point in entry_points(group=ENTRY_POINTS):
         if point.name.lower() == scheme:

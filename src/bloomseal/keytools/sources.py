@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..encryption import SecretKey
 from ..errors import BloomsealError, KeyAccessError, UsageError
-from .protocols import FileKeys, FileRef, KeyRetriever, KeySource, KmsClient
+from ..storage.ref import FileRef
+from .protocols import FileKeys, KeyRetriever, KeySource, KmsClient
 
 if TYPE_CHECKING:
     from .tools import KeyTools

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import KeyAccessError
+from ..storage.ref import FileRef
 from .durable import replace_durably
 from .material import parse_object
-from .protocols import FileRef
 
 __all__ = ["MAX_STORE_BYTES", "MaterialStore"]
 

@@ -16,11 +16,12 @@ from typing import Final, NoReturn
 from ..encryption import SealCounter, SecretKey
 from ..errors import BloomsealError, KeyAccessError, UsageError
 from ..limits import MAX_GCM_SEALS
+from ..storage.ref import FileRef
 from .access import shown
 from .cache import Cache
 from .calls import Counters, KmsCalls
 from .material import COLUMN_KEY_REFERENCE, DEFAULT_INSTANCE, FOOTER_KEY_REFERENCE, KeyMaterial, KeyMetadata
-from .protocols import FileRef, KmsClient, VersionedKms
+from .protocols import KmsClient, VersionedKms
 from .store import MaterialStore
 from .wrapping import unwrap_locally, wrap_locally
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ..errors import BloomsealError, UsageError
-from ..keytools.protocols import FileRef
-from ..parquet.replace import identity_at
-from ..parquet.source import resolve_path, walk_tree
+from ..storage.atomic import identity_at
+from ..storage.ref import FileRef
+from ..storage.source import resolve_path, walk_tree
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

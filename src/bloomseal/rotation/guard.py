@@ -7,9 +7,10 @@ from dataclasses import replace
 from ..encryption import SecretKey
 from ..errors import UsageError
 from ..keytools import as_key_source
-from ..keytools.protocols import FileKeys, FileRef, KeySource
-from ..parquet.replace import fault_point
-from ..parquet.specs import EncryptionSpec
+from ..keytools.protocols import FileKeys, KeySource
+from ..specs import EncryptionSpec
+from ..storage.atomic import fault_point
+from ..storage.ref import FileRef
 from .files import ChangedError, mark_of
 
 __all__ = ["GuardedKeys"]

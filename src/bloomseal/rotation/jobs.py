@@ -12,21 +12,20 @@ from typing import Any, ClassVar
 
 from ..encryption import SecretKey
 from ..errors import BloomsealError, KeyAccessError, UsageError
+from ..format.opening import open_footer
+from ..format.walk import Walk
 from ..keytools import KeyTools, as_key_source
 from ..keytools.material import KeyMetadata
 from ..keytools.pinned import PinnedKeys
-from ..keytools.protocols import FileRef
-from ..parquet.convert import ConversionReport, rekey, seal_file, unseal_file
-from ..parquet.opening import open_footer
-from ..parquet.source import Source, resolve_path
-from ..parquet.specs import DecryptionSpec, EncryptionSpec
-from ..parquet.walk import Walk
-from ..parquet.writer import FilterRequest
 from ..policy import TablePolicy
+from ..specs import DecryptionSpec, EncryptionSpec
+from ..storage.ref import FileRef
+from ..storage.source import Source, resolve_path
+from ..write.convert import ConversionReport, rekey, seal_file, unseal_file
+from ..write.writer import FilterRequest
 from .files import DataFile, mark_of
 from .guard import GuardedKeys
 from .keys import Rewrapper, key_tools, target_of
-from .like import like
 from .outcome import FileOutcome, FilePlan, Status
 from .rewrap import rewrap_file
 from .settings import (
@@ -44,6 +43,7 @@ from .settings import (
     wraps,
 )
 from .sidecar import entries_beside, prune
+from .spec_from_file import like
 
 __all__ = ["Job", "Rekey", "Rewrap", "Seal", "Unseal"]
 

@@ -8,19 +8,19 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BloomsealError, FormatError, KeyAccessError, UsageError
+from ..format.footer import split_encrypted
+from ..format.layout import FileMeta, read_tail
+from ..format.opening import open_footer
+from ..format.walk import Walk
 from ..keytools.calls import KmsCalls
 from ..keytools.material import KeyMaterial, KeyMetadata
-from ..keytools.protocols import FileRef
 from ..keytools.store import MaterialStore
-from ..parquet.footer import split_encrypted
-from ..parquet.layout import FileMeta, read_tail
-from ..parquet.opening import open_footer
-from ..parquet.rewrap import exchange_key_metadata, key_metadata_in_use
-from ..parquet.source import Source
-from ..parquet.specs import DecryptionSpec, decryption_for
-from ..parquet.walk import Walk
 from ..policy import TablePolicy
+from ..specs import DecryptionSpec, decryption_for
+from ..storage.ref import FileRef
+from ..storage.source import Source
 from ..thrift import Struct
+from ..write.key_metadata import exchange_key_metadata, key_metadata_in_use
 from .files import ChangedError, in_turn, mark_of, place_of
 from .keys import SOME_COLUMN, Rewrapper, material_of, target_of, with_material
 

@@ -7,18 +7,18 @@ from typing import Any
 
 from ..encryption import SecretKey
 from ..errors import IntegrityError, KeyAccessError, PolicyError, UsageError
+from ..format.layout import FileMeta, read_tail
+from ..format.opening import open_footer
+from ..format.schema import Schema
+from ..format.walk import Walk
 from ..keytools import ExplicitKeys, KeyTools
 from ..keytools.material import KeyMetadata
-from ..keytools.protocols import FileRef
-from ..parquet.layout import FileMeta, read_tail
-from ..parquet.opening import open_footer
-from ..parquet.rewrap import key_metadata_in_use
-from ..parquet.schema import Schema
-from ..parquet.source import Source
-from ..parquet.specs import DecryptionSpec, EncryptionSpec, decryption_for, encryption_for
-from ..parquet.walk import Walk
 from ..policy import TablePolicy
+from ..specs import DecryptionSpec, EncryptionSpec, decryption_for, encryption_for
+from ..storage.ref import FileRef
+from ..storage.source import Source
 from ..thrift import Struct
+from ..write.key_metadata import key_metadata_in_use
 from .keys import key_tools, material_of
 from .sidecar import entries_beside
 

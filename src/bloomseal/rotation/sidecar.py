@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..errors import KeyAccessError
+from ..format.opening import open_footer
+from ..format.walk import Walk
 from ..keytools.material import FOOTER_KEY_REFERENCE, KeyMetadata
-from ..keytools.protocols import FileRef
 from ..keytools.store import MaterialStore
-from ..parquet.opening import open_footer
-from ..parquet.rewrap import key_metadata_in_use
-from ..parquet.source import Source
-from ..parquet.specs import DecryptionSpec
-from ..parquet.walk import Walk
+from ..specs import DecryptionSpec
+from ..storage.ref import FileRef
+from ..storage.source import Source
+from ..write.key_metadata import key_metadata_in_use
 
 __all__ = ["entries_beside", "prune"]
 

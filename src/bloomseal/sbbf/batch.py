@@ -17,7 +17,7 @@ import numpy.typing as npt
 import xxhash
 
 from ..errors import FormatError
-from . import twins
+from . import numpy_kernels
 
 __all__ = [
     "check",
@@ -61,14 +61,14 @@ def _kernels_for(cost: int) -> ModuleType | None:
 
 def insert(words: U32, hashes: U64) -> None:
     """Insert hashes (n,) into words (blocks × 8,), in place."""
-    (_kernels_for(_INSERT * len(hashes)) or twins).insert(words, hashes)
+    (_kernels_for(_INSERT * len(hashes)) or numpy_kernels).insert(words, hashes)
 
 
 def check(words: U32, hashes: U64) -> Bools:
     """One bool per hash: False where it was never inserted."""
     kernels = _kernels_for(_CHECK * len(hashes))
     if kernels is None:
-        return twins.check(words, hashes)
+        return numpy_kernels.check(words, hashes)
     found = np.empty(len(hashes), dtype=np.bool_)
     kernels.check(words, hashes, found)
     return found
@@ -89,7 +89,7 @@ def hash_fixed(data: U8, width: int, count: int) -> U64:
         digests = [xxhash.xxh64_intdigest(view[i * width : (i + 1) * width]) for i in range(count)]
         return np.array(digests, dtype=np.uint64)
     if kernels is None:
-        return twins.hash_rows(data.reshape(count, width))
+        return numpy_kernels.hash_rows(data.reshape(count, width))
     hashes = np.empty(count, dtype=np.uint64)
     if width == 8 and data.ctypes.data % 8 == 0:
         kernels.hash_words64(data.view(np.uint64), hashes)
@@ -154,7 +154,7 @@ def tally(data: U8, width: int, count: int, tallies: npt.NDArray[np.int64]) -> b
     runs = min(len(data) // 2, count // 8 + 1)  # encoders repeat what comes eight times or more
     kernels = _kernels_for(_PACKED * min(count, 8 * len(data) // max(width, 1)) + _RUN * runs)
     if kernels is None:
-        return twins.tally(data, width, count, tallies)
+        return numpy_kernels.tally(data, width, count, tallies)
     return bool(kernels.tally(data.ctypes.data, len(data), width, count, tallies))
 
 
@@ -193,7 +193,7 @@ def hash_views(views: U8, buffers: list[U8], valid: Bools) -> U64:
 
 def false_positive_probability(words: U32) -> float:
     """The exact probability, from the bits of words (blocks × 8,)."""
-    return twins.false_positive_probability(words)
+    return numpy_kernels.false_positive_probability(words)
 
 
 def _outside() -> FormatError:

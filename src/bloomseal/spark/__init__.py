@@ -6,8 +6,9 @@ from the policy and checks what was written. Loading this package loads no PySpa
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .._lazy import lazily
 
 if TYPE_CHECKING:
     from .explaining import explain
@@ -46,37 +47,30 @@ __all__ = [
     "write",
 ]
 
-_WHERE = {
-    "PruneResult": "pruning",
-    "ReadStats": "source.stats",
-    "TableAudit": "jobs",
-    "WriteReport": "writing",
-    "advice": "session",
-    "attach": "jobs",
-    "audit": "jobs",
-    "build_jar": "jar",
-    "check_table": "writing",
-    "df_stats": "reading",
-    "enable": "session",
-    "explain": "explaining",
-    "java_home": "runtime",
-    "options": "settings",
-    "prune": "pruning",
-    "read": "reading",
-    "rekey": "jobs",
-    "rewrap": "jobs",
-    "semi_join": "semijoin",
-    "verify": "jobs",
-    "write": "writing",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if (module := _WHERE.get(name)) is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f".{module}", __name__), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:  # a type checker knows the names above, and refuses others
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "PruneResult": "pruning",
+            "ReadStats": "source.stats",
+            "TableAudit": "jobs",
+            "WriteReport": "writing",
+            "advice": "session",
+            "attach": "jobs",
+            "audit": "jobs",
+            "build_jar": "jar",
+            "check_table": "writing",
+            "df_stats": "reading",
+            "enable": "session",
+            "explain": "explaining",
+            "java_home": "runtime",
+            "options": "settings",
+            "prune": "pruning",
+            "read": "reading",
+            "rekey": "jobs",
+            "rewrap": "jobs",
+            "semi_join": "semijoin",
+            "verify": "jobs",
+            "write": "writing",
+        },
+    )

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import BloomsealError, KeyAccessError
+from ..format.schema import Leaf
+from ..format.walk import Protection
 from ..keytools.access import KmsAccessError
-from ..parquet.reader import SealedFile, open_file
-from ..parquet.schema import Leaf
-from ..parquet.walk import Protection
+from ..read.file import SealedFile, open_file
 from .listing import open_filesystem
 from .reading import Paths, PolicyChoice, Request, counted
 from .reading import read as read_table

@@ -12,19 +12,19 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import BloomsealError, BloomsealWarning, UsageError
-from ..parquet.statistics import bounds
+from ..format.statistics import bounds
 from ..policy import Policy, TablePolicy
 from ..sbbf import KeySet
 from .jobs.common import described, job_table, packs, table_of
-from .keys import SealedKeys, identity_of, open_table_file, place_of, values_of
 from .listing import TableFiles, qualified
+from .sealed_keyset import SealedKeys, identity_of, open_table_file, place_of, values_of
 from .session import show_figures
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from ..parquet.reader import SealedFile
+    from ..read.file import SealedFile
 
 __all__ = ["Prediction", "PruneResult", "PrunedFile", "prune"]
 

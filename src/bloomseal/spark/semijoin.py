@@ -17,14 +17,14 @@ from pyspark.sql import types as st
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from ..errors import BloomsealWarning, PolicyError, UnsupportedError, UsageError
-from ..parquet.minifile import read_row_group
-from ..parquet.predicate import column_at
+from ..format.minifile import read_row_group
 from ..policy import Policy, TablePolicy
+from ..read.predicate import column_at
 from ..sbbf import KeySet, ProbeSet
 from .jobs.common import job_table, table_of
-from .keys import SealedKeys, identity_of, key_column, open_table_file, place_of, quoted, values_of
 from .listing import qualified, split_uri
 from .pruning import PrunedFile, PruneResult, Question
+from .sealed_keyset import SealedKeys, identity_of, key_column, open_table_file, place_of, quoted, values_of
 from .source.options import SourceOptions
 from .source.reader import infer_schema, plan
 from .source.scan import Scan
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from ..parquet.reader import SealedFile
+    from ..read.file import SealedFile
 
 __all__ = ["semi_join"]
 

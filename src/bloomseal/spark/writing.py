@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from .. import errors
 from ..errors import BloomsealError, KeyAccessError, PolicyError, UsageError
-from ..keytools.protocols import FileRef
-from ..parquet.reader import SealedFile, open_file
-from ..parquet.specs import DecryptionSpec
-from ..parquet.statistics import all_null
-from ..parquet.walk import Chunk, Protection
+from ..format.statistics import all_null
+from ..format.walk import Chunk, Protection
 from ..policy import Policy, TablePolicy
+from ..read.file import SealedFile, open_file
+from ..specs import DecryptionSpec
+from ..storage.ref import FileRef
 from .listing import TableFiles, list_files, open_filesystem, qualified, split_uri
 from .session import chosen_table, refuse_secrets, register_source, table_policy
 from .settings import leaves, promised

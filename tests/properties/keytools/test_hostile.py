@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from bloomseal.encryption import SecretKey
 from bloomseal.errors import BloomsealError, KeyAccessError, PolicyError
-from bloomseal.keytools import FileRef, KeyMaterial, KeyMetadata, Keyring, KeyTools, keyfile
-from bloomseal.keytools.clients.common import pack, unpack
+from bloomseal.keytools import FileRef, KeyMaterial, KeyMetadata, Keyring, KeyTools
+from bloomseal.keytools.keyring import keyfile
+from bloomseal.keytools.kms.common import pack, unpack
 from bloomseal.keytools.store import MaterialStore
 from bloomseal.policy import Policy
 from kms.stand_ins import MASTER_KEYS, InMemoryKms

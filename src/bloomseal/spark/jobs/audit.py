@@ -15,8 +15,8 @@ from ...audit.keyfacts import SidecarView
 from ...audit.places import find_files
 from ...audit.report import judged
 from ...audit.scan import FileFacts
-from ...keytools.protocols import FileRef
 from ...policy import Policy, TablePolicy
+from ...storage.ref import FileRef
 from ..listing import open_filesystem, qualified, split_uri
 from .common import described, job_table, packs, table_of
 

@@ -17,11 +17,11 @@ from .common import described, job_table, packs, table_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from ...parquet.reader import SealedFile
-    from ...parquet.specs import DecryptionSpec
-    from ...parquet.verify import VerifyReport
-    from ...parquet.walk import Chunk
+    from ...format.verify import VerifyReport
+    from ...format.walk import Chunk
+    from ...read.file import SealedFile
     from ...sbbf import FilterSpec
+    from ...specs import DecryptionSpec
 
 __all__ = ["attach", "verify"]
 
@@ -146,7 +146,7 @@ def _verdict(report: VerifyReport) -> str:
 
 
 def _attached(name: str, table: TablePolicy, base: str | None) -> Row:
-    from ...parquet.attach import attach_filters
+    from ...write.attach import attach_filters
 
     try:
         with _open(name, table, base) as file:
@@ -185,12 +185,12 @@ def _has_filter(file: SealedFile, chunk: Chunk) -> bool:
 
 
 def _open(name: str, table: TablePolicy, base: str | None) -> SealedFile:
-    from ...parquet.reader import open_file
+    from ...read.file import open_file
 
     return open_file(name, decryption=_decryption(name, table), filesystem=open_filesystem(base))
 
 
 def _decryption(name: str, table: TablePolicy) -> DecryptionSpec:
-    from ...parquet.specs import DecryptionSpec
+    from ...specs import DecryptionSpec
 
     return DecryptionSpec(**table.decryption_arguments(name))

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import BloomsealError
-from ...parquet.opening import open_footer
-from ...parquet.source import Source
+from ...format.opening import open_footer
 from ...policy import Policy, TablePolicy
 from ...rotation import FileOutcome, FilePlan, Job, Rekey, Rewrap, Status
 from ...rotation.files import DataFile, find_files
@@ -25,6 +24,7 @@ from ...rotation.jobs import Progress
 from ...rotation.journal import Journal, NoJournal, default_journal, job_digest
 from ...rotation.run import Run
 from ...rotation.settings import opening
+from ...storage.source import Source
 from ..listing import TableFiles, list_files, open_filesystem, qualified
 from .common import described, job_table, packs, table_of
 

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import BloomsealError, FormatError, UsageError
 from ...keytools.durable import replace_durably
-from ...keytools.protocols import FileRef
 from ...keytools.store import MaterialStore
-from ...parquet.replace import fault_point
+from ...storage.atomic import fault_point
+from ...storage.ref import FileRef
 from ..listing import is_hidden, open_filesystem, split_uri
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import UsageError
-from ...parquet.specs import DecryptionSpec
 from ...policy import Policy, TablePolicy
+from ...specs import DecryptionSpec
 from ..session import refuse_secrets, table_policy
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ import numpy as np
 from pyspark.sql import types as st
 
 from ...errors import UsageError
-from ...parquet.predicate import Predicate
-from ...parquet.schema import Leaf
-from ...parquet.walk import Walk
+from ...format.schema import Leaf
+from ...format.walk import Walk
+from ...read.predicate import Predicate
 from ...sbbf import PhysicalType
 
 __all__ = ["Bound", "Condition", "admits", "bind", "collated", "conditions", "from_text", "to_text"]

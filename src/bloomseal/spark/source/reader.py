@@ -11,7 +11,7 @@ from pyspark.sql import types as st
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ...errors import BloomsealError, BloomsealWarning, UsageError
-from ...parquet.reader import open_file
+from ...read.file import open_file
 from ..listing import open_filesystem
 from .options import Defaults, SourceOptions
 from .pushdown import Condition, admits, conditions, to_text

@@ -11,11 +11,11 @@ import pyarrow as pa
 from pyspark.sql import types as st
 
 from ...errors import BloomsealError, FormatError, KeyAccessError, UnsupportedError
+from ...format.minifile import read_row_group
+from ...format.schema import Leaf
 from ...keytools.access import KmsAccessError, Problem
-from ...parquet.minifile import read_row_group
-from ...parquet.reader import ReadPlan, RuledOut, SealedFile, open_file
-from ...parquet.rows import read_matching
-from ...parquet.schema import Leaf
+from ...read.file import ReadPlan, RuledOut, SealedFile, open_file
+from ...read.rows import read_matching
 from ...sbbf import PhysicalType
 from ..listing import open_filesystem
 from .options import SourceOptions

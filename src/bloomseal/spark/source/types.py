@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 from pyspark.sql import types as st
 
 from ...errors import BloomsealError, UnsupportedError
-from ...parquet.layout import FileMeta
-from ...parquet.minifile import read_row_group
-from ...parquet.reader import SealedFile
-from ...parquet.schema import Leaf
+from ...format.layout import FileMeta
+from ...format.minifile import read_row_group
+from ...format.schema import Leaf
+from ...read.file import SealedFile
 from ...sbbf import PhysicalType
 from ...thrift import Struct
 

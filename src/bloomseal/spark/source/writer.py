@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ...errors import BloomsealError, UnsupportedError, UsageError
-from ...parquet.writer import DEFAULT_ROW_GROUP_SIZE, SealedWriter
+from ...write.writer import DEFAULT_ROW_GROUP_SIZE, SealedWriter
 from ..listing import open_filesystem
 from ..session import absolute_kms
 from ..settings import leaves, promised

@@ -1,0 +1,196 @@
+"""Inspect: what a reader without any key sees of a file, and what it can't."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..errors import BloomsealError, KeyAccessError
+from ..keytools.material import KeyMetadata
+from ..storage.source import Source
+from ..thrift import Cursor, Struct
+from ..thrift.structs import BloomFilterHeader, KeyValue, decode, decode_at
+from .footer import Footer, parse_crypto, split_encrypted
+from .layout import Column, FileMeta, Meta, read_tail
+from .opening import KeysAtHand, open_footer
+from .walk import Chunk, Protection, Walk
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+__all__ = ["ColumnFacts", "Inspection", "inspect"]
+
+_EXPOSED = {
+    Meta.KEY_VALUE: "key-value metadata",
+    Meta.STATISTICS: "min/max statistics",
+    Meta.ENCODING_STATS: "page encoding counts",
+    Meta.BLOOM_OFFSET: "Bloom filter offset",
+    Meta.BLOOM_LENGTH: "Bloom filter length",
+    Meta.SIZE_STATISTICS: "size statistics",
+    Meta.GEOSPATIAL: "geospatial statistics",
+}
+_HEADER_BYTES = 64
+
+
+@dataclass
+class ColumnFacts:
+    """What anybody sees of one column.
+
+    Attributes:
+        column: dotted path.
+        type: physical and logical type.
+        protection: ``plaintext``, ``footer key`` or ``column key``.
+        key: what its key metadata says, never a wrapped key.
+        filter: ``none``, ``in clear``, ``sealed``, or ``not visible`` where its metadata is sealed.
+        exposed: fields about the values of an encrypted column that stand in clear.
+    """
+
+    column: str
+    type: str
+    protection: str
+    key: str | None
+    filter: str
+    exposed: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Inspection:
+    """What anybody sees of one file; everything that is None can't be seen without the footer key.
+
+    Attributes:
+        path, size: the file and its bytes.
+        footer: ``plaintext``, ``plaintext, signed`` or ``encrypted``.
+        algorithm: None for a plaintext file.
+        aad_prefix: ``none``, ``stored: …`` or ``to be supplied``.
+        footer_key: what the footer's key metadata says.
+        created_by, num_rows, num_row_groups, key_value_keys: from a readable footer.
+        columns: from a readable footer.
+        hidden: what can't be seen, in words.
+    """
+
+    path: str
+    size: int
+    footer: str
+    algorithm: str | None = None
+    aad_prefix: str | None = None
+    footer_key: str | None = None
+    created_by: str | None = None
+    num_rows: int | None = None
+    num_row_groups: int | None = None
+    key_value_keys: list[str] | None = None
+    columns: list[ColumnFacts] | None = None
+    hidden: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def inspect(path: str | os.PathLike[str], *, filesystem: FileSystem | None = None) -> Inspection:
+    """Look at a file without a key. Opens, verifies and decrypts nothing.
+
+    Raises:
+        FormatError: not a Parquet file, or a broken footer.
+    """
+    with Source.open(path, filesystem) as source:
+        try:
+            return _inspect(source)
+        except BloomsealError as error:
+            raise error.at(file=source.name) from None
+
+
+def _inspect(source: Source) -> Inspection:
+    tail = read_tail(source)
+    if tail.encrypted:
+        head, _ = split_encrypted(tail)
+        crypto = parse_crypto(head.struct(1) or Struct(), head.binary(2), None, plaintext_footer=False, keyless=True)
+        seen = Inspection(source.name, source.size, "encrypted", str(crypto.algorithm))
+        seen.hidden = ["schema, row counts, columns, filters, statistics: all inside the encrypted footer"]
+    else:
+        footer, _ = open_footer(source, None, keyless=True)
+        crypto = footer.crypto  # type: ignore[assignment]
+        seen = Inspection(source.name, source.size, "plaintext, signed" if crypto else "plaintext")
+        _look_at_footer(source, footer, seen)
+    if crypto is not None:
+        seen.algorithm = str(crypto.algorithm)
+        seen.footer_key = describe_key(crypto.footer_key_metadata)
+        if crypto.prefix_stored:
+            seen.aad_prefix = f"stored: {crypto.aad_prefix.decode(errors='backslashreplace')}"
+        else:
+            wanted = _wants_prefix(tail.encrypted, tail.data)
+            seen.aad_prefix = "to be supplied" if wanted else "none"
+    return seen
+
+
+def _wants_prefix(encrypted: bool, data: bytes) -> bool:
+    holder = Struct.parse(data)
+    algorithm = holder.struct(1 if encrypted else FileMeta.ALGORITHM) or Struct()
+    inner = algorithm.struct(1) or algorithm.struct(2) or Struct()
+    return bool(inner.boolean(3))
+
+
+def _look_at_footer(source: Source, footer: Footer, seen: Inspection) -> None:
+    walk = Walk(source, footer, KeysAtHand(footer.crypto, None))
+    seen.created_by = footer.created_by
+    seen.num_rows = footer.num_rows
+    seen.num_row_groups = len(footer.row_groups)
+    pairs = (decode(KeyValue, raw) for raw in footer.struct.elements(FileMeta.KEY_VALUE))
+    seen.key_value_keys = [(pair.key or b"").decode(errors="replace") for pair in pairs]
+    seen.columns = [_look_at_column(walk, index) for index in range(len(footer.schema.leaves))]
+    if any(facts.filter == "not visible" for facts in seen.columns):
+        seen.hidden.append("filters, statistics and positions of columns whose metadata is sealed")
+
+
+def _look_at_column(walk: Walk, index: int) -> ColumnFacts:
+    leaf = walk.footer.schema.leaves[index]
+    chunks = [walk.chunk(group, index) for group in range(len(walk.footer.row_groups))]
+    facts = ColumnFacts(leaf.name, str(leaf.type), str(Protection.PLAINTEXT), None, "none")
+    if chunks:
+        facts.protection = str(chunks[0].protection)
+        if chunks[0].protection is Protection.COLUMN_KEY:
+            facts.key = describe_key(chunks[0].key_metadata)
+    states = {_filter_state(walk, chunk) for chunk in chunks}
+    facts.filter = " and ".join(sorted(states - {"none"})) or "none"
+    exposed: dict[str, None] = {}
+    for chunk in chunks:
+        exposed.update(dict.fromkeys(_exposed(walk, chunk)))
+    facts.exposed = list(exposed)
+    return facts
+
+
+def _exposed(walk: Walk, chunk: Chunk) -> Iterator[str]:
+    if not chunk.encrypted:
+        return
+    clear = Struct.parse(walk.footer.chunk_raw(chunk.row_group, chunk.leaf.index)).struct(Column.META)
+    for number, name in _EXPOSED.items():
+        if clear is not None and number in clear:
+            yield name
+
+
+def _filter_state(walk: Walk, chunk: Chunk) -> str:
+    """Where a filter can be found without a key, and whether it answers."""
+    meta = chunk.view.meta_data
+    if meta is None or meta.bloom_filter_offset is None:
+        return "not visible" if chunk.view.encrypted_column_metadata is not None else "none"
+    try:
+        room = min(_HEADER_BYTES, walk.source.size - meta.bloom_filter_offset)
+        header = decode_at(BloomFilterHeader, Cursor(bytes(walk.source.read(meta.bloom_filter_offset, room))))
+    except BloomsealError:
+        return "sealed"
+    return "in clear" if header.num_bytes and header.algorithm and header.hash else "sealed"
+
+
+def describe_key(key_metadata: bytes) -> str | None:
+    """Key metadata in words: the master key of key tools, an id as text, or its length. Wrapped keys are left out."""
+    if not key_metadata:
+        return None
+    try:
+        metadata = KeyMetadata.from_bytes(key_metadata)
+    except KeyAccessError:
+        text = key_metadata.decode(errors="replace")
+        return f"id {text}" if text.isprintable() and len(text) <= 100 else f"{len(key_metadata)} opaque bytes"
+    if metadata.material is None:
+        return f"external material, reference {metadata.reference}"
+    wrapping = "double" if metadata.material.double_wrapping else "single"
+    return f"master key {metadata.material.master_key}, {wrapping} wrapping"

@@ -1,0 +1,260 @@
+"""Plaintext Parquet files in memory, made of opened modules, for pyarrow to decode. They never touch a disk."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..errors import BloomsealError, FormatError
+from ..sbbf import PhysicalType
+from ..storage.source import Buffer
+from ..thrift import Struct, WireType, encode_binary
+from .footer import plain_footer
+from .layout import MAGIC, Column, FileMeta, Group, Meta
+from .pages import Page, resized_header
+from .walk import Chunk, Walk
+
+__all__ = ["PageSelection", "decode_batches", "mini_file", "plain_header", "read_pages", "read_row_group"]
+
+_ARROW_SCHEMA = b"ARROW:schema"
+_UNCOMPRESSED = 0
+
+
+def read_row_group(walk: Walk, row_group: int | None, leaves: Sequence[int], **options: Any) -> pa.Table:
+    """Decode these leaves of one row group (None: of no row group, for the schema alone).
+
+    Raises:
+        FormatError: pyarrow could not decode what the modules held.
+    """
+    try:
+        return _decode(mini_file(walk, row_group, leaves), **options)
+    except BloomsealError as error:
+        raise error.at(file=walk.source.name, row_group=row_group) from None
+
+
+def read_pages(walk: Walk, row_group: int, selection: PageSelection) -> pa.Table:
+    """Decode some pages of some flat columns, with their Arrow types."""
+    try:
+        return _decode(mini_file(walk, row_group, sorted(selection.pages), selection=selection))
+    except BloomsealError as error:
+        raise error.at(file=walk.source.name, row_group=row_group) from None
+
+
+def decode_batches(data: Buffer, rows: int) -> Iterator[pa.ChunkedArray]:
+    """The only column of a mini-file, so many rows at a time.
+
+    Raises:
+        FormatError: pyarrow could not decode it.
+    """
+    with _decoding():
+        file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
+        decoded = 0
+        for batch in file.iter_batches(rows, use_threads=False):
+            decoded += batch.num_rows
+            yield pa.chunked_array([batch.column(0)])
+    _need_all(decoded, file)
+
+
+def _decode(data: Buffer, *, use_threads: bool = False, **options: Any) -> pa.Table:
+    with _decoding():
+        file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)), **options)
+        table = file.read(use_threads=use_threads)
+    _need_all(table.num_rows, file)
+    return table
+
+
+def _need_all(decoded: int, file: pq.ParquetFile) -> None:
+    """Arrow says nothing where the pages of lists hold fewer rows than the row group."""
+    if decoded != file.metadata.num_rows:
+        raise FormatError(f"the decoder found {decoded} rows of {file.metadata.num_rows}")
+
+
+@contextlib.contextmanager
+def _decoding() -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, MemoryError) as error:
+        # Plaintext pages and CTR pages are not authenticated: hostile bytes get as far as the decoder.
+        raise FormatError(f"the decoder refused the pages ({type(error).__name__})") from None
+
+
+@dataclass(frozen=True, slots=True)
+class PageSelection:
+    """Some pages of each of some leaves, a dictionary page first where there is one, and how many rows they hold."""
+
+    pages: Mapping[int, Sequence[Page]]
+    num_rows: int
+
+
+def mini_file(
+    walk: Walk,
+    row_group: int | None,
+    leaves: Sequence[int],
+    *,
+    physical: bool = False,
+    selection: PageSelection | None = None,
+) -> bytearray:
+    """A plaintext Parquet file of these leaves (indexes, ascending) of one row group, or of none.
+
+    Pages are opened straight into the file's bytes; page headers say the plaintext size; statistics, indexes and
+    filters are left out.
+
+    Args:
+        physical: without logical types, see `Schema.cut`.
+        selection: these pages only, of all `leaves`.
+
+    Raises:
+        FormatError, IntegrityError, KeyAccessError.
+    """
+    chunks = [] if row_group is None else [walk.chunk(row_group, leaf) for leaf in leaves]
+    # Opening makes pages smaller; a header may grow by the few bytes of a changed varint, and `inflated` pages more room.
+    if selection is not None:
+        room = sum(page.length for pages in selection.pages.values() for page in pages)
+    else:
+        room = sum(walk.extent(chunk)[1] for chunk in chunks)
+    if room > walk.source.size:
+        # A thousand chunks that all claim the whole file would ask for a thousand times its size.
+        raise FormatError("column chunks overlap: together they are larger than the file", row_group=row_group)
+    if selection is not None:
+        room += sum(len(page.inflated or b"") for pages in selection.pages.values() for page in pages)
+    out = bytearray(room + 4)
+    out[:4] = MAGIC
+    position = 4
+    columns = []
+    for chunk in chunks:
+        pages = walk.pages(chunk) if selection is None else selection.pages[chunk.leaf.index]
+        position, column = _add_chunk(walk, chunk, pages, out, position, physical)
+        columns.append(column)
+    rows, groups = 0, []
+    if row_group is not None:
+        rows = selection.num_rows if selection else walk.footer.row_group(row_group).num_rows or 0
+        struct = Struct()
+        struct.set_list(Group.COLUMNS, columns)
+        struct.set_i64(Group.TOTAL_BYTE_SIZE, position)
+        struct.set_i64(Group.NUM_ROWS, rows)
+        groups.append(struct.to_bytes())
+    del out[position:]
+    out += plain_footer(_footer(walk, leaves, rows, groups, physical))
+    return out
+
+
+def _footer(walk: Walk, leaves: Sequence[int], rows: int, groups: list[bytes], physical: bool) -> bytes:
+    footer = Struct()
+    original = walk.footer.struct
+    for field in (FileMeta.VERSION, FileMeta.CREATED_BY):
+        if field in original:
+            footer.fields[field] = original.fields[field]
+    footer.set_list(FileMeta.SCHEMA, walk.footer.schema.cut(leaves, physical=physical))
+    footer.set_i64(FileMeta.NUM_ROWS, rows)
+    footer.set_list(FileMeta.ROW_GROUPS, groups)
+    if not physical:
+        footer.set_list(FileMeta.KEY_VALUE, _key_values(walk, frozenset(leaves)))
+    return footer.to_bytes()
+
+
+def _add_chunk(
+    walk: Walk, chunk: Chunk, pages: Iterable[Page], out: bytearray, position: int, physical: bool
+) -> tuple[int, bytes]:
+    original = walk.meta(chunk)
+    inflated = isinstance(pages, Sequence) and all(page.inflated is not None for page in pages)
+    start, uncompressed, values, dictionary, first_data = position, 0, 0, None, None
+    some = bool(original.num_values)
+    for page in pages:
+        if some and page.ordinal >= 0 and not page.num_values:
+            continue  # Arrow writes such pages, and may then find fewer rows of lists than there are
+        if not page.could_inflate(original.codec):
+            # The decoder takes as much memory as a page's header claims: a few bytes could ask for two gigabytes.
+            raise FormatError(
+                f"a page of {page.size} bytes that claims to hold {page.view.uncompressed_size}: its codec can't do that",
+                file=walk.source.name,
+                module=f"{page.kind.label} {page.ordinal}",
+                **chunk.place,  # type: ignore[arg-type]
+            )
+        body = page.inflated if inflated else None
+        header = plain_header(page, page.size if body is None else len(body))
+        end = position + len(header) + (page.size if body is None else len(body))
+        if end > len(out):
+            out.extend(bytes(end - len(out)))
+        if page.ordinal < 0:
+            dictionary = position
+        elif first_data is None:
+            first_data = position
+        out[position : position + len(header)] = header
+        with memoryview(out) as view:
+            if body is not None:
+                view[position + len(header) : end] = body
+            else:
+                _open_into(walk, chunk, page, view[position + len(header) : end])
+        uncompressed += len(header) + (page.view.uncompressed_size or 0)
+        values += page.num_values
+        position = end
+    kind = original.type or 0
+    if physical and kind == PhysicalType.INT96:
+        kind = PhysicalType.FIXED_LEN_BYTE_ARRAY
+    meta = Struct()
+    meta.set_i32(Meta.TYPE, kind)
+    meta.set_list(Meta.ENCODINGS, [], WireType.I32)  # a field that must be there; decoders go by the pages' headers
+    meta.set_list(Meta.PATH, [encode_binary(name.encode()) for name in chunk.leaf.path], WireType.BINARY)
+    meta.set_i32(Meta.CODEC, _UNCOMPRESSED if inflated else original.codec or _UNCOMPRESSED)
+    meta.set_i64(Meta.NUM_VALUES, values)
+    meta.set_i64(Meta.UNCOMPRESSED, uncompressed)
+    meta.set_i64(Meta.COMPRESSED, position - start)
+    meta.set_i64(Meta.DATA_PAGE, start if first_data is None else first_data)
+    if dictionary is not None:
+        meta.set_i64(Meta.DICTIONARY_PAGE, dictionary)
+    column = Struct()
+    column.set_i64(Column.FILE_OFFSET, 0)
+    column.set_struct(Column.META, meta)
+    return position, column.to_bytes()
+
+
+def _open_into(walk: Walk, chunk: Chunk, page: Page, out: memoryview) -> None:
+    try:
+        page.open_into(out)
+    except BloomsealError as error:
+        raise error.at(file=walk.source.name, module=f"{page.kind.label} {page.ordinal}", **chunk.place) from None
+
+
+def plain_header(page: Page, size: int | None = None) -> bytes:
+    """The page's header with the plaintext's size, or `size`; without the CRC, which covers the bytes as stored."""
+    size = page.size if size is None else size
+    if size == page.view.size and page.view.crc is None:
+        return page.header
+    return resized_header(page, size)
+
+
+def _key_values(walk: Walk, leaves: frozenset[int]) -> list[bytes]:
+    """Key-value metadata; the Arrow schema in it is cut to the fields that are there, or left out."""
+    whole = walk.footer.schema.whole_fields(leaves)
+    kept = []
+    for raw in walk.footer.struct.elements(FileMeta.KEY_VALUE):
+        pair = Struct.parse(raw)
+        if pair.binary(1) == _ARROW_SCHEMA and not all(whole):
+            cut = _cut_arrow_schema(walk, pair.binary(2) or b"", leaves, whole)
+            if cut is None:
+                continue
+            pair.set_binary(2, cut)
+            raw = pair.to_bytes()
+        kept.append(raw)
+    return kept
+
+
+def _cut_arrow_schema(walk: Walk, encoded: bytes, leaves: frozenset[int], whole: list[bool]) -> bytes | None:
+    touched = {walk.footer.schema.leaves[leaf].path[0] for leaf in leaves}
+    names = walk.footer.schema.top_level
+    if any(name in touched and not complete for name, complete in zip(names, whole, strict=True)):
+        return None
+    try:
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(encoded)))
+    except (pa.ArrowException, OSError, ValueError):
+        return None
+    if len(schema) != len(names):
+        return None
+    fields = [schema.field(i) for i, complete in enumerate(whole) if complete]
+    return base64.b64encode(pa.schema(fields, metadata=schema.metadata).serialize().to_pybytes())

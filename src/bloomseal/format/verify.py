@@ -1,0 +1,171 @@
+"""Verify: open every module that the keys at hand can open, and say which they can't."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..encryption import ModuleType
+from ..errors import BloomsealError, KeyAccessError
+from ..sbbf import SplitBlockBloomFilter
+from ..storage.source import Scratch, leased
+from .statistics import all_null
+from .walk import Chunk, Protection, Walk
+
+__all__ = ["VerifyReport", "verify_walk"]
+
+
+@dataclass
+class VerifyReport:
+    """What `verify` found.
+
+    Attributes:
+        path: the file.
+        footer_verified: the footer was opened or its signature checked.
+        authenticated: module kind → number of modules that opened and authenticated.
+        unauthenticated: module kind → number of modules read that nothing authenticates (plaintext, CTR pages, clear
+            levels of V2 pages).
+        inaccessible: column → why its modules could not be opened (no key).
+        failures: modules that broke the specification or did not authenticate.
+        notes: what is lawful but worth knowing, such as a filter in clear on an encrypted column.
+    """
+
+    path: str
+    footer_verified: bool
+    authenticated: Counter[str] = field(default_factory=Counter)
+    unauthenticated: Counter[str] = field(default_factory=Counter)
+    inaccessible: dict[str, str] = field(default_factory=dict)
+    failures: list[BloomsealError] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def failed(self, error: BloomsealError) -> None:
+        """Note a failure, without its traceback: that would keep the bytes of every chunk that failed."""
+        error.__context__ = None
+        self.failures.append(error.with_traceback(None))
+
+    @property
+    def ok(self) -> bool:
+        """No module failed. Modules without a key, and unauthenticated ones, are no failures; look at them too."""
+        return not self.failures
+
+    @property
+    def complete(self) -> bool:
+        """Every module was opened and every one authenticated."""
+        return self.ok and self.footer_verified and not self.inaccessible and not self.unauthenticated
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for ``--format json``."""
+        return {
+            "path": self.path,
+            "ok": self.ok,
+            "complete": self.complete,
+            "footer_verified": self.footer_verified,
+            "authenticated": dict(self.authenticated),
+            "unauthenticated": dict(self.unauthenticated),
+            "inaccessible": self.inaccessible,
+            "failures": [error.to_dict() for error in self.failures],
+            "notes": self.notes,
+        }
+
+
+def verify_walk(walk: Walk) -> VerifyReport:
+    """Verify every row group and column of an open file; one bad chunk does not hide the next."""
+    encrypted = walk.footer.crypto is not None
+    report = VerifyReport(walk.source.name, encrypted and walk.footer.verified)
+    (report.authenticated if report.footer_verified else report.unauthenticated)[ModuleType.FOOTER.label] += 1
+    rows = 0
+    # A key retriever, which is the caller's code, may be asked on the way.
+    with leased(2) as sealed, leased(3) as opened:
+        for group in range(len(walk.footer.row_groups)):
+            try:
+                rows += walk.footer.row_group(group).num_rows or 0
+                chunks = list(walk.chunks(group))
+            except BloomsealError as error:
+                report.failed(error.at(file=walk.source.name, row_group=group))
+                continue
+            for chunk in chunks:
+                _verify_chunk(walk, chunk, report, sealed, opened)
+    if rows != walk.footer.num_rows and not report.failures:
+        report.notes.append(f"the footer says {walk.footer.num_rows} rows, its row groups have {rows}")
+    return report
+
+
+def _verify_chunk(walk: Walk, chunk: Chunk, report: VerifyReport, sealed: Scratch, opened: Scratch) -> None:
+    place: dict[str, Any] = {"file": walk.source.name, **chunk.place}
+    try:
+        walk.cipher(chunk)
+        walk.meta(chunk)
+    except KeyAccessError as error:
+        report.inaccessible.setdefault(chunk.leaf.name, error.what)
+        return
+    except BloomsealError as error:
+        report.failed(error.at(**place))
+        return
+    if chunk.view.encrypted_column_metadata is not None and chunk.encrypted:
+        report.authenticated[ModuleType.COLUMN_META_DATA.label] += 1
+    elif chunk.protection is Protection.FOOTER_KEY and walk.footer.crypto and walk.footer.crypto.plaintext_footer:
+        report.notes.append(f"column metadata of {chunk.leaf.name} stands in clear in the signed footer")
+    steps: tuple[Callable[[], None], ...] = (
+        lambda: _verify_pages(walk, chunk, report, sealed, opened),
+        lambda: _verify_indexes(walk, chunk, report),
+        lambda: _verify_filter(walk, chunk, report, sealed, opened),
+    )
+    for step in steps:
+        try:
+            step()
+        except BloomsealError as error:
+            report.failed(error.at(**place))
+
+
+def _verify_pages(walk: Walk, chunk: Chunk, report: VerifyReport, sealed: Scratch, opened: Scratch) -> None:
+    # Kind of page → (headers, bodies that opened, bodies that nothing authenticates, those with levels in clear): counted
+    # here first, since naming things takes longer than opening a small page.
+    seen = {kind: [0, 0, 0, 0] for kind in (ModuleType.DICTIONARY_PAGE, ModuleType.DATA_PAGE)}
+    try:
+        for page in walk.pages(chunk, sealed):
+            counts = seen[page.kind]
+            counts[0] += 1
+            if not page.authenticated:
+                counts[2] += 1
+                continue
+            try:
+                page.open_into(opened.take(page.size))
+            except BloomsealError as error:
+                raise error.at(module=f"{page.kind.label} {page.ordinal}") from None
+            counts[1] += 1
+            counts[3] += page.clear_levels > 0
+    finally:
+        for kind, (headers, bodies, open_bodies, levels) in seen.items():
+            _count(report.authenticated, f"{kind.label} header", headers if chunk.encrypted else 0)
+            _count(report.authenticated, kind.label, bodies)
+            _count(report.unauthenticated, kind.label, open_bodies)
+            _count(report.unauthenticated, "Data page levels", levels)
+
+
+def _count(where: Counter[str], what: str, number: int) -> None:
+    if number:
+        where[what] += number
+
+
+def _verify_indexes(walk: Walk, chunk: Chunk, report: VerifyReport) -> None:
+    for kind in (ModuleType.COLUMN_INDEX, ModuleType.OFFSET_INDEX):
+        if walk.index(chunk, kind) is not None:
+            (report.authenticated if chunk.encrypted else report.unauthenticated)[kind.label] += 1
+
+
+def _verify_filter(walk: Walk, chunk: Chunk, report: VerifyReport, sealed: Scratch, opened: Scratch) -> None:
+    found = walk.filter(chunk, (sealed, opened))
+    if found is None:
+        return
+    where = report.authenticated if found.sealed else report.unauthenticated
+    where[ModuleType.BLOOM_FILTER_HEADER.label] += 1
+    where[ModuleType.BLOOM_FILTER_BITSET.label] += 1
+    if chunk.encrypted and not found.sealed:
+        report.notes.append(
+            f"row group {chunk.row_group}: the filter of encrypted column {chunk.leaf.name} is in clear"
+        )
+    empty = SplitBlockBloomFilter.from_bitset(found.bitset).is_empty
+    if empty and not all_null(walk.meta(chunk)):
+        report.notes.append(f"row group {chunk.row_group}: the filter of {chunk.leaf.name} is empty and proves nothing")

@@ -1,0 +1,425 @@
+"""The module walk: the one place that knows where a file's modules are, and which key and AAD seal each.
+
+Two storeys: `Walk.chunk` is cheap and knows a column chunk, its filter and its indexes; `Walk.pages` needs the opened
+column metadata. Nothing here writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ..encryption import FRAME_BYTES, ModuleCipher, ModuleType, framed_length, module_aad, page_aads
+from ..errors import BloomsealError, FormatError, IntegrityError, KeyAccessError, UnsupportedError
+from ..limits import MAX_BITSET_BYTES, MAX_BLOOM_HEADER_BYTES, MIN_BITSET_BYTES
+from ..storage.source import Buffer, Scratch, Source
+from ..thrift import Cursor, Struct
+from ..thrift.structs import BloomFilterHeader, ColumnChunk, ColumnMetaData, decode, decode_at
+from .footer import Footer
+from .layout import Column
+from .opening import KeysAtHand
+from .pages import Page, read_page
+from .schema import Leaf
+
+__all__ = ["Chunk", "FilterBytes", "Protection", "Walk"]
+
+_AHEAD = 32
+"""Page headers read before the first of their bodies is looked at."""
+
+
+class Protection(StrEnum):
+    """Which key a column chunk is under (ColumnCryptoMetaData)."""
+
+    PLAINTEXT = "plaintext"
+    FOOTER_KEY = "footer key"
+    COLUMN_KEY = "column key"
+
+
+@dataclass(slots=True)
+class Chunk:
+    """A column chunk.
+
+    Attributes:
+        row_group: index and ordinal of its row group.
+        leaf: its column.
+        view: the decoded ColumnChunk.
+        protection: which key seals it.
+        key_metadata: what leads to a column key.
+        meta: the opened metadata, filled by `Walk.meta`.
+        meta_raw: its raw bytes, filled by `Walk.meta_raw`.
+        meta_ordinal: the row group ordinal that its sealed metadata is bound to, known once it was opened.
+    """
+
+    row_group: int
+    leaf: Leaf
+    view: ColumnChunk
+    protection: Protection
+    key_metadata: bytes
+    meta: ColumnMetaData | None = field(default=None, repr=False)
+    meta_raw: bytes | None = field(default=None, repr=False)
+    meta_ordinal: int | None = None
+
+    @property
+    def encrypted(self) -> bool:
+        return self.protection is not Protection.PLAINTEXT
+
+    @property
+    def place(self) -> dict[str, object]:
+        """The place, for errors."""
+        return {"row_group": self.row_group, "column": self.leaf.name}
+
+
+@dataclass(frozen=True, slots=True)
+class FilterBytes:
+    """A filter as read from the file.
+
+    Attributes:
+        offset, length: its range, both modules with their framing.
+        sealed: it was sealed and has authenticated.
+        bitset: the bitset in clear.
+    """
+
+    offset: int
+    length: int
+    sealed: bool
+    bitset: Buffer
+
+
+class Walk:
+    """A file as its modules.
+
+    Args:
+        source: the file.
+        footer: its opened footer.
+        keys: the keys at hand.
+    """
+
+    def __init__(self, source: Source, footer: Footer, keys: KeysAtHand) -> None:
+        self.source = source
+        self.footer = footer
+        self.keys = keys
+        self._file_aad = footer.crypto.file_aad if footer.crypto else b""
+        self._recent: tuple[int, dict[int, Chunk]] = -1, {}
+
+    def chunk(self, row_group: int, column: int) -> Chunk:
+        """A column chunk, without opening anything; the same one as long as no other row group is asked for.
+
+        Raises:
+            FormatError: the row group does not fit the schema.
+        """
+        group, chunks = self._recent
+        if group != row_group:
+            chunks = {}
+            self._recent = row_group, chunks
+        if (chunk := chunks.get(column)) is None:
+            chunk = chunks[column] = self._chunk(row_group, column)
+        return chunk
+
+    def _chunk(self, row_group: int, column: int) -> Chunk:
+        view = self.footer.chunk(row_group, column)
+        leaf = self.footer.schema.leaves[column]
+        if view.file_path is not None:
+            raise UnsupportedError("a column chunk in another file", row_group=row_group, column=leaf.name)
+        crypto = view.crypto_metadata
+        if crypto is None:
+            protection, key_metadata = Protection.PLAINTEXT, b""
+        elif crypto.footer_key is not None:
+            protection, key_metadata = Protection.FOOTER_KEY, b""
+        elif crypto.column_key is not None:
+            protection, key_metadata = Protection.COLUMN_KEY, crypto.column_key.key_metadata or b""
+        else:
+            raise UnsupportedError("an unknown kind of column encryption", row_group=row_group, column=leaf.name)
+        if protection is not Protection.PLAINTEXT and self.footer.crypto is None:
+            raise FormatError("an encrypted column in a file without encryption", row_group=row_group, column=leaf.name)
+        return Chunk(row_group, leaf, view, protection, key_metadata)
+
+    def chunks(self, row_group: int) -> Iterator[Chunk]:
+        """All column chunks of a row group, in schema order."""
+        for column in range(len(self.footer.schema.leaves)):
+            yield self.chunk(row_group, column)
+
+    def cipher(self, chunk: Chunk) -> ModuleCipher | None:
+        """The cipher of a chunk's key; None for plaintext.
+
+        Raises:
+            KeyAccessError: the key can't be had.
+        """
+        if chunk.protection is Protection.PLAINTEXT:
+            return None
+        try:
+            if chunk.protection is Protection.FOOTER_KEY:
+                return self.keys.footer()
+            return self.keys.column(chunk.key_metadata, chunk.leaf.name)
+        except KeyAccessError as error:
+            raise error.at(file=self.source.name, **chunk.place) from None
+
+    def aad(self, chunk: Chunk, kind: ModuleType, page: int = -1, *, row_group: int | None = None) -> bytes:
+        """The AAD of one of the chunk's modules; empty for a plaintext file."""
+        if self.footer.crypto is None:
+            return b""
+        ordinal = chunk.row_group if row_group is None else row_group
+        return module_aad(self._file_aad, kind, ordinal, chunk.leaf.index, page)
+
+    def meta(self, chunk: Chunk) -> ColumnMetaData:
+        """The chunk's metadata: opened where it is sealed, and checked against schema and file.
+
+        Raises:
+            FormatError, IntegrityError, KeyAccessError.
+        """
+        if chunk.meta is None:
+            if chunk.view.encrypted_column_metadata is not None and chunk.encrypted:
+                meta = decode(ColumnMetaData, self.meta_raw(chunk))
+            elif chunk.view.meta_data is not None:
+                if chunk.protection is Protection.COLUMN_KEY:
+                    raise FormatError("the column has a key of its own, but its metadata is not sealed", **chunk.place)  # type: ignore[arg-type]
+                meta = chunk.view.meta_data
+            else:
+                raise FormatError("a column chunk without metadata", **chunk.place)  # type: ignore[arg-type]
+            self._check(chunk, meta)
+            chunk.meta = meta
+        return chunk.meta
+
+    def meta_raw(self, chunk: Chunk) -> bytes:
+        """The raw ColumnMetaData, opened where it is sealed."""
+        if chunk.meta_raw is None:
+            sealed = chunk.view.encrypted_column_metadata
+            if sealed is not None and chunk.encrypted:
+                chunk.meta_raw = self._open_meta(chunk, sealed)
+            else:
+                raw = Struct.parse(self.footer.chunk_raw(chunk.row_group, chunk.leaf.index)).raw(Column.META)
+                if raw is None:
+                    raise FormatError("a column chunk without metadata", **chunk.place)  # type: ignore[arg-type]
+                chunk.meta_raw = raw
+        return chunk.meta_raw
+
+    def filter(self, chunk: Chunk, scratch: tuple[Scratch, Scratch] | None = None) -> FilterBytes | None:
+        """Read a chunk's filter and open it (Parquet encryption, modules 8 and 9): one range where its length is known.
+
+        A filter in clear on an encrypted column comes back with ``sealed=False``; it proves nothing there.
+
+        Args:
+            scratch: memory for the filter as it is stored and as it is opened; the bitset is good until their next use.
+
+        Raises:
+            FormatError, IntegrityError, KeyAccessError; UnsupportedError for an unknown hash, algorithm or compression.
+        """
+        meta = self.meta(chunk)
+        if meta.bloom_filter_offset is None:
+            return None
+        try:
+            stored, opened = scratch or (Scratch(), Scratch())
+            return self._filter(chunk, meta.bloom_filter_offset, meta.bloom_filter_length, stored, opened)
+        except BloomsealError as error:
+            raise error.at(file=self.source.name, **chunk.place) from None
+
+    def index(self, chunk: Chunk, kind: ModuleType) -> bytes | None:
+        """The plaintext of the chunk's column index or offset index (modules 6 and 7); None where there is none."""
+        view = chunk.view
+        if kind is ModuleType.COLUMN_INDEX:
+            offset, length = view.column_index_offset, view.column_index_length
+        else:
+            offset, length = view.offset_index_offset, view.offset_index_length
+        if offset is None or length is None:
+            return None
+        data = self.source.read(offset, length)
+        cipher = self.cipher(chunk)
+        if cipher is None:
+            return bytes(data)
+        try:
+            return cipher.open(data, kind, self.aad(chunk, kind))
+        except BloomsealError as error:
+            raise error.at(file=self.source.name, module=kind.label, **chunk.place) from None
+
+    def extent(self, chunk: Chunk) -> tuple[int, int]:
+        """Offset and length of the chunk's pages."""
+        meta = self.meta(chunk)
+        return _start(meta), meta.total_compressed_size or 0
+
+    def pages(self, chunk: Chunk, scratch: Scratch | None = None) -> Iterator[Page]:
+        """The chunk's pages in their order, headers opened, bodies not yet.
+
+        The whole chunk is read at once, into `scratch` where it is given: pages are then good until its next use. After the last page the values are counted: pages cut off at the end leave no
+        other trace.
+
+        Raises:
+            FormatError, IntegrityError, KeyAccessError.
+        """
+        try:
+            yield from self._pages(chunk, scratch or Scratch())
+        except BloomsealError as error:
+            raise error.at(file=self.source.name, **chunk.place) from None
+
+    def page_at(self, chunk: Chunk, offset: int, length: int, ordinal: int) -> Page:
+        """One page by its place, as an offset index or `extent` names it; ordinal −1 asks for the dictionary page.
+
+        Raises:
+            FormatError: the range holds anything but that one page.
+            IntegrityError, KeyAccessError.
+        """
+        try:
+            data = memoryview(self.source.read(offset, length))
+            page, end = read_page(data, 0, offset, ordinal, *self._of_pages(chunk))
+            if end != length or page.ordinal != ordinal:
+                raise FormatError("the offset index does not name this page", module=ModuleType.OFFSET_INDEX.label)
+        except BloomsealError as error:
+            raise error.at(file=self.source.name, **chunk.place) from None
+        return page
+
+    def _pages(self, chunk: Chunk, scratch: Scratch) -> Iterator[Page]:
+        start, length = self.extent(chunk)
+        data = self.source.read_into(scratch, start, length)
+        cipher, aad = self._of_pages(chunk)
+        position, values = 0, 0
+        # Which of two writers' habits tells of a dictionary page is no matter: the first header says it (its AAD does).
+        ordinal = -1
+        # Some headers ahead: a page's body pushes out of the processor's caches what reading the next header needs.
+        ahead: list[Page] = []
+        try:
+            while position < length:
+                page, position = read_page(data, position, start, ordinal, cipher, aad)
+                ahead.append(page)
+                ordinal = page.ordinal + 1
+                values += page.num_values
+                if len(ahead) == _AHEAD:
+                    yield from ahead
+                    ahead = []
+        except BloomsealError:
+            yield from ahead
+            raise
+        yield from ahead
+        if values != self.meta(chunk).num_values:
+            raise FormatError(f"the pages hold {values} values, the column metadata says {self.meta(chunk).num_values}")
+
+    def _of_pages(self, chunk: Chunk) -> tuple[ModuleCipher | None, Callable[[ModuleType, int], bytes]]:
+        """The cipher of the chunk's pages, and what makes their AADs."""
+        cipher = self.cipher(chunk)
+        return cipher, page_aads(self._file_aad, chunk.row_group, chunk.leaf.index) if cipher else _no_aad
+
+    def _open_meta(self, chunk: Chunk, sealed: bytes) -> bytes:
+        cipher = self.cipher(chunk)
+        assert cipher is not None  # noqa: S101
+        kind = ModuleType.COLUMN_META_DATA
+        ordinals = [chunk.row_group]
+        if self.footer.row_group(chunk.row_group).ordinal is None:
+            # Without RowGroup.ordinal Arrow C++ seals column metadata as row group −1, parquet-java as 0.
+            ordinals += [-1, 0]
+        for ordinal in ordinals:
+            try:
+                opened = cipher.open(sealed, kind, self.aad(chunk, kind, row_group=ordinal))
+                chunk.meta_ordinal = ordinal
+                return opened
+            except IntegrityError as error:
+                failure = error
+        raise failure.at(**chunk.place) from None
+
+    def _check(self, chunk: Chunk, meta: ColumnMetaData) -> None:
+        def wrong(what: str) -> FormatError:
+            return FormatError(what, file=self.source.name, module="Column metadata", **chunk.place)  # type: ignore[arg-type]
+
+        if meta.type != chunk.leaf.type.physical:
+            # Probing with another type's encoding finds nothing and says nothing: the worst kind of wrong answer.
+            raise wrong("the column metadata's type is not the schema's")
+        if meta.num_values is None or meta.num_values < 0:
+            raise wrong("no lawful number of values")
+        rows = self.footer.row_group(chunk.row_group).num_rows or 0
+        if meta.num_values < rows or (meta.num_values > rows and not chunk.leaf.repeated):
+            raise wrong(f"{meta.num_values} values in {rows} rows")
+        size, start = meta.total_compressed_size, _start(meta)
+        if size is None or size < 0 or (size and start < 4) or start + size > self.source.size:
+            raise wrong("the pages reach outside the file")
+
+    def _filter(self, chunk: Chunk, offset: int, length: int | None, stored: Scratch, opened: Scratch) -> FilterBytes:
+        cipher = self.cipher(chunk)
+        most = MAX_BITSET_BYTES + MAX_BLOOM_HEADER_BYTES + 2 * FRAME_BYTES
+        if length is not None and not 0 < length <= most:
+            raise FormatError(f"a Bloom filter of {length} bytes; the limit is {most}", module="Bloom filter header")
+        data: Buffer = self.source.read_into(stored, offset, length) if length is not None else b""
+        if cipher is None:
+            return self._clear_filter(offset, data, length)
+        try:
+            return self._sealed_filter(chunk, cipher, offset, data, opened)
+        except (FormatError, IntegrityError):
+            try:
+                clear = self._clear_filter(offset, data, length)
+            except BloomsealError:
+                clear = None
+            if clear is None:
+                raise
+            return clear
+
+    def _sealed_filter(
+        self, chunk: Chunk, cipher: ModuleCipher, offset: int, data: Buffer, opened: Scratch
+    ) -> FilterBytes:
+        view = memoryview(data)
+        kind = ModuleType.BLOOM_FILTER_HEADER
+        first = self._frame(offset, view, kind, MAX_BLOOM_HEADER_BYTES)
+        header = decode(BloomFilterHeader, cipher.open(first, kind, self.aad(chunk, kind)))
+        size = _bitset_size(header)
+        kind = ModuleType.BLOOM_FILTER_BITSET
+        second = self._frame(offset + len(first), view[len(first) :], kind, size)
+        if len(second) != size + FRAME_BYTES:
+            raise FormatError(f"the header says {size} bytes of bitset", module=kind.label)
+        total = len(first) + len(second)
+        if len(data) and total != len(data):
+            raise FormatError(
+                f"bloom_filter_length says {len(data)} bytes, its modules have {total}", module=kind.label
+            )
+        bitset = opened.take(size)
+        cipher.open_into(second, kind, self.aad(chunk, kind), bitset)
+        return FilterBytes(offset, total, True, bitset)
+
+    def _frame(self, offset: int, known: memoryview, kind: ModuleType, limit: int) -> Buffer:
+        """One framed module, from the bytes already read or from the file; its length meets the limit first."""
+        prefix = known[:4] if len(known) else self.source.read(offset, 4)
+        size = framed_length(prefix, kind)
+        if size > limit + FRAME_BYTES:
+            raise FormatError(
+                f"a module of {size} bytes where at most {limit + FRAME_BYTES} can stand", module=kind.label
+            )
+        if not len(known):
+            return self.source.read(offset, size)
+        if size > len(known):
+            raise FormatError("a module reaches past bloom_filter_length", module=kind.label)
+        return known[:size]
+
+    def _clear_filter(self, offset: int, data: Buffer, length: int | None) -> FilterBytes:
+        if length is None:
+            data = self.source.read(offset, min(MAX_BLOOM_HEADER_BYTES, max(self.source.size - offset, 0)))
+        cursor = Cursor(bytes(data[:MAX_BLOOM_HEADER_BYTES]))
+        size = _bitset_size(decode_at(BloomFilterHeader, cursor))
+        begin = cursor.position
+        if length is None:
+            return FilterBytes(offset, begin + size, False, self.source.read(offset + begin, size))
+        if begin + size != length:
+            # parquet-java fills a filter that its length cuts short with zeros: false negatives.
+            raise FormatError(f"bloom_filter_length says {length} bytes, the filter has {begin + size}")
+        return FilterBytes(offset, length, False, memoryview(data)[begin:])
+
+
+def _no_aad(_kind: ModuleType, _page: int) -> bytes:
+    return b""
+
+
+def _bitset_size(header: BloomFilterHeader) -> int:
+    label = ModuleType.BLOOM_FILTER_HEADER.label
+    size = header.num_bytes
+    if size is None or header.algorithm is None or header.hash is None or header.compression is None:
+        raise FormatError("a Bloom filter header without its required fields", module=label)
+    if not MIN_BITSET_BYTES <= size <= MAX_BITSET_BYTES:
+        raise FormatError(
+            f"a bitset of {size} bytes; from {MIN_BITSET_BYTES} to {MAX_BITSET_BYTES} are lawful", module=label
+        )
+    for name in ("algorithm", "hash", "compression"):
+        if getattr(header, name).first is None:
+            raise UnsupportedError(f"the Bloom filter's {name} is not one that the specification knows", module=label)
+    return size
+
+
+def _start(meta: ColumnMetaData) -> int:
+    data, dictionary = meta.data_page_offset, meta.dictionary_page_offset
+    if data is None:
+        return -1
+    # parquet-java writes 0 for "no dictionary page", which Arrow then believes in; Arrow C++ itself writes a data page
+    # offset of 0 for an empty column chunk, in which only a dictionary page stands.
+    return dictionary if dictionary is not None and dictionary > 0 and (dictionary < data or data == 0) else data

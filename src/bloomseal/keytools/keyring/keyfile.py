@@ -1,0 +1,250 @@
+"""The keyring file: JSON text ⇄ master keys. No locking and no disk here.
+
+Without a passphrase the key bytes stand in the file as base64, and its mode (0600) is what protects them. With one, two
+keys are derived by scrypt: each version's bytes are sealed with AES-GCM under the first, bound to the key's name and
+version, and the whole set is authenticated with HMAC-SHA256 under the second, so that no entry can be exchanged,
+dropped or re-enabled by whoever can write the file. (Putting back an older file as a whole can't be noticed from inside it.)
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+
+from ...encryption import SecretKey
+from ...errors import KeyAccessError
+from ..access import shown
+from ..material import parse_object
+from ..protocols import KeyState
+
+__all__ = ["MAX_KEYRING_BYTES", "KeyVersion", "MasterKey", "Protection", "dump", "load"]
+
+MAX_KEYRING_BYTES: Final = 16 * 1024 * 1024
+_FORMAT: Final = "bloomseal keyring"
+_SCRYPT_N: Final = 1 << 16
+# A file that asks for more would be a memory bomb, one that asks for less a way to have weakly protected keys written.
+_SCRYPT_N_ALLOWED: Final = frozenset(1 << bits for bits in range(14, 21))
+_SCRYPT_R: Final = 8
+_SALT_BYTES: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class KeyVersion:
+    """One version of a master key. `key` is None once it is destroyed: the tombstone stays, the bytes are gone."""
+
+    version: int
+    bits: int
+    created: datetime
+    state: KeyState
+    key: SecretKey | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class MasterKey:
+    """A named master key; versions count from 1, the last one wraps."""
+
+    name: str
+    versions: tuple[KeyVersion, ...]
+
+    @property
+    def current(self) -> KeyVersion:
+        return self.versions[-1]
+
+    @property
+    def created(self) -> datetime:
+        return self.versions[0].created
+
+    @property
+    def rotated(self) -> datetime | None:
+        return self.current.created if len(self.versions) > 1 else None
+
+    @property
+    def state(self) -> KeyState:
+        """The current version's state: what a writer meets."""
+        return self.current.state
+
+
+class Protection:
+    """The two keys that a passphrase gives for one salt."""
+
+    __slots__ = ("_gcm", "_mac", "n", "salt")
+
+    def __init__(self, passphrase: str, salt: bytes | None = None, n: int = _SCRYPT_N) -> None:
+        self.salt = os.urandom(_SALT_BYTES) if salt is None else salt
+        self.n = n
+        try:
+            secret = passphrase.encode()
+        except UnicodeEncodeError:
+            secret = b""
+        if not secret:
+            # Raised out here: the other error holds the passphrase. Bytes in the environment that are not UTF-8 come so.
+            raise KeyAccessError("the keyring's passphrase is not text that UTF-8 can encode")
+        derived = Scrypt(salt=self.salt, length=64, n=n, r=_SCRYPT_R, p=1).derive(secret)
+        self._gcm = AESGCM(derived[:32])
+        self._mac = derived[32:]
+
+    def matches(self, header: dict[str, Any]) -> bool:
+        return header == self.header()
+
+    def header(self) -> dict[str, Any]:
+        return {"kdf": "scrypt", "n": self.n, "p": 1, "r": _SCRYPT_R, "salt": _b64(self.salt)}
+
+    def seal(self, key: SecretKey, name: str, version: int) -> bytes:
+        nonce = os.urandom(12)
+        return nonce + self._gcm.encrypt(nonce, key.reveal(), _place(name, version))
+
+    def open(self, sealed: bytes, name: str, version: int) -> SecretKey:
+        try:
+            return SecretKey(self._gcm.decrypt(sealed[:12], sealed[12:], _place(name, version)))
+        except (InvalidTag, ValueError):
+            pass
+        raise _altered()
+
+    def authenticate(self, document: dict[str, Any]) -> str:
+        text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+        return hmac.new(self._mac, text.encode(), hashlib.sha256).hexdigest()
+
+    @classmethod
+    def for_header(cls, header: object, passphrase: str, known: Protection | None = None) -> Protection:
+        """The protection that a file's header describes; `known` is used again where it fits (scrypt is slow on purpose).
+
+        Raises:
+            KeyAccessError: parameters outside the allowed ones.
+        """
+        if not isinstance(header, dict):
+            raise _broken("its protection is not an object")
+        if known is not None and known.matches(header):
+            return known
+        n, salt = header.get("n"), _unb64(header.get("salt"))
+        if (
+            header.get("kdf") != "scrypt"
+            or header.get("r") != _SCRYPT_R
+            or header.get("p") != 1
+            or len(salt) != _SALT_BYTES
+        ):
+            raise _broken("unknown protection")
+        if type(n) is not int or n not in _SCRYPT_N_ALLOWED:
+            raise _broken("scrypt's cost is outside 2^14 to 2^20")
+        return cls(passphrase, salt, n)
+
+
+def dump(keys: Iterable[MasterKey], protection: Protection | None) -> bytes:
+    """The file's bytes."""
+
+    def entry(name: str, version: KeyVersion) -> dict[str, Any]:
+        fields: dict[str, Any] = {
+            "version": version.version,
+            "bits": version.bits,
+            "created": version.created.isoformat(timespec="seconds"),
+            "state": version.state.value,
+        }
+        if version.key is not None:
+            fields["key"] = _b64(
+                version.key.reveal() if protection is None else protection.seal(version.key, name, version.version)
+            )
+        return fields
+
+    document: dict[str, Any] = {
+        "format": _FORMAT,
+        "formatVersion": 1,
+        "protection": None if protection is None else protection.header(),
+        "keys": {key.name: [entry(key.name, version) for version in key.versions] for key in keys},
+    }
+    if protection is not None:
+        document["authentication"] = protection.authenticate(document)
+    return json.dumps(document, indent=1).encode() + b"\n"
+
+
+def load(
+    text: bytes, passphrase: str | None, known: Protection | None = None
+) -> tuple[dict[str, MasterKey], Protection | None]:
+    """The file's master keys and its protection.
+
+    Raises:
+        KeyAccessError: not a keyring, no or a wrong passphrase, or altered contents.
+    """
+    document = parse_object(text, "keyring", MAX_KEYRING_BYTES)
+    if document.get("format") != _FORMAT or document.get("formatVersion") != 1:
+        raise _broken("not a keyring of format version 1")
+    protection = None
+    if (header := document.get("protection")) is not None:
+        if not passphrase:
+            raise KeyAccessError(
+                "the keyring is protected by a passphrase",
+                hint="Keyring(path, passphrase=...) or BLOOMSEAL_KEYRING_PASSPHRASE",
+            )
+        protection = Protection.for_header(header, passphrase, known)
+        claimed = document.pop("authentication", None)
+        if not isinstance(claimed, str) or not hmac.compare_digest(
+            claimed.encode(), protection.authenticate(document).encode()
+        ):
+            raise _altered()
+    entries = document.get("keys")
+    if not isinstance(entries, dict):
+        raise _broken("no keys")
+    return {name: _master_key(name, versions, protection) for name, versions in entries.items()}, protection
+
+
+def _master_key(name: str, entries: object, protection: Protection | None) -> MasterKey:
+    if not isinstance(entries, list) or not entries:
+        raise _broken(f"key {shown(name)} has no versions")
+    versions = []
+    for number, entry in enumerate(entries, 1):
+        versions.append(parsed := _version(name, entry, protection))
+        if parsed.version != number:
+            raise _broken(f"the versions of key {shown(name)} do not count from 1")
+    return MasterKey(name, tuple(versions))
+
+
+def _version(name: str, entry: object, protection: Protection | None) -> KeyVersion:
+    if not isinstance(entry, dict):
+        raise _broken(f"a version of key {shown(name)} is not an object")
+    try:
+        version, bits, state = int(entry["version"]), int(entry["bits"]), KeyState(entry["state"])
+        created = datetime.fromisoformat(entry["created"]).astimezone(UTC)
+    except (KeyError, ValueError, TypeError, OverflowError):
+        raise _broken(f"a version of key {shown(name)} lacks its fields") from None
+    if state is KeyState.DESTROYED:
+        return KeyVersion(version, bits, created, state, None)
+    stored = _unb64(entry.get("key"))
+    key = SecretKey(stored) if protection is None else protection.open(stored, name, version)
+    if key.bits != bits:
+        raise _broken(f"key {shown(name)} version {version} is not of {bits} bits")
+    return KeyVersion(version, bits, created, state, key)
+
+
+def _place(name: str, version: int) -> bytes:
+    return json.dumps(["keyring entry", name, version]).encode()
+
+
+def _b64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _unb64(text: object) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True) if isinstance(text, str) else b""
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _broken(what: str) -> KeyAccessError:
+    return KeyAccessError(f"not a usable keyring: {what}")
+
+
+def _altered() -> KeyAccessError:
+    return KeyAccessError(
+        "the passphrase does not open the keyring, or the file was altered", hint="check the passphrase"
+    )

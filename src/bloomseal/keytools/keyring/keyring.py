@@ -1,0 +1,334 @@
+"""A local keyring: named master keys with numbered versions in one file. The KMS for one machine, and for trying things out."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import threading
+from collections.abc import Hashable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from ...encryption import SecretKey
+from ...errors import BloomsealError, KeyAccessError, PolicyError, UsageError
+from ..access import KmsAccessError, Problem, shown
+from ..durable import replace_durably
+from ..material import parse_object
+from ..protocols import KeyDates, KeyState
+from ..wrapping import unwrap_locally, wrap_locally
+from . import keyfile
+from .keyfile import KeyVersion, MasterKey, Protection
+
+__all__ = ["PASSPHRASE_VARIABLE", "PATH_VARIABLE", "Keyring"]
+
+PATH_VARIABLE: Final = "BLOOMSEAL_KEYRING"
+PASSPHRASE_VARIABLE: Final = "BLOOMSEAL_KEYRING_PASSPHRASE"  # noqa: S105 - the variable's name
+_LOCK_SECONDS: Final = 30.0
+_KMS: Final = "the keyring"
+
+
+class Keyring:
+    """Master keys in a local file; a KMS client with every optional capability.
+
+    Args:
+        path: the file, of mode 0600. It is read again whenever it has changed.
+        passphrase: seals the keys in the file (scrypt and AES-GCM). Default: the environment's
+            ``BLOOMSEAL_KEYRING_PASSPHRASE``, so that it need not stand in code.
+        create: make an empty keyring where there is none, protected by the passphrase if there is one.
+
+    Raises:
+        PolicyError: the file can be read or written by others than its owner.
+        KeyAccessError: no such file, a wrong or missing passphrase, altered contents.
+
+    Threads and processes may share the file: changes are made under a file lock and replace it atomically. A pickled
+    Keyring carries its path only; whoever unpickles it reads the file and the passphrase's variable where they are.
+    """
+
+    kms_name = _KMS
+
+    def __init__(self, path: str | os.PathLike[str], *, passphrase: str | None = None, create: bool = False) -> None:
+        self._path = Path(path).expanduser().absolute()
+        self._passphrase = passphrase
+        self._lock = threading.RLock()
+        self._seen: tuple[int, ...] | None = None
+        self._keys: dict[str, MasterKey] = {}
+        self._protection: Protection | None = None
+        if create and not self._path.exists():
+            with self._changing(missing_ok=True):
+                pass
+        self._load()
+
+    @classmethod
+    def from_environment(cls) -> Keyring:
+        """The keyring at ``$BLOOMSEAL_KEYRING``.
+
+        Raises:
+            UsageError: the variable is not set.
+        """
+        path = os.environ.get(PATH_VARIABLE)
+        if not path:
+            raise UsageError(f"{PATH_VARIABLE} is not set", hint=f"{PATH_VARIABLE}=path/to/keyring.json")
+        return cls(path)
+
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    @property
+    def protected(self) -> bool:
+        """True where a passphrase seals the keys."""
+        self._load()
+        return self._protection is not None
+
+    # Managing keys
+
+    def list(self) -> tuple[MasterKey, ...]:
+        """All master keys, destroyed ones too, by name."""
+        return tuple(sorted(self._load().values(), key=lambda key: key.name))
+
+    def create(self, name: str, *, bits: int = 256) -> MasterKey:
+        """A new master key of 128, 192 or 256 bits.
+
+        Raises:
+            UsageError: the name is taken, empty or longer than 200 characters; or no such key size.
+        """
+        if not name or len(name) > 200 or not name.isprintable():
+            raise UsageError("a master key's name has 1 to 200 printable characters")
+        fresh = _version(1, bits)
+        with self._changing() as keys:
+            if name in keys:
+                raise UsageError(f"master key {shown(name)} exists already", hint="rotate it, or choose another name")
+            keys[name] = MasterKey(name, (fresh,))
+        return keys[name]
+
+    def rotate(self, name: str, *, bits: int | None = None) -> MasterKey:
+        """Add a version, which wraps from now on. Earlier versions go on unwrapping."""
+        with self._changing() as keys:
+            key = self._key(name, keys)
+            if all(version.state is KeyState.DESTROYED for version in key.versions):
+                raise KmsAccessError.because(Problem.DESTROYED, name, _KMS)
+            fresh = _version(key.current.version + 1, bits or key.current.bits)
+            keys[name] = replace(key, versions=(*key.versions, fresh))
+        return keys[name]
+
+    def disable(self, name: str, version: int | None = None) -> MasterKey:
+        """Refuse the use of a version, or of all of them, until `enable`."""
+        return self._set_state(name, version, KeyState.DISABLED)
+
+    def enable(self, name: str, version: int | None = None) -> MasterKey:
+        """Undo `disable`. A destroyed version stays destroyed."""
+        return self._set_state(name, version, KeyState.ENABLED)
+
+    def destroy(self, name: str, version: int | None = None) -> MasterKey:
+        """Crypto-shred a version, or all of them: the bytes leave the file and a tombstone stays.
+
+        What it wrapped is lost for good, except where a copy of the old file survives: backups, snapshots and
+        journals of the file system are outside this program's reach.
+        """
+        return self._set_state(name, version, KeyState.DESTROYED)
+
+    # KMS client
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
+        """`key_bytes` under the current version.
+
+        Raises:
+            KmsAccessError: unknown, disabled or destroyed.
+            KeyAccessError: the version's invocation limit is reached.
+        """
+        version = self._key(master_key_identifier, self._load()).current
+        wrapped = wrap_locally(
+            SecretKey(key_bytes),
+            _usable(version, master_key_identifier),
+            _binding(master_key_identifier, version.version),
+        )
+        return json.dumps({"masterKeyVersion": str(version.version), "encryptedKey": wrapped}, separators=(",", ":"))
+
+    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
+        """What `wrap_key` was given.
+
+        Raises:
+            KmsAccessError: unknown, disabled or destroyed; or another master key's blob.
+        """
+        key = self._key(master_key_identifier, self._load())
+        number, wrapped = _parse(wrapped_key, master_key_identifier)
+        version = _find(key, number)
+        try:
+            return unwrap_locally(
+                wrapped, _usable(version, master_key_identifier), _binding(master_key_identifier, number)
+            ).reveal()
+        except KmsAccessError:
+            raise
+        except KeyAccessError:
+            pass
+        raise KmsAccessError.because(
+            Problem.INVALID, master_key_identifier, _KMS, detail="the wrapped key does not open"
+        )
+
+    def rewrap_key(
+        self, wrapped_key: str, master_key_identifier: str, new_master_key_identifier: str | None = None
+    ) -> str:
+        """The same key under the current version of `new_master_key_identifier` (default: the same master key)."""
+        return self.wrap_key(
+            self.unwrap_key(wrapped_key, master_key_identifier), new_master_key_identifier or master_key_identifier
+        )
+
+    def current_version(self, master_key_identifier: str) -> str:
+        """The version that `wrap_key` uses."""
+        return str(self._key(master_key_identifier, self._load()).current.version)
+
+    def wrapping_version(self, wrapped_key: str, master_key_identifier: str) -> str:
+        """The version that wrapped this blob, by its own account."""
+        return str(_parse(wrapped_key, master_key_identifier)[0])
+
+    def key_state(self, master_key_identifier: str) -> KeyState:
+        """The current version's state."""
+        return self._key(master_key_identifier, self._load()).state
+
+    def key_dates(self, master_key_identifier: str) -> KeyDates:
+        """When the first and the current version were made."""
+        key = self._key(master_key_identifier, self._load())
+        return KeyDates(created=key.created, rotated=key.rotated)
+
+    def change_marker(self) -> Hashable:
+        """Differs once the file was replaced, so that a disabled or destroyed key stops working at once."""
+        self._load()
+        return self._seen
+
+    # The file
+
+    def _key(self, name: str, keys: dict[str, MasterKey]) -> MasterKey:
+        if (key := keys.get(name)) is None:
+            raise KmsAccessError.because(Problem.UNKNOWN, name, _KMS)
+        return key
+
+    def _set_state(self, name: str, version: int | None, state: KeyState) -> MasterKey:
+        with self._changing() as keys:
+            key = self._key(name, keys)
+            if (
+                version is not None
+                and _find(key, version).state is KeyState.DESTROYED
+                and state is not KeyState.DESTROYED
+            ):
+                raise KmsAccessError.because(Problem.DESTROYED, name, _KMS, detail=f"version {version}")
+
+            def change(one: KeyVersion) -> KeyVersion:
+                if version not in (None, one.version) or one.state is KeyState.DESTROYED:
+                    return one
+                return replace(one, state=state, key=None if state is KeyState.DESTROYED else one.key)
+
+            keys[name] = replace(key, versions=tuple(map(change, key.versions)))
+        return keys[name]
+
+    def _load(self) -> dict[str, MasterKey]:
+        with self._lock:
+            try:
+                with open(self._path, "rb") as file:
+                    status = os.fstat(file.fileno())
+                    if stat.S_IMODE(status.st_mode) & 0o077:
+                        raise PolicyError(
+                            f"the keyring {self._path} can be used by others than its owner (mode {stat.S_IMODE(status.st_mode):04o})",
+                            hint=f"chmod 600 {self._path}",
+                        )
+                    now = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size)
+                    if now == self._seen:
+                        return self._keys
+                    text = file.read(keyfile.MAX_KEYRING_BYTES + 1)
+            except OSError as error:
+                reason = error.strerror or type(error).__name__
+                missing = isinstance(error, FileNotFoundError)
+                raise KeyAccessError(
+                    f"the keyring {self._path} can't be read: {reason}",
+                    hint="bloomseal keyring create, or Keyring(path, create=True)"
+                    if missing
+                    else "check the path and its owner",
+                ) from None
+            try:
+                self._keys, self._protection = keyfile.load(text, self._secret(), self._protection)
+            except BloomsealError as error:
+                error.at(file=str(self._path))
+                raise
+            self._seen = now
+            return self._keys
+
+    @contextlib.contextmanager
+    def _changing(self, *, missing_ok: bool = False) -> Iterator[dict[str, MasterKey]]:
+        """The keys, to be changed in place; on leaving, the file is replaced by one that holds them."""
+        # Here, because reading a keyring needs no lock, and this library is slow to load.
+        from filelock import FileLock
+        from filelock import Timeout as LockTimeout
+
+        # A link is followed first: replacing it would leave the old keys where it pointed.
+        target = self._path.resolve()
+        lock = FileLock(target.with_name(target.name + ".lock"), timeout=_LOCK_SECONDS, mode=0o600)
+        with self._lock:
+            try:
+                with lock:
+                    self._seen = None
+                    fresh = missing_ok and not target.exists()
+                    keys = {} if fresh else dict(self._load())
+                    if fresh and (secret := self._secret()):
+                        self._protection = Protection(secret)
+                    yield keys
+                    replace_durably(target, keyfile.dump(keys.values(), self._protection), mode=0o600)
+                    self._seen = None
+            except LockTimeout:
+                raise KeyAccessError(
+                    f"the keyring {self._path} is being changed by another process", retryable=True, hint="try again"
+                ) from None
+            except OSError as error:
+                raise KeyAccessError(f"the keyring {self._path} can't be written: {error.strerror}") from None
+
+    def _secret(self) -> str | None:
+        return self._passphrase or os.environ.get(PASSPHRASE_VARIABLE)
+
+    def __repr__(self) -> str:
+        return f"<Keyring {str(self._path)!r}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Keyring, (str(self._path),))
+
+
+def _version(number: int, bits: int) -> KeyVersion:
+    # Not marked as generated: it will come again from the file, and its seals must be counted across both objects.
+    key = SecretKey(SecretKey.generate(bits).reveal())
+    return KeyVersion(number, bits, datetime.now(UTC).replace(microsecond=0), KeyState.ENABLED, key)
+
+
+def _find(key: MasterKey, number: int) -> KeyVersion:
+    if not 1 <= number <= len(key.versions):
+        raise KmsAccessError.because(Problem.UNKNOWN, key.name, _KMS, detail=f"it has no version {number}")
+    return key.versions[number - 1]
+
+
+def _usable(version: KeyVersion, name: str) -> SecretKey:
+    if version.key is None:
+        raise KmsAccessError.because(Problem.DESTROYED, name, _KMS, detail=f"version {version.version}")
+    if version.state is not KeyState.ENABLED:
+        raise KmsAccessError.because(Problem.DISABLED, name, _KMS, detail=f"version {version.version}")
+    return version.key
+
+
+def _binding(name: str, version: int) -> bytes:
+    return json.dumps(["keyring wrap", name, version]).encode()
+
+
+def _parse(wrapped_key: str, name: str) -> tuple[int, str]:
+    try:
+        fields = parse_object(wrapped_key, "wrapped key")
+    except KeyAccessError:
+        fields = {}
+    version, wrapped = fields.get("masterKeyVersion"), fields.get("encryptedKey")
+    if not (
+        isinstance(version, str)
+        and isinstance(wrapped, str)
+        and version.isascii()
+        and version.isdigit()
+        and len(version) < 10
+    ):
+        raise KmsAccessError.because(Problem.INVALID, name, _KMS, detail="not a key that a keyring wrapped")
+    return int(version), wrapped

@@ -1,0 +1,28 @@
+"""``keyring:///absolute/path`` (or ``keyring:relative/path``): a local keyring file. ``keyring:`` alone takes ``$BLOOMSEAL_KEYRING``.
+
+Its passphrase, if it has one, comes from ``$BLOOMSEAL_KEYRING_PASSPHRASE``.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import unquote, urlsplit
+
+from ...errors import UsageError
+from ..access import shown
+from ..keyring.keyring import Keyring
+
+__all__ = ["from_uri"]
+
+
+def from_uri(uri: str) -> Keyring:
+    """The keyring that the URI names.
+
+    Raises:
+        UsageError: a host, query or fragment in the URI; or no path, and the variable is not set.
+        PolicyError, KeyAccessError: as `Keyring`.
+    """
+    parts = urlsplit(uri)
+    if parts.netloc or parts.query or parts.fragment:
+        raise UsageError(f"{shown(uri)} is no keyring URI", hint="keyring:///absolute/path/keyring.json")
+    path = unquote(parts.path)
+    return Keyring(path) if path.strip("/") else Keyring.from_environment()

@@ -1,1 +1,0 @@
-"""Parquet files as their modules: walk, footer, writer, reader, surgery."""

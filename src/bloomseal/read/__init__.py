@@ -1,0 +1,1 @@
+"""One file out: predicates, pruning, rows."""

@@ -1,0 +1,468 @@
+"""`SealedFile`: probe filters, and read exactly the rows asked for, opening as little as possible."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ..errors import BloomsealWarning, PolicyError, UnsupportedError, UsageError
+from ..format.layout import FileMeta
+from ..format.minifile import read_row_group
+from ..format.opening import open_footer, required_columns
+from ..format.schema import Leaf, Schema
+from ..format.statistics import all_null
+from ..format.verify import VerifyReport, verify_walk
+from ..format.walk import Chunk, Walk
+from ..sbbf import KeySet, ProbeSet, SplitBlockBloomFilter
+from ..specs import DecryptionSpec, decryption_for
+from ..storage.source import Scratch, Source, lend
+from .prune import RuledOut, Survivors, ruled_out, survivors
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+    from ..policy import TablePolicy
+    from .predicate import Predicate
+
+__all__ = [
+    "ReadPlan",
+    "ReadStats",
+    "RowGroupInfo",
+    "RuledOut",
+    "SealedFile",
+    "Survivors",
+    "Verdict",
+    "open_file",
+    "probe",
+    "verify",
+]
+
+
+_EMPTY: dict[object, pa.Table] = {}
+"""Results without rows by footer schema, key-value metadata and what is asked for: files of one table share them."""
+_REMEMBERED = 64
+
+
+class Verdict(StrEnum):
+    """What one row group's filter says about one value."""
+
+    ABSENT = "absent"
+    MAYBE_PRESENT = "maybe present"
+    NO_FILTER = "no filter"
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroupInfo:
+    """A row group: its index, rows, and bytes before compression."""
+
+    index: int
+    num_rows: int
+    total_byte_size: int
+
+
+@dataclass(slots=True)
+class ReadStats:
+    """What a read did: row groups in the file, pruned by statistics, pruned by filters, and decoded."""
+
+    row_groups: int = 0
+    pruned_by_statistics: int = 0
+    pruned_by_filter: int = 0
+    decoded: int = 0
+    rows: int = 0
+
+
+class _Hits(NamedTuple):
+    maybe: npt.NDArray[np.bool_]
+    no_filter: bool
+
+
+@dataclass
+class ReadPlan:
+    """A read whose arguments were found good.
+
+    Attributes:
+        walk: the file.
+        wanted: leaves of the result, ascending.
+        order: its top-level fields.
+        predicate: which rows; None for all.
+        stats: filled while it runs.
+    """
+
+    walk: Walk
+    wanted: list[int]
+    order: list[str]
+    predicate: Predicate | None
+    stats: ReadStats
+
+    @cached_property
+    def empty(self) -> pa.Table:
+        """The result without rows: a read that matches nothing still has a schema."""
+        fields = self.walk.footer.struct.fields
+        asked = fields.get(FileMeta.SCHEMA), fields.get(FileMeta.KEY_VALUE), tuple(self.wanted), tuple(self.order)
+        found = _EMPTY.get(asked)
+        if found is None:
+            found = read_row_group(self.walk, None, self.wanted).select(self.order)
+            if len(_EMPTY) >= _REMEMBERED:
+                _EMPTY.clear()
+            _EMPTY[asked] = found
+        return found
+
+
+class SealedFile:
+    """An open Parquet file, encrypted or not. Threads may share it; make one with `open_file`.
+
+    Attributes:
+        stats: what the last `read` did.
+    """
+
+    def __init__(self, source: Source, decryption: DecryptionSpec | TablePolicy | None) -> None:
+        self._source = source
+        self._decryption = decryption_for(decryption, source.name)
+        self._required = required_columns(self._decryption)
+        footer, keys = open_footer(source, self._decryption)
+        self._footer = footer
+        self._walk = Walk(source, footer, keys)
+        self.stats = ReadStats()
+
+    @property
+    def path(self) -> str:
+        return self._source.name
+
+    @property
+    def encrypted(self) -> bool:
+        """Is anything in the file encrypted?"""
+        return self._footer.crypto is not None
+
+    @property
+    def footer_verified(self) -> bool:
+        """Was the footer opened or its signature checked with the footer key? A plaintext file's never is."""
+        return self._footer.crypto is not None and self._footer.verified
+
+    @property
+    def columns(self) -> list[str]:
+        """Dotted paths of all leaf columns."""
+        return [leaf.name for leaf in self._footer.schema.leaves]
+
+    @property
+    def num_rows(self) -> int:
+        return self._footer.num_rows
+
+    @property
+    def num_row_groups(self) -> int:
+        return len(self._footer.row_groups)
+
+    @property
+    def row_groups(self) -> list[RowGroupInfo]:
+        """All row groups."""
+        views = (self._footer.row_group(index) for index in range(self.num_row_groups))
+        return [RowGroupInfo(i, view.num_rows or 0, view.total_byte_size or 0) for i, view in enumerate(views)]
+
+    @property
+    def walk(self) -> Walk:
+        """The file as its modules."""
+        return self._walk
+
+    def column_type(self, column: str) -> str:
+        """The column's physical and logical type, in words."""
+        return str(self._footer.schema.leaf(column).type)
+
+    def filter(self, row_group: int, column: str) -> SplitBlockBloomFilter | None:
+        """A column chunk's filter; None where there is none that proves anything.
+
+        On an encrypted column only an authenticated filter counts: one in clear is ignored with a BloomsealWarning.
+
+        Raises:
+            PolicyError: the column, or its filter, is in clear, and the caller named it as encrypted.
+            FormatError, IntegrityError, KeyAccessError.
+        """
+        return self._filter(self._walk.chunk(row_group, self._footer.schema.leaf(column).index))
+
+    def probe(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> list[list[Verdict]]:
+        """Ask every row group's filter for these values.
+
+        Args:
+            column: dotted path; leaves inside lists and maps may be probed too.
+            values: one or many, encoded by the *footer's* type and hashed once.
+
+        Returns:
+            One list per row group, one verdict per value.
+
+        Raises:
+            UsageError: no such column, or a value of the wrong kind.
+            PolicyError: the footer could not be verified, so that row groups may be missing.
+        """
+        return [_verdicts(hits) for hits in self._ask(column, values)]
+
+    def maybe_present(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+        """As `probe`, for many values: an array of shape (row groups, values), False where a value is absent.
+
+        A row group without a filter is True throughout: it proves nothing.
+
+        Raises:
+            As `probe`.
+        """
+        answers = [hits.maybe for hits in self._ask(column, values)]
+        return np.stack(answers) if answers else np.empty((0, len(values)), dtype=np.bool_)
+
+    def _ask(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> Iterator[_Hits]:
+        self._need_verified("probe")
+        leaf = self._footer.schema.leaf(column)
+        asked = ProbeSet.of(values, leaf.type, int96_utc=self._int96_utc)
+        for group in range(self.num_row_groups):
+            bloom_filter = self._lent_filter(self._walk.chunk(group, leaf.index))
+            if bloom_filter is None:
+                yield _Hits(np.ones(len(asked), dtype=np.bool_), True)
+            else:
+                yield _Hits(asked.check(bloom_filter), False)
+
+    def key_set(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> KeySet:
+        """Values hashed for this column, and for columns of its type in other files: any number for `survivors`.
+
+        Raises:
+            UsageError: no such column, or a value of the wrong kind.
+        """
+        return KeySet.of(values, self._footer.schema.leaf(column).type, int96_utc=self._int96_utc)
+
+    def survivors(self, column: str, keys: KeySet) -> Survivors:
+        """The row groups in which one of these values may be, by statistics and filters.
+
+        Args:
+            keys: from `key_set`, of this file or of one whose column has the same type.
+
+        Raises:
+            As `probe`.
+        """
+        self._need_verified("probe")
+        leaf = self._footer.schema.leaf(column).index
+        self._refuse_clear([leaf], None)
+        return survivors(self._walk, leaf, keys, self._filter)
+
+    def read(self, columns: Sequence[str] | None = None, filters: Any = None) -> pa.Table:
+        """Read rows.
+
+        Row groups are ruled out by statistics, then by filters; of the others the predicate's columns are opened first,
+        and the rest only where a row matches. The predicate is applied to the rows, so the answer is exact.
+
+        Args:
+            columns: top-level names or dotted paths, in the order wanted; None for all.
+            filters: ``[(column, op, value), ...]``, or a list of such lists.
+
+        Raises:
+            UsageError: no such column, or a value of the wrong kind.
+            KeyAccessError: a column is asked for (also by ``columns=None``) whose key is not at hand.
+            FormatError, IntegrityError, PolicyError.
+        """
+        plan = self.plan(columns, filters)
+        result = pa.concat_tables(list(self.scan(plan)) or [plan.empty])
+        self.stats = plan.stats
+        return result
+
+    def plan(self, columns: Sequence[str] | None = None, filters: Any = None) -> ReadPlan:
+        """Check a read's arguments, as `read` takes and refuses them, without reading anything."""
+        self._need_verified("read")
+        schema = self._footer.schema
+        names = list(dict.fromkeys(schema.top_level if columns is None else columns))
+        if not names:
+            raise UsageError(
+                "no columns are asked for", file=self.path, hint="columns=None for all; num_rows counts rows"
+            )
+        wanted = sorted({leaf.index for name in names for leaf in schema.below(name)})
+        order = list(dict.fromkeys(schema.below(name)[0].path[0] for name in names))
+        if twice := schema.repeated_names & set(order):
+            raise UnsupportedError("several columns have the same name", file=self.path, column=min(twice))
+        predicate = None if filters is None else _predicate(filters, schema, self._int96_utc)
+        self._refuse_clear(wanted, predicate)
+        return ReadPlan(self._walk, wanted, order, predicate, ReadStats(row_groups=self.num_row_groups))
+
+    def scan(self, plan: ReadPlan) -> Iterator[pa.Table]:
+        """The matching rows, one table per row group that has any. Counts into ``plan.stats``."""
+        for group in range(self.num_row_groups):
+            if (proof := self.rules_out(plan, group)) is not None:
+                plan.stats.pruned_by_statistics += proof is RuledOut.BY_STATISTICS
+                plan.stats.pruned_by_filter += proof is RuledOut.BY_FILTER
+                continue
+            plan.stats.decoded += 1
+            if plan.predicate is None:
+                table = read_row_group(self._walk, group, plan.wanted, use_threads=True).select(plan.order)
+            else:
+                table = _matching(plan, group)
+            if table is not None:
+                plan.stats.rows += table.num_rows
+                yield table
+
+    def rules_out(self, plan: ReadPlan, row_group: int) -> RuledOut | None:
+        """What proves that a row group has no row that the plan asks for; None where nothing does.
+
+        Raises:
+            FormatError, IntegrityError, KeyAccessError, PolicyError.
+        """
+        if plan.predicate is None:
+            return None
+        return ruled_out(self._walk, row_group, plan.predicate, self._lent_filter)
+
+    def verify(self) -> VerifyReport:
+        """Open every module that the keys at hand can open, and say which they can't."""
+        return verify_walk(self._walk)
+
+    def close(self) -> None:
+        self._source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "encrypted" if self.encrypted else "plaintext"
+        return f"<SealedFile {self.path}: {self.num_rows} rows, {self.num_row_groups} row groups, {state}>"
+
+    @property
+    def _int96_utc(self) -> bool:
+        return bool(self._decryption and self._decryption.int96_utc)
+
+    def _need_verified(self, what: str) -> None:
+        allowed = self._decryption is not None and self._decryption.allow_unverified_footer
+        if not self._footer.verified and not allowed:
+            raise PolicyError(
+                f"the footer's signature can't be checked without the footer key, so a {what} could miss row groups",
+                file=self.path,
+                hint="the footer key, or DecryptionSpec(allow_unverified_footer=True)",
+            )
+
+    def _is_required(self, leaf: Leaf) -> bool:
+        return any(leaf.name == name or leaf.name.startswith(name + ".") for name in self._required)
+
+    def _refuse_clear(self, wanted: Sequence[int], predicate: Predicate | None) -> None:
+        leaves = {self._footer.schema.leaves[index].index for index in wanted}
+        leaves |= {leaf.index for leaf in predicate.leaves} if predicate else set()
+        for index in sorted(leaves):
+            if self._required and self._is_required(self._footer.schema.leaves[index]):
+                for group in range(self.num_row_groups):
+                    self._need_encrypted(self._walk.chunk(group, index))
+
+    def _need_encrypted(self, chunk: Chunk) -> None:
+        if not chunk.encrypted and self._is_required(chunk.leaf):
+            raise PolicyError(
+                "the column is in plaintext where an encrypted one was expected",
+                file=self.path,
+                row_group=chunk.row_group,
+                column=chunk.leaf.name,
+            )
+
+    def _lent_filter(self, chunk: Chunk) -> SplitBlockBloomFilter | None:
+        """As `_filter`, in memory that the thread's next filter takes."""
+        return self._filter(chunk, (lend(0), lend(1)))
+
+    def _filter(self, chunk: Chunk, scratch: tuple[Scratch, Scratch] | None = None) -> SplitBlockBloomFilter | None:
+        self._need_encrypted(chunk)
+        try:
+            found = self._walk.filter(chunk, scratch)
+        except UnsupportedError as error:
+            # A filter of a kind that we don't know proves nothing, and is no reason to refuse the rows.
+            warnings.warn(str(error), BloomsealWarning, stacklevel=3)
+            return None
+        if found is None:
+            return None
+        place: dict[str, Any] = {"file": self.path, **chunk.place}
+        if chunk.encrypted and not found.sealed:
+            if self._is_required(chunk.leaf):
+                raise PolicyError("the filter of an encrypted column stands in clear", hint="attach_filters", **place)
+            warnings.warn(
+                f"{self.path}: the filter of encrypted column {chunk.leaf.name} stands in clear; it was ignored",
+                BloomsealWarning,
+                stacklevel=3,
+            )
+            return None
+        bloom_filter = SplitBlockBloomFilter.from_bitset(found.bitset)
+        if bloom_filter.is_empty and not all_null(self._walk.meta(chunk)):
+            # No value ever leaves a filter empty: whoever wrote this one did not insert (booleans of parquet-java), or
+            # somebody has zeroed it.
+            return None
+        return bloom_filter
+
+
+def _verdicts(hits: _Hits) -> list[Verdict]:
+    if hits.no_filter:
+        return [Verdict.NO_FILTER] * len(hits.maybe)
+    common, rare, exceptions = Verdict.ABSENT, Verdict.MAYBE_PRESENT, hits.maybe
+    if 2 * np.count_nonzero(exceptions) > len(exceptions):
+        common, rare, exceptions = rare, common, ~exceptions
+    # Of a million keys most are absent: to write the few over them is a small part of the work of naming each.
+    verdicts = [common] * len(exceptions)
+    for place in np.flatnonzero(exceptions).tolist():
+        verdicts[place] = rare
+    return verdicts
+
+
+def _predicate(filters: Any, schema: Schema, int96_utc: bool) -> Predicate:
+    # Arrow's compute functions take as long to load as a small probe takes.
+    from .predicate import Predicate
+
+    return Predicate(filters, schema, int96_utc=int96_utc)
+
+
+def _matching(plan: ReadPlan, group: int) -> pa.Table | None:
+    from .rows import read_matching
+
+    assert plan.predicate is not None  # noqa: S101
+    return read_matching(plan.walk, group, plan.wanted, plan.predicate, lambda: plan.empty.schema)
+
+
+def open_file(
+    path: str | os.PathLike[str],
+    *,
+    decryption: DecryptionSpec | TablePolicy | None = None,
+    filesystem: FileSystem | None = None,
+) -> SealedFile:
+    """Open a Parquet file: one read of its tail, the footer opened or its signature verified.
+
+    Args:
+        path: local path, URI, or path on `filesystem`.
+        decryption: keys and expectations, or a table's policy (`Policy.for_table`); None for a plaintext file.
+
+    Raises:
+        FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError, UsageError.
+    """
+    source = Source.open(path, filesystem)
+    try:
+        return SealedFile(source, decryption)
+    except BaseException:
+        source.close()
+        raise
+
+
+def probe(
+    path: str | os.PathLike[str],
+    column: str,
+    values: Sequence[Any] | pa.Array | pa.ChunkedArray,
+    *,
+    decryption: DecryptionSpec | TablePolicy | None = None,
+    filesystem: FileSystem | None = None,
+) -> list[list[Verdict]]:
+    """`open_file(path).probe(column, values)`."""
+    with open_file(path, decryption=decryption, filesystem=filesystem) as file:
+        return file.probe(column, values)
+
+
+def verify(
+    path: str | os.PathLike[str],
+    *,
+    decryption: DecryptionSpec | TablePolicy | None = None,
+    filesystem: FileSystem | None = None,
+) -> VerifyReport:
+    """`open_file(path).verify()`."""
+    with open_file(path, decryption=decryption, filesystem=filesystem) as file:
+        return file.verify()

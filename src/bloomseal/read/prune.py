@@ -1,0 +1,104 @@
+"""Which row groups are left once statistics and filters have been asked, about a predicate or about a set of values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from ..format.statistics import all_null, bounds
+from ..format.walk import Chunk, Walk
+from ..sbbf import KeySet, SplitBlockBloomFilter
+from ..thrift.structs import ColumnMetaData
+
+if TYPE_CHECKING:
+    from .predicate import Predicate, Term
+
+__all__ = ["RuledOut", "Survivors", "ruled_out", "survivors"]
+
+FilterOf = Callable[[Chunk], SplitBlockBloomFilter | None]
+
+
+class RuledOut(StrEnum):
+    """What proved that a row group holds no row asked for."""
+
+    BY_STATISTICS = "statistics"
+    BY_FILTER = "filter"
+
+
+@dataclass(frozen=True, slots=True)
+class Survivors:
+    """The row groups in which a value of a set may be, and how the others were ruled out.
+
+    Attributes:
+        row_groups: their indexes.
+        seen: row groups in the file.
+        by_statistics, by_filter: ruled out.
+        without_filter: among the survivors, those that no filter could be asked about.
+    """
+
+    row_groups: tuple[int, ...]
+    seen: int
+    by_statistics: int
+    by_filter: int
+    without_filter: int
+
+
+def ruled_out(walk: Walk, group: int, predicate: Predicate, filter_of: FilterOf) -> RuledOut | None:
+    """What rules a row group out; None where nothing does. No filter is opened before all statistics are asked.
+
+    Args:
+        filter_of: opens a column chunk's filter; each is asked before the next is opened, so they may share memory.
+    """
+    chunks = {leaf.index: walk.chunk(group, leaf.index) for leaf in predicate.leaves}
+    # All are opened: whether a column without a key is refused must not depend on what is in the others.
+    metas = {index: walk.meta(chunk) for index, chunk in chunks.items()}
+    ordered = walk.footer.type_ordered
+    left = [
+        conjunction
+        for conjunction in predicate.any_of
+        if not any(_outside(metas[term.leaf.index], ordered[term.leaf.index], term) for term in conjunction)
+    ]
+    if not left:
+        return RuledOut.BY_STATISTICS
+    known: dict[int, bool] = {}
+
+    def absent(term: Term) -> bool:
+        if term.probe_set is None:
+            return False
+        if id(term) not in known:
+            # All terms that ask this filter ask now: the next filter may take its memory.
+            bloom_filter = filter_of(chunks[term.leaf.index])
+            for other in (other for conjunction in left for other in conjunction):
+                if other.leaf.index == term.leaf.index and (asked := other.probe_set) is not None:
+                    known[id(other)] = bloom_filter is not None and asked.none_in(bloom_filter)
+        return known[id(term)]
+
+    return RuledOut.BY_FILTER if all(any(map(absent, conjunction)) for conjunction in left) else None
+
+
+def _outside(meta: ColumnMetaData, ordered: bool, term: Term) -> bool:
+    """Do the statistics prove that no value satisfies the term?"""
+    low_high = bounds(meta, ordered)
+    return (low_high is not None and term.outside(*low_high)) or all_null(meta)
+
+
+def survivors(walk: Walk, leaf: int, keys: KeySet, filter_of: FilterOf) -> Survivors:
+    """Ask every row group. Of a big set a filter is asked only for what lies between the least and the greatest value."""
+    ordered = walk.footer.type_ordered[leaf]
+    kept, by_statistics, by_filter, without = [], 0, 0, 0
+    for group in range(len(walk.footer.row_groups)):
+        chunk = walk.chunk(group, leaf)
+        meta = walk.meta(chunk)
+        asked = keys.between(*(bounds(meta, ordered) or (None, None)))
+        if all_null(meta) or not (keys.undecided or len(asked)):
+            by_statistics += 1
+            continue
+        bloom_filter = None if keys.undecided else filter_of(chunk)
+        if bloom_filter is not None and not bloom_filter.check_hashes(asked).any():
+            by_filter += 1
+            continue
+        kept.append(group)
+        without += bloom_filter is None
+    return Survivors(tuple(kept), len(walk.footer.row_groups), by_statistics, by_filter, without)

@@ -1,0 +1,345 @@
+"""Reading the rows that match: the predicate's columns first, of the others only the pages that hold those rows.
+
+Below the row group, pages are found by the offset index and ruled out by the column index (modules 7 and 6; Parquet page
+index specification), then by a search for the values asked for (`needle`). Only flat columns are read by pages; nested
+ones, and those without an index, are read whole.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ..encryption import ModuleType
+from ..errors import FormatError
+from ..format.minifile import PageSelection, read_pages, read_row_group
+from ..format.pages import Page
+from ..format.walk import Chunk, Walk
+from ..storage.source import Scratch, leased
+from ..thrift.structs import ColumnIndex, OffsetIndex, decode
+from .page_search import PageSearch, needles
+from .predicate import Predicate, Term
+
+__all__ = ["read_matching"]
+
+Rows = npt.NDArray[np.int64]
+Spans = list[tuple[int, int]]
+"""Disjoint ranges of rows, ascending."""
+
+_PLACE: Final = ("offset", "size", "first_row")
+_WORTHWHILE: Final = 0.5
+"""Above this share of a column's pages, reading the whole column chunk at once is faster."""
+
+
+def read_matching(
+    walk: Walk,
+    row_group: int,
+    wanted: Sequence[int],
+    predicate: Predicate,
+    result_schema: Callable[[], pa.Schema],
+) -> pa.Table | None:
+    """The rows of one row group that satisfy `predicate`; None where there are none.
+
+    Args:
+        wanted: leaves of the result, ascending.
+        result_schema: gives the result's schema, top-level fields in the order wanted; asked only where a row matches.
+
+    Raises:
+        FormatError, IntegrityError, KeyAccessError.
+    """
+    # A key retriever, which is the caller's code, may be asked on the way.
+    with leased(2) as scratch:
+        group = _RowGroup(walk, row_group, scratch)
+        spans = group.candidates(predicate)
+        if not spans and spans is not None:
+            return None
+        leaves = walk.footer.schema.leaves
+        looked_at = {leaf.index for leaf in predicate.leaves}
+        if spans is not None and group.searched:
+            # A row is most likely there: one decoder for all columns costs less than one for the predicate's, and one more.
+            looked_at |= {leaf for leaf in wanted if group.exactly(leaf, spans)}
+        first = group.columns(sorted(looked_at), spans)
+        hits: Rows = np.flatnonzero(predicate.mask(first).to_numpy())
+        if not len(hits):
+            return None
+        rows = hits if spans is None else _rows(spans)[hits]
+        # A top-level field is taken over from what was decoded only where it is wanted in the same shape.
+        same = {leaves[i].path[0] for i in wanted} & {leaves[i].path[0] for i in looked_at}
+        same -= {leaves[i].path[0] for i in set(wanted) ^ looked_at}
+        kept = _take(first.select(sorted(same)), hits)
+        rest = group.columns([i for i in wanted if leaves[i].path[0] not in same], rows)
+        schema = result_schema()
+        columns = [(kept if name in same else rest).column(name) for name in schema.names]
+        return pa.Table.from_arrays(columns, schema=schema)
+
+
+@dataclass(frozen=True)
+class _Pages:
+    """Where a flat column's data pages are, and which rows they hold.
+
+    Attributes:
+        offsets, sizes, first_rows: of each data page.
+        num_rows: of the row group.
+        opened: pages at hand, by ordinal; −1 is the dictionary page.
+    """
+
+    offsets: list[int]
+    sizes: list[int]
+    first_rows: list[int]
+    num_rows: int
+    opened: dict[int, Page] = field(default_factory=dict)
+
+    def span(self, page: int) -> tuple[int, int]:
+        """The page's first row, and the row after its last one."""
+        return self.first_rows[page], (self.first_rows[page + 1 : page + 2] or [self.num_rows])[0]
+
+    def holding(self, rows: Rows | Spans) -> list[int]:
+        """The pages that hold any of these rows (ascending)."""
+        found: list[int] = []
+        if not isinstance(rows, list):
+            cuts = np.searchsorted(rows, [*self.first_rows, self.num_rows])
+            found += np.flatnonzero(np.diff(cuts)).tolist()
+            return found
+        for first, end in rows:
+            numbers = range(bisect_right(self.first_rows, first) - 1, bisect_left(self.first_rows, end))
+            found += numbers[1:] if found and found[-1] == numbers.start else numbers
+        return found
+
+
+class _RowGroup:
+    """One row group, of whose columns the pages are found once.
+
+    Attributes:
+        searched: every row in question is there because a search found a value on its page.
+
+    Args:
+        scratch: memory for the first column searched, good as long as this is.
+    """
+
+    def __init__(self, walk: Walk, row_group: int, scratch: Scratch) -> None:
+        self._walk = walk
+        self._row_group = row_group
+        self._num_rows = walk.footer.row_group(row_group).num_rows or 0
+        self._known: dict[int, _Pages | None] = {}
+        self._scratch: Scratch | None = scratch
+        self.searched = False
+
+    def candidates(self, predicate: Predicate) -> Spans | None:
+        """The rows that column indexes and searches leave in question; None where that is most of them."""
+        spans: Spans = []
+        self.searched = True
+        for conjunction in predicate.any_of:
+            left, found = [(0, self._num_rows)], False
+            for term in conjunction:
+                left = _both(left, self._within_bounds(term))
+            for term in conjunction:
+                if left and (held := self._holding(term, left)) is not None:
+                    left, found = _both(left, held), True
+            self.searched &= found or not left
+            spans = _merged(spans + left)
+        few = _count(spans) <= _WORTHWHILE * self._num_rows
+        return spans if few or self.searched else None
+
+    def exactly(self, leaf: int, spans: Spans) -> bool:
+        """Do the column's pages that hold these rows hold no others?"""
+        pages = self._pages(leaf)
+        return pages is not None and _merged(map(pages.span, pages.holding(spans))) == spans
+
+    def columns(self, leaves: Sequence[int], rows: Rows | Spans | None) -> pa.Table:
+        """Top-level fields, in any order, at these rows only (None: all)."""
+        whole: list[int] = []
+        # Columns whose pages hold the same rows are decoded together.
+        together: dict[tuple[tuple[int, int], ...], dict[int, list[Page]]] = {}
+        for leaf in leaves:
+            pages = None if rows is None else self._pages(leaf)
+            numbers = [] if pages is None or rows is None else pages.holding(rows)
+            if pages is None or len(numbers) > max(1, _WORTHWHILE * len(pages.offsets)):
+                whole.append(leaf)
+            else:
+                spans = tuple(_merged(map(pages.span, numbers)))
+                together.setdefault(spans, {})[leaf] = list(self._opened(leaf, pages, numbers))
+        tables = []
+        for spans, selected in together.items():
+            assert rows is not None  # noqa: S101
+            table = read_pages(self._walk, self._row_group, PageSelection(selected, _count(spans)))
+            # The pages hold these rows: where they hold as many, they hold no others.
+            exact = table.num_rows == (_count(rows) if isinstance(rows, list) else len(rows))
+            tables.append(table if exact else _take(table, np.searchsorted(_rows(spans), _rows(rows))))
+        if whole:
+            table = read_row_group(self._walk, self._row_group, whole, use_threads=True)
+            tables.append(table if rows is None else _take(table, _rows(rows)))
+        if len(tables) == 1:
+            return tables[0]
+        return pa.table({name: table.column(name) for table in tables for name in table.column_names})
+
+    def _within_bounds(self, term: Term) -> Spans:
+        """The rows that the column index leaves in question."""
+        every: Spans = [(0, self._num_rows)]
+        leaf = term.leaf.index
+        if not self._walk.footer.type_ordered[leaf]:
+            return every
+        ruled_out = _ruled_out(self._walk, self._walk.chunk(self._row_group, leaf), term)
+        pages = self._pages(leaf) if ruled_out and any(ruled_out) else None
+        if pages is None or ruled_out is None or len(ruled_out) != len(pages.offsets):
+            return every
+        return _merged([pages.span(page) for page, out in enumerate(ruled_out) if not out])
+
+    def _holding(self, term: Term, within: Spans) -> Spans | None:
+        """The rows, of those `within`, on pages that could hold the term's values; None where a search does not pay."""
+        sought = needles(term)
+        if not sought:
+            return sought if sought is None else []
+        leaf = term.leaf.index
+        chunk = self._walk.chunk(self._row_group, leaf)
+        search = PageSearch(self._walk.meta(chunk), sought)
+        found: Spans = []
+        places, opened = [], {}
+        for first, end, page in self._shown(chunk, within):
+            if page.ordinal >= 0:
+                places.append((page.offset, page.length, first))
+            if not search.could_hold(page):
+                continue
+            opened[page.ordinal] = page
+            if page.ordinal >= 0:
+                found.append((first, end))
+            if len(found) > 1 and _count(found) > _WORTHWHILE * self._num_rows:
+                return None
+        if leaf in self._known:
+            if pages := self._known[leaf]:
+                pages.opened.update(opened)
+        elif len(term.leaf.path) == 1:
+            offsets, sizes, first_rows = map(list, zip(*places, strict=True))
+            self._known[leaf] = _Pages(offsets, sizes, first_rows, self._num_rows, opened)
+        return _merged(found)
+
+    def _shown(self, chunk: Chunk, within: Spans) -> Iterator[tuple[int, int, Page]]:
+        """The dictionary page, and the data pages that hold any of these rows, or all: first row, end, page."""
+        leaf = chunk.leaf.index
+        pages = None if within == [(0, self._num_rows)] else self._pages(leaf)
+        if pages is None:
+            end = 0
+            # Pages of a second column searched must not take the memory of the first one's.
+            scratch, self._scratch = self._scratch, None
+            for page in self._walk.pages(chunk, scratch):
+                first, end = end, end + page.num_values
+                yield first, end, page
+        else:
+            for page in self._opened(leaf, pages, pages.holding(within)):
+                yield *(pages.span(page.ordinal) if page.ordinal >= 0 else (0, 0)), page
+
+    def _pages(self, leaf: int) -> _Pages | None:
+        if leaf not in self._known:
+            self._known[leaf] = _indexed_pages(self._walk, self._walk.chunk(self._row_group, leaf))
+        return self._known[leaf]
+
+    def _opened(self, leaf: int, pages: _Pages, numbers: Sequence[int]) -> Iterator[Page]:
+        """The dictionary page where there is one, and these data pages."""
+        chunk = self._walk.chunk(self._row_group, leaf)
+        start, _ = self._walk.extent(chunk)
+        if start < pages.offsets[0]:
+            yield pages.opened.get(-1) or self._walk.page_at(chunk, start, pages.offsets[0] - start, -1)
+        for number in numbers:
+            page = pages.opened.get(number) or self._walk.page_at(
+                chunk, pages.offsets[number], pages.sizes[number], number
+            )
+            first, end = pages.span(number)
+            if page.num_values != end - first:
+                raise FormatError(
+                    f"page {number} holds {page.num_values} values, the offset index says {end - first} rows",
+                    file=self._walk.source.name,
+                    row_group=self._row_group,
+                    column=chunk.leaf.name,
+                )
+            yield page
+
+
+def _ruled_out(walk: Walk, chunk: Chunk, term: Term) -> list[bool] | None:
+    """Per data page: do its bounds prove that no value satisfies the term?"""
+    if term.op in ("!=", "not in") or (raw := walk.index(chunk, ModuleType.COLUMN_INDEX)) is None:
+        return None
+    bounds = decode(ColumnIndex, raw)
+    nulls, lows, highs = bounds.null_pages or [], bounds.min_values or [], bounds.max_values or []
+    if not len(nulls) == len(lows) == len(highs):
+        return None
+    return [bool(null) or term.outside(low, high) for null, low, high in zip(nulls, lows, highs, strict=True)]
+
+
+def _indexed_pages(walk: Walk, chunk: Chunk) -> _Pages | None:
+    """The offset index of a flat column; None where there is none, or one that makes no sense."""
+    if len(chunk.leaf.path) != 1 or chunk.leaf.repeated:
+        return None
+    raw = walk.index(chunk, ModuleType.OFFSET_INDEX)
+    listed = decode(OffsetIndex, raw).pages if raw is not None else None
+    if not listed:
+        return None
+    offsets, sizes, first_rows = ([getattr(page, name) or 0 for page in listed] for name in _PLACE)
+    start, length = walk.extent(chunk)
+    rows = walk.footer.row_group(chunk.row_group).num_rows or 0
+    sound = (
+        first_rows[0] == 0
+        and all(before < after for before, after in pairwise([*first_rows, rows]))
+        and all(size > 0 for size in sizes)
+        and all(start <= offset <= start + length - size for offset, size in zip(offsets, sizes, strict=True))
+    )
+    return _Pages(offsets, sizes, first_rows, rows) if sound else None
+
+
+def _rows(of: Rows | Iterable[tuple[int, int]]) -> Rows:
+    if isinstance(of, np.ndarray):
+        return of
+    return np.concatenate([np.empty(0, dtype=np.int64), *(np.arange(first, end) for first, end in of)])
+
+
+def _count(spans: Iterable[tuple[int, int]]) -> int:
+    return sum(end - first for first, end in spans)
+
+
+def _both(some: Spans, others: Spans) -> Spans:
+    """The rows that are in both."""
+    if some == others:
+        return some
+    out, i, j = [], 0, 0
+    while i < len(some) and j < len(others):
+        first, end = max(some[i][0], others[j][0]), min(some[i][1], others[j][1])
+        if first < end:
+            out.append((first, end))
+        if some[i][1] < others[j][1]:
+            i += 1
+        else:
+            j += 1
+    return out
+
+
+def _merged(spans: Iterable[tuple[int, int]]) -> Spans:
+    """The rows of all, those that meet or overlap made one."""
+    out: Spans = []
+    for first, end in sorted(spans):
+        if out and first <= out[-1][1]:
+            out[-1] = out[-1][0], max(out[-1][1], end)
+        else:
+            out.append((first, end))
+    return out
+
+
+def _take(table: pa.Table, rows: Rows) -> pa.Table:
+    if len(rows) == table.num_rows or not table.num_columns:
+        return table
+    if int(rows.max(initial=-1)) >= table.num_rows:
+        raise FormatError("a column holds fewer rows than its row group")
+    # Not pa.array: the first time it is given anything of numpy's, it spends ten milliseconds on numpy.ma.
+    raw = np.ascontiguousarray(rows, dtype=np.int64)
+    indices = pa.Array.from_buffers(pa.int64(), len(raw), [None, pa.py_buffer(raw)])
+    try:
+        return table.take(indices)
+    except pa.ArrowNotImplementedError:  # views can be sliced, but not taken from
+        runs = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
+        return pa.concat_tables(
+            [table.slice(int(run[0]), len(run)) for run in runs] if len(rows) else [table.slice(0, 0)]
+        )

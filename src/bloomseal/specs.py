@@ -1,0 +1,130 @@
+"""What the caller says about keys: to write with (`EncryptionSpec`) and to read with (`DecryptionSpec`)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from .encryption import Algorithm, SecretKey
+from .errors import UsageError
+
+if TYPE_CHECKING:
+    from .policy import TablePolicy
+
+__all__ = ["DecryptionSpec", "EncryptionSpec", "KeyChoice", "decryption_for", "encryption_for"]
+
+KeyChoice = str | bytes | SecretKey | tuple[bytes | SecretKey, bytes | str]
+"""A master key's name (str), a data key, or a data key with the key metadata to store for it."""
+
+
+@dataclass(frozen=True)
+class EncryptionSpec:
+    """How a file is encrypted.
+
+    Args:
+        footer_key: key of the footer, and of every column "under the footer key".
+        column_keys: dotted column path → its key; a path above several leaves covers them all. None or empty: uniform
+            encryption, every column under the footer key.
+        keys: where master keys named by a str come from: a `Keyring`, a `KeyTools`, any KMS client, or a KMS URI.
+        algorithm: ``AES_GCM_V1``, or ``AES_GCM_CTR_V1`` (pages by CTR: faster in the JVM, but not authenticated).
+        plaintext_footer: leave the footer readable and signed, for readers that know no encryption. Schema, row counts
+            and key-value metadata are then open to everybody.
+        complete: with `column_keys`, seal all other columns under the footer key instead of leaving them in plaintext.
+        aad_prefix: identity of the file (for instance table and file name), bound into every module.
+        store_aad_prefix: keep the prefix in the file. Without it readers must supply it, so that a file put in another
+            one's place does not open.
+        key_bits: length of fresh data keys: 128, 192 or 256.
+
+    Raises:
+        UsageError: contradicting arguments.
+    """
+
+    footer_key: KeyChoice
+    column_keys: Mapping[str, KeyChoice] | None = None
+    keys: Any = None
+    algorithm: Algorithm | str = Algorithm.AES_GCM_V1
+    plaintext_footer: bool = False
+    complete: bool = False
+    aad_prefix: bytes | str | None = None
+    store_aad_prefix: bool = True
+    key_bits: int = 128
+
+    def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "algorithm", Algorithm(self.algorithm))
+        except ValueError:
+            raise UsageError(f"unknown algorithm {self.algorithm}", hint=" or ".join(Algorithm)) from None
+        object.__setattr__(self, "aad_prefix", _as_prefix(self.aad_prefix))
+        if self.key_bits not in (128, 192, 256):
+            raise UsageError(f"AES has no keys of {self.key_bits} bits", hint="128, 192 or 256")
+        named = [self.footer_key, *(self.column_keys or {}).values()]
+        if self.keys is None and any(isinstance(choice, str) for choice in named):
+            raise UsageError(
+                "a key given as a str is a master key's name, and there is nothing to look it up in",
+                hint="keys=bloomseal.Keyring(...), or the data key itself as bytes",
+            )
+
+    def __repr__(self) -> str:
+        return (
+            f"<EncryptionSpec {self.algorithm}, {'plaintext' if self.plaintext_footer else 'encrypted'} footer, "
+            f"columns: {', '.join(sorted(self.column_keys or {})) or 'all (uniform)'}>"
+        )
+
+
+@dataclass(frozen=True)
+class DecryptionSpec:
+    """How a file is opened. Handing one over says that the file is expected to be encrypted.
+
+    Args:
+        keys: `ExplicitKeys`, any `KeyRetriever`, a `Keyring`, a `KeyTools`, a KMS client, or a KMS URI.
+        aad_prefix: the prefix that the file must have been written with. Required where the file does not store it,
+            compared where it does, refused where the file knows of none.
+        encrypted_columns: columns that must be encrypted; a plaintext column or a plaintext filter among them is a
+            PolicyError. The columns of `ExplicitKeys.column_keys` are taken as such without saying.
+        allow_plaintext: accept a plaintext file (the key tools of other implementations always do; an attacker who
+            may replace files then chooses what is read).
+        allow_unverified_footer: accept a plaintext footer whose signature can't be checked for want of the footer key.
+            Row groups could then be missing, so that *absent* is said of the row groups seen, not of the file.
+        int96_utc: INT96 timestamps are canonical UTC instants, so that they can be looked up.
+    """
+
+    keys: Any
+    aad_prefix: bytes | str | None = None
+    encrypted_columns: Collection[str] = field(default=())
+    allow_plaintext: bool = False
+    allow_unverified_footer: bool = False
+    int96_utc: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "aad_prefix", _as_prefix(self.aad_prefix))
+
+    def __repr__(self) -> str:
+        return f"<DecryptionSpec keys: {type(self.keys).__name__}>"
+
+
+def encryption_for(encryption: EncryptionSpec | TablePolicy | None, path: str) -> EncryptionSpec | None:
+    """What a policy says about one file of its table, as a specification; specifications pass through."""
+    if encryption is None or isinstance(encryption, EncryptionSpec):
+        return encryption
+    if not hasattr(encryption, "encryption_arguments"):
+        raise UsageError(f"encryption= takes an EncryptionSpec or a table's policy, not {type(encryption).__name__}")
+    return EncryptionSpec(**encryption.encryption_arguments(path))
+
+
+def decryption_for(decryption: DecryptionSpec | TablePolicy | None, path: str) -> DecryptionSpec | None:
+    """As `encryption_for`, to read with."""
+    if decryption is None or isinstance(decryption, DecryptionSpec):
+        return decryption
+    if not hasattr(decryption, "decryption_arguments"):
+        raise UsageError(
+            f"decryption= takes a DecryptionSpec or a table's policy, not {type(decryption).__name__}",
+            hint="DecryptionSpec(keys=...)",
+        )
+    return DecryptionSpec(**decryption.decryption_arguments(path))
+
+
+def _as_prefix(prefix: bytes | str | None) -> bytes | None:
+    if not prefix:
+        return None
+    return prefix.encode() if isinstance(prefix, str) else bytes(prefix)

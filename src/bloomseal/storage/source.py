@@ -1,0 +1,227 @@
+"""Random access to a file's bytes, wherever they are; every range is checked against the file's size first."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from ..errors import BloomsealError, FormatError, UsageError
+from ..storage.ref import FileRef
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+__all__ = ["Buffer", "Scratch", "Source", "identity", "leased", "lend", "resolve_path", "walk_tree"]
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Scratch:
+    """Memory that one reader after another fills: fresh memory costs more than opening what is read into it."""
+
+    __slots__ = ("_buffer",)
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    @property
+    def size(self) -> int:
+        """Bytes that it holds on to."""
+        return len(self._buffer)
+
+    def take(self, length: int) -> memoryview:
+        """`length` bytes, whose content is whatever was there before; good until the next `take`."""
+        if len(self._buffer) < length:
+            # A new one, not a longer one: somebody may still look at the old.
+            self._buffer = bytearray(length)
+        return memoryview(self._buffer)[:length]
+
+
+_KEPT: Final = 16 << 20
+_lent = threading.local()
+
+
+def lend(number: int) -> Scratch:
+    """This thread's scratch of that number, which keeps up to 16 MiB from one use to the next.
+
+    Whoever borrows it is done with it before anything else on the thread can borrow the same number.
+    """
+    if not hasattr(_lent, "held"):
+        _lent.held = {}
+    scratch: Scratch | None = _lent.held.get(number)
+    if scratch is None or scratch.size > _KEPT:
+        scratch = _lent.held[number] = Scratch()
+    return scratch
+
+
+@contextlib.contextmanager
+def leased(number: int) -> Iterator[Scratch]:
+    """As `lend`, and nothing else on the thread can borrow it meanwhile: for uses in which a caller's code may run.
+
+    A key retriever, which is asked at the first use of a key, may itself read.
+    """
+    scratch = lend(number)
+    del _lent.held[number]
+    try:
+        yield scratch
+    finally:
+        _lent.held[number] = scratch
+
+
+class Source:
+    """A file opened for reading at positions; threads may share it.
+
+    Obtain it with `Source.open` (local path, URI or any ``pyarrow.fs`` file system) or `Source.memory`.
+    """
+
+    __slots__ = ("_close", "_read", "fd", "ref", "size")
+
+    def __init__(
+        self,
+        ref: FileRef,
+        size: int,
+        read: Callable[[int, int], Buffer],
+        close: Callable[[], object],
+        fd: int | None = None,
+    ) -> None:
+        self.ref = ref
+        self.size = size
+        self.fd = fd
+        self._read = read
+        self._close = close
+
+    @property
+    def name(self) -> str:
+        """The path, as errors name it."""
+        return self.ref.path
+
+    @property
+    def identity(self) -> tuple[int, ...] | None:
+        """What tells the open file from one put in its place meanwhile; None on other file systems than the local one."""
+        return None if self.fd is None else identity(os.fstat(self.fd))
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], filesystem: FileSystem | None = None) -> Source:
+        """Open a file.
+
+        Raises:
+            UsageError: there is no such file, or it can't be opened.
+        """
+        ref = resolve_path(path, filesystem)
+        try:
+            if ref.filesystem is None:
+                # Not to wait for ever where somebody has put a pipe; it can't be sought in, and is refused for that.
+                fd = os.open(ref.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+                try:
+                    size = os.lseek(fd, 0, os.SEEK_END)
+                except OSError:
+                    os.close(fd)
+                    raise
+                return cls(ref, size, lambda offset, length: os.pread(fd, length, offset), lambda: os.close(fd), fd)
+            file = ref.filesystem.open_input_file(ref.path)
+            return cls(ref, file.size(), lambda offset, length: file.read_at(length, offset), file.close)
+        except OSError as error:
+            raise UsageError(f"can't open the file: {_reason(error)}", file=ref.path) from None
+
+    @classmethod
+    def memory(cls, data: Buffer, name: str = "memory") -> Source:
+        """A source over bytes in memory, without a copy."""
+        view = memoryview(data).cast("B")
+        return cls(FileRef(name), len(view), lambda offset, length: view[offset : offset + length], lambda: None)
+
+    def read(self, offset: int, length: int) -> Buffer:
+        """Exactly `length` bytes from `offset`.
+
+        Raises:
+            FormatError: the range reaches outside the file.
+            BloomsealError: the storage failed.
+        """
+        if offset < 0 or length < 0 or offset + length > self.size:
+            raise FormatError(
+                f"{length} bytes at offset {offset} reach outside the file's {self.size} bytes: truncated or corrupt",
+                file=self.name,
+            )
+        try:
+            data = self._read(offset, length)
+        except OSError as error:
+            raise BloomsealError(f"can't read the file: {_reason(error)}", file=self.name) from None
+        if len(data) != length:
+            raise FormatError("the file became shorter while it was read", file=self.name)
+        return data
+
+    def read_into(self, scratch: Scratch, offset: int, length: int) -> memoryview:
+        """As `read`, with the bytes in `scratch` where that saves fresh memory."""
+        if self.fd is None or not hasattr(os, "preadv") or not 0 <= offset <= offset + length <= self.size:
+            return memoryview(self.read(offset, length))
+        out = scratch.take(length)
+        try:
+            done = os.preadv(self.fd, [out], offset)
+        except OSError as error:
+            raise BloomsealError(f"can't read the file: {_reason(error)}", file=self.name) from None
+        # The kernel hands out at most 2 GiB at a time.
+        return out if done == length else memoryview(self.read(offset, length))
+
+    def close(self) -> None:
+        close, self._close, self.fd = self._close, lambda: None, None
+        close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # A user who never closes must not run out of file descriptors.
+        if hasattr(self, "_close"):
+            self.close()
+
+
+def resolve_path(path: str | os.PathLike[str], filesystem: FileSystem | None = None) -> FileRef:
+    """A path, or a URI such as ``s3://bucket/key``, as a path on a file system; None means local."""
+    text = os.fspath(path)
+    if not isinstance(text, str):
+        raise UsageError("a path is a str or an os.PathLike of str")
+    if filesystem is None and "://" in text:
+        from pyarrow.fs import FileSystem, LocalFileSystem
+
+        try:
+            filesystem, text = FileSystem.from_uri(text)
+        except (ValueError, OSError) as error:
+            raise UsageError(f"can't open the location: {_reason(error)}", file=text) from None
+        if isinstance(filesystem, LocalFileSystem):
+            filesystem = None
+    return FileRef(text, filesystem)
+
+
+def identity(status: os.stat_result) -> tuple[int, ...]:
+    """Device, inode, size and time of change of a local file."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or type(error).__name__
+
+
+def walk_tree(path: str, refused: Callable[[OSError], None]) -> Iterator[tuple[str, list[str], list[str]]]:
+    """As `os.walk`. Links to folders are followed, as readers of a table do, but never back into a folder on the way there.
+
+    Args:
+        refused: called with the error where a folder can't be listed.
+    """
+    above = {path: frozenset([os.path.realpath(path)])}
+    for folder, folders, names in os.walk(path, onerror=refused, followlinks=True):
+        way = above.pop(folder)
+        for name in list(folders):
+            below = os.path.join(folder, name)  # noqa: PTH118
+            if (real := os.path.realpath(below)) in way:
+                folders.remove(name)
+            else:
+                above[below] = way | {real}
+        yield folder, folders, names

@@ -1,0 +1,1 @@
+"""The table: many files as one."""

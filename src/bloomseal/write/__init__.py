@@ -1,0 +1,1 @@
+"""One file in: writer, filters attached, conversions between protections."""

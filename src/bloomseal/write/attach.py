@@ -1,0 +1,259 @@
+"""Adding filters to an existing file, plain or encrypted, without touching a page.
+
+The file's bytes up to its footer are copied as they are; the filters are appended, and the metadata of the columns
+concerned and the footer are sealed again under the keys that they had. Everything else is spliced.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..encryption import ModuleCipher, ModuleType
+from ..errors import BloomsealError, FormatError, KeyAccessError
+from ..format.footer import Footer, plain_footer, seal_footer, sign_footer
+from ..format.layout import Column, FileMeta, Group, Meta
+from ..format.opening import KeysAtHand, open_footer
+from ..format.schema import Leaf
+from ..format.walk import Chunk, Walk
+from ..sbbf import FilterSpec, SplitBlockBloomFilter
+from ..specs import DecryptionSpec, decryption_for
+from ..storage.atomic import AtomicFile, fault_point
+from ..storage.source import Source
+from ..thrift import Struct
+from .assemble import filter_modules
+from .chunk_hashes import chunk_hashes
+from .writer import FilterRequest, check_filter, resolve_filters
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+    from ..policy import TablePolicy
+
+__all__ = ["AttachReport", "attach_filters"]
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass
+class AttachReport:
+    """What `attach_filters` did, or would do.
+
+    Attributes:
+        path: the file.
+        dry_run: nothing was written.
+        filters: one entry per filter: row_group, column, num_bytes, sealed, false_positive_probability, replaced.
+        zeroed_bytes: bytes of replaced filters that stood in clear, overwritten with zeros.
+        dead_bytes: bytes that nothing refers to any more: replaced filters, zeroed or sealed.
+        old_size, new_size: of the file, in bytes.
+    """
+
+    path: str
+    dry_run: bool
+    filters: list[dict[str, Any]] = field(default_factory=list)
+    zeroed_bytes: int = 0
+    dead_bytes: int = 0
+    old_size: int = 0
+    new_size: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
+def attach_filters(
+    path: str | os.PathLike[str],
+    bloom_filters: FilterRequest,
+    *,
+    decryption: DecryptionSpec | TablePolicy | None = None,
+    filesystem: FileSystem | None = None,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> AttachReport:
+    """Add filters to a file, or replace those it has. Pages, indexes and all other columns stay byte for byte.
+
+    Each column is read once. A filter of an encrypted column is sealed with the column's key, one of a plaintext column
+    stands in clear. A replaced filter that stood in clear is overwritten with zeros. The file identity stays, so an
+    older copy of the file still opens: attaching is no rotation.
+
+    Args:
+        bloom_filters: dotted column path → `FilterSpec` (or True).
+        decryption: must lead to the footer key and to the keys of these columns.
+        dry_run: build the filters and report, but write nothing.
+        progress: called with (column chunks done, column chunks in all).
+
+    Raises:
+        KeyAccessError: a key that is needed is not at hand.
+        FormatError, IntegrityError, UsageError; BloomsealError where the storage failed or somebody else changed the
+            file meanwhile. In every case the file is as it was.
+    """
+    with Source.open(path, filesystem) as source:
+        decryption = decryption_for(decryption, source.name)
+        footer, keys = open_footer(source, decryption)
+        _need_footer_key(source, footer, keys)
+        attaching = _Attaching(Walk(source, footer, keys), resolve_filters(footer.schema, bloom_filters), dry_run)
+        if dry_run:
+            return attaching.run(None, progress)
+        with AtomicFile(source.ref, replaces=source.identity) as out:
+            report = attaching.run(out, progress)
+            out.commit(lambda reopened: attaching.check(reopened, decryption))
+        return report
+
+
+def _need_footer_key(source: Source, footer: Footer, keys: KeysAtHand) -> None:
+    if footer.crypto is not None:
+        try:
+            keys.footer()
+        except KeyAccessError as error:
+            raise KeyAccessError(
+                "attaching needs the footer key, to seal or sign the footer again", file=source.name, hint=error.hint
+            ) from None
+
+
+class _Attaching:
+    def __init__(self, walk: Walk, specs: list[tuple[Leaf, FilterSpec]], dry_run: bool) -> None:
+        self.walk = walk
+        self.specs = specs
+        self.report = AttachReport(walk.source.name, dry_run, old_size=walk.source.size)
+        self._samples: dict[tuple[int, int], int] = {}
+        self._position = walk.footer.offset
+
+    def run(self, out: AtomicFile | None, progress: Progress | None) -> AttachReport:
+        footer = self.walk.footer
+        if out is not None:
+            out.copy_from(self.walk.source, footer.offset)
+            fault_point("copied")
+        groups = list(footer.row_groups)
+        total, done = len(groups) * len(self.specs), 0
+        for index in range(len(groups)):
+            changed: dict[int, bytes] = {}
+            for leaf, spec in self.specs:
+                chunk = self.walk.chunk(index, leaf.index)
+                try:
+                    changed[leaf.index] = self._attach(chunk, spec, out)
+                except BloomsealError as error:
+                    raise error.at(file=self.walk.source.name, **chunk.place) from None
+                done += 1
+                if progress is not None:
+                    progress(done, total)
+            groups[index] = _with_chunks(groups[index], changed)
+            fault_point(f"row group {index}")
+        self._finish(groups, out)
+        return self.report
+
+    def check(self, reopened: Source, decryption: DecryptionSpec | None) -> None:
+        """Before the new file takes the old one's name."""
+        # The keys come from the file's place, not from that of the file aside: external key material lies beside it.
+        named = Source(self.walk.source.ref, reopened.size, reopened.read, lambda: None)
+        footer, keys = open_footer(named, decryption)
+        walk = Walk(named, footer, keys)
+        for group in range(len(footer.row_groups)):
+            for leaf, _ in self.specs:
+                check_filter(walk, group, leaf, self._samples.get((group, leaf.index)))
+
+    def _attach(self, chunk: Chunk, spec: FilterSpec, out: AtomicFile | None) -> bytes:
+        """Build and write one filter; the new raw ColumnChunk."""
+        cipher = self.walk.cipher(chunk)
+        meta = Struct.parse(self.walk.meta_raw(chunk))
+        self.walk.meta(chunk)
+        replaced = self._drop_old(chunk, out)
+        hashes = chunk_hashes(self.walk, chunk.row_group, chunk.leaf)
+        bloom_filter = spec.build(hashes)
+        if len(hashes):
+            self._samples[chunk.row_group, chunk.leaf.index] = int(hashes[len(hashes) // 2])
+        self._note(chunk, bloom_filter, replaced)
+        length = 0
+        position = self._position
+        if out is not None:
+            for module in filter_modules(bloom_filter, cipher, lambda kind: self.walk.aad(chunk, kind)):
+                out.write(module)
+                length += len(module)
+        self._position += length
+        meta.set_i64(Meta.BLOOM_OFFSET, position)
+        meta.set_i32(Meta.BLOOM_LENGTH, length)
+        return self._protected(chunk, meta, cipher)
+
+    def _note(self, chunk: Chunk, bloom_filter: SplitBlockBloomFilter, replaced: bool) -> None:
+        self.report.filters.append(
+            {
+                "row_group": chunk.row_group,
+                "column": chunk.leaf.name,
+                "num_bytes": bloom_filter.num_bytes,
+                "sealed": chunk.encrypted,
+                "false_positive_probability": bloom_filter.false_positive_probability(),
+                "replaced": replaced,
+            }
+        )
+
+    def _drop_old(self, chunk: Chunk, out: AtomicFile | None) -> bool:
+        old = self.walk.filter(chunk)
+        if old is None:
+            return False
+        self.report.dead_bytes += old.length
+        if not old.sealed:
+            # Left as it is, it would answer whoever reads past the metadata.
+            self._check_no_overlap(chunk, old.offset, old.length)
+            self.report.zeroed_bytes += old.length
+            if out is not None:
+                out.zero(old.offset, old.length)
+        return True
+
+    def _check_no_overlap(self, chunk: Chunk, offset: int, length: int) -> None:
+        """A filter offset that points into pages would make us zero them."""
+        if offset + length > self.walk.footer.offset or offset < 4:
+            raise FormatError("the filter to replace reaches into the footer or the magic", **chunk.place)  # type: ignore[arg-type]
+        for group in range(len(self.walk.footer.row_groups)):
+            for other in self.walk.chunks(group):
+                try:
+                    start, size = self.walk.extent(other)
+                except KeyAccessError:
+                    continue
+                if offset < start + size and start < offset + length:
+                    raise FormatError("the filter to replace overlaps pages", **chunk.place)  # type: ignore[arg-type]
+
+    def _protected(self, chunk: Chunk, meta: Struct, cipher: ModuleCipher | None) -> bytes:
+        """The chunk's raw ColumnChunk around its new metadata, sealed where it was sealed."""
+        struct = Struct.parse(self.walk.footer.chunk_raw(chunk.row_group, chunk.leaf.index))
+        crypto = self.walk.footer.crypto
+        if cipher is None or crypto is None:
+            struct.set_struct(Column.META, meta)
+            return struct.to_bytes()
+        sealed = chunk.view.encrypted_column_metadata is not None
+        if not sealed and not crypto.plaintext_footer:
+            struct.set_struct(Column.META, meta)
+            return struct.to_bytes()
+        # Arrow C++ leaves footer-key columns open under a plaintext footer; where the filter lies is nobody's business,
+        # so such a column's metadata is sealed from now on, as parquet-java does.
+        kind = ModuleType.COLUMN_META_DATA
+        aad = self.walk.aad(chunk, kind, row_group=chunk.meta_ordinal)
+        struct.set_binary(Column.SEALED_META, cipher.seal(meta.to_bytes(), kind, aad))
+        if crypto.plaintext_footer:
+            clear = struct.struct(Column.META) or meta.copy()
+            clear.remove(*(Meta.REVEALING if not sealed else (Meta.BLOOM_OFFSET, Meta.BLOOM_LENGTH)))
+            struct.set_struct(Column.META, clear)
+        return struct.to_bytes()
+
+    def _finish(self, groups: list[bytes], out: AtomicFile | None) -> None:
+        footer = self.walk.footer
+        metadata = footer.struct.copy()
+        metadata.set_list(FileMeta.ROW_GROUPS, groups)
+        raw = metadata.to_bytes()
+        if footer.crypto is None:
+            end = plain_footer(raw)
+        elif footer.crypto.plaintext_footer:
+            end = sign_footer(raw, footer.crypto, self.walk.keys.footer())
+        else:
+            end = seal_footer(raw, footer.crypto, self.walk.keys.footer())
+        if out is not None:
+            out.write(end)
+            self.report.new_size = self._position + len(end)
+
+
+def _with_chunks(group: bytes, changed: Mapping[int, bytes]) -> bytes:
+    struct = Struct.parse(group)
+    chunks = struct.elements(Group.COLUMNS)
+    for column, raw in changed.items():
+        chunks[column] = raw
+    struct.set_list(Group.COLUMNS, chunks)
+    return struct.to_bytes()

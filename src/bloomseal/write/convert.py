@@ -1,0 +1,198 @@
+"""Whole files from one protection to another, page by page, nothing decoded: seal, unseal, rekey."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import BloomsealError, UsageError
+from ..format.opening import open_footer
+from ..format.verify import verify_walk
+from ..format.walk import Walk
+from ..sbbf import SplitBlockBloomFilter
+from ..specs import DecryptionSpec, EncryptionSpec, decryption_for, encryption_for
+from ..storage.atomic import AtomicFile
+from ..storage.ref import FileRef
+from ..storage.source import Scratch, Source, resolve_path
+from .assemble import Assembler
+from .chunk_hashes import chunk_hashes
+from .output_keys import OutputKeys
+from .writer import FilterRequest, resolve_filters
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+    from ..policy import TablePolicy
+
+__all__ = ["ConversionReport", "rekey", "seal_file", "unseal_file"]
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass
+class ConversionReport:
+    """What a conversion did.
+
+    Attributes:
+        path, output: the old and the new file.
+        row_groups: converted.
+        filters_kept, filters_built: filters taken over, and built anew on request.
+        filters_dropped: filters in clear on encrypted columns; nothing proves that they are whole.
+        old_size, new_size: bytes.
+    """
+
+    path: str
+    output: str
+    row_groups: int = 0
+    filters_kept: int = 0
+    filters_built: int = 0
+    filters_dropped: int = 0
+    old_size: int = 0
+    new_size: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
+def seal_file(
+    path: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
+    *,
+    encryption: EncryptionSpec | TablePolicy,
+    bloom_filters: FilterRequest | None = None,
+    filesystem: FileSystem | None = None,
+    progress: Progress | None = None,
+) -> ConversionReport:
+    """Encrypt a plaintext Parquet file, written by anyone, its filters sealed with it.
+
+    Args:
+        output: the new file; None replaces the old one, whose blocks stay on the disk until they are used again.
+        bloom_filters: filters to build besides those that the file has, or in their place.
+        progress: called with (row groups done, row groups in all).
+
+    Raises:
+        UsageError: the file is encrypted already (`rekey` changes its keys).
+        FormatError, KeyAccessError, UnsupportedError; in every case the file is as it was.
+    """
+    return _convert(path, output, None, encryption, bloom_filters, filesystem, progress)
+
+
+def unseal_file(
+    path: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    decryption: DecryptionSpec | TablePolicy,
+    filesystem: FileSystem | None = None,
+    progress: Progress | None = None,
+) -> ConversionReport:
+    """Decrypt a file to `output`, filters included: everything in it is then in clear.
+
+    Raises:
+        KeyAccessError: the key of any column is not at hand.
+        FormatError, IntegrityError, PolicyError.
+    """
+    return _convert(path, output, decryption, None, None, filesystem, progress)
+
+
+def rekey(
+    path: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
+    *,
+    decryption: DecryptionSpec | TablePolicy,
+    encryption: EncryptionSpec | TablePolicy,
+    bloom_filters: FilterRequest | None = None,
+    filesystem: FileSystem | None = None,
+    progress: Progress | None = None,
+) -> ConversionReport:
+    """Seal a file's modules again under other data keys, with new nonces and a new file identity.
+
+    Algorithm, key length, AAD prefix and footer mode may change on the way. The old keys open nothing of the new file.
+
+    Raises:
+        KeyAccessError: a key is not at hand.
+        FormatError, IntegrityError, PolicyError; in every case the file is as it was.
+    """
+    return _convert(path, output, decryption, encryption, bloom_filters, filesystem, progress)
+
+
+def _convert(
+    path: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None,
+    decryption: DecryptionSpec | TablePolicy | None,
+    encryption: EncryptionSpec | TablePolicy | None,
+    bloom_filters: FilterRequest | None,
+    filesystem: FileSystem | None,
+    progress: Progress | None,
+) -> ConversionReport:
+    with Source.open(path, filesystem) as source:
+        target = source.ref if output is None else resolve_path(output, filesystem)
+        in_place = target == source.ref and target.filesystem is None
+        before = source.identity if in_place else None
+        decryption, encryption = decryption_for(decryption, source.name), encryption_for(encryption, target.path)
+        footer, at_hand = open_footer(source, decryption)
+        if decryption is None and footer.crypto is not None:
+            raise UsageError("the file is encrypted already", file=source.name, hint="rekey")
+        walk = Walk(source, footer, at_hand)
+        keys = OutputKeys(encryption, footer.schema, target) if encryption is not None else None
+        out = None
+        try:
+            with AtomicFile(target, replaces=before) as out:
+                report = _assemble(walk, out, keys, bloom_filters or {}, target, progress)
+                if keys is not None:
+                    keys.store()
+                out.commit(lambda reopened: _check(reopened, keys))
+            if keys is not None:
+                keys.committed()
+        except BaseException:
+            if keys is not None and not (out is not None and out.placed):
+                keys.discard()
+            raise
+        return report
+
+
+def _assemble(
+    walk: Walk,
+    out: AtomicFile,
+    keys: OutputKeys | None,
+    wanted: FilterRequest,
+    target: FileRef,
+    progress: Progress | None,
+) -> ConversionReport:
+    specs = {leaf.index: (leaf, spec) for leaf, spec in resolve_filters(walk.footer.schema, wanted)}
+    report = ConversionReport(walk.source.name, target.path, old_size=walk.source.size)
+    assembler, stored = Assembler(out, keys), Scratch()
+    total = len(walk.footer.row_groups)
+    for group in range(total):
+        filters: dict[int, SplitBlockBloomFilter] = {}
+        for chunk in walk.chunks(group):
+            if chunk.leaf.index in specs:
+                leaf, spec = specs[chunk.leaf.index]
+                filters[leaf.index] = spec.build(chunk_hashes(walk, group, leaf))
+                report.filters_built += 1
+            # A filter stays until the row group is written: opened into memory of its own, or copied out of what was read.
+            elif (found := walk.filter(chunk, (stored, Scratch()))) is not None:
+                if chunk.encrypted and not found.sealed:
+                    report.filters_dropped += 1
+                    continue
+                bitset = found.bitset if found.sealed else bytes(found.bitset)
+                filters[chunk.leaf.index] = SplitBlockBloomFilter.from_bitset(bitset)
+                report.filters_kept += 1
+        assembler.add_row_group(walk, group, filters)
+        report.row_groups += 1
+        if progress is not None:
+            progress(group + 1, total)
+    assembler.finish(walk.footer.struct)
+    report.new_size = assembler.position
+    return report
+
+
+def _check(reopened: Source, keys: OutputKeys | None) -> None:
+    """Before the new file takes its name, every module of it opens."""
+    footer, at_hand = open_footer(reopened, keys.decryption() if keys else None)
+    report = verify_walk(Walk(reopened, footer, at_hand))
+    if report.failures:
+        raise report.failures[0]
+    if report.inaccessible:
+        raise BloomsealError(f"the new file's column {next(iter(report.inaccessible))} does not open")

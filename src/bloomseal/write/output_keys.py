@@ -1,0 +1,158 @@
+"""The keys that a new file is sealed with: an `EncryptionSpec` made concrete for one file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, Final
+
+from ..encryption import Algorithm, ModuleCipher, ModuleType, SecretKey, module_aad, page_aads
+from ..errors import UsageError
+from ..format.footer import FileCrypto
+from ..format.schema import Leaf, Schema
+from ..format.walk import Protection
+from ..keytools import as_key_source
+from ..keytools.protocols import FileKeys
+from ..specs import DecryptionSpec, EncryptionSpec, KeyChoice
+from ..storage.ref import FileRef
+from ..thrift import Struct, WireType, encode_binary
+
+__all__ = ["OutputKeys"]
+
+_UNIQUE_BYTES: Final = 8
+"""Length of aad_file_unique; both other implementations use 8."""
+
+
+class OutputKeys:
+    """Which cipher seals what in one new file.
+
+    Args:
+        spec: what the caller asked for.
+        schema: the file's schema.
+        ref: the final place of the file, for key sources that store material beside it.
+
+    Raises:
+        UsageError: a column key for a column that does not exist.
+        KeyAccessError: the KMS would not wrap a data key.
+    """
+
+    def __init__(self, spec: EncryptionSpec, schema: Schema, ref: FileRef) -> None:
+        self._source: FileKeys | None = None
+        if spec.keys is not None:
+            self._source = as_key_source(spec.keys).for_file(ref, writing=True)
+        self.spec = spec
+        self._leaves = schema.leaves
+        algorithm = Algorithm(spec.algorithm)
+        try:
+            footer_key, footer_metadata = self._new_key(spec.footer_key, None)
+            prefix = spec.aad_prefix if isinstance(spec.aad_prefix, bytes) else b""
+            self.crypto = FileCrypto(
+                algorithm,
+                prefix,
+                os.urandom(_UNIQUE_BYTES),
+                spec.store_aad_prefix,
+                spec.plaintext_footer,
+                footer_metadata,
+            )
+            self.footer = ModuleCipher(footer_key, algorithm)
+            self._columns = self._resolve_columns(schema)
+        except BaseException:
+            self.discard()
+            raise
+
+    def _resolve_columns(self, schema: Schema) -> dict[int, tuple[ModuleCipher, bytes]]:
+        columns: dict[int, tuple[ModuleCipher, bytes]] = {}
+        # Longest path first: a key for one leaf wins over a key for the group above it.
+        for name, choice in sorted((self.spec.column_keys or {}).items(), key=lambda item: -len(item[0])):
+            for leaf in schema.below(name):
+                if leaf.index in columns:
+                    continue
+                key, metadata = self._new_key(choice, leaf.name)
+                columns[leaf.index] = (ModuleCipher(key, self.crypto.algorithm), metadata)
+        return columns
+
+    def _new_key(self, choice: KeyChoice, column: str | None) -> tuple[SecretKey, bytes]:
+        if isinstance(choice, str):
+            assert self._source is not None  # noqa: S101  # EncryptionSpec refuses a name without keys=
+            return self._source.new_key(choice, column, self.spec.key_bits)
+        if isinstance(choice, tuple):
+            key, metadata = choice
+            return _secret(key), metadata.encode() if isinstance(metadata, str) else bytes(metadata)
+        return _secret(choice), b""
+
+    def protection(self, leaf: Leaf) -> Protection:
+        """Which key a column gets."""
+        if leaf.index in self._columns:
+            return Protection.COLUMN_KEY
+        if not self._columns or self.spec.complete:
+            return Protection.FOOTER_KEY
+        return Protection.PLAINTEXT
+
+    def cipher(self, leaf: Leaf) -> ModuleCipher | None:
+        """The column's cipher; None for plaintext."""
+        match self.protection(leaf):
+            case Protection.COLUMN_KEY:
+                return self._columns[leaf.index][0]
+            case Protection.FOOTER_KEY:
+                return self.footer
+            case Protection.PLAINTEXT:
+                return None
+
+    def aad(self, kind: ModuleType, row_group: int, leaf: Leaf, page: int = -1) -> bytes:
+        return module_aad(self.crypto.file_aad, kind, row_group, leaf.index, page)
+
+    def page_aads(self, row_group: int, leaf: Leaf) -> Callable[[ModuleType, int], bytes]:
+        """As `aad`, for the many pages of one column chunk."""
+        return page_aads(self.crypto.file_aad, row_group, leaf.index)
+
+    def column_crypto(self, leaf: Leaf) -> Struct:
+        """ColumnCryptoMetaData of an encrypted column (Parquet encryption, section 5.1)."""
+        union = Struct()
+        if leaf.index not in self._columns:
+            union.set_struct(1, Struct())
+            return union
+        inner = Struct()
+        inner.set_list(1, [encode_binary(part.encode()) for part in leaf.path], WireType.BINARY)
+        if metadata := self._columns[leaf.index][1]:
+            inner.set_binary(2, metadata)
+        union.set_struct(2, inner)
+        return union
+
+    def retrieve_key(self, key_metadata: bytes, column: str | None) -> SecretKey:
+        """A `KeyRetriever` over the keys just made, to reopen and check the file before it gets its name."""
+        if column is None:
+            return self.footer.key
+        # A column named "a.b" and the field b of a column a have the same name, but not the same key.
+        named = (
+            self._columns[leaf.index] for leaf in self._leaves if leaf.name == column and leaf.index in self._columns
+        )
+        return next(cipher.key for cipher, metadata in named if metadata == key_metadata)
+
+    def decryption(self) -> DecryptionSpec:
+        """What opens the file just written."""
+        supplied = self.crypto.aad_prefix if not self.crypto.prefix_stored else b""
+        return DecryptionSpec(self, aad_prefix=supplied or None)
+
+    def store(self) -> None:
+        """Make external key material durable, before the file appears under its name."""
+        if self._source is not None:
+            self._source.store()
+
+    def committed(self) -> None:
+        """The file has its name: a source may drop what only the file before it needed."""
+        done = getattr(self._source, "commit", None)
+        if done is not None:
+            done()
+
+    def discard(self) -> None:
+        """Writing failed."""
+        if self._source is not None:
+            self._source.discard()
+
+
+def _secret(key: Any) -> SecretKey:
+    if isinstance(key, SecretKey):
+        return key
+    if not isinstance(key, bytes | bytearray):
+        raise UsageError(f"a data key is bytes or a SecretKey, not {type(key).__name__}")
+    return SecretKey(bytes(key))

@@ -1,0 +1,68 @@
+"""The file aside: who may read it, and what becomes of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from bloomseal.keytools.protocols import FileRef
+from bloomseal.storage.atomic import AtomicFile
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
+def test_the_file_aside_is_never_more_open_than_the_one_it_replaces(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(b"old")
+    path.chmod(mode)
+    with AtomicFile(FileRef(str(path))) as out:
+        out.write(b"new")
+        (aside,) = [entry for entry in tmp_path.iterdir() if entry != path]
+        assert aside.stat().st_mode & 0o777 & ~mode == 0
+        out.commit(lambda _: None)
+    assert path.read_bytes() == b"new"
+    assert path.stat().st_mode & 0o777 == mode
+
+
+def test_a_new_file_has_the_mode_that_the_user_asks_of_new_files(tmp_path: Path) -> None:
+    mask = os.umask(0o027)
+    try:
+        with AtomicFile(FileRef(str(tmp_path / "a.parquet"))) as out:
+            out.commit(lambda _: None)
+    finally:
+        os.umask(mask)
+    assert (tmp_path / "a.parquet").stat().st_mode & 0o777 == 0o640
+
+
+def test_stale_checksums_of_hadoop_go_with_the_old_file(tmp_path: Path) -> None:
+    path, checksums, other = (tmp_path / name for name in ("a.parquet", ".a.parquet.crc", ".b.parquet.crc"))
+    for file in (path, checksums, other):
+        file.write_bytes(b"old")
+    with AtomicFile(FileRef(str(path))) as out:
+        assert checksums.exists()
+        out.commit(lambda _: None)
+    assert not checksums.exists()
+    assert other.exists()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_pieces_of_every_size_stand_in_their_order(tmp_path: Path, seed: int) -> None:
+    path, expected, random = tmp_path / "a.parquet", b"", Random(seed)
+    sizes = [10, 1 << 20, 0, 700_000, 700_000, 3 << 20, 5, (9 << 20) + 1, 1]
+    if seed:
+        sizes = [random.randrange(1 << random.randrange(1, 22)) for _ in range(60)]
+    with AtomicFile(FileRef(str(path))) as out:
+        for size in (3 << 20, *sizes):
+            piece = random.randbytes(size)
+            expected += piece
+            if random.random() < 0.4:
+                out.write(piece)
+            else:
+                out.take(size)[:] = piece
+        out.zero(5, (2 << 20) + 1)
+        out.write(b"end")
+        out.commit(lambda _: None)
+    expected = expected[:5] + bytes((2 << 20) + 1) + expected[(2 << 20) + 6 :] + b"end"
+    assert path.read_bytes() == expected
