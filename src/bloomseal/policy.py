@@ -6,9 +6,11 @@ Writer, reader, rotation and audit share it. `keys/policy.example.toml` shows ev
 from __future__ import annotations
 
 import os
+import posixpath
+import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
 from functools import cached_property
@@ -19,6 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 from .encryption import Algorithm
 from .errors import BloomsealError, PolicyError
 from .limits import MAX_GCM_SEALS
+from .storage.ref import FileRef
+from .storage.source import resolve_path
 
 if TYPE_CHECKING:
     from .keytools.pinned import PinnedKeys
@@ -27,11 +31,15 @@ if TYPE_CHECKING:
 __all__ = ["ColumnPolicy", "Policy", "Sensitivity", "TablePolicy"]
 
 _VERSION: Final = 1
+_PATH: Final = "{path}"
+_SHIPPED: Final = 'aad_prefix = "{table}/{path}/"'
+_INJECTIVE: Final = re.compile(r"[^{}]*(\{table\}/)?[^{}]*\{path\}/")
 _MAX_DAYS: Final = 36_500
-_PLACEHOLDERS: Final = frozenset({"table", "file"})
+_PLACEHOLDERS: Final = frozenset({"table", "file", "path"})
 _SETTINGS: Final = {
     "aad_prefix": str,
     "algorithm": str,
+    "allow_ctr": bool,
     "complete": bool,
     "double_wrapping": bool,
     "kek_bits": int,
@@ -86,9 +94,13 @@ class TablePolicy:
         key_bits, kek_bits: 128, 192 or 256.
         double_wrapping: wrap data keys under a KEK, and that by the KMS.
         internal: keep key material in the file.
-        aad_prefix: template over ``{table}`` and ``{file}``, bound into every module; None for none.
+        allow_ctr: open files under ``AES_GCM_CTR_V1`` although `algorithm` is another one: older files, until `rekey`.
+        aad_prefix: template over ``{table}``, ``{path}`` (from the table's folder on, partition folders included) and
+            ``{file}`` (the name alone), bound into every module; None for none.
         store_aad_prefix: keep the prefix in the file. If not, a file moved into another table or put in another one's place
             does not open.
+        previous_aad_prefixes: templates that older files were written with; `rekey` moves them to `aad_prefix`.
+        root: the table's folder, which ``{path}`` starts from; None: the folder that is read as a table, see `at`.
         max_key_age: how old a master key's version may grow before an audit reports it.
         seal_limit: how often one key may seal; at most 2^32.
         allowed_kms_urls: addresses that files may name as their KMS.
@@ -103,6 +115,7 @@ class TablePolicy:
     columns: Mapping[str, ColumnPolicy] = field(default_factory=dict)
     previous_footer_keys: tuple[str, ...] = ()
     algorithm: Algorithm = Algorithm.AES_GCM_V1
+    allow_ctr: bool = False
     plaintext_footer: bool = False
     complete: bool = False
     key_bits: int = 128
@@ -114,14 +127,19 @@ class TablePolicy:
     max_key_age: timedelta | None = None
     seal_limit: int = MAX_GCM_SEALS
     allowed_kms_urls: tuple[str, ...] = ()
+    previous_aad_prefixes: tuple[str, ...] = ()
+    root: str | None = None
+    _elsewhere: TablePolicy | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.key_bits not in (128, 192, 256) or self.kek_bits not in (128, 192, 256):
             raise PolicyError(f"table {self.name}: keys have 128, 192 or 256 bits")
         if not 1 <= self.seal_limit <= MAX_GCM_SEALS:
             raise PolicyError(f"table {self.name}: seal_limit lies between 1 and 2^32")
-        if self.aad_prefix is not None:
-            _check_template(self.aad_prefix, self.name)
+        for template in filter(None, (self.aad_prefix, *self.previous_aad_prefixes)):
+            _check_template(template, self.name)
+        if self.aad_prefix is None and self.previous_aad_prefixes:
+            raise PolicyError(f"table {self.name}: previous_aad_prefixes without an aad_prefix")
         if self.aad_prefix is None and not self.store_aad_prefix:
             raise PolicyError(f"table {self.name}: store_aad_prefix = false without an aad_prefix")
         for name, column in self.columns.items():
@@ -149,14 +167,58 @@ class TablePolicy:
         entry = self._entry(column)
         return Sensitivity.INTERNAL if entry is None else entry.sensitivity
 
-    def prefix(self, path: str | os.PathLike[str]) -> str | None:
-        """The AAD prefix of one file."""
-        if self.aad_prefix is None:
-            return None
-        return self.aad_prefix.format_map({"table": self.name, "file": PurePosixPath(os.fspath(path)).name})
+    def at(self, root: str | os.PathLike[str]) -> TablePolicy:
+        """The same policy, keys and their cache included, for a table whose folder is `root`."""
+        path = resolve_path(root).path
+        if path == self.root:
+            return self
+        here = replace(self, root=path)
+        object.__setattr__(here, "_elsewhere", self)
+        return here
 
-    def encryption_arguments(self, path: str | os.PathLike[str]) -> dict[str, Any]:
-        """What to write a file of this table with: the keyword arguments of `bloomseal.EncryptionSpec`."""
+    def prefix(self, file: FileRef | str | os.PathLike[str]) -> str | None:
+        """The AAD prefix of one file, by its final place.
+
+        Raises:
+            PolicyError: the template has ``{path}``, and where the table's folder is was not said, or the file is not in it.
+        """
+        return None if self.aad_prefix is None else self._filled(self.aad_prefix, file)
+
+    def prefixes(self, file: FileRef | str | os.PathLike[str]) -> tuple[str, ...]:
+        """The AAD prefix of one file, and after it those that it may have been written with before; as `prefix`."""
+        templates = filter(None, (self.aad_prefix, *self.previous_aad_prefixes))
+        return tuple(self._filled(template, file) for template in templates)
+
+    def _filled(self, template: str, file: FileRef | str | os.PathLike[str]) -> str:
+        ref = file if isinstance(file, FileRef) else FileRef(os.fspath(file))
+        names = {"table": self.name, "file": PurePosixPath(ref.path).name}
+        if _PATH in template:
+            names["path"] = self._path(ref)
+        return template.format_map(names)
+
+    def _path(self, ref: FileRef) -> str:
+        """From the table's folder to the file. The root that was said wins over the one that the file was found below."""
+        root = self.root or ref.root
+        if root is None:
+            raise PolicyError(
+                f"the AAD prefix of table {self.name} has {_PATH}, and where the table's folder is was not said",
+                file=ref.path,
+                hint="Policy.for_table(name, root=FOLDER), or open the folder as a table",
+            )
+        if ref.filesystem is None:
+            path = os.path.relpath(os.path.abspath(ref.path), os.path.abspath(root))  # noqa: PTH100
+        else:
+            path = posixpath.relpath(ref.path, root)
+        if path.startswith(".."):
+            raise PolicyError(f"the file is not in the folder of table {self.name}", file=ref.path, hint=f"root {root}")
+        return path
+
+    def encryption_arguments(self, file: FileRef | str | os.PathLike[str]) -> dict[str, Any]:
+        """What to write a file of this table with: the keyword arguments of `bloomseal.EncryptionSpec`.
+
+        Args:
+            file: its final place.
+        """
         return {
             "footer_key": self.footer_key,
             "column_keys": {name: column.key for name, column in self.columns.items() if column.key is not None},
@@ -164,17 +226,20 @@ class TablePolicy:
             "algorithm": self.algorithm,
             "plaintext_footer": self.plaintext_footer,
             "complete": self.complete,
-            "aad_prefix": self.prefix(path),
+            "aad_prefix": self.prefix(file),
             "store_aad_prefix": self.store_aad_prefix,
             "key_bits": self.key_bits,
         }
 
-    def decryption_arguments(self, path: str | os.PathLike[str]) -> dict[str, Any]:
+    def decryption_arguments(self, file: FileRef | str | os.PathLike[str]) -> dict[str, Any]:
         """What to read a file of this table with: keyword arguments of `bloomseal.DecryptionSpec`."""
         return {
             "keys": self.keys,
-            "aad_prefix": self.prefix(path),
+            "aad_prefix": self.prefix(file),
+            "previous_aad_prefixes": self.prefixes(file)[1:],
             "encrypted_columns": tuple(name for name, column in self.columns.items() if column.key is not None),
+            "complete": self.uniform or self.complete,
+            "allow_ctr": self.allow_ctr or self.algorithm is Algorithm.AES_GCM_CTR_V1,
         }
 
     def bloom_filters(self) -> dict[str, FilterSpec]:
@@ -188,6 +253,8 @@ class TablePolicy:
         Raises:
             UsageError, MissingDependencyError, KeyAccessError: there is no way to the KMS.
         """
+        if self._elsewhere is not None:
+            return self._elsewhere.keys
         from .keytools.pinned import PinnedKeys
         from .keytools.tools import KeyTools
 
@@ -276,8 +343,11 @@ class Policy:
             }
         )
 
-    def for_table(self, name: str) -> TablePolicy:
+    def for_table(self, name: str, *, root: str | os.PathLike[str] | None = None) -> TablePolicy:
         """One table's policy.
+
+        Args:
+            root: the table's folder, for AAD prefixes with ``{path}`` (`TablePolicy.at`).
 
         Raises:
             PolicyError: the policy says nothing of it.
@@ -286,7 +356,7 @@ class Policy:
             raise PolicyError(
                 f"the policy has no table {name!r}", hint=f"known: {', '.join(sorted(self.tables)) or 'none'}"
             )
-        return table
+        return table if root is None else table.at(root)
 
     def __repr__(self) -> str:
         return f"<Policy: {', '.join(sorted(self.tables)) or 'no tables'}>"
@@ -297,6 +367,7 @@ def _table(name: str, entry: _Reader, defaults: dict[str, Any], **more: Any) -> 
     arguments = {
         "footer_key": entry.take("footer_key", str),
         "previous_footer_keys": entry.strings("previous_footer_keys"),
+        "previous_aad_prefixes": entry.strings("previous_aad_prefixes"),
         "columns": {column: _column(columns.inner(column)) for column in columns.names()},
         **defaults,
         **entry.settings(),
@@ -409,6 +480,13 @@ def _check_template(template: str, table: str) -> None:
     for _, name, form, conversion in parts:
         # Only plain names: a format string could reach into objects.
         if name is not None and (name not in _PLACEHOLDERS or form or conversion):
-            raise PolicyError(f"table {table}: aad_prefix takes {{table}} and {{file}} only")
+            raise PolicyError(f"table {table}: aad_prefix takes {{table}}, {{path}} and {{file}} only")
     if not template:
         raise PolicyError(f"table {table}: an empty aad_prefix", hint="leave it out")
+    if _PATH not in template:
+        return
+    # Two files must not share a prefix, whatever they are called: a slash, which no name holds, ends table and path.
+    if not _INJECTIVE.fullmatch(template):
+        raise PolicyError(f"table {table}: a slash follows {{table}}, and {_PATH}, which comes last", hint=_SHIPPED)
+    if "/" in table:
+        raise PolicyError(f"table {table}: a name with a slash does not go with {_PATH} in aad_prefix")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .encryption import Algorithm, SecretKey
 from .errors import UsageError
+from .storage.ref import FileRef
 
 if TYPE_CHECKING:
     from .policy import TablePolicy
@@ -82,8 +83,12 @@ class DecryptionSpec:
             compared where it does, refused where the file knows of none.
         encrypted_columns: columns that must be encrypted; a plaintext column or a plaintext filter among them is a
             PolicyError. The columns of `ExplicitKeys.column_keys` are taken as such without saying.
+        complete: every column must be encrypted, as `encrypted_columns` has it.
+        previous_aad_prefixes: prefixes that older files may have been written with instead.
         allow_plaintext: accept a plaintext file (the key tools of other implementations always do; an attacker who
             may replace files then chooses what is read).
+        allow_ctr: open pages under AES_GCM_CTR_V1. Nothing authenticates those, nor, under an encrypted footer, the file's
+            word that it is of that algorithm: whoever may alter the file changes chosen values.
         allow_unverified_footer: accept a plaintext footer whose signature can't be checked for want of the footer key.
             Row groups could then be missing, so that *absent* is said of the row groups seen, not of the file.
         int96_utc: INT96 timestamps are canonical UTC instants, so that they can be looked up.
@@ -95,24 +100,37 @@ class DecryptionSpec:
     allow_plaintext: bool = False
     allow_unverified_footer: bool = False
     int96_utc: bool = False
+    complete: bool = False
+    previous_aad_prefixes: Collection[bytes | str] = field(default=())
+    allow_ctr: bool = False
 
     def __post_init__(self) -> None:
+        if isinstance(self.encrypted_columns, str):
+            raise UsageError("encrypted_columns= takes a list of names")
+        if isinstance(self.previous_aad_prefixes, str | bytes):
+            raise UsageError("previous_aad_prefixes= takes a list of prefixes")
         object.__setattr__(self, "aad_prefix", _as_prefix(self.aad_prefix))
+        previous = tuple(prefix for one in self.previous_aad_prefixes if (prefix := _as_prefix(one)))
+        object.__setattr__(self, "previous_aad_prefixes", previous)
 
     def __repr__(self) -> str:
         return f"<DecryptionSpec keys: {type(self.keys).__name__}>"
 
 
-def encryption_for(encryption: EncryptionSpec | TablePolicy | None, path: str) -> EncryptionSpec | None:
-    """What a policy says about one file of its table, as a specification; specifications pass through."""
+def encryption_for(encryption: EncryptionSpec | TablePolicy | None, file: FileRef | str) -> EncryptionSpec | None:
+    """What a policy says about one file of its table, as a specification; specifications pass through.
+
+    Args:
+        file: its final place, never that of a file aside: an AAD prefix may be made of it.
+    """
     if encryption is None or isinstance(encryption, EncryptionSpec):
         return encryption
     if not hasattr(encryption, "encryption_arguments"):
         raise UsageError(f"encryption= takes an EncryptionSpec or a table's policy, not {type(encryption).__name__}")
-    return EncryptionSpec(**encryption.encryption_arguments(path))
+    return EncryptionSpec(**encryption.encryption_arguments(file))
 
 
-def decryption_for(decryption: DecryptionSpec | TablePolicy | None, path: str) -> DecryptionSpec | None:
+def decryption_for(decryption: DecryptionSpec | TablePolicy | None, file: FileRef | str) -> DecryptionSpec | None:
     """As `encryption_for`, to read with."""
     if decryption is None or isinstance(decryption, DecryptionSpec):
         return decryption
@@ -121,7 +139,7 @@ def decryption_for(decryption: DecryptionSpec | TablePolicy | None, path: str) -
             f"decryption= takes a DecryptionSpec or a table's policy, not {type(decryption).__name__}",
             hint="DecryptionSpec(keys=...)",
         )
-    return DecryptionSpec(**decryption.decryption_arguments(path))
+    return DecryptionSpec(**decryption.decryption_arguments(file))
 
 
 def _as_prefix(prefix: bytes | str | None) -> bytes | None:

@@ -144,8 +144,8 @@ def modules(path: Path, decryption: bs.DecryptionSpec) -> Iterator[Sealed]:
 
 
 def _footer(footer: Footer, source: Source) -> Sealed:
-    from bloomseal.format.footer import split_encrypted
+    from bloomseal.format.footer import peek
 
     assert footer.crypto is not None
-    framed = split_encrypted(read_tail(source))[1]
+    framed = peek(source).sealed
     return Sealed(ModuleType.FOOTER, framed, module_aad(footer.crypto.file_aad, ModuleType.FOOTER))

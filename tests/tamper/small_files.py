@@ -116,7 +116,7 @@ def small_file(kind: str, version: int = 0) -> SmallFile:
         )  # fmt: skip
         content = path.read_bytes()
     keys = ExplicitKeys(keys_by_id={"kf": FOOTER_KEY, "ks": SSN_KEY, "kn": NAME_KEY})
-    return SmallFile(kind, content, data, DecryptionSpec(keys))
+    return SmallFile(kind, content, data, DecryptionSpec(keys, allow_ctr="CTR" in _MODES[kind].get("algorithm", "")))
 
 
 def _modules(small: SmallFile) -> Iterator[Module]:

@@ -247,7 +247,7 @@ def _check_file(facts: Facts, file: FileFacts, policy: TablePolicy | None) -> It
         yield here("BS112", "the footer is in plaintext")
     if file.algorithm == "AES_GCM_CTR_V1" and policy.algorithm.value == "AES_GCM_V1":
         yield here("BS310", "pages are encrypted with AES-CTR, which authenticates nothing")
-    wanted = policy.prefix(file.path)
+    wanted = policy.prefix(file.ref)
     if wanted is None:
         return
     if file.aad_prefix == "none":

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..encryption import SIGNATURE_BYTES, ModuleType, framed_length
+from ..encryption import ModuleType, framed_length
 from ..errors import BloomsealError
-from ..format.footer import split_encrypted
+from ..format.footer import peek
 from ..format.layout import read_tail
 from ..format.walk import Chunk, Walk
 from ..limits import MAX_MODULE_BYTES
@@ -113,9 +113,7 @@ class Nonces:
         key = facts.keys[1].data_key if len(facts.keys) > 1 else None
         if key is None:
             return
-        tail = read_tail(source)
-        nonce = split_encrypted(tail)[1][_NONCE] if tail.encrypted else tail.data[-SIGNATURE_BYTES:][:12]
-        self._note(key, bytes(nonce), (facts.path, "footer"))
+        self._note(key, peek(source).nonce, (facts.path, "footer"))
 
     def _chunk(self, facts: FileFacts, chunk: ChunkFacts, walk: Walk, source: Source) -> Iterator[bytes]:
         opened = walk.chunk(chunk.row_group, chunk.leaf)

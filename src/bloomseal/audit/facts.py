@@ -16,6 +16,7 @@ import pyarrow as pa
 from ..keytools import KeyTools, as_key_source
 from ..keytools.pinned import PinnedKeys
 from ..policy import Policy, TablePolicy
+from ..storage.ref import FileRef
 from .keyfacts import KeyFacts, Kms
 from .places import Places, find_files
 from .scan import PROTECTIONS, SEEN, FileFacts, Scanner
@@ -136,11 +137,10 @@ class Policies:
             self._known[folder] = next((self._tables[part] for part in parts if part in self._tables), None)
         return self._known[folder]
 
-    def prefix(self, path: str) -> bytes | None:
-        """The AAD prefix that the policy gives a file."""
-        policy = self.of(path)
-        prefix = None if policy is None else policy.prefix(path)
-        return None if prefix is None else prefix.encode()
+    def prefixes(self, ref: FileRef) -> tuple[bytes, ...]:
+        """The AAD prefixes that the policy gives a file, or gave it once."""
+        policy = self.of(ref.path)
+        return () if policy is None else tuple(prefix.encode() for prefix in policy.prefixes(ref))
 
     @property
     def dated(self) -> bool:
@@ -228,8 +228,9 @@ def scanner_for(
         # Pins refuse what they don't expect; an audit has to see it.
         source = source.tools
     kms = Kms(source.kms if isinstance(source, KeyTools) else None, dated=policies.dated)
-    given = aad_prefix.encode() if isinstance(aad_prefix, str) else aad_prefix
-    return Scanner(source, kms, prefix=lambda path: policies.prefix(path) or given, filters=filters, visit=visit)
+    one = aad_prefix.encode() if isinstance(aad_prefix, str) else aad_prefix
+    given = (one,) if one else ()
+    return Scanner(source, kms, prefixes=lambda ref: policies.prefixes(ref) or given, filters=filters, visit=visit)
 
 
 def to_table(files: Sequence[FileFacts], policies: Policies | None = None) -> pa.Table:

@@ -104,7 +104,7 @@ _TABLE: Final = (
          "The file was moved or renamed, or an old version was put back.", _REKEY, "policy",
          "warning where the right prefix is stored although the policy wants it kept outside"),
     Rule("BS310", "unauthenticated-pages", "AES_GCM_CTR_V1 where the policy wants pages authenticated", _WARNING,
-         "Bits of a page can be flipped unnoticed.", "bloomseal rekey {file} --algorithm AES_GCM_V1", "policy"),
+         "Bits of a page can be flipped unnoticed.", "bloomseal rekey {file} --allow-ctr --algorithm AES_GCM_V1", "policy"),
     Rule("BS311", "short-key", "A key shorter than the policy's", _WARNING,
          "The policy asks for more bits.", "bloomseal rekey {file} --key-bits {bits}", "policy"),
     Rule("BS312", "kms-address", "A KMS address in the file that is not an allowed one", _ERROR,

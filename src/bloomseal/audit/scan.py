@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Any, Final
 
-from ..encryption import ModuleType, SecretKey, module_aad
+from ..encryption import SecretKey
 from ..errors import BloomsealError, FormatError, IntegrityError, KeyAccessError, UnsupportedError
-from ..format.footer import FileCrypto, Footer, parse_crypto, split_encrypted, split_signed
-from ..format.layout import FileMeta, Tail, read_tail
-from ..format.opening import KeysAtHand
+from ..format.expectation import Expectation
+from ..format.footer import FileCrypto, Footer, FooterKind, Peek, peek
+from ..format.opening import KeysAtHand, authenticated
 from ..format.walk import Chunk, Walk
 from ..keytools import KmsAccessError, Problem
 from ..keytools.protocols import KeyRetriever, KeySource
@@ -22,7 +22,6 @@ from ..limits import MAX_GCM_SEALS
 from ..sbbf import PhysicalType, SplitBlockBloomFilter
 from ..storage.ref import FileRef
 from ..storage.source import Source
-from ..thrift import Struct
 from ..thrift.structs import ColumnMetaData, decode
 from .keyfacts import KeyFacts, Kms, SidecarView
 from .raw_scan import is_filter_header, is_sealed, read_all
@@ -148,13 +147,13 @@ class Scanner:
         keys: KeySource | None = None,
         kms: Kms | None = None,
         *,
-        prefix: Callable[[str], bytes | None] = lambda _: None,
+        prefixes: Callable[[FileRef], tuple[bytes, ...]] = lambda _: (),
         filters: bool | None = None,
         visit: Callable[[FileFacts, Walk | None, Source], None] | None = None,
     ) -> None:
         self._keys = keys
         self._kms = kms or Kms()
-        self._prefix = prefix
+        self._prefixes = prefixes
         self._filters = keys is not None if filters is None else filters
         self._visit = visit
         self._outages: list[KmsAccessError] = []
@@ -175,9 +174,8 @@ class Scanner:
         return facts
 
     def _scan(self, facts: FileFacts, source: Source) -> None:
-        tail = read_tail(source)
         facts.sidecar = SidecarView(source.ref)
-        footer, hand = self._open(facts, source, tail)
+        footer, hand = self._open(facts, source)
         if footer is None:
             if self._visit is not None:
                 self._visit(facts, None, source)
@@ -192,54 +190,39 @@ class Scanner:
         if self._visit is not None:
             self._visit(facts, walk, source)
 
-    def _open(self, facts: FileFacts, source: Source, tail: Tail) -> tuple[Footer | None, KeysAtHand]:
-        if tail.encrypted:
-            head, framed = split_encrypted(tail)
-            facts.footer = "encrypted"
+    def _open(self, facts: FileFacts, source: Source) -> tuple[Footer | None, KeysAtHand]:
+        seen = peek(source)
+        facts.footer = str(seen.kind)
+        if seen.kind is FooterKind.PLAINTEXT:
+            return Footer(seen.clear, seen.offset, None, True), KeysAtHand(None, None)
+        clear = None if seen.kind is FooterKind.ENCRYPTED else seen.clear
+        if clear is None:
             facts.hidden.append("columns, filters and statistics: all inside the encrypted footer")
-            crypto = self._crypto(facts, head.struct(1) or Struct(), head.binary(2), plaintext_footer=False)
-            hand = self._hand(facts, source, crypto)
-            try:
-                raw = bytes(
-                    hand.footer().open(framed, ModuleType.FOOTER, module_aad(crypto.file_aad, ModuleType.FOOTER))
-                )
-            except KeyAccessError:
-                return None, hand
-            except IntegrityError as error:
-                facts.footer_verified = False
-                facts.failed(error)
-                return None, hand
-            facts.hidden.clear()
-            facts.footer_verified = True
-            return Footer(raw, tail.offset, crypto, True), hand
-        plain = Struct.parse(tail.data, remember=FileMeta.ROW_GROUPS)
-        algorithm = plain.struct(FileMeta.ALGORITHM)
-        if algorithm is None:
-            facts.footer = "plaintext"
-            return Footer(tail.data, tail.offset, None, True), KeysAtHand(None, None)
-        facts.footer = "signed"
-        raw, signature = split_signed(tail)
         try:
-            crypto = self._crypto(facts, algorithm, plain.binary(FileMeta.SIGNING_KEY), plaintext_footer=True)
+            candidates = self._crypto(facts, seen)
         except UnsupportedError as error:
+            if clear is None:
+                raise
             facts.failed(error)
-            return Footer(raw, tail.offset, None, False), KeysAtHand(None, None)
-        hand = self._hand(facts, source, crypto)
+            return Footer(clear, seen.offset, None, False), KeysAtHand(None, None)
+        hand = self._hand(facts, source, candidates[0])
         try:
-            hand.footer().verify(raw, signature, module_aad(crypto.file_aad, ModuleType.FOOTER))
-            facts.footer_verified = True
+            footer = authenticated(seen, candidates, hand)
         except KeyAccessError:
             pass
         except IntegrityError as error:
             facts.footer_verified = False
             facts.failed(error)
-        return Footer(raw, tail.offset, crypto, bool(facts.footer_verified)), hand
+        else:
+            facts.hidden.clear()
+            facts.footer_verified = True
+            return footer, hand
+        return None if clear is None else Footer(clear, seen.offset, candidates[0], False), hand
 
-    def _crypto(
-        self, facts: FileFacts, algorithm: Struct, key_metadata: bytes | None, *, plaintext_footer: bool
-    ) -> FileCrypto:
-        facts.algorithm = "AES_GCM_V1" if 1 in algorithm else "AES_GCM_CTR_V1" if 2 in algorithm else None
-        inner = algorithm.struct(1) or algorithm.struct(2) or Struct()
+    def _crypto(self, facts: FileFacts, seen: Peek) -> list[FileCrypto]:
+        facts.keys.append(KeyFacts.of(seen.key_metadata, facts.sidecar or SidecarView(facts.ref), self._kms))
+        algorithm, inner = seen.inner()
+        facts.algorithm = str(algorithm)
         stored, wanted = inner.binary(1), bool(inner.boolean(3))
         facts.aad_prefix = "stored" if stored else "supplied" if wanted else "none"
         if stored:
@@ -247,9 +230,8 @@ class Scanner:
         if (unique := inner.binary(2)) is not None:
             facts.file_id = unique.hex()
         # Only what the file lacks is supplied: whether a stored prefix is the right one is a rule's affair.
-        supplied = self._prefix(facts.path) if wanted and not stored else None
-        facts.keys.append(KeyFacts.of(key_metadata or b"", facts.sidecar or SidecarView(facts.ref), self._kms))
-        return parse_crypto(algorithm, key_metadata, supplied, plaintext_footer=plaintext_footer, keyless=True)
+        supplied = self._prefixes(facts.ref) if wanted and not stored else ()
+        return seen.crypto(Expectation(prefixes=supplied))
 
     def _hand(self, facts: FileFacts, source: Source, crypto: FileCrypto) -> KeysAtHand:
         retriever = None if self._keys is None else _Impatient(self._keys.for_file(source.ref), self._outages)

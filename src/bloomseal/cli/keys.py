@@ -122,6 +122,7 @@ class OpeningOptions:
     allow_plaintext: bool
     allow_unverified_footer: bool
     int96_utc: bool
+    allow_ctr: bool
 
     def decryption(self) -> DecryptionSpec | None:
         """None where nothing was said about encryption at all: a plaintext file is then what it is."""
@@ -135,6 +136,7 @@ class OpeningOptions:
             allow_plaintext=self.allow_plaintext,
             allow_unverified_footer=self.allow_unverified_footer,
             int96_utc=self.int96_utc,
+            allow_ctr=self.allow_ctr,
         )
 
 
@@ -173,6 +175,11 @@ _OPENING_OPTIONS: Final = (
         is_flag=True,
         help="Accept a plaintext footer without the key of its signature: row groups could be missing.",
     ),
+    click.option(
+        "--allow-ctr",
+        is_flag=True,
+        help="Open AES_GCM_CTR_V1 pages, which nothing authenticates: anybody could have altered them.",
+    ),
     click.option("--int96-utc", is_flag=True, help="INT96 timestamps are canonical UTC instants."),
 )
 
@@ -208,10 +215,11 @@ def opening_options(function: Function) -> Function:
         allow_plaintext: bool,
         allow_unverified_footer: bool,
         int96_utc: bool,
+        allow_ctr: bool,
         **rest: Any,
     ) -> Any:
         opening = OpeningOptions(
-            keys, aad_prefix, encrypted_column, allow_plaintext, allow_unverified_footer, int96_utc
+            keys, aad_prefix, encrypted_column, allow_plaintext, allow_unverified_footer, int96_utc, allow_ctr
         )
         return function(opening=opening, **rest)
 

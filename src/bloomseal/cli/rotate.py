@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 import click
@@ -288,8 +288,11 @@ def unseal(run: RunOptions, opening: OpeningOptions, output: str | None, in_plac
 def _decryption(run: RunOptions, opening: OpeningOptions) -> DecryptionSpec | TablePolicy:
     policy = run.table_policy(opening.keys)
     if policy is not None:
-        # A prefix on the command line is the one that the files have now; the policy's is then the new one.
-        return policy if opening.aad_prefix is None else DecryptionSpec(policy.keys, aad_prefix=opening.aad_prefix)
+        changes: dict[str, Any] = {"allow_ctr": True} if opening.allow_ctr else {}
+        if opening.aad_prefix is not None:
+            # A prefix on the command line is the one that the files have now; the policy's is then the new one.
+            changes["aad_prefix"] = opening.aad_prefix.replace("{", "{{").replace("}", "}}")
+        return replace(policy, **changes) if changes else policy
     decryption = opening.decryption()
     if decryption is None or decryption.keys is None:
         raise PolicyError(

@@ -146,6 +146,15 @@ class ModuleCipher:
         except InvalidTag:
             raise _unauthentic(module) from None
 
+    def authenticates(self, framed: Buffer, aad: bytes) -> bool:
+        """Was this a GCM module, whatever the algorithm says of pages?"""
+        view = memoryview(framed)
+        try:
+            self._gcm.decrypt(bytes(view[LENGTH_BYTES:HEAD_BYTES]), view[HEAD_BYTES:], aad)
+        except InvalidTag:
+            return False
+        return True
+
     def sign(self, footer: bytes, aad: bytes) -> bytes:
         """``nonce(12) ‖ tag(16)`` of GCM over the serialised footer (section 5.2, plaintext footer mode)."""
         self._count()

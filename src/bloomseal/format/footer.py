@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property, lru_cache
 
-from ..encryption import FRAME_BYTES, SIGNATURE_BYTES, Algorithm, ModuleCipher, ModuleType, file_aad, framed_length
+from ..encryption import (
+    FRAME_BYTES,
+    NONCE_BYTES,
+    SIGNATURE_BYTES,
+    Algorithm,
+    ModuleCipher,
+    ModuleType,
+    file_aad,
+    framed_length,
+)
 from ..encryption import module_aad as make_aad
-from ..errors import FormatError, PolicyError, UnsupportedError, UsageError
+from ..errors import FormatError, UnsupportedError, UsageError
 from ..limits import MAX_KEY_METADATA_BYTES, MAX_ORDINAL
+from ..storage.source import Source
 from ..thrift import Cursor, Struct
 from ..thrift.structs import ColumnChunk, RowGroup, RowGroupHead, decode, decode_at, decode_element
-from .layout import MAGIC, MAGIC_ENCRYPTED, FileMeta, Group, Tail
+from .expectation import Expectation
+from .layout import MAGIC, MAGIC_ENCRYPTED, FileMeta, Group, read_tail
 from .schema import Schema
 
-__all__ = ["FileCrypto", "Footer", "parse_crypto", "seal_footer", "sign_footer"]
+__all__ = ["FileCrypto", "Footer", "FooterKind", "Peek", "peek", "seal_footer", "sign_footer"]
 
 # Below this many column chunks a footer's decoded ones are all kept; above it only those of the last row group are.
 _KEEP_CHUNKS = 20_000
@@ -65,45 +77,104 @@ class FileCrypto:
         return union
 
 
-def parse_crypto(
-    algorithm: Struct, key_metadata: bytes | None, supplied: bytes | None, *, plaintext_footer: bool, keyless: bool
-) -> FileCrypto:
-    """Read an EncryptionAlgorithm and settle the AAD prefix.
+class FooterKind(StrEnum):
+    """How a file ends (Parquet encryption, section 5)."""
 
-    Args:
-        supplied: the prefix that the caller expects.
-        keyless: only looking: a prefix that is neither stored nor supplied is no error.
+    PLAINTEXT = "plaintext"
+    SIGNED = "signed"
+    ENCRYPTED = "encrypted"
+
+
+@dataclass(frozen=True, slots=True)
+class Peek:
+    """A footer before any key is asked for: all of it is the word of whoever wrote the bytes.
+
+    Attributes:
+        kind: what the magic, and the presence of an EncryptionAlgorithm, say.
+        offset: where the footer begins.
+        algorithm: the raw EncryptionAlgorithm; None for a plaintext file.
+        key_metadata: leads to the footer key; may be empty.
+        clear: the serialised FileMetaData; empty under an encrypted footer.
+        sealed: the framed footer module, or the signature; empty for a plaintext file.
+    """
+
+    kind: FooterKind
+    offset: int
+    algorithm: Struct | None = None
+    key_metadata: bytes = b""
+    clear: bytes = b""
+    sealed: bytes = b""
+
+    @property
+    def nonce(self) -> bytes:
+        """That of the footer module or of the signature."""
+        start = 4 if self.kind is FooterKind.ENCRYPTED else 0
+        return self.sealed[start : start + NONCE_BYTES]
+
+    def inner(self) -> tuple[Algorithm, Struct]:
+        """The algorithm and its AesGcmV1 or AesGcmCtrV1.
+
+        Raises:
+            UnsupportedError: another algorithm.
+        """
+        assert self.algorithm is not None  # noqa: S101
+        for number, algorithm in ((1, Algorithm.AES_GCM_V1), (2, Algorithm.AES_GCM_CTR_V1)):
+            if (inner := self.algorithm.struct(number)) is not None:
+                return algorithm, inner
+        raise UnsupportedError("an encryption algorithm that is neither AES_GCM_V1 nor AES_GCM_CTR_V1")
+
+    def crypto(self, expectation: Expectation) -> list[FileCrypto]:
+        """The file's encryption, once for every AAD prefix that it may have been written with.
+
+        Raises:
+            UnsupportedError: an unknown algorithm, or a file without aad_file_unique.
+            PolicyError: algorithm or prefix are not the expected ones.
+        """
+        algorithm, inner = self.inner()
+        expectation.algorithm(algorithm)
+        stored, unique, wanted = inner.binary(1), inner.binary(2), bool(inner.boolean(3))
+        if unique is None:
+            raise UnsupportedError(
+                "the file has no aad_file_unique, so its modules are not bound to it (DuckDB writes such files)",
+                hint="write it again with an implementation that uses AADs",
+            )
+        signed = self.kind is FooterKind.SIGNED
+        return [
+            FileCrypto(algorithm, prefix, unique, bool(stored), signed, self.key_metadata)
+            for prefix in expectation.prefix(stored, wanted, unique)
+        ]
+
+
+def peek(source: Source) -> Peek:
+    """Look at a file's end, without a key.
 
     Raises:
-        UnsupportedError: an unknown algorithm, or a file without aad_file_unique.
-        PolicyError: the prefix is missing, different, or supplied to a file that knows of none.
+        FormatError: not a Parquet file, or a broken footer.
     """
-    if 1 in algorithm:
-        kind, inner = Algorithm.AES_GCM_V1, algorithm.struct(1)
-    elif 2 in algorithm:
-        kind, inner = Algorithm.AES_GCM_CTR_V1, algorithm.struct(2)
-    else:
-        raise UnsupportedError("an encryption algorithm that is neither AES_GCM_V1 nor AES_GCM_CTR_V1")
-    if inner is None:
-        raise FormatError("an empty EncryptionAlgorithm")
-    stored, unique, wanted = inner.binary(1), inner.binary(2), bool(inner.boolean(3))
-    if unique is None:
-        raise UnsupportedError(
-            "the file has no aad_file_unique, so its modules are not bound to it (DuckDB writes such files)",
-            hint="write it again with an implementation that uses AADs",
-        )
+    tail = read_tail(source)
+    if tail.encrypted:
+        cursor = Cursor(tail.data)
+        head = Struct.read(cursor)
+        framed = tail.data[cursor.position :]
+        if framed_length(framed, ModuleType.FOOTER) != len(framed) or len(framed) < FRAME_BYTES:
+            raise FormatError("the footer's length prefix does not fit", module=ModuleType.FOOTER.label)
+        metadata = _bounded(head.binary(2))
+        return Peek(FooterKind.ENCRYPTED, tail.offset, head.struct(1) or Struct(), metadata, sealed=framed)
+    plain = Struct.parse(tail.data, remember=FileMeta.ROW_GROUPS)
+    algorithm = plain.struct(FileMeta.ALGORITHM)
+    if algorithm is None:
+        return Peek(FooterKind.PLAINTEXT, tail.offset, clear=tail.data)
+    if len(tail.data) <= SIGNATURE_BYTES:
+        raise FormatError("the footer is too short for its signature", module=ModuleType.FOOTER.label)
+    metadata = _bounded(plain.binary(FileMeta.SIGNING_KEY))
+    clear, signature = tail.data[:-SIGNATURE_BYTES], tail.data[-SIGNATURE_BYTES:]
+    return Peek(FooterKind.SIGNED, tail.offset, algorithm, metadata, clear, signature)
+
+
+def _bounded(key_metadata: bytes | None) -> bytes:
     if key_metadata is not None and len(key_metadata) > MAX_KEY_METADATA_BYTES:
         raise FormatError(f"footer key metadata of {len(key_metadata)} bytes")
-    if supplied is not None and not stored and not wanted:
-        # Concatenating it would only ever fail to authenticate; saying so tells a moved file from a damaged one.
-        raise PolicyError("an AAD prefix was supplied, but the file was written without one", hint="aad_prefix=None")
-    if supplied is not None and stored and supplied != stored:
-        raise PolicyError("the AAD prefix stored in the file is not the expected one: a file from another place?")
-    if wanted and not stored and supplied is None and not keyless:
-        raise PolicyError("the file was written with an AAD prefix that it does not store", hint="aad_prefix=")
-    return FileCrypto(
-        kind, supplied or stored or b"", unique, bool(stored), plaintext_footer, key_metadata if key_metadata else b""
-    )
+    return key_metadata or b""
 
 
 class Footer:
@@ -147,8 +218,12 @@ class Footer:
 
     @cached_property
     def type_ordered(self) -> list[bool]:
-        """For each leaf: does ColumnOrder say TYPE_ORDER, so that min_value and max_value have a meaning?"""
+        """For each leaf: does ColumnOrder say TYPE_ORDER, so that min_value and max_value have a meaning?
+
+        Never where nobody has authenticated the schema: the logical type says how bounds compare.
+        """
         known = _type_ordered(self.struct.fields.get(FileMeta.COLUMN_ORDERS))
+        known = known if self.verified else []
         return known if len(known) == len(self.schema.leaves) else [False] * len(self.schema.leaves)
 
     def row_group(self, index: int) -> RowGroupHead:
@@ -220,23 +295,6 @@ def _elements(field: tuple[int, bytes] | None) -> list[bytes]:
     if field is not None:
         struct.fields[0] = field
     return struct.elements(0)
-
-
-def split_encrypted(tail: Tail) -> tuple[Struct, bytes]:
-    """FileCryptoMetaData and the framed footer of a PARE file."""
-    cursor = Cursor(tail.data)
-    crypto = Struct.read(cursor)
-    framed = tail.data[cursor.position :]
-    if framed_length(framed, ModuleType.FOOTER) != len(framed) or len(framed) < FRAME_BYTES:
-        raise FormatError("the footer's length prefix does not fit", module=ModuleType.FOOTER.label)
-    return crypto, framed
-
-
-def split_signed(tail: Tail) -> tuple[bytes, bytes]:
-    """FileMetaData and signature of a plaintext footer with an encryption algorithm."""
-    if len(tail.data) <= SIGNATURE_BYTES:
-        raise FormatError("the footer is too short for its signature", module=ModuleType.FOOTER.label)
-    return tail.data[:-SIGNATURE_BYTES], tail.data[-SIGNATURE_BYTES:]
 
 
 def seal_footer(metadata: bytes, crypto: FileCrypto, cipher: ModuleCipher) -> bytes:

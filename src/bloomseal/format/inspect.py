@@ -12,8 +12,9 @@ from ..keytools.material import KeyMetadata
 from ..storage.source import Source
 from ..thrift import Cursor, Struct
 from ..thrift.structs import BloomFilterHeader, KeyValue, decode, decode_at
-from .footer import Footer, parse_crypto, split_encrypted
-from .layout import Column, FileMeta, Meta, read_tail
+from .expectation import NO_EXPECTATION
+from .footer import Footer, FooterKind, peek
+from .layout import Column, FileMeta, Meta
 from .opening import KeysAtHand, open_footer
 from .walk import Chunk, Protection, Walk
 
@@ -32,6 +33,11 @@ _EXPOSED = {
     Meta.GEOSPATIAL: "geospatial statistics",
 }
 _HEADER_BYTES = 64
+_FOOTERS = {
+    FooterKind.PLAINTEXT: "plaintext",
+    FooterKind.SIGNED: "plaintext, signed",
+    FooterKind.ENCRYPTED: "encrypted",
+}
 
 
 @dataclass
@@ -101,33 +107,21 @@ def inspect(path: str | os.PathLike[str], *, filesystem: FileSystem | None = Non
 
 
 def _inspect(source: Source) -> Inspection:
-    tail = read_tail(source)
-    if tail.encrypted:
-        head, _ = split_encrypted(tail)
-        crypto = parse_crypto(head.struct(1) or Struct(), head.binary(2), None, plaintext_footer=False, keyless=True)
-        seen = Inspection(source.name, source.size, "encrypted", str(crypto.algorithm))
-        seen.hidden = ["schema, row counts, columns, filters, statistics: all inside the encrypted footer"]
-    else:
-        footer, _ = open_footer(source, None, keyless=True)
-        crypto = footer.crypto  # type: ignore[assignment]
-        seen = Inspection(source.name, source.size, "plaintext, signed" if crypto else "plaintext")
-        _look_at_footer(source, footer, seen)
-    if crypto is not None:
+    ends = peek(source)
+    seen = Inspection(source.name, source.size, _FOOTERS[ends.kind])
+    if ends.kind is not FooterKind.PLAINTEXT:
+        crypto = ends.crypto(NO_EXPECTATION)[0]
         seen.algorithm = str(crypto.algorithm)
         seen.footer_key = describe_key(crypto.footer_key_metadata)
         if crypto.prefix_stored:
             seen.aad_prefix = f"stored: {crypto.aad_prefix.decode(errors='backslashreplace')}"
         else:
-            wanted = _wants_prefix(tail.encrypted, tail.data)
-            seen.aad_prefix = "to be supplied" if wanted else "none"
+            seen.aad_prefix = "to be supplied" if ends.inner()[1].boolean(3) else "none"
+    if ends.kind is FooterKind.ENCRYPTED:
+        seen.hidden = ["schema, row counts, columns, filters, statistics: all inside the encrypted footer"]
+    else:
+        _look_at_footer(source, open_footer(source, None, keyless=True)[0], seen)
     return seen
-
-
-def _wants_prefix(encrypted: bool, data: bytes) -> bool:
-    holder = Struct.parse(data)
-    algorithm = holder.struct(1 if encrypted else FileMeta.ALGORITHM) or Struct()
-    inner = algorithm.struct(1) or algorithm.struct(2) or Struct()
-    return bool(inner.boolean(3))
 
 
 def _look_at_footer(source: Source, footer: Footer, seen: Inspection) -> None:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from copy import copy
-from typing import Any
 
 from ..encryption import ModuleCipher, ModuleType, SecretKey, module_aad
-from ..errors import BloomsealError, KeyAccessError, PolicyError, UsageError
+from ..errors import BloomsealError, IntegrityError, KeyAccessError
 from ..keytools import as_key_source
 from ..keytools.protocols import KeyRetriever
 from ..specs import DecryptionSpec
 from ..storage.source import Source
-from ..thrift import Struct
-from .footer import FileCrypto, Footer, parse_crypto, split_encrypted, split_signed
-from .layout import FileMeta, Tail, read_tail
+from .expectation import NO_EXPECTATION, Expectation
+from .footer import FileCrypto, Footer, FooterKind, Peek, peek
 
-__all__ = ["KeysAtHand", "open_footer", "required_columns"]
+__all__ = ["KeysAtHand", "authenticated", "open_footer"]
 
 
 class KeysAtHand:
@@ -25,17 +24,33 @@ class KeysAtHand:
     Args:
         crypto: the file's encryption, None for a plaintext file.
         retriever: None where the caller gave no keys.
+        expectation: what the caller expects of the file.
     """
 
-    def __init__(self, crypto: FileCrypto | None, retriever: KeyRetriever | None) -> None:
+    def __init__(
+        self, crypto: FileCrypto | None, retriever: KeyRetriever | None, expectation: Expectation = NO_EXPECTATION
+    ) -> None:
         self.crypto = crypto
+        self.expectation = expectation
         self._retriever = retriever
+        self._agreed = getattr(retriever, "check_under_footer_key", None)
         self._ciphers: dict[tuple[bytes, str | None], ModuleCipher | KeyAccessError] = {}
+        self._under_footer_key: set[str] = set()
         self._lock = threading.Lock()
 
     def footer(self) -> ModuleCipher:
         """The footer key's cipher. Raises KeyAccessError."""
         return self._cipher(self.crypto.footer_key_metadata if self.crypto else b"", None)
+
+    def check_under_footer_key(self, column: str) -> None:
+        """A column chunk says that it is under the footer key: was that agreed on?
+
+        Raises:
+            PolicyError: the column has a key of its own. Whoever may use the footer key alone would else put values there.
+        """
+        if self._agreed is not None and column not in self._under_footer_key:
+            self._agreed(self.crypto.footer_key_metadata if self.crypto else b"", column)
+            self._under_footer_key.add(column)
 
     def column(self, key_metadata: bytes, column: str) -> ModuleCipher:
         """The cipher of a column with a key of its own. Raises KeyAccessError."""
@@ -77,68 +92,57 @@ def open_footer(
     """Read, open and verify a file's footer.
 
     Args:
-        keyless: only looking (`inspect`): a missing footer key is no error in plaintext footer mode.
+        keyless: only looking: nothing is expected of the file.
 
     Raises:
         FormatError: the footer breaks the specification.
         IntegrityError: it does not authenticate.
         KeyAccessError: the footer key can't be had.
-        PolicyError: a plaintext file, or an unverifiable footer, where the caller did not allow it.
+        PolicyError: the file is not what the caller expects (`Expectation`).
     """
     try:
-        return _open(source, read_tail(source), decryption, keyless)
+        return _open(source, peek(source), decryption, NO_EXPECTATION if keyless else Expectation.of(decryption))
     except BloomsealError as error:
         raise error.at(file=source.name) from None
 
 
-def _open(source: Source, tail: Tail, decryption: DecryptionSpec | None, keyless: bool) -> tuple[Footer, KeysAtHand]:
-    supplied = decryption.aad_prefix if decryption else None
-    assert supplied is None or isinstance(supplied, bytes)  # noqa: S101  # DecryptionSpec encodes a str
-    if tail.encrypted:
-        head, framed = split_encrypted(tail)
-        algorithm = head.struct(1) or Struct()
-        crypto = parse_crypto(algorithm, head.binary(2), supplied, plaintext_footer=False, keyless=False)
-        keys = KeysAtHand(crypto, _retriever(source, decryption))
-        aad = module_aad(crypto.file_aad, ModuleType.FOOTER)
-        raw = keys.footer().open(framed, ModuleType.FOOTER, aad)
-        return Footer(raw, tail.offset, crypto, True), keys
-
-    plain = Struct.parse(tail.data, remember=FileMeta.ROW_GROUPS)
-    algorithm_struct = plain.struct(FileMeta.ALGORITHM)
-    if algorithm_struct is None:
-        if decryption is not None and not decryption.allow_plaintext:
-            raise PolicyError(
-                "a plaintext file where an encrypted one was expected",
-                hint="leave out decryption=, or DecryptionSpec(allow_plaintext=True)",
-            )
-        return Footer(tail.data, tail.offset, None, True), KeysAtHand(None, None)
-
-    raw, signature = split_signed(tail)
-    crypto = parse_crypto(
-        algorithm_struct, plain.binary(FileMeta.SIGNING_KEY), supplied, plaintext_footer=True, keyless=keyless
-    )
-    keys = KeysAtHand(crypto, _retriever(source, decryption))
-    verified = False
+def _open(
+    source: Source, seen: Peek, decryption: DecryptionSpec | None, expectation: Expectation
+) -> tuple[Footer, KeysAtHand]:
+    if seen.kind is FooterKind.PLAINTEXT:
+        expectation.plaintext_file()
+        return Footer(seen.clear, seen.offset, None, True), KeysAtHand(None, None, expectation)
+    candidates = seen.crypto(expectation)
+    keys = KeysAtHand(candidates[0], _retriever(source, decryption), expectation)
     try:
-        keys.footer().verify(raw, signature, module_aad(crypto.file_aad, ModuleType.FOOTER))
-        verified = True
+        return authenticated(seen, candidates, keys), keys
     except KeyAccessError as error:
-        if error.retryable:
+        if error.retryable or seen.kind is FooterKind.ENCRYPTED:
             raise
-    return Footer(raw, tail.offset, crypto, verified), keys
+    return Footer(seen.clear, seen.offset, candidates[0], False), keys
+
+
+def authenticated(seen: Peek, candidates: Sequence[FileCrypto], keys: KeysAtHand) -> Footer:
+    """Open the footer, or verify its signature, under the first AAD prefix that it authenticates with.
+
+    Raises:
+        KeyAccessError: the footer key can't be had.
+        IntegrityError: it authenticates with none.
+    """
+    cipher = keys.footer()
+    for crypto in candidates:
+        aad = module_aad(crypto.file_aad, ModuleType.FOOTER)
+        try:
+            if seen.kind is FooterKind.ENCRYPTED:
+                return Footer(cipher.open(seen.sealed, ModuleType.FOOTER, aad), seen.offset, crypto, True)
+            cipher.verify(seen.clear, seen.sealed, aad)
+            return Footer(seen.clear, seen.offset, crypto, True)
+        except IntegrityError as error:
+            failure = error
+    raise failure
 
 
 def _retriever(source: Source, decryption: DecryptionSpec | None) -> KeyRetriever | None:
     if decryption is None or decryption.keys is None:
         return None
     return as_key_source(decryption.keys).for_file(source.ref)
-
-
-def required_columns(decryption: DecryptionSpec | None) -> frozenset[str]:
-    """The columns that the caller takes to be encrypted."""
-    if decryption is None:
-        return frozenset()
-    listed: Any = decryption.encrypted_columns
-    if isinstance(listed, str):
-        raise UsageError("encrypted_columns= takes a list of names")
-    return frozenset(listed) | frozenset(getattr(decryption.keys, "columns", ()))

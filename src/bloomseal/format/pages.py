@@ -104,9 +104,17 @@ class Page:
     def could_inflate(self, codec: int | None) -> bool:
         """Could a codec (CompressionCodec; None: no compression) make of the body what the header claims?"""
         claimed, most = self.view.uncompressed_size or 0, _MOST_INFLATED.get(codec or 0)
-        if most == 1:
+        if most == 1 or (self.v2 is not None and self.v2.is_compressed is False):
+            # Exactly: a GCM page that is passed off as a CTR page is 16 bytes longer than its header says.
             return claimed == self.size
         return most is None or claimed <= most * self.size
+
+    @property
+    def relabelled(self) -> bool:
+        """Does a page that the file calls unauthenticated authenticate all the same? Then the file's word was altered."""
+        if self._cipher is None or self.authenticated or len(self.stored) - self.clear_levels < FRAME_BYTES:
+            return False
+        return self._cipher.authenticates(memoryview(self.stored)[self.clear_levels :], self._aad)
 
     def open_into(self, out: memoryview) -> None:
         """Write the body's plaintext into `out`, of `size` bytes.

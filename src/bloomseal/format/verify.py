@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..encryption import ModuleType
-from ..errors import BloomsealError, KeyAccessError
+from ..errors import BloomsealError, FormatError, IntegrityError, KeyAccessError
 from ..sbbf import SplitBlockBloomFilter
 from ..storage.source import Scratch, leased
+from .pages import Page
 from .statistics import all_null
 from .walk import Chunk, Protection, Walk
 
@@ -122,6 +123,7 @@ def _verify_chunk(walk: Walk, chunk: Chunk, report: VerifyReport, sealed: Scratc
 def _verify_pages(walk: Walk, chunk: Chunk, report: VerifyReport, sealed: Scratch, opened: Scratch) -> None:
     # Kind of page → (headers, bodies that opened, bodies that nothing authenticates, those with levels in clear): counted
     # here first, since naming things takes longer than opening a small page.
+    codec = walk.meta(chunk).codec
     seen = {kind: [0, 0, 0, 0] for kind in (ModuleType.DICTIONARY_PAGE, ModuleType.DATA_PAGE)}
     try:
         for page in walk.pages(chunk, sealed):
@@ -129,6 +131,7 @@ def _verify_pages(walk: Walk, chunk: Chunk, report: VerifyReport, sealed: Scratc
             counts[0] += 1
             if not page.authenticated:
                 counts[2] += 1
+                _doubt(page, codec)
                 continue
             try:
                 page.open_into(opened.take(page.size))
@@ -142,6 +145,20 @@ def _verify_pages(walk: Walk, chunk: Chunk, report: VerifyReport, sealed: Scratc
             _count(report.authenticated, kind.label, bodies)
             _count(report.unauthenticated, kind.label, open_bodies)
             _count(report.unauthenticated, "Data page levels", levels)
+
+
+def _doubt(page: Page, codec: int | None) -> None:
+    """A page that nothing authenticates can at least contradict its header, which is sealed where the column is."""
+    if page.relabelled:
+        raise IntegrityError(
+            "the page was sealed with AES_GCM_V1, and the file says AES_GCM_CTR_V1: that word was altered",
+            module=f"{page.kind.label} {page.ordinal}",
+        )
+    if page.encrypted and not page.could_inflate(codec):
+        raise FormatError(
+            f"{page.size} bytes can't be the {page.view.uncompressed_size} that the page's header says",
+            module=f"{page.kind.label} {page.ordinal}",
+        )
 
 
 def _count(where: Counter[str], what: str, number: int) -> None:

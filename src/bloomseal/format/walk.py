@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ..encryption import FRAME_BYTES, ModuleCipher, ModuleType, framed_length, module_aad, page_aads
-from ..errors import BloomsealError, FormatError, IntegrityError, KeyAccessError, UnsupportedError
+from ..errors import BloomsealError, FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError
 from ..limits import MAX_BITSET_BYTES, MAX_BLOOM_HEADER_BYTES, MIN_BITSET_BYTES
 from ..storage.source import Buffer, Scratch, Source
-from ..thrift import Cursor, Struct
+from ..thrift import Cursor, Struct, WireType, encode_binary
 from ..thrift.structs import BloomFilterHeader, ColumnChunk, ColumnMetaData, decode, decode_at
 from .footer import Footer
-from .layout import Column
+from .layout import Column, Meta
 from .opening import KeysAtHand
 from .pages import Page, read_page
 from .schema import Leaf
@@ -144,14 +144,30 @@ class Walk:
 
         Raises:
             KeyAccessError: the key can't be had.
+            PolicyError: the column is in plaintext, or under another key, where that was not expected.
         """
+        self.expected(chunk)
         if chunk.protection is Protection.PLAINTEXT:
             return None
         try:
             if chunk.protection is Protection.FOOTER_KEY:
                 return self.keys.footer()
             return self.keys.column(chunk.key_metadata, chunk.leaf.name)
-        except KeyAccessError as error:
+        except (KeyAccessError, PolicyError) as error:
+            raise error.at(file=self.source.name, **chunk.place) from None
+
+    def expected(self, chunk: Chunk) -> None:
+        """Is the chunk protected as the caller expects? Everything that is made of its bytes asks this first.
+
+        Raises:
+            PolicyError: it is in plaintext, or under the footer key, and must not be.
+        """
+        try:
+            if chunk.protection is Protection.PLAINTEXT:
+                self.keys.expectation.plaintext_column(chunk.leaf.name)
+            elif chunk.protection is Protection.FOOTER_KEY:
+                self.keys.check_under_footer_key(chunk.leaf.name)
+        except BloomsealError as error:
             raise error.at(file=self.source.name, **chunk.place) from None
 
     def aad(self, chunk: Chunk, kind: ModuleType, page: int = -1, *, row_group: int | None = None) -> bytes:
@@ -168,6 +184,7 @@ class Walk:
             FormatError, IntegrityError, KeyAccessError.
         """
         if chunk.meta is None:
+            self.expected(chunk)
             if chunk.view.encrypted_column_metadata is not None and chunk.encrypted:
                 meta = decode(ColumnMetaData, self.meta_raw(chunk))
             elif chunk.view.meta_data is not None:
@@ -177,6 +194,8 @@ class Walk:
             else:
                 raise FormatError("a column chunk without metadata", **chunk.place)  # type: ignore[arg-type]
             self._check(chunk, meta)
+            if not self.footer.verified:
+                self._check_path(chunk)
             chunk.meta = meta
         return chunk.meta
 
@@ -312,6 +331,20 @@ class Walk:
             except IntegrityError as error:
                 failure = error
         raise failure.at(**chunk.place) from None
+
+    def _check_path(self, chunk: Chunk) -> None:
+        """Nobody has authenticated the schema: the sealed metadata says of itself which column it is of.
+
+        Column ordinals alone are bound to the key, so that names which were exchanged would give one column's answers for another's.
+        """
+        path = Struct.parse(self.meta_raw(chunk)).elements(Meta.PATH, WireType.BINARY)
+        if path != [encode_binary(name.encode()) for name in chunk.leaf.path]:
+            raise FormatError(
+                "the footer calls the column otherwise than its own metadata does",
+                file=self.source.name,
+                module="Column metadata",
+                **chunk.place,  # type: ignore[arg-type]
+            )
 
     def _check(self, chunk: Chunk, meta: ColumnMetaData) -> None:
         def wrong(what: str) -> FormatError:

@@ -6,22 +6,30 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 from ..encryption import SecretKey
-from ..errors import KeyAccessError, UsageError
+from ..errors import KeyAccessError, PolicyError, UsageError
 
 __all__ = ["ExplicitKeys", "KeyValue"]
+
+_Placed = tuple[SecretKey, bytes | None]
 
 KeyValue = bytes | SecretKey | tuple[bytes | SecretKey, bytes | str]
 """A data key, alone or with the key metadata that stands for it in the file."""
 
 
 class ExplicitKeys:
-    """A `KeyRetriever` over keys that the caller holds.
+    """A `KeyRetriever` over keys that the caller holds, each for the places that it was given for.
+
+    A file names the key of each place by an id that its writer chose. So the id never leads away from the key that the caller
+    gave for a place: whoever holds one column's key could else name it for the footer, and forge the file.
 
     Args:
         footer_key: the key that opens the footer, and every column sealed with the footer key.
-        column_keys: dotted column path → key; the path of a group covers all leaves below it.
-        keys_by_id: key metadata (an id such as ``"kf"``) → key. An id wins over a column's name, because the file itself
-            says which key it used.
+        column_keys: dotted column path → key; the path of a group covers all leaves below it. These columns are expected to
+            be sealed under these keys, and no other.
+        keys_by_id: key metadata (an id such as ``"kf"``) → key, for places that no key was given for above. Whoever holds any
+            of these keys could have written any of those places.
+
+    A pair of a key and its id says that the file must name that id.
 
     Raises:
         KeyAccessError: a key whose length no AES key has.
@@ -36,12 +44,9 @@ class ExplicitKeys:
         column_keys: Mapping[str, KeyValue] | None = None,
         keys_by_id: Mapping[str | bytes, bytes | SecretKey] | None = None,
     ) -> None:
-        self._by_id: dict[bytes, SecretKey] = {}
-        self._footer = None if footer_key is None else self._take(footer_key, "footer_key")
-        self._columns = {name: self._take(value, f"column {name}") for name, value in (column_keys or {}).items()}
-        # Last, because an entry of the map is the plainest thing that a caller can say about an id.
-        for key_id, value in (keys_by_id or {}).items():
-            self._by_id[_id(key_id)] = _key(value, "keys_by_id")
+        self._footer = None if footer_key is None else _placed(footer_key, "footer_key")
+        self._columns = {name: _placed(value, f"column {name}") for name, value in (column_keys or {}).items()}
+        self._by_id = {_id(key_id): _key(value, "keys_by_id") for key_id, value in (keys_by_id or {}).items()}
 
     @property
     def columns(self) -> frozenset[str]:
@@ -49,24 +54,42 @@ class ExplicitKeys:
         return frozenset(self._columns)
 
     def retrieve_key(self, key_metadata: bytes, column: str | None) -> SecretKey:
-        """The key whose id `key_metadata` is; else the column's; for the footer, the footer key.
+        """The key given for the column, or for the footer; where none was, the one whose id `key_metadata` is.
 
         Raises:
-            KeyAccessError: none of these was given.
+            KeyAccessError: none of these was given, or the file names another id than the one given with the key.
         """
-        if (key := self._by_id.get(bytes(key_metadata))) is not None:
-            return key
-        key = self._footer if column is None else self._of_column(column)
-        if key is not None:
-            return key
+        placed = self._footer if column is None else self._of_column(column)
+        if placed is not None:
+            key, key_id = placed
+            if key_id is None or key_id == bytes(key_metadata):
+                return key
+        elif (known := self._by_id.get(bytes(key_metadata))) is not None:
+            return known
         whose = "the footer" if column is None else f"column {column}"
         raise KeyAccessError(
-            f"no key for {whose} among the explicit keys",
+            f"no key for {whose} among the explicit keys"
+            if placed is None
+            else f"the file names another key for {whose} than the one that was given",
             column=column,
             hint="footer_key=" if column is None else f"column_keys={{{column!r}: ...}}, or keys_by_id=",
         )
 
-    def _of_column(self, column: str) -> SecretKey | None:
+    def check_under_footer_key(self, key_metadata: bytes, column: str) -> None:  # noqa: ARG002
+        """A column says that it is under the footer key.
+
+        Raises:
+            PolicyError: a key of its own was given for it.
+        """
+        own = self._of_column(column)
+        if own is not None and (self._footer is None or own[0] != self._footer[0]):
+            raise PolicyError(
+                "the column is under the footer key, and a key of its own was given for it",
+                column=column,
+                hint="leave the column out of column_keys, if it is meant to be under the footer key",
+            )
+
+    def _of_column(self, column: str) -> _Placed | None:
         """The key of the column itself, else of the nearest group above it, as `EncryptionSpec.column_keys` has it."""
         path = column
         while path:
@@ -75,21 +98,20 @@ class ExplicitKeys:
             path = path.rpartition(".")[0]
         return None
 
-    def _take(self, value: KeyValue, where: str) -> SecretKey:
-        if not isinstance(value, tuple):
-            return _key(value, where)
-        if len(value) != 2:
-            raise UsageError(f"{where}: a pair of a key and its key metadata was expected")
-        key = _key(value[0], where)
-        self._by_id[_id(value[1])] = key
-        return key
-
     def __repr__(self) -> str:
         named = ", ".join(sorted(self._columns)) or "none"
         return f"<ExplicitKeys footer: {'yes' if self._footer else 'no'}, columns: {named}, ids: {len(self._by_id)}>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("ExplicitKeys are never pickled; let each process get its own keys")
+
+
+def _placed(value: KeyValue, where: str) -> _Placed:
+    if not isinstance(value, tuple):
+        return _key(value, where), None
+    if len(value) != 2:
+        raise UsageError(f"{where}: a pair of a key and its key metadata was expected")
+    return _key(value[0], where), _id(value[1])
 
 
 def _id(key_id: str | bytes) -> bytes:

@@ -24,6 +24,7 @@ __all__ = [
     "KeySource",
     "KeyState",
     "KmsClient",
+    "PlacedKeys",
     "RewrappingKms",
     "StatefulKms",
     "VersionedKms",
@@ -43,6 +44,19 @@ class KeyRetriever(Protocol):
 
         Raises:
             KeyAccessError: the key can't be had. Any other exception is taken for a failing retriever.
+        """
+        ...
+
+
+@runtime_checkable
+class PlacedKeys(Protocol):
+    """A retriever that knows which columns have keys of their own. One that doesn't leaves it to the file."""
+
+    def check_under_footer_key(self, key_metadata: bytes, column: str) -> None:
+        """A column says that it is under the footer key, whose key metadata this is.
+
+        Raises:
+            PolicyError: it was to be under a key of its own.
         """
         ...
 

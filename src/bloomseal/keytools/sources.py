@@ -69,6 +69,7 @@ class _Retrieving:
 
     def __init__(self, retriever: KeyRetriever) -> None:
         self._retriever = retriever
+        self.check_under_footer_key = getattr(retriever, "check_under_footer_key", None)
 
     def for_file(self, ref: FileRef, *, writing: bool = False) -> FileKeys:  # noqa: ARG002
         return self

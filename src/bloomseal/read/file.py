@@ -18,8 +18,8 @@ import pyarrow as pa
 from ..errors import BloomsealWarning, PolicyError, UnsupportedError, UsageError
 from ..format.layout import FileMeta
 from ..format.minifile import read_row_group
-from ..format.opening import open_footer, required_columns
-from ..format.schema import Leaf, Schema
+from ..format.opening import open_footer
+from ..format.schema import Schema
 from ..format.statistics import all_null
 from ..format.verify import VerifyReport, verify_walk
 from ..format.walk import Chunk, Walk
@@ -127,9 +127,9 @@ class SealedFile:
 
     def __init__(self, source: Source, decryption: DecryptionSpec | TablePolicy | None) -> None:
         self._source = source
-        self._decryption = decryption_for(decryption, source.name)
-        self._required = required_columns(self._decryption)
+        self._decryption = decryption_for(decryption, source.ref)
         footer, keys = open_footer(source, self._decryption)
+        self._expectation = keys.expectation
         self._footer = footer
         self._walk = Walk(source, footer, keys)
         self.stats = ReadStats()
@@ -342,32 +342,22 @@ class SealedFile:
                 hint="the footer key, or DecryptionSpec(allow_unverified_footer=True)",
             )
 
-    def _is_required(self, leaf: Leaf) -> bool:
-        return any(leaf.name == name or leaf.name.startswith(name + ".") for name in self._required)
-
     def _refuse_clear(self, wanted: Sequence[int], predicate: Predicate | None) -> None:
-        leaves = {self._footer.schema.leaves[index].index for index in wanted}
-        leaves |= {leaf.index for leaf in predicate.leaves} if predicate else set()
+        """Whether a column in plaintext is refused must not depend on which row groups are opened."""
+        leaves = {*wanted, *(leaf.index for leaf in predicate.leaves)} if predicate else set(wanted)
         for index in sorted(leaves):
-            if self._required and self._is_required(self._footer.schema.leaves[index]):
+            if self._expectation.must_be_encrypted(self._footer.schema.leaves[index].name):
                 for group in range(self.num_row_groups):
-                    self._need_encrypted(self._walk.chunk(group, index))
-
-    def _need_encrypted(self, chunk: Chunk) -> None:
-        if not chunk.encrypted and self._is_required(chunk.leaf):
-            raise PolicyError(
-                "the column is in plaintext where an encrypted one was expected",
-                file=self.path,
-                row_group=chunk.row_group,
-                column=chunk.leaf.name,
-            )
+                    self._walk.expected(self._walk.chunk(group, index))
 
     def _lent_filter(self, chunk: Chunk) -> SplitBlockBloomFilter | None:
         """As `_filter`, in memory that the thread's next filter takes."""
         return self._filter(chunk, (lend(0), lend(1)))
 
     def _filter(self, chunk: Chunk, scratch: tuple[Scratch, Scratch] | None = None) -> SplitBlockBloomFilter | None:
-        self._need_encrypted(chunk)
+        if not self._footer.verified and not chunk.leaf.type.encodes_itself:
+            # The type that nobody has authenticated says how a value is encoded, and so what its filter is asked.
+            return None
         try:
             found = self._walk.filter(chunk, scratch)
         except UnsupportedError as error:
@@ -378,7 +368,7 @@ class SealedFile:
             return None
         place: dict[str, Any] = {"file": self.path, **chunk.place}
         if chunk.encrypted and not found.sealed:
-            if self._is_required(chunk.leaf):
+            if self._expectation.must_be_encrypted(chunk.leaf.name):
                 raise PolicyError("the filter of an encrypted column stands in clear", hint="attach_filters", **place)
             warnings.warn(
                 f"{self.path}: the filter of encrypted column {chunk.leaf.name} stands in clear; it was ignored",

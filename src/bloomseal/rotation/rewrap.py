@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BloomsealError, FormatError, KeyAccessError, UsageError
-from ..format.footer import split_encrypted
-from ..format.layout import FileMeta, read_tail
+from ..format.footer import FooterKind, peek
 from ..format.opening import open_footer
 from ..format.walk import Walk
 from ..keytools.calls import KmsCalls
@@ -19,7 +18,6 @@ from ..policy import TablePolicy
 from ..specs import DecryptionSpec, decryption_for
 from ..storage.ref import FileRef
 from ..storage.source import Source
-from ..thrift import Struct
 from ..write.key_metadata import exchange_key_metadata, key_metadata_in_use
 from .files import ChangedError, in_turn, mark_of, place_of
 from .keys import SOME_COLUMN, Rewrapper, material_of, target_of, with_material
@@ -111,7 +109,7 @@ def rewrap(
     """
     ref = place_of(path, filesystem)
     rewrapper = Rewrapper(decryption.keys, target_of(decryption, master_keys), check_keys=check_keys)
-    spec = decryption_for(decryption, ref.path)
+    spec = decryption_for(decryption, ref)
     assert spec is not None  # noqa: S101
     try:
         if dry_run:
@@ -316,10 +314,7 @@ class _One:
                     raise KeyAccessError("the new wrapping of the footer key holds another key")
 
     def _footer_key_metadata(self) -> bytes:
-        tail = read_tail(self.source)
-        if tail.encrypted:
-            return split_encrypted(tail)[0].binary(2) or b""
-        struct = Struct.parse(tail.data, remember=FileMeta.ROW_GROUPS)
-        if struct.struct(FileMeta.ALGORITHM) is None:
+        seen = peek(self.source)
+        if seen.kind is FooterKind.PLAINTEXT:
             raise UsageError("a plaintext file has no keys", hint="seal")
-        return struct.binary(FileMeta.SIGNING_KEY) or b""
+        return seen.key_metadata

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from ..encryption import SecretKey
+from ..encryption import Algorithm, SecretKey
 from ..errors import IntegrityError, KeyAccessError, PolicyError, UsageError
-from ..format.layout import FileMeta, read_tail
+from ..format.footer import FooterKind, peek
 from ..format.opening import open_footer
 from ..format.schema import Schema
 from ..format.walk import Walk
@@ -17,7 +17,6 @@ from ..policy import TablePolicy
 from ..specs import DecryptionSpec, EncryptionSpec, decryption_for, encryption_for
 from ..storage.ref import FileRef
 from ..storage.source import Source
-from ..thrift import Struct
 from ..write.key_metadata import key_metadata_in_use
 from .keys import key_tools, material_of
 from .sidecar import entries_beside
@@ -43,14 +42,14 @@ Encryption = EncryptionSpec | TablePolicy
 
 def opening(given: Decryption, ref: FileRef) -> DecryptionSpec:
     """What opens one file."""
-    spec = decryption_for(given, ref.path)
+    spec = decryption_for(given, ref)
     assert spec is not None  # noqa: S101
     return spec
 
 
 def sealing(given: Encryption, ref: FileRef) -> EncryptionSpec:
     """What one new file is sealed with."""
-    spec = encryption_for(given, ref.path)
+    spec = encryption_for(given, ref)
     assert spec is not None  # noqa: S101
     return spec
 
@@ -63,7 +62,7 @@ def reading(spec: EncryptionSpec) -> DecryptionSpec:
             None if isinstance(spec.footer_key, str) else spec.footer_key,
             {name: key for name, key in (spec.column_keys or {}).items() if not isinstance(key, str)},
         )
-    return DecryptionSpec(keys, aad_prefix=spec.aad_prefix)
+    return DecryptionSpec(keys, aad_prefix=spec.aad_prefix, allow_ctr=spec.algorithm is Algorithm.AES_GCM_CTR_V1)
 
 
 def opened(source: Source, decryption: DecryptionSpec) -> Walk:
@@ -87,8 +86,7 @@ def opens_with(ref: FileRef, spec: EncryptionSpec) -> bool:
 
 def is_encrypted(source: Source) -> bool:
     """By its ends alone."""
-    tail = read_tail(source)
-    return tail.encrypted or FileMeta.ALGORITHM in Struct.parse(tail.data, remember=FileMeta.ROW_GROUPS)
+    return peek(source).kind is not FooterKind.PLAINTEXT
 
 
 def refuse_old_keys(walk: Walk, spec: EncryptionSpec) -> None:

@@ -73,6 +73,16 @@ class ColumnType:
         """The logical type's kind, empty where there is none."""
         return self.logical.kind if self.logical else ""
 
+    @property
+    def encodes_itself(self) -> bool:
+        """Does the physical type, which is authenticated with the column's metadata, tell alone how a value asked for is encoded?
+
+        A number in INT32, INT64 or a fixed length is another one as decimal, date or timestamp; texts and floats are what they are.
+        """
+        if self.physical is PhysicalType.BYTE_ARRAY:
+            return self.kind in ("", "string", "enum", "json", "bson")
+        return self.physical in (PhysicalType.FLOAT, PhysicalType.DOUBLE) and not self.kind
+
     def __str__(self) -> str:
         length = f"({self.type_length})" if self.type_length is not None else ""
         return f"{self.physical.name}{length}{f' {self.logical}' if self.logical else ''}"

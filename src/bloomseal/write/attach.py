@@ -89,7 +89,7 @@ def attach_filters(
             file meanwhile. In every case the file is as it was.
     """
     with Source.open(path, filesystem) as source:
-        decryption = decryption_for(decryption, source.name)
+        decryption = decryption_for(decryption, source.ref)
         footer, keys = open_footer(source, decryption)
         _need_footer_key(source, footer, keys)
         attaching = _Attaching(Walk(source, footer, keys), resolve_filters(footer.schema, bloom_filters), dry_run)

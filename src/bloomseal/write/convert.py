@@ -130,7 +130,7 @@ def _convert(
         target = source.ref if output is None else resolve_path(output, filesystem)
         in_place = target == source.ref and target.filesystem is None
         before = source.identity if in_place else None
-        decryption, encryption = decryption_for(decryption, source.name), encryption_for(encryption, target.path)
+        decryption, encryption = decryption_for(decryption, source.ref), encryption_for(encryption, target)
         footer, at_hand = open_footer(source, decryption)
         if decryption is None and footer.crypto is not None:
             raise UsageError("the file is encrypted already", file=source.name, hint="rekey")

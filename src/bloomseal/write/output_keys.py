@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from ..encryption import Algorithm, ModuleCipher, ModuleType, SecretKey, module_aad, page_aads
 from ..errors import UsageError
+from ..format.expectation import UNIQUE_BYTES
 from ..format.footer import FileCrypto
 from ..format.schema import Leaf, Schema
 from ..format.walk import Protection
@@ -18,9 +19,6 @@ from ..storage.ref import FileRef
 from ..thrift import Struct, WireType, encode_binary
 
 __all__ = ["OutputKeys"]
-
-_UNIQUE_BYTES: Final = 8
-"""Length of aad_file_unique; both other implementations use 8."""
 
 
 class OutputKeys:
@@ -49,7 +47,7 @@ class OutputKeys:
             self.crypto = FileCrypto(
                 algorithm,
                 prefix,
-                os.urandom(_UNIQUE_BYTES),
+                os.urandom(UNIQUE_BYTES),
                 spec.store_aad_prefix,
                 spec.plaintext_footer,
                 footer_metadata,
@@ -131,7 +129,9 @@ class OutputKeys:
     def decryption(self) -> DecryptionSpec:
         """What opens the file just written."""
         supplied = self.crypto.aad_prefix if not self.crypto.prefix_stored else b""
-        return DecryptionSpec(self, aad_prefix=supplied or None)
+        return DecryptionSpec(
+            self, aad_prefix=supplied or None, allow_ctr=self.crypto.algorithm is Algorithm.AES_GCM_CTR_V1
+        )
 
     def store(self) -> None:
         """Make external key material durable, before the file appears under its name."""

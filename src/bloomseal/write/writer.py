@@ -147,7 +147,7 @@ class SealedWriter:
         **options: Any,
     ) -> None:
         self._ref = resolve_path(path, filesystem)
-        policy, encryption = encryption, encryption_for(encryption, self._ref.path)
+        policy, encryption = encryption, encryption_for(encryption, self._ref)
         if bloom_filters is None and policy is not None and not isinstance(policy, EncryptionSpec):
             bloom_filters = policy.bloom_filters()
         _check_options(options, encryption)

@@ -16,7 +16,7 @@ import bloomseal as bs
 from properties.files.tables import FLAT, tables
 
 _KEYS = bs.ExplicitKeys(keys_by_id={"kf": b"f" * 16, "kc": b"c" * 24})
-_READ = bs.DecryptionSpec(_KEYS, aad_prefix="p")
+_READ = bs.DecryptionSpec(_KEYS, aad_prefix="p", allow_ctr=True)
 _MODES: list[dict[str, Any]] = [
     {},
     {"algorithm": "AES_GCM_CTR_V1"},

@@ -13,18 +13,23 @@ from bloomseal.keytools import ExplicitKeys, FileRef, KeySource, as_key_source
 FOOTER, SSN, OTHER = b"0123456789012345", b"1234567890123450", b"1234567890123451"
 
 
-def test_an_id_wins_over_a_name() -> None:
+def test_an_id_never_leads_away_from_the_key_given_for_a_place() -> None:
     keys = ExplicitKeys(FOOTER, {"ssn": SSN}, {"kc": OTHER})
-    assert keys.retrieve_key(b"kc", "ssn").reveal() == OTHER
+    assert keys.retrieve_key(b"kc", "ssn").reveal() == SSN
+    assert keys.retrieve_key(b"kc", None).reveal() == FOOTER
+    assert keys.retrieve_key(b"kc", "name").reveal() == OTHER
     assert keys.retrieve_key(b"another", "ssn").reveal() == SSN
-    assert keys.retrieve_key(b"", None).reveal() == FOOTER
 
 
 def test_a_key_may_bring_its_key_metadata() -> None:
     keys = ExplicitKeys((FOOTER, b"kf"), {"a.b": (SecretKey(SSN), "kc1")})
     assert keys.columns == {"a.b"}
-    assert keys.retrieve_key(b"kf", "c").reveal() == FOOTER
-    assert keys.retrieve_key(b"kc1", None).reveal() == SSN
+    assert keys.retrieve_key(b"kf", None).reveal() == FOOTER
+    assert keys.retrieve_key(b"kc1", "a.b").reveal() == SSN
+    # Each serves the place that it was given for, and only where the file names it.
+    for key_id, column in ((b"kf", "c"), (b"kc1", None), (b"kf", "a.b"), (b"kc2", "a.b"), (b"", None)):
+        with pytest.raises(KeyAccessError):
+            keys.retrieve_key(key_id, column)
 
 
 def test_a_column_without_a_key_is_named() -> None:

@@ -61,7 +61,9 @@ def test_the_example_says_what_its_comments_say() -> None:
     assert payments.uniform
     assert payments.master_key("whatever") == "payments"
     assert set(customers.bloom_filters()) == {"ssn", "email", "customer_id"}
-    assert customers.prefix("s3://bucket/a/b.parquet") == "customers/b.parquet"
+    inside = customers.at("/bucket/a")
+    assert inside.prefix("/bucket/a/day=1/b.parquet") == "customers/day=1/b.parquet/"
+    assert inside.prefixes("/bucket/a/day=1/b.parquet")[1:] == ("customers/b.parquet",)
     assert payments.prefix("b.parquet") is None
     with pytest.raises(PolicyError, match="no table 'orders'"):
         policy.for_table("orders")
@@ -70,7 +72,9 @@ def test_the_example_says_what_its_comments_say() -> None:
 def test_the_example_writes_and_reads(customers: TablePolicy, tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     columns = {name: column for name, column in customers.columns.items() if name != "health"}
-    policy = Policy({"customers": TablePolicy(**{**_fields(customers), "columns": columns})}).for_table("customers")
+    policy = Policy({"customers": TablePolicy(**{**_fields(customers), "columns": columns})}).for_table(
+        "customers", root=tmp_path
+    )
     write(policy, path)
     assert read(policy, path) == TABLE
     assert bs.probe(
@@ -79,7 +83,7 @@ def test_the_example_writes_and_reads(customers: TablePolicy, tmp_path: Path) ->
 
 
 def _fields(policy: TablePolicy) -> dict[str, Any]:
-    return {name: getattr(policy, name) for name in policy.__dataclass_fields__}
+    return {name: getattr(policy, name) for name, one in policy.__dataclass_fields__.items() if one.init}
 
 
 @pytest.fixture

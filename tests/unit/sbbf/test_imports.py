@@ -13,7 +13,7 @@ kind = ColumnType(PhysicalType.BYTE_ARRAY)
 hashes = hash_array(pa.array([b"%d" % i for i in range(10_000)]), kind)
 found = FilterSpec().build(hashes)
 assert ProbeSet.of([b"5", b"77"], kind).check(found).all()
-print(*sorted({"numba", "llvmlite", "pandas", "cryptography", "thrift"} & set(sys.modules)))
+print(*sorted({"numba", "llvmlite", "cryptography", "thrift"} & set(sys.modules)))
 """
 
 

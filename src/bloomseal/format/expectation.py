@@ -1,0 +1,133 @@
+"""The caller's expectation of a file. Nothing authenticates some of a file's bytes, and those decide nothing on their own.
+
+Under an encrypted footer anybody may rewrite the algorithm, ``aad_file_unique``, the stored AAD prefix and whether one is to be
+supplied (FileCryptoMetaData, Parquet encryption, section 5.1), the footer's kind, and the key metadata. An expectation is made
+once from a `DecryptionSpec` (or the policy behind it), and every opening passes through it: what it does not allow is refused
+before a key is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..encryption import Algorithm
+from ..errors import PolicyError
+from ..specs import DecryptionSpec
+
+__all__ = ["NO_EXPECTATION", "UNIQUE_BYTES", "Expectation"]
+
+UNIQUE_BYTES: Final = 8
+"""Length of aad_file_unique. The specification leaves it open; parquet-java and Arrow write 8, and so do we."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What a file may be.
+
+    Attributes:
+        keyed: keys were given, so that the file is expected to be encrypted and its pages may be opened.
+        prefixes: AAD prefixes, one of which the file was written with; empty where the caller supplies none.
+        encrypted_columns: dotted paths of columns, or of groups above several, that must not be in plaintext.
+        complete: no column may be.
+        allow_ctr: pages under AES_GCM_CTR_V1 may be opened.
+        allow_plaintext: the file as a whole may be in plaintext.
+    """
+
+    keyed: bool = False
+    prefixes: tuple[bytes, ...] = ()
+    encrypted_columns: frozenset[str] = frozenset()
+    complete: bool = False
+    allow_ctr: bool = False
+    allow_plaintext: bool = True
+
+    @classmethod
+    def of(cls, decryption: DecryptionSpec | None) -> Expectation:
+        """The one that a specification states; none without one."""
+        if decryption is None:
+            return NO_EXPECTATION
+        # DecryptionSpec encodes a str.
+        prefixes: Any = [*([decryption.aad_prefix] if decryption.aad_prefix else ()), *decryption.previous_aad_prefixes]
+        keyed_columns: Collection[str] = getattr(decryption.keys, "columns", ())
+        return cls(
+            keyed=True,
+            prefixes=tuple(prefixes),
+            encrypted_columns=frozenset(decryption.encrypted_columns) | frozenset(keyed_columns),
+            complete=decryption.complete,
+            allow_ctr=decryption.allow_ctr,
+            allow_plaintext=decryption.allow_plaintext,
+        )
+
+    def plaintext_file(self) -> None:
+        """A file without encryption.
+
+        Raises:
+            PolicyError: an encrypted one was expected.
+        """
+        if not self.allow_plaintext:
+            raise PolicyError(
+                "a plaintext file where an encrypted one was expected",
+                hint="leave out decryption=, or DecryptionSpec(allow_plaintext=True)",
+            )
+
+    def algorithm(self, algorithm: Algorithm) -> None:
+        """The file's word for how its pages are sealed.
+
+        Raises:
+            PolicyError: AES_GCM_CTR_V1 where it was not allowed. GCM's keystream is CTR's, one counter later: whoever relabels
+                a GCM file, and puts 16 bytes in front of a page's ciphertext, would flip chosen bits of its values.
+        """
+        if self.keyed and not self.allow_ctr and algorithm is Algorithm.AES_GCM_CTR_V1:
+            raise PolicyError(
+                "the file says AES_GCM_CTR_V1: nothing authenticates its pages, nor, in an encrypted footer, that word",
+                hint='DecryptionSpec(allow_ctr=True), or algorithm = "AES_GCM_CTR_V1" in the policy',
+            )
+
+    def prefix(self, stored: bytes | None, wanted: bool, unique: bytes) -> tuple[bytes, ...]:
+        """The AAD prefixes to try, of a file with this EncryptionAlgorithm.
+
+        Args:
+            stored: ``aad_prefix``; wanted: ``supply_aad_prefix``; unique: ``aad_file_unique``.
+
+        Raises:
+            PolicyError: the prefix is missing, another one, or supplied to a file that knows of none; or bytes may have moved
+                between the two, which are joined without a border: then ``part-1.bak`` opens as ``part-1``.
+        """
+        if not self.prefixes:
+            if wanted and not stored and self.keyed:
+                raise PolicyError(
+                    "the file was written with an AAD prefix that it does not store", hint="DecryptionSpec(aad_prefix=)"
+                )
+            return (stored or b"",)
+        if len(unique) != UNIQUE_BYTES:
+            raise PolicyError(
+                f"an aad_file_unique of {len(unique)} bytes beside a supplied AAD prefix: only {UNIQUE_BYTES} keep the two apart"
+            )
+        if not stored:
+            if not wanted:
+                # Joining them would only ever fail to authenticate; saying so tells a moved file from a damaged one.
+                raise PolicyError(
+                    "an AAD prefix was supplied, but the file was written without one", hint="aad_prefix=None"
+                )
+            return self.prefixes
+        if stored not in self.prefixes:
+            raise PolicyError("the AAD prefix stored in the file is not the expected one: a file from another place?")
+        return (stored,)
+
+    def must_be_encrypted(self, column: str) -> bool:
+        """May the column at this dotted path not be in plaintext?"""
+        return self.complete or any(column == name or column.startswith(name + ".") for name in self.encrypted_columns)
+
+    def plaintext_column(self, column: str) -> None:
+        """A column chunk without encryption.
+
+        Raises:
+            PolicyError: the column must be encrypted.
+        """
+        if self.must_be_encrypted(column):
+            raise PolicyError("the column is in plaintext where an encrypted one was expected", column=column)
+
+
+NO_EXPECTATION: Final = Expectation()
+"""Whoever names no keys reads what is in clear, and is told nothing about the rest."""
