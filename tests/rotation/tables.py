@@ -11,7 +11,6 @@ import pyarrow as pa
 import bloomseal as bs
 from bloomseal.encryption import ModuleCipher, ModuleType, framed_length, module_aad
 from bloomseal.format.footer import Footer
-from bloomseal.format.layout import read_tail
 from bloomseal.format.opening import open_footer
 from bloomseal.format.walk import Walk
 from bloomseal.storage.source import Source
