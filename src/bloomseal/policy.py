@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .encryption import Algorithm
 from .errors import BloomsealError, PolicyError
 from .limits import MAX_GCM_SEALS
+from .storage.source import open_regular
 
 if TYPE_CHECKING:
     from .keytools.pinned import PinnedKeys
@@ -243,7 +244,7 @@ class Policy:
                 could be the one that encrypts.
         """
         try:
-            with open(path, "rb") as file:
+            with open(open_regular(path), "rb") as file:
                 document = tomllib.load(file)
         except OSError as error:
             raise PolicyError(f"the policy can't be read: {error.strerror}", file=os.fspath(path)) from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -348,9 +347,6 @@ class Unseal(Job):
             filesystem=ref.filesystem,
             progress=progress,
         )
-        if target != ref and ref.filesystem is None:
-            # In clear it is to be read by nobody who could not read it sealed.
-            shutil.copymode(ref.path, target.path)
         return _converted(file, report, lambda: prune(ref, entries, None))
 
     def target(self, file: DataFile) -> FileRef:

@@ -138,7 +138,7 @@ def _convert(
         keys = OutputKeys(encryption, footer.schema, target) if encryption is not None else None
         out = None
         try:
-            with AtomicFile(target, replaces=before) as out:
+            with AtomicFile(target, replaces=before, like=source) as out:
                 report = _assemble(walk, out, keys, bloom_filters or {}, target, progress)
                 if keys is not None:
                     keys.store()
