@@ -335,6 +335,10 @@ class SealedWriter:
     def __del__(self) -> None:
         # A process that was forked holds a copy, and has no say about the file.
         if self._state in (_State.OPEN, _State.FAILED) and self._owner == os.getpid():
+            if self._pool is not None:
+                # This may be one of its threads, which held the writer last.
+                self._pool.shutdown(wait=False, cancel_futures=True)
+                self._pool = None
             self.abort()
             warnings.warn(
                 f"{self._ref.path}: a writer was dropped before close(); no file was written",

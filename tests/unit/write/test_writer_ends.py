@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,15 +101,24 @@ def test_a_writer_that_was_aborted_takes_no_rows(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_a_writer_that_is_dropped_leaves_no_file_and_says_so(tmp_path: Path, threads: int) -> None:
-    writer = bs.SealedWriter(tmp_path / "a.parquet", UNEVEN.schema, threads=threads, row_group_size=100)
-    writer.write_table(UNEVEN)
+def test_a_writer_that_is_dropped_leaves_no_file_and_says_so(tmp_path: Path) -> None:
+    held = [bs.SealedWriter(tmp_path / "a.parquet", UNEVEN.schema, row_group_size=100)]
+    held[0].write_table(UNEVEN)
     assert len(list(tmp_path.iterdir())) == 1
-    held = [writer]
-    del writer
     with pytest.warns(bs.BloomsealWarning, match=r"a\.parquet: a writer was dropped"):
         held.clear()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.filterwarnings("ignore:.*a writer was dropped")
+def test_a_writer_whose_threads_hold_it_last_leaves_no_file(tmp_path: Path) -> None:
+    for _ in range(20):
+        held = [bs.SealedWriter(tmp_path / "a.parquet", UNEVEN.schema, row_group_size=100, threads=3)]
+        held[0].write_table(UNEVEN)
+        held.clear()
+    until = time.monotonic() + 30
+    while list(tmp_path.iterdir()) and time.monotonic() < until:
+        time.sleep(0.01)
     assert list(tmp_path.iterdir()) == []
 
 
