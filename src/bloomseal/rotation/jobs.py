@@ -387,6 +387,8 @@ def _converted(file: DataFile, report: ConversionReport, tidy: Callable[[], obje
         new_size=report.new_size,
         bytes_written=report.new_size,
         filters_dropped=report.filters_dropped,
+        filters_replaced=report.filters_replaced,
+        dropped=report.dropped,
     )
     try:
         tidy()

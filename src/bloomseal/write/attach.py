@@ -187,7 +187,7 @@ class _Attaching:
         )
 
     def _drop_old(self, chunk: Chunk, out: AtomicFile | None) -> bool:
-        old = self.walk.filter(chunk)
+        old = self.walk.stored_filter(chunk)
         if old is None:
             return False
         self.report.dead_bytes += old.length
