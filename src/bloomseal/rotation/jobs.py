@@ -35,6 +35,7 @@ from .settings import (
     opening,
     opens_with,
     reading,
+    refuse_half_sealed,
     refuse_old_keys,
     sealing,
     tools_or_none,
@@ -260,6 +261,7 @@ class Seal(Job):
     def plan(self, file: DataFile) -> FilePlan:
         with Source.open(file.ref.path, file.ref.filesystem) as source:
             if is_encrypted(source):
+                refuse_half_sealed(source, self.encryption)
                 return FilePlan(file.name, "none", "encrypted already", file.size)
             footer, _ = open_footer(source, None)
             calls = wraps(sealing(self.encryption, self.target(file)), footer.schema, file.name)
@@ -269,6 +271,7 @@ class Seal(Job):
         ref, target = file.ref, self.target(file)
         with Source.open(ref.path, ref.filesystem) as source:
             if is_encrypted(source):
+                refuse_half_sealed(source, self.encryption)
                 status = Status.ROTATED if begun else Status.NOTHING
                 return FileOutcome(file.name, status, why="encrypted already", old_size=file.size, new_size=file.size)
         spec = sealing(self.encryption, target)
