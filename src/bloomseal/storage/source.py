@@ -9,7 +9,7 @@ import stat
 import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 from ..errors import BloomsealError, FormatError, UsageError
 from ..storage.ref import FileRef
@@ -170,6 +170,10 @@ class Source:
     def close(self) -> None:
         close, self._close, self.fd = self._close, lambda: None, None
         close()
+
+    def __reduce__(self) -> NoReturn:
+        # Two that close one descriptor: the second time it is another file's.
+        raise TypeError("an open file is neither copied nor pickled")
 
     def __enter__(self) -> Self:
         return self
