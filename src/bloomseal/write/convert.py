@@ -68,7 +68,9 @@ def seal_file(
     filesystem: FileSystem | None = None,
     progress: Progress | None = None,
 ) -> ConversionReport:
-    """Encrypt a plaintext Parquet file, written by anyone, its filters sealed with it.
+    """Encrypt a plaintext Parquet file, written by anyone, its filters sealed with it, also those of an unknown kind.
+
+    The new file has the old one's mode, group and access list, never more.
 
     Args:
         output: the new file; None replaces the old one, whose blocks stay on the disk until they are used again.
@@ -90,7 +92,7 @@ def unseal_file(
     filesystem: FileSystem | None = None,
     progress: Progress | None = None,
 ) -> ConversionReport:
-    """Decrypt a file to `output`, filters included: everything in it is then in clear.
+    """Decrypt a file to `output`, filters included: everything in it is then in clear, for those who may read the old file.
 
     Raises:
         KeyAccessError: the key of any column is not at hand.
