@@ -186,8 +186,8 @@ def _verify_filter(walk: Walk, chunk: Chunk, report: VerifyReport, sealed: Scrat
 
 
 def _as_writers_leave_it(clear: FilterBytes) -> bool:
-    """Writers that don't seal filters leave a header of its four fields and a bitset of a power of two. Sealing adds 64 bytes, and
-    whoever has no key can't change the length that the column metadata says.
+    """Writers that don't seal filters leave a header of its four fields and a bitset of a power of two. Sealing adds 64
+    bytes, and whoever has no key can't change the length that the column metadata says.
     """
     size = len(clear.bitset)
     return size & (size - 1) == 0 and len(clear.header) == _HEADER_BYTES + -(-(2 * size).bit_length() // 7)

@@ -79,8 +79,8 @@ class FilterBytes:
         sealed: it was sealed and has authenticated.
         bitset: the bitset in clear.
         header: the header in clear, as it was written.
-        unknown: why it can't be asked, where the header names an algorithm, hash or compression that the specification does
-            not know; the bitset is then whatever stands there.
+        unknown: why it can't be asked, where the header names an algorithm, hash or compression that the specification
+            does not know; the bitset is then whatever stands there.
     """
 
     offset: int

@@ -244,8 +244,8 @@ class Rekey(Job):
 
 @dataclass
 class Seal(Job):
-    """Plaintext files become encrypted ones; see `bloomseal.seal_file`. A file that is encrypted in part, or not to be looked into,
-    fails.
+    """Plaintext files become encrypted ones; see `bloomseal.seal_file`. A file that is encrypted in part, or not to be
+    looked into, fails.
 
     Args:
         encryption: or a table's policy, whose filters are built too.

@@ -215,8 +215,8 @@ def _files(paths: Paths, job: Job, filesystem: FileSystem | None) -> list[DataFi
 
 
 def _remove_leftovers(job: Job, files: Sequence[DataFile]) -> None:
-    """Files aside that killed runs have left: those of the files themselves go with the next replacement, but some files are gone,
-    or are not due any more.
+    """Files aside that killed runs have left: those of the files themselves go with the next replacement, but some
+    files are gone, or are not due any more.
     """
     folders = {
         Path(os.path.realpath(ref.path)).parent

@@ -94,7 +94,8 @@ def is_encrypted(source: Source) -> bool:
 
 
 def refuse_half_sealed(source: Source, encryption: Encryption) -> None:
-    """An encrypted file is sealed as it is to be only if no column stands in clear that should not; and if that can be seen.
+    """An encrypted file is sealed as it is to be only if no column stands in clear that should not; and if that can be
+    seen.
 
     Raises:
         UsageError: columns stand in clear.

@@ -1,8 +1,9 @@
 """A file beside the one it is to replace: locked while its writer lives, renamed within a folder that was opened once.
 
-It is ``.NAME.TOKEN.bloomseal-tmp``. From the first byte on nobody may read it who may not read what it replaces, since it may be
-the plaintext of that. All names are looked up in the open folder, no link is followed, and what was created is compared by
-inode before it takes the name: whoever writes to the folder meanwhile can make a replacement fail, not turn it elsewhere.
+It is ``.NAME.TOKEN.bloomseal-tmp``. From the first byte on nobody may read it who may not read what it replaces, since
+it may be the plaintext of that. All names are looked up in the open folder, no link is followed, and what was created
+is compared by inode before it takes the name: whoever writes to the folder meanwhile can make a replacement fail, not
+turn it elsewhere.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class Aside:
 
     Args:
         target: the final place, links in it resolved.
-        like: descriptor of a file whose rights the new one gets, narrowed to the target's where there is one. None: those of
-            the target.
+        like: descriptor of a file whose rights the new one gets, narrowed to the target's where there is one. None:
+            those of the target.
         mode: rights where there is neither, narrowed by the umask.
 
     Attributes:
@@ -76,8 +77,8 @@ class Aside:
         Args:
             replaces: what must be there now (`Source.identity`).
             drop: another name in the folder that goes with the old file.
-            lock: keep other replacements in this folder away from the comparison to the renaming. False where the caller
-                holds a lock of its own.
+            lock: keep other replacements in this folder away from the comparison to the renaming. False where the
+                caller holds a lock of its own.
 
         Raises:
             BloomsealError: someone else has changed the file.
@@ -196,8 +197,8 @@ def _without_group(mode: int, acl: bytes | None) -> int:
 
 @contextlib.contextmanager
 def folder_lock(folder: int) -> Iterator[None]:
-    """Be alone, among those who ask, with a local folder's names. The folder itself is locked: a lock file would lie about beside
-    the data for ever. File systems that lock no folders (NFS) let everybody in.
+    """Be alone, among those who ask, with a local folder's names. The folder itself is locked: a lock file would lie
+    about beside the data for ever. File systems that lock no folders (NFS) let everybody in.
 
     Args:
         folder: its descriptor, used for nothing else that locks.
@@ -269,7 +270,7 @@ def _create(folder: int, name: str, mode: int) -> tuple[str, int]:
 
 
 def _remove(owner: int, folder: int, aside: str, fd: int) -> None:
-    """Close both descriptors; the file goes, unless it was placed or another process made it (a fork has the same object)."""
+    """Close both descriptors; the file goes, unless it was placed, or is another process's (after a fork)."""
     with contextlib.suppress(OSError):
         if os.getpid() == owner and _is_at(folder, aside, fd):
             os.unlink(aside, dir_fd=folder)

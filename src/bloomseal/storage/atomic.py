@@ -1,8 +1,8 @@
 """Write aside, sync, check, rename: at every instant a path holds the old file or the new one.
 
-`AtomicFile` is for data files, `replace_durably` for small ones; both are an `Aside` that takes a name. Object stores have no
-rename: there the new file is assembled in an anonymous local temporary file, checked, and then sent to its final key in one
-upload.
+`AtomicFile` is for data files, `replace_durably` for small ones; both are an `Aside` that takes a name. Object stores
+have no rename: there the new file is assembled in an anonymous local temporary file, checked, and then sent to its
+final key in one upload.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class AtomicFile:
         ref: the final place.
         replaces: the file's identity as it was read (`Source.identity`); if it differs at commit, someone else has changed the
             file meanwhile and nothing is replaced.
-        like: the file that the new one is made from. Where both are local, nobody may read the new one who may not read that.
+        like: the file that the new one is made from. Where both are local, nobody may read the new one who may not read
+            that.
 
     Attributes:
         placed: the final place may hold the new file. What the file needs must stay from then on, whatever fails.

@@ -209,7 +209,8 @@ def resolve_path(path: str | os.PathLike[str], filesystem: FileSystem | None = N
 def open_regular(
     path: str | os.PathLike[str], flags: int = os.O_RDONLY, *, mode: int = 0o666, dir_fd: int | None = None
 ) -> int:
-    """A descriptor of a local file, whatever somebody has put in its place: a pipe would have us wait for ever, a device act.
+    """A descriptor of a local file, whatever somebody has put in its place: a pipe would have us wait for ever, a
+    device act.
 
     Args:
         flags: as for `os.open`.

@@ -39,7 +39,8 @@ class ConversionReport:
         row_groups: converted.
         filters_kept, filters_built: filters taken over, and built anew on request.
         filters_replaced: of the built ones, those that took an older filter's place.
-        filters_dropped: filters in clear on encrypted columns, which were not taken over: nothing proves that they are whole.
+        filters_dropped: filters in clear on encrypted columns, which were not taken over: nothing proves that they are
+            whole.
         dropped: one entry for each of them: row_group, column, why.
         old_size, new_size: bytes.
     """
@@ -92,7 +93,8 @@ def unseal_file(
     filesystem: FileSystem | None = None,
     progress: Progress | None = None,
 ) -> ConversionReport:
-    """Decrypt a file to `output`, filters included: everything in it is then in clear, for those who may read the old file.
+    """Decrypt a file to `output`, filters included: everything in it is then in clear, for those who may read the old
+    file.
 
     Raises:
         KeyAccessError: the key of any column is not at hand.

@@ -1,4 +1,4 @@
-"""Rows as plaintext Parquet pages, in memory only: pyarrow encodes, what it learns from one row group serves the next."""
+"""Rows as plaintext Parquet pages, in memory only; what one row group teaches serves the next."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ class Encoder:
     def look_at(self, rows: pa.Table) -> None:
         """Before the first row group is encoded: which columns get no dictionary, unless the options say it."""
         if self._choose_dictionaries:
-            # A dictionary of values that hardly ever repeat fits its page in a small row group, and is a burden: the file is
-            # larger for it, and parquet-java expands it at every look-up before it asks the filter.
+            # A dictionary of values that hardly ever repeat fits its page in a small row group, and is a burden: the
+            # file is larger for it, and parquet-java expands it at every look-up before it asks the filter.
             different = _all_different(rows)
             leaves = self.template.schema.leaves
             self._options["use_dictionary"] = [leaf.name for leaf in leaves if leaf.name not in different]
 
     def learn(self, walk: Walk) -> None:
-        """After the first row group: a dictionary that outgrew its page was built for nothing, in half of the encoder's time."""
+        """After the first row group: a dictionary that outgrew its page took half of the time, for nothing."""
         if self._choose_dictionaries:
             self._options["use_dictionary"] = _with_dictionary(walk)
 
@@ -94,9 +94,9 @@ class Encoder:
         return data
 
     def _within(self, size: int, rows: pa.Table) -> memoryview | None:
-        """The rows in memory of a fixed size, of which only what is written to is ever there; a stream that grows by doubling
-        holds its bytes twice, for a moment. None where that is too little: Parquet may write out what Arrow holds once, in a
-        dictionary or a run. Or where Parquet refuses the rows, as it will again.
+        """The rows in memory of a fixed size, of which only what is written to is ever there; a stream that grows by
+        doubling holds its bytes twice, for a moment. None where that is too little: Parquet may write out what Arrow
+        holds once, in a dictionary or a run. Or where Parquet refuses the rows, as it will again.
         """
         try:
             room = np.empty(size, dtype=np.uint8)
@@ -115,8 +115,8 @@ class Encoder:
 def _all_different(rows: pa.Table) -> set[str]:
     """Flat columns whose values hardly ever repeat, by those of the first rows.
 
-    Where 95 % of 20,000 values are different, there are some 200,000 of them at least: more than a dictionary page holds, or
-    nearly one per row.
+    Where 95 % of 20,000 values are different, there are some 200,000 of them at least: more than a dictionary page
+    holds, or nearly one per row.
     """
     import pyarrow.compute as pc
 

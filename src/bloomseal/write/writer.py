@@ -79,8 +79,8 @@ def write_table(
             is plaintext: readers without keys (arrow-rs) take a sealed index for a clear one. Without ``use_dictionary=``, columns whose dictionary overflows in the first row group get none in the others.
 
     Raises:
-        UsageError: an argument of the wrong type, no such column, a column that can't carry a filter, contradicting options, an overfilled filter
-            whose size is to be hidden.
+        UsageError: an argument of the wrong type, no such column, a column that can't carry a filter, contradicting
+            options, an overfilled filter whose size is to be hidden.
         KeyAccessError: a data key could not be made or wrapped.
         BloomsealError: the storage failed. The old file, if any, is still there; or the new one, complete, where it had
             taken its name already (the folder can't be synced, the old file's key material can't be dropped).
@@ -120,9 +120,9 @@ class SealedWriter:
     """A streaming writer that holds at most one row group (and one more for each thread above one).
 
     Leave the ``with`` block normally to complete the file; an exception inside it leaves no file. Arguments are those
-    of `write_table`. Once writing has failed, rows are missing, and the writer refuses all but `abort`; a table that was
-    refused before any of its rows were taken changes nothing. A writer that is dropped without `close` or `abort` leaves no
-    file, and a BloomsealWarning.
+    of `write_table`. Once writing has failed, rows are missing, and the writer refuses all but `abort`; a table that
+    was refused before any of its rows were taken changes nothing. A writer that is dropped without `close` or `abort`
+    leaves no file, and a BloomsealWarning.
     """
 
     _state = _State.ABORTED  # until it is whole

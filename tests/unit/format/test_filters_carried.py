@@ -1,4 +1,4 @@
-"""Filters that can't be asked, or that prove nothing: carried as they are, authenticated, reported; never in the way of a rotation."""
+"""Filters that can't be asked, or that prove nothing: carried, authenticated, reported; never in a rotation's way."""
 
 from __future__ import annotations
 
