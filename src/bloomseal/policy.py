@@ -22,7 +22,7 @@ from .encryption import Algorithm
 from .errors import BloomsealError, PolicyError
 from .limits import MAX_GCM_SEALS
 from .storage.ref import FileRef
-from .storage.source import resolve_path
+from .storage.source import open_regular, resolve_path
 
 if TYPE_CHECKING:
     from .keytools.pinned import PinnedKeys
@@ -310,7 +310,7 @@ class Policy:
                 could be the one that encrypts.
         """
         try:
-            with open(path, "rb") as file:
+            with open(open_regular(path), "rb") as file:
                 document = tomllib.load(file)
         except OSError as error:
             raise PolicyError(f"the policy can't be read: {error.strerror}", file=os.fspath(path)) from None

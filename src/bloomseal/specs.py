@@ -59,6 +59,12 @@ class EncryptionSpec:
         object.__setattr__(self, "aad_prefix", _as_prefix(self.aad_prefix))
         if self.key_bits not in (128, 192, 256):
             raise UsageError(f"AES has no keys of {self.key_bits} bits", hint="128, 192 or 256")
+        # From here on a data key is an object that shows a fingerprint and refuses to be pickled.
+        object.__setattr__(self, "footer_key", _kept(self.footer_key))
+        if self.column_keys is not None:
+            if not isinstance(self.column_keys, Mapping):
+                raise UsageError(f"column_keys= takes a dict, not {type(self.column_keys).__name__}")
+            object.__setattr__(self, "column_keys", {name: _kept(key) for name, key in self.column_keys.items()})
         named = [self.footer_key, *(self.column_keys or {}).values()]
         if self.keys is None and any(isinstance(choice, str) for choice in named):
             raise UsageError(
@@ -140,6 +146,21 @@ def decryption_for(decryption: DecryptionSpec | TablePolicy | None, file: FileRe
             hint="DecryptionSpec(keys=...)",
         )
     return DecryptionSpec(**decryption.decryption_arguments(file))
+
+
+def _kept(choice: Any) -> KeyChoice:
+    """A key choice whose data key, if it has one, is a SecretKey."""
+    match choice:
+        case str() | SecretKey():
+            return choice
+        case bytes() | bytearray() | memoryview():
+            return SecretKey(bytes(choice))
+        case (str() | tuple(), _):
+            raise UsageError("a pair is a data key and its key metadata", hint="the data key as bytes")
+        case (key, bytes() | bytearray() | str() as metadata):
+            return _kept(key), metadata if isinstance(metadata, str) else bytes(metadata)  # type: ignore[return-value]
+        case _:
+            raise UsageError(f"a key is a master key's name, or a data key as bytes, not {type(choice).__name__}")
 
 
 def _as_prefix(prefix: bytes | str | None) -> bytes | None:

@@ -14,6 +14,7 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.cli.main import main
+from bloomseal.write.assemble import _header
 from rotation.tables import ciphers, identity, masters, opened, opens, reading, rows
 
 
@@ -234,3 +235,24 @@ def test_a_progress_bar_on_a_terminal(sealed: Run, ring: bs.Keyring) -> None:
     assert "Rekeying" in shown
     assert "%" in shown
     assert json.loads(done.stdout)["counts"] == {"rotated": 3}
+
+
+def test_a_filter_that_is_not_taken_over_is_named(sealed: Run, ring: bs.Keyring) -> None:
+    """Somebody without keys has put one in clear into a sealed one's place."""
+    walk = opened(FILES[1], reading(ring))
+    found = walk.filter(walk.chunk(2, 1))
+    assert found is not None
+    header = _header(len(found.bitset) + 64)
+    forged = header + bytes(found.length - len(header))
+    data = bytearray(FILES[1].read_bytes())
+    data[found.offset : found.offset + found.length] = forged
+    FILES[1].write_bytes(data)
+    assert sealed("verify", str(FILES[1])).code != 0
+    done = sealed("rekey", "table", "--filter", "illness", "--format", "json").json
+    assert [file["filters_dropped"] for file in done["files"]] == [0, 1, 0]
+    assert done["files"][1]["dropped"] == [{"row_group": 2, "column": "ssn", "why": "in clear on an encrypted column"}]
+    FILES[1].write_bytes(data)
+    told = sealed("rekey", "table", "--restart")
+    assert told.code == 0
+    assert "not taken over" in told.out
+    assert "ssn" in told.out

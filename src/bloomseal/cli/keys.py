@@ -25,6 +25,7 @@ from ..errors import KeyAccessError, UsageError
 from ..keytools import ExplicitKeys, Keyring, KeyTools
 from ..keytools.keyring.keyring import PASSPHRASE_VARIABLE, PATH_VARIABLE
 from ..specs import DecryptionSpec
+from ..storage.source import open_regular
 from .state import State
 
 __all__ = ["Given", "KeyOptions", "OpeningOptions", "key_options", "open_keyring", "opening_options", "read_passphrase"]
@@ -306,6 +307,7 @@ def _read_key_file(path: str, name: str) -> bytes:
 
 def _is_protected(path: str) -> bool:
     try:
-        return json.loads(Path(path).read_bytes()).get("protection") is not None
+        with open(open_regular(path), "rb") as file:
+            return json.load(file).get("protection") is not None
     except (OSError, ValueError, AttributeError):
         return False

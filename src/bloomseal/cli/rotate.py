@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
@@ -377,10 +378,14 @@ def _tell_report(report: RotationReport) -> None:
         rows = [(one.path, str(one.status), one.why) for one in problems]
         rows += [(one.path, f"column {key['column']}", key["why"]) for one in problems for key in one.left]
         table(["file", "status", "why"], rows)
+    if lost := Counter((one.path, each["column"], each["why"]) for one in report.files for each in one.dropped):
+        told = [(*place, number) for place, number in lost.items()]
+        table(["file", "column", "its filter was not taken over", "row groups"], told)
     facts(
         [
             *((str(status), number) for status, number in report.counts.items()),
             ("written", size(sum(one.bytes_written for one in report.files))),
+            ("filters built in an older one's place", sum(one.filters_replaced for one in report.files) or None),
             ("filters in clear, not taken over", sum(one.filters_dropped for one in report.files) or None),
             ("time", f"{report.seconds:.1f} s"),
             ("journal", report.journal),

@@ -13,9 +13,12 @@ from ..sbbf import SplitBlockBloomFilter
 from ..storage.source import Scratch, leased
 from .pages import Page
 from .statistics import all_null
-from .walk import Chunk, Protection, Walk
+from .walk import Chunk, FilterBytes, Protection, Walk
 
 __all__ = ["VerifyReport", "verify_walk"]
+
+_HEADER_BYTES = 14
+"""Of a Bloom filter header, all but the varint of its size (Thrift's compact protocol)."""
 
 
 @dataclass
@@ -173,7 +176,7 @@ def _verify_indexes(walk: Walk, chunk: Chunk, report: VerifyReport) -> None:
 
 
 def _verify_filter(walk: Walk, chunk: Chunk, report: VerifyReport, sealed: Scratch, opened: Scratch) -> None:
-    found = walk.filter(chunk, (sealed, opened))
+    found = walk.stored_filter(chunk, (sealed, opened))
     if found is None:
         return
     where = report.authenticated if found.sealed else report.unauthenticated
@@ -183,6 +186,25 @@ def _verify_filter(walk: Walk, chunk: Chunk, report: VerifyReport, sealed: Scrat
         report.notes.append(
             f"row group {chunk.row_group}: the filter of encrypted column {chunk.leaf.name} is in clear"
         )
+        if walk.meta(chunk).bloom_filter_length is not None and not _as_writers_leave_it(found):
+            raise IntegrityError(
+                "a filter in clear fills the place of a sealed one: no writer leaves one of this size there",
+                module=ModuleType.BLOOM_FILTER_HEADER.label,
+                hint="attach_filters builds the filter anew; ask who wrote to the file",
+            )
+    if found.unknown is not None:
+        report.notes.append(
+            f"row group {chunk.row_group}: the filter of {chunk.leaf.name} can't be asked: {found.unknown.what}"
+        )
+        return
     empty = SplitBlockBloomFilter.from_bitset(found.bitset).is_empty
     if empty and not all_null(walk.meta(chunk)):
         report.notes.append(f"row group {chunk.row_group}: the filter of {chunk.leaf.name} is empty and proves nothing")
+
+
+def _as_writers_leave_it(clear: FilterBytes) -> bool:
+    """Writers that don't seal filters leave a header of its four fields and a bitset of a power of two. Sealing adds 64
+    bytes, and whoever has no key can't change the length that the column metadata says.
+    """
+    size = len(clear.bitset)
+    return size & (size - 1) == 0 and len(clear.header) == _HEADER_BYTES + -(-(2 * size).bit_length() // 7)

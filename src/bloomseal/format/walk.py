@@ -78,12 +78,17 @@ class FilterBytes:
         offset, length: its range, both modules with their framing.
         sealed: it was sealed and has authenticated.
         bitset: the bitset in clear.
+        header: the header in clear, as it was written.
+        unknown: why it can't be asked, where the header names an algorithm, hash or compression that the specification
+            does not know; the bitset is then whatever stands there.
     """
 
     offset: int
     length: int
     sealed: bool
     bitset: Buffer
+    header: bytes
+    unknown: UnsupportedError | None = None
 
 
 class Walk:
@@ -222,6 +227,17 @@ class Walk:
 
         Raises:
             FormatError, IntegrityError, KeyAccessError; UnsupportedError for an unknown hash, algorithm or compression.
+        """
+        found = self.stored_filter(chunk, scratch)
+        if found is not None and found.unknown is not None:
+            raise found.unknown.at(file=self.source.name, **chunk.place)
+        return found
+
+    def stored_filter(self, chunk: Chunk, scratch: tuple[Scratch, Scratch] | None = None) -> FilterBytes | None:
+        """As `filter`, also of an unknown kind: for those who carry or authenticate a filter and don't ask it.
+
+        Raises:
+            FormatError, IntegrityError, KeyAccessError.
         """
         meta = self.meta(chunk)
         if meta.bloom_filter_offset is None:
@@ -377,7 +393,8 @@ class Walk:
                 clear = self._clear_filter(offset, data, length)
             except BloomsealError:
                 clear = None
-            if clear is None:
+            # Of an unknown kind would be nearly any bytes that somebody puts in a sealed filter's place.
+            if clear is None or clear.unknown is not None:
                 raise
             return clear
 
@@ -387,10 +404,16 @@ class Walk:
         view = memoryview(data)
         kind = ModuleType.BLOOM_FILTER_HEADER
         first = self._frame(offset, view, kind, MAX_BLOOM_HEADER_BYTES)
-        header = decode(BloomFilterHeader, cipher.open(first, kind, self.aad(chunk, kind)))
-        size = _bitset_size(header)
+        # Some writers pad it. In clear, the bitset would then stand where nobody looks for it.
+        cursor = Cursor(cipher.open(first, kind, self.aad(chunk, kind)))
+        size, unknown = _told(decode_at(BloomFilterHeader, cursor))
+        header = cursor.data[: cursor.position]
         kind = ModuleType.BLOOM_FILTER_BITSET
-        second = self._frame(offset + len(first), view[len(first) :], kind, size)
+        second = self._frame(
+            offset + len(first), view[len(first) :], kind, size if unknown is None else MAX_BITSET_BYTES
+        )
+        if unknown is not None:
+            size = len(second) - FRAME_BYTES
         if len(second) != size + FRAME_BYTES:
             raise FormatError(f"the header says {size} bytes of bitset", module=kind.label)
         total = len(first) + len(second)
@@ -400,7 +423,7 @@ class Walk:
             )
         bitset = opened.take(size)
         cipher.open_into(second, kind, self.aad(chunk, kind), bitset)
-        return FilterBytes(offset, total, True, bitset)
+        return FilterBytes(offset, total, True, bitset, header, unknown)
 
     def _frame(self, offset: int, known: memoryview, kind: ModuleType, limit: int) -> Buffer:
         """One framed module, from the bytes already read or from the file; its length meets the limit first."""
@@ -420,18 +443,33 @@ class Walk:
         if length is None:
             data = self.source.read(offset, min(MAX_BLOOM_HEADER_BYTES, max(self.source.size - offset, 0)))
         cursor = Cursor(bytes(data[:MAX_BLOOM_HEADER_BYTES]))
-        size = _bitset_size(decode_at(BloomFilterHeader, cursor))
+        size, unknown = _told(decode_at(BloomFilterHeader, cursor))
         begin = cursor.position
+        header = bytes(data[:begin])
         if length is None:
-            return FilterBytes(offset, begin + size, False, self.source.read(offset + begin, size))
+            bitset = self.source.read(offset + begin, size)
+            return FilterBytes(offset, begin + size, False, bitset, header, unknown)
+        if unknown is not None:
+            size = length - begin
         if begin + size != length:
             # parquet-java fills a filter that its length cuts short with zeros: false negatives.
             raise FormatError(f"bloom_filter_length says {length} bytes, the filter has {begin + size}")
-        return FilterBytes(offset, length, False, memoryview(data)[begin:])
+        return FilterBytes(offset, length, False, memoryview(data)[begin:], header, unknown)
 
 
 def _no_aad(_kind: ModuleType, _page: int) -> bytes:
     return b""
+
+
+def _told(header: BloomFilterHeader) -> tuple[int, UnsupportedError | None]:
+    """The size of the bitset that the header gives, and why it can't be asked, if so."""
+    try:
+        return _bitset_size(header), None
+    except UnsupportedError as error:
+        size = header.num_bytes or 0
+        if not 0 <= size <= MAX_BITSET_BYTES:
+            raise FormatError(f"a bitset of {size} bytes", module=ModuleType.BLOOM_FILTER_HEADER.label) from None
+        return size, error
 
 
 def _bitset_size(header: BloomFilterHeader) -> int:
@@ -439,13 +477,13 @@ def _bitset_size(header: BloomFilterHeader) -> int:
     size = header.num_bytes
     if size is None or header.algorithm is None or header.hash is None or header.compression is None:
         raise FormatError("a Bloom filter header without its required fields", module=label)
+    for name in ("algorithm", "hash", "compression"):
+        if getattr(header, name).first is None:
+            raise UnsupportedError(f"the Bloom filter's {name} is not one that the specification knows", module=label)
     if not MIN_BITSET_BYTES <= size <= MAX_BITSET_BYTES:
         raise FormatError(
             f"a bitset of {size} bytes; from {MIN_BITSET_BYTES} to {MAX_BITSET_BYTES} are lawful", module=label
         )
-    for name in ("algorithm", "hash", "compression"):
-        if getattr(header, name).first is None:
-            raise UnsupportedError(f"the Bloom filter's {name} is not one that the specification knows", module=label)
     return size
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import posixpath
@@ -12,8 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import KeyAccessError
+from ..storage.aside import folder_lock
+from ..storage.atomic import replace_durably
 from ..storage.ref import FileRef
-from .durable import replace_durably
+from ..storage.source import open_regular
 from .material import parse_object
 
 __all__ = ["MAX_STORE_BYTES", "MaterialStore"]
@@ -89,18 +90,17 @@ class MaterialStore:
         if self._filesystem is not None:
             yield
             return
-        # The folder itself is locked: a lock file would lie about beside the data for ever.
-        folder = os.open(os.path.dirname(self.path) or ".", os.O_RDONLY)  # noqa: PTH120
+        folder = os.open(os.path.dirname(self.path) or ".", os.O_RDONLY | os.O_CLOEXEC)  # noqa: PTH120
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX)
-            yield
+            with folder_lock(folder):
+                yield
         finally:
             os.close(folder)
 
     def _read_bytes(self) -> bytes:
         # One byte more than allowed, so that a store too long is told from one that just fits.
         if self._filesystem is None:
-            with open(self.path, "rb") as file:
+            with open(open_regular(self.path), "rb") as file:
                 return file.read(MAX_STORE_BYTES + 1)
         with self._filesystem.open_input_file(self.path) as remote:
             data: bytes = remote.read(MAX_STORE_BYTES + 1)

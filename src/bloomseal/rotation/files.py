@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from ..errors import BloomsealError, UsageError
 from ..storage.atomic import identity_at
 from ..storage.ref import FileRef
-from ..storage.source import resolve_path, walk_tree
+from ..storage.source import open_regular, resolve_path, walk_tree
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -160,7 +160,7 @@ def in_turn(ref: FileRef) -> Iterator[None]:
         yield
         return
     try:
-        fd = os.open(ref.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        fd = open_regular(ref.path)
     except OSError as error:
         raise UsageError(f"can't read the file: {error.strerror}", file=ref.path) from None
     try:

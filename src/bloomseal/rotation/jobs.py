@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -36,6 +35,7 @@ from .settings import (
     opening,
     opens_with,
     reading,
+    refuse_half_sealed,
     refuse_old_keys,
     sealing,
     tools_or_none,
@@ -244,7 +244,8 @@ class Rekey(Job):
 
 @dataclass
 class Seal(Job):
-    """Plaintext files become encrypted ones; see `bloomseal.seal_file`.
+    """Plaintext files become encrypted ones; see `bloomseal.seal_file`. A file that is encrypted in part, or not to be
+    looked into, fails.
 
     Args:
         encryption: or a table's policy, whose filters are built too.
@@ -261,6 +262,7 @@ class Seal(Job):
     def plan(self, file: DataFile) -> FilePlan:
         with Source.open(file.ref.path, file.ref.filesystem) as source:
             if is_encrypted(source):
+                refuse_half_sealed(source, self.encryption)
                 return FilePlan(file.name, "none", "encrypted already", file.size)
             footer, _ = open_footer(source, None)
             calls = wraps(sealing(self.encryption, self.target(file)), footer.schema, file.name)
@@ -270,6 +272,7 @@ class Seal(Job):
         ref, target = file.ref, self.target(file)
         with Source.open(ref.path, ref.filesystem) as source:
             if is_encrypted(source):
+                refuse_half_sealed(source, self.encryption)
                 status = Status.ROTATED if begun else Status.NOTHING
                 return FileOutcome(file.name, status, why="encrypted already", old_size=file.size, new_size=file.size)
         spec = sealing(self.encryption, target)
@@ -348,9 +351,6 @@ class Unseal(Job):
             filesystem=ref.filesystem,
             progress=progress,
         )
-        if target != ref and ref.filesystem is None:
-            # In clear it is to be read by nobody who could not read it sealed.
-            shutil.copymode(ref.path, target.path)
         return _converted(file, report, lambda: prune(ref, entries, None))
 
     def target(self, file: DataFile) -> FileRef:
@@ -391,6 +391,8 @@ def _converted(file: DataFile, report: ConversionReport, tidy: Callable[[], obje
         new_size=report.new_size,
         bytes_written=report.new_size,
         filters_dropped=report.filters_dropped,
+        filters_replaced=report.filters_replaced,
+        dropped=report.dropped,
     )
     try:
         tidy()

@@ -26,6 +26,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from ..errors import BloomsealError, FormatError, UsageError
+from ..storage.source import open_regular
 
 __all__ = ["Journal", "NoJournal", "default_journal", "job_digest"]
 
@@ -109,7 +110,7 @@ class Journal:
         """The file, locked."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            file = io.FileIO(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+")
+            file = io.FileIO(open_regular(self.path, os.O_RDWR | os.O_CREAT, mode=0o600), "r+")
         except OSError as error:
             raise self._refused(error) from None
         try:

@@ -101,6 +101,8 @@ class FileOutcome:
         keys: keys that were wrapped anew (`RewrappedKey` as plain data).
         left: keys that were not, each with `column` and `why`.
         filters_dropped: filters in clear on encrypted columns, which no conversion takes over.
+        filters_replaced: filters that were built anew in an older one's place.
+        dropped: the dropped ones, each with `row_group`, `column` and `why`.
         error: the error as plain data.
     """
 
@@ -114,6 +116,8 @@ class FileOutcome:
     keys: list[dict[str, Any]] = field(default_factory=list)
     left: list[dict[str, Any]] = field(default_factory=list)
     filters_dropped: int = 0
+    filters_replaced: int = 0
+    dropped: list[dict[str, Any]] = field(default_factory=list)
     error: dict[str, Any] | None = None
     stamp: dict[str, Any] = field(default_factory=dict, repr=False)
 

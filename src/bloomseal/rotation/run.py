@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Hashable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..errors import BloomsealError, KeyAccessError, UsageError
+from ..storage.aside import remove_leftovers
 from .files import ChangedError, DataFile, find_files, in_turn, mark_of
 from .jobs import Job
 from .journal import Journal, NoJournal, default_journal, job_digest
@@ -94,6 +97,7 @@ def rotate(
     began = time.monotonic()
     place = journal or _default(paths, job)
     with Journal(place, job.operation, _digest(paths, job), restart=restart) as log:
+        _remove_leftovers(job, files)
         run = Run(job, log, sum(file.size for file in files), progress)
         for file in files:
             run.take(file)
@@ -208,6 +212,21 @@ def _files(paths: Paths, job: Job, filesystem: FileSystem | None) -> list[DataFi
                 f"{other.name} would go to the same place, {place}", file=file.name, hint="an output for each folder"
             )
     return files
+
+
+def _remove_leftovers(job: Job, files: Sequence[DataFile]) -> None:
+    """Files aside that killed runs have left: those of the files themselves go with the next replacement, but some
+    files are gone, or are not due any more.
+    """
+    folders = {
+        Path(os.path.realpath(ref.path)).parent
+        for file in files
+        for ref in (file.ref, job.target(file))
+        if ref.filesystem is None
+    }
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            remove_leftovers(folder)
 
 
 def _digest(paths: Paths, job: Job) -> str:

@@ -18,6 +18,7 @@ from ..specs import DecryptionSpec, EncryptionSpec, decryption_for, encryption_f
 from ..storage.ref import FileRef
 from ..storage.source import Source
 from ..write.key_metadata import key_metadata_in_use
+from ..write.output_keys import sealed_leaves
 from .keys import key_tools, material_of
 from .sidecar import entries_beside
 
@@ -29,6 +30,7 @@ __all__ = [
     "opening",
     "opens_with",
     "reading",
+    "refuse_half_sealed",
     "refuse_old_keys",
     "sealing",
     "tools_or_none",
@@ -87,6 +89,31 @@ def opens_with(ref: FileRef, spec: EncryptionSpec) -> bool:
 def is_encrypted(source: Source) -> bool:
     """By its ends alone."""
     return peek(source).kind is not FooterKind.PLAINTEXT
+
+
+def refuse_half_sealed(source: Source, encryption: Encryption) -> None:
+    """An encrypted file is sealed as it is to be only if no column stands in clear that should not; and if that can be
+    seen.
+
+    Raises:
+        UsageError: columns stand in clear.
+        KeyAccessError, IntegrityError, PolicyError: it does not open with the keys that it would have been sealed with.
+    """
+    ref = source.ref
+    spec = sealing(encryption, ref)
+    try:
+        walk = opened(source, opening(encryption, ref) if isinstance(encryption, TablePolicy) else reading(spec))
+    except (KeyAccessError, IntegrityError, PolicyError) as error:
+        error.what = f"encrypted already, but whether all columns are sealed can't be seen: {error.what}"
+        error.hint = error.hint or "rekey, with the keys that open it"
+        raise
+    wanted = sealed_leaves(spec, walk.footer.schema)
+    groups = range(len(walk.footer.row_groups))
+    clear = [leaf.name for leaf in wanted if not all(walk.chunk(group, leaf.index).encrypted for group in groups)]
+    if clear:
+        raise UsageError(
+            f"encrypted in part: {', '.join(clear)} in clear", file=ref.path, hint="rekey, which seals them too"
+        )
 
 
 def refuse_old_keys(walk: Walk, spec: EncryptionSpec) -> None:

@@ -1,30 +1,28 @@
-"""Write aside, sync, reopen, check, rename: at every instant a path holds the old file or the new one.
+"""Write aside, sync, check, rename: at every instant a path holds the old file or the new one.
 
-The file aside is ``.NAME.TOKEN.bloomseal-tmp`` in the same folder, locked while its writer lives. The next writer of the
-same path removes those whose writer has died. Object stores have no rename: there the new file is assembled in an
-anonymous local temporary file, checked, and then sent to its final key in one upload.
+`AtomicFile` is for data files, `replace_durably` for small ones; both are an `Aside` that takes a name. Object stores
+have no rename: there the new file is assembled in an anonymous local temporary file, checked, and then sent to its
+final key in one upload.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import signal
-import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Protocol, Self
 
 from ..errors import BloomsealError, UsageError
-from ..storage.ref import FileRef
+from .aside import Aside
+from .ref import FileRef
 from .source import Buffer, Scratch, Source, identity
 
-__all__ = ["AtomicFile", "Output", "fault_point", "identity_at", "storage_errors"]
+__all__ = ["AtomicFile", "Output", "fault_point", "identity_at", "replace_durably", "storage_errors"]
 
-_SUFFIX = ".bloomseal-tmp"
 _COPY_BYTES = 1 << 20
 _ALIGNED_BYTES = 256 << 10
 _WRITEBACK_BYTES = 8 << 20
@@ -63,35 +61,43 @@ class AtomicFile:
         ref: the final place.
         replaces: the file's identity as it was read (`Source.identity`); if it differs at commit, someone else has changed the
             file meanwhile and nothing is replaced.
+        like: the file that the new one is made from. Where both are local, nobody may read the new one who may not read
+            that.
 
     Attributes:
         placed: the final place may hold the new file. What the file needs must stay from then on, whatever fails.
 
     Raises:
-        UsageError: the folder can't be written to.
+        UsageError: the folder can't be written to, or the final place holds a folder, a pipe or a device.
     """
 
-    def __init__(self, ref: FileRef, *, replaces: tuple[int, ...] | None = None) -> None:
+    def __init__(self, ref: FileRef, *, replaces: tuple[int, ...] | None = None, like: Source | None = None) -> None:
         self._ref = ref
         self._replaces = replaces
-        self._done = False
-        self.placed = False
-        self._file: IO[bytes]
+        self._uploaded = False
+        self._aside: Aside | None = None
+        self._spool: IO[bytes] | None = None
         self._gathered = bytearray(_COPY_BYTES)
         self._length = 0
         self._written = self._sent = 0
         if ref.filesystem is not None:
             import tempfile  # takes longer to load than a small file to write, as does shutil below
 
-            self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed by commit or abort
+            self._spool = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed by commit or abort
+            self._fd = self._spool.fileno()
             return
         # A link stays a link: what it points to is replaced.
         self._target = Path(os.path.realpath(ref.path))
         try:
-            _remove_leftovers(self._target)
-            self._aside, self._file = _create_aside(self._target)
+            self._aside = Aside(self._target, like=None if like is None else like.fd)
+            self._fd = self._aside.fd
         except OSError as error:
             raise UsageError(f"can't write beside the file: {error.strerror}", file=ref.path) from None
+
+    @property
+    def placed(self) -> bool:
+        """The final place may hold the new file."""
+        return self._uploaded if self._aside is None else self._aside.placed
 
     def write(self, data: Buffer) -> None:
         """Append.
@@ -142,7 +148,7 @@ class AtomicFile:
         while copy and self._written < length:
             piece, begin = min(length - self._written, 1 << 30), self._written
             try:
-                done = copy(original, self._file.fileno(), piece, begin, begin)
+                done = copy(original, self._fd, piece, begin, begin)
             except OSError as error:
                 if error.errno not in _NO_KERNEL_COPY:
                     raise
@@ -167,15 +173,13 @@ class AtomicFile:
     def _send(self, data: memoryview) -> None:
         with storage_errors("write", self._ref.path):
             while len(data):
-                done = os.pwrite(self._file.fileno(), data, self._written)
+                done = os.pwrite(self._fd, data, self._written)
                 data, self._written = data[done:], self._written + done
             if self._written - self._sent >= _WRITEBACK_BYTES and hasattr(os, "posix_fadvise"):
                 # The disk begins with what it has while the rest is made, so that the sync at the end is short. Pages that
                 # are on their way stay cached.
                 with contextlib.suppress(OSError):
-                    os.posix_fadvise(
-                        self._file.fileno(), self._sent, self._written - self._sent, os.POSIX_FADV_DONTNEED
-                    )
+                    os.posix_fadvise(self._fd, self._sent, self._written - self._sent, os.POSIX_FADV_DONTNEED)
                 self._sent = self._written
 
     def commit(self, check: Callable[[Source], None]) -> None:
@@ -188,64 +192,55 @@ class AtomicFile:
         self._flush()
         # A disk that is full often says so only now.
         with storage_errors("write", self._ref.path):
-            if self._ref.filesystem is not None:
+            if self._aside is None:
                 self._upload(check)
             else:
-                self._rename(check)
+                self._rename(self._aside, check)
         self._close()
 
-    def _rename(self, check: Callable[[Source], None]) -> None:
+    def _rename(self, aside: Aside, check: Callable[[Source], None]) -> None:
         fault_point("written")
-        os.fsync(self._file.fileno())
+        os.fsync(self._fd)
         fault_point("synced")
-        with Source.open(self._aside) as reopened:
-            check(reopened)
+        check(self._as_written(self._fd))
         fault_point("checked")
-        if self._replaces is not None and identity_at(self._target) != self._replaces:
-            raise BloomsealError(
-                "the file was changed by someone else meanwhile; it was left as it is", file=self._ref.path
-            )
-        with contextlib.suppress(FileNotFoundError):
-            self._aside.chmod(stat.S_IMODE(self._target.stat().st_mode))
         # Hadoop keeps checksums of local files beside them, and reads no file that stale ones belong to. None is fine.
-        self._target.with_name(f".{self._target.name}.crc").unlink(missing_ok=True)
-        self.placed = True
-        self._aside.replace(self._target)
-        fault_point("renamed")
-        folder = os.open(self._target.parent, os.O_RDONLY)
         try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            aside.place(replaces=self._replaces, drop=f".{self._target.name}.crc")
+        except BloomsealError as error:
+            raise error.at(file=self._ref.path) from None
+        fault_point("renamed")
+        aside.sync_folder()
+
+    def _as_written(self, fd: int) -> Source:
+        """The new file, for the check; by its descriptor, so that it is the very file that takes the name."""
+        size = os.fstat(fd).st_size
+        return Source(self._ref, size, lambda offset, length: os.pread(fd, length, offset), lambda: None, fd)
 
     def _upload(self, check: Callable[[Source], None]) -> None:
         import shutil
 
-        size, fd = self._written, self._file.fileno()
-        check(Source(self._ref, size, lambda offset, length: os.pread(fd, length, offset), lambda: None))
         assert self._ref.filesystem is not None  # noqa: S101
-        self.placed = True
+        assert self._spool is not None  # noqa: S101
+        check(self._as_written(self._fd))
+        self._uploaded = True
         with (
             storage_errors("upload", self._ref.path),
             self._ref.filesystem.open_output_stream(self._ref.path) as stream,
         ):
-            self._file.seek(0)
-            shutil.copyfileobj(self._file, stream, _COPY_BYTES)
+            self._spool.seek(0)
+            shutil.copyfileobj(self._spool, stream, _COPY_BYTES)
 
     def abort(self) -> None:
-        """Remove what was written; the final place stays as it was."""
-        if self._done:
-            return
-        if self._ref.filesystem is None:
-            # Whatever went wrong before is the error to report; the next writer removes what stays.
-            with contextlib.suppress(OSError):
-                self._aside.unlink(missing_ok=True)
+        """Remove what was written, unless it has its name already; a second time does nothing."""
         self._close()
 
     def _close(self) -> None:
-        self._done = True
-        with contextlib.suppress(OSError):
-            self._file.close()
+        if self._aside is not None:
+            self._aside.remove()
+        elif self._spool is not None:
+            with contextlib.suppress(OSError):
+                self._spool.close()
 
     def __enter__(self) -> Self:
         return self
@@ -264,27 +259,23 @@ def identity_at(path: Path | str) -> tuple[int, ...] | None:
         return None
 
 
-def _create_aside(target: Path) -> tuple[Path, IO[bytes]]:
-    # From the first byte on, nobody may read the new file who could not read the old one: it may be the plaintext of it.
-    mode = target.stat().st_mode & 0o777 if target.exists() else 0o666
-    while True:
-        aside = target.with_name(f".{target.name}.{os.urandom(4).hex()}{_SUFFIX}")
-        fd = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        # Between creation and lock another writer may have taken it for a leftover.
-        if aside.exists() and os.fstat(fd).st_ino == aside.stat().st_ino:
-            return aside, os.fdopen(fd, "w+b", buffering=0)
-        os.close(fd)
+def replace_durably(target: Path, data: bytes, *, mode: int) -> None:
+    """Replace a small local file, or make it. The caller keeps other writers of the same file away.
 
+    Args:
+        target: a link is replaced, not what it points to.
+        mode: a new file's permissions, narrowed by the umask; a file that is replaced hands on its own.
 
-def _remove_leftovers(target: Path) -> None:
-    for entry in os.scandir(target.parent):
-        if not (entry.name.startswith(f".{target.name}.") and entry.name.endswith(_SUFFIX)):
-            continue
-        with contextlib.suppress(OSError):
-            fd = os.open(entry.path, os.O_RDWR | os.O_CLOEXEC)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                Path(entry.path).unlink()
-            finally:
-                os.close(fd)
+    Raises:
+        OSError: the old file stays as it was. Where the storage failed after the rename, the new one is there.
+    """
+    aside = Aside(target, mode=mode)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(aside.fd, rest) :]
+        os.fsync(aside.fd)
+        aside.place(lock=False)
+        aside.sync_folder()
+    finally:
+        aside.remove()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 from ..errors import BloomsealError, FormatError, UsageError
 from ..storage.ref import FileRef
@@ -15,7 +17,7 @@ from ..storage.ref import FileRef
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["Buffer", "Scratch", "Source", "identity", "leased", "lend", "resolve_path", "walk_tree"]
+__all__ = ["Buffer", "Scratch", "Source", "identity", "leased", "lend", "open_regular", "resolve_path", "walk_tree"]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -114,14 +116,14 @@ class Source:
         ref = resolve_path(path, filesystem)
         try:
             if ref.filesystem is None:
-                # Not to wait for ever where somebody has put a pipe; it can't be sought in, and is refused for that.
-                fd = os.open(ref.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-                try:
-                    size = os.lseek(fd, 0, os.SEEK_END)
-                except OSError:
-                    os.close(fd)
-                    raise
-                return cls(ref, size, lambda offset, length: os.pread(fd, length, offset), lambda: os.close(fd), fd)
+                fd = open_regular(ref.path)
+                return cls(
+                    ref,
+                    os.fstat(fd).st_size,
+                    lambda offset, length: os.pread(fd, length, offset),
+                    lambda: os.close(fd),
+                    fd,
+                )
             file = ref.filesystem.open_input_file(ref.path)
             return cls(ref, file.size(), lambda offset, length: file.read_at(length, offset), file.close)
         except OSError as error:
@@ -169,6 +171,10 @@ class Source:
         close, self._close, self.fd = self._close, lambda: None, None
         close()
 
+    def __reduce__(self) -> NoReturn:
+        # Two that close one descriptor: the second time it is another file's.
+        raise TypeError("an open file is neither copied nor pickled")
+
     def __enter__(self) -> Self:
         return self
 
@@ -185,9 +191,9 @@ class Source:
 
 def resolve_path(path: str | os.PathLike[str], filesystem: FileSystem | None = None) -> FileRef:
     """A path, or a URI such as ``s3://bucket/key``, as a path on a file system; None means local."""
-    text = os.fspath(path)
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(text, str):
-        raise UsageError("a path is a str or an os.PathLike of str")
+        raise UsageError(f"a path is a str or an os.PathLike of str, not {type(path).__name__}")
     if filesystem is None and "://" in text:
         from pyarrow.fs import FileSystem, LocalFileSystem
 
@@ -198,6 +204,30 @@ def resolve_path(path: str | os.PathLike[str], filesystem: FileSystem | None = N
         if isinstance(filesystem, LocalFileSystem):
             filesystem = None
     return FileRef(text, filesystem)
+
+
+def open_regular(
+    path: str | os.PathLike[str], flags: int = os.O_RDONLY, *, mode: int = 0o666, dir_fd: int | None = None
+) -> int:
+    """A descriptor of a local file, whatever somebody has put in its place: a pipe would have us wait for ever, a
+    device act.
+
+    Args:
+        flags: as for `os.open`.
+        mode: of a file that is made.
+        dir_fd: an open folder that the path is relative to.
+
+    Raises:
+        OSError: it can't be opened, or is no regular file.
+    """
+    fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, mode, dir_fd=dir_fd)
+    kind = os.fstat(fd).st_mode
+    if stat.S_ISREG(kind):
+        return fd
+    os.close(fd)
+    if stat.S_ISDIR(kind):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    raise OSError(errno.EINVAL, "it is no regular file")
 
 
 def identity(status: os.stat_result) -> tuple[int, ...]:

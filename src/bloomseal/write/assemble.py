@@ -16,14 +16,17 @@ from ..format.footer import plain_footer, seal_footer, sign_footer
 from ..format.layout import MAGIC, MAGIC_ENCRYPTED, Column, FileMeta, Group, Meta
 from ..format.pages import Page, resized_header
 from ..format.schema import Leaf
-from ..format.walk import Chunk, Walk
+from ..format.walk import Chunk, FilterBytes, Walk
 from ..sbbf import SplitBlockBloomFilter
 from ..storage.atomic import Output, storage_errors
 from ..storage.source import Buffer, Scratch
 from ..thrift import Struct, with_integers
 from .output_keys import OutputKeys
 
-__all__ = ["Assembler", "filter_modules", "protected_chunk"]
+__all__ = ["AnyFilter", "Assembler", "filter_modules", "protected_chunk"]
+
+AnyFilter = SplitBlockBloomFilter | FilterBytes
+"""A filter that was built, or one that is carried from file to file as it is."""
 
 _SPOOL_BYTES = 16 << 20
 _HEADER_OF = {
@@ -78,7 +81,7 @@ class Assembler:
     def num_row_groups(self) -> int:
         return len(self._groups)
 
-    def add_row_group(self, walk: Walk, row_group: int, filters: Mapping[int, SplitBlockBloomFilter]) -> None:
+    def add_row_group(self, walk: Walk, row_group: int, filters: Mapping[int, AnyFilter]) -> None:
         """Take over one row group of `walk`: its pages and indexes, and these filters (leaf index → filter).
 
         Raises:
@@ -198,7 +201,7 @@ class Assembler:
             plaintext, out = plaintext[levels:], out[levels:]
         cipher.seal_into(plaintext, page.kind, aad(page.kind, page.ordinal), out)
 
-    def _add_filter(self, chunk: _OutChunk, ordinal: int, bloom_filter: SplitBlockBloomFilter) -> None:
+    def _add_filter(self, chunk: _OutChunk, ordinal: int, bloom_filter: AnyFilter) -> None:
         modules = filter_modules(
             bloom_filter,
             self._keys.cipher(chunk.leaf) if self._keys else None,
@@ -271,22 +274,27 @@ class _Writer:
 
 
 def filter_modules(
-    bloom_filter: SplitBlockBloomFilter, cipher: ModuleCipher | None, aad: Callable[[ModuleType], bytes]
+    bloom_filter: AnyFilter, cipher: ModuleCipher | None, aad: Callable[[ModuleType], bytes]
 ) -> list[Buffer]:
     """Header and bitset as they stand in a file (Parquet Bloom filter specification, "File Format" and "Encryption")."""
-    header = Struct()
-    header.set_i32(1, bloom_filter.num_bytes)
-    first = Struct()
-    first.set_struct(1, Struct())
-    for union in (2, 3, 4):  # algorithm BLOCK, hash XXHASH, compression UNCOMPRESSED: each the union's first member
-        header.set_struct(union, first)
+    # What is carried may be of a kind, or have fields, that only a later specification knows.
+    header = bloom_filter.header if isinstance(bloom_filter, FilterBytes) else _header(bloom_filter.num_bytes)
     modules: list[tuple[ModuleType, Buffer]] = [
-        (ModuleType.BLOOM_FILTER_HEADER, header.to_bytes()),
+        (ModuleType.BLOOM_FILTER_HEADER, header),
         (ModuleType.BLOOM_FILTER_BITSET, bloom_filter.bitset),
     ]
     if cipher is None:
         return [data for _, data in modules]
     return [cipher.seal(data, kind, aad(kind)) for kind, data in modules]
+
+
+def _header(num_bytes: int) -> bytes:
+    header, first = Struct(), Struct()
+    header.set_i32(1, num_bytes)
+    first.set_struct(1, Struct())
+    for union in (2, 3, 4):  # algorithm BLOCK, hash XXHASH, compression UNCOMPRESSED: each the union's first member
+        header.set_struct(union, first)
+    return header.to_bytes()
 
 
 def protected_chunk(meta: Struct, leaf: Leaf, row_group: int, keys: OutputKeys | None) -> Struct:

@@ -95,7 +95,7 @@ def attach_filters(
         attaching = _Attaching(Walk(source, footer, keys), resolve_filters(footer.schema, bloom_filters), dry_run)
         if dry_run:
             return attaching.run(None, progress)
-        with AtomicFile(source.ref, replaces=source.identity) as out:
+        with AtomicFile(source.ref, replaces=source.identity, like=source) as out:
             report = attaching.run(out, progress)
             out.commit(lambda reopened: attaching.check(reopened, decryption))
         return report
@@ -187,7 +187,7 @@ class _Attaching:
         )
 
     def _drop_old(self, chunk: Chunk, out: AtomicFile | None) -> bool:
-        old = self.walk.filter(chunk)
+        old = self.walk.stored_filter(chunk)
         if old is None:
             return False
         self.report.dead_bytes += old.length

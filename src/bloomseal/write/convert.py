@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BloomsealError, UsageError
 from ..format.opening import open_footer
 from ..format.verify import verify_walk
 from ..format.walk import Walk
-from ..sbbf import SplitBlockBloomFilter
 from ..specs import DecryptionSpec, EncryptionSpec, decryption_for, encryption_for
 from ..storage.atomic import AtomicFile
 from ..storage.ref import FileRef
 from ..storage.source import Scratch, Source, resolve_path
-from .assemble import Assembler
+from .assemble import AnyFilter, Assembler
 from .chunk_hashes import chunk_hashes
 from .output_keys import OutputKeys
 from .writer import FilterRequest, resolve_filters
@@ -39,7 +38,10 @@ class ConversionReport:
         path, output: the old and the new file.
         row_groups: converted.
         filters_kept, filters_built: filters taken over, and built anew on request.
-        filters_dropped: filters in clear on encrypted columns; nothing proves that they are whole.
+        filters_replaced: of the built ones, those that took an older filter's place.
+        filters_dropped: filters in clear on encrypted columns, which were not taken over: nothing proves that they are
+            whole.
+        dropped: one entry for each of them: row_group, column, why.
         old_size, new_size: bytes.
     """
 
@@ -48,7 +50,9 @@ class ConversionReport:
     row_groups: int = 0
     filters_kept: int = 0
     filters_built: int = 0
+    filters_replaced: int = 0
     filters_dropped: int = 0
+    dropped: list[dict[str, Any]] = field(default_factory=list)
     old_size: int = 0
     new_size: int = 0
 
@@ -65,7 +69,9 @@ def seal_file(
     filesystem: FileSystem | None = None,
     progress: Progress | None = None,
 ) -> ConversionReport:
-    """Encrypt a plaintext Parquet file, written by anyone, its filters sealed with it.
+    """Encrypt a plaintext Parquet file, written by anyone, its filters sealed with it, also those of an unknown kind.
+
+    The new file has the old one's mode, group and access list, never more.
 
     Args:
         output: the new file; None replaces the old one, whose blocks stay on the disk until they are used again.
@@ -87,7 +93,8 @@ def unseal_file(
     filesystem: FileSystem | None = None,
     progress: Progress | None = None,
 ) -> ConversionReport:
-    """Decrypt a file to `output`, filters included: everything in it is then in clear.
+    """Decrypt a file to `output`, filters included: everything in it is then in clear, for those who may read the old
+    file.
 
     Raises:
         KeyAccessError: the key of any column is not at hand.
@@ -138,7 +145,7 @@ def _convert(
         keys = OutputKeys(encryption, footer.schema, target) if encryption is not None else None
         out = None
         try:
-            with AtomicFile(target, replaces=before) as out:
+            with AtomicFile(target, replaces=before, like=source) as out:
                 report = _assemble(walk, out, keys, bloom_filters or {}, target, progress)
                 if keys is not None:
                     keys.store()
@@ -165,19 +172,22 @@ def _assemble(
     assembler, stored = Assembler(out, keys), Scratch()
     total = len(walk.footer.row_groups)
     for group in range(total):
-        filters: dict[int, SplitBlockBloomFilter] = {}
+        filters: dict[int, AnyFilter] = {}
         for chunk in walk.chunks(group):
             if chunk.leaf.index in specs:
                 leaf, spec = specs[chunk.leaf.index]
                 filters[leaf.index] = spec.build(chunk_hashes(walk, group, leaf))
                 report.filters_built += 1
+                report.filters_replaced += walk.meta(chunk).bloom_filter_offset is not None
             # A filter stays until the row group is written: opened into memory of its own, or copied out of what was read.
-            elif (found := walk.filter(chunk, (stored, Scratch()))) is not None:
+            elif (found := walk.stored_filter(chunk, (stored, Scratch()))) is not None:
                 if chunk.encrypted and not found.sealed:
                     report.filters_dropped += 1
+                    report.dropped.append(
+                        {"row_group": group, "column": chunk.leaf.name, "why": "in clear on an encrypted column"}
+                    )
                     continue
-                bitset = found.bitset if found.sealed else bytes(found.bitset)
-                filters[chunk.leaf.index] = SplitBlockBloomFilter.from_bitset(bitset)
+                filters[chunk.leaf.index] = found if found.sealed else replace(found, bitset=bytes(found.bitset))
                 report.filters_kept += 1
         assembler.add_row_group(walk, group, filters)
         report.row_groups += 1

@@ -92,7 +92,7 @@ def exchange_key_metadata(
             every case the file is as it was.
     """
     end = rewrapped_footer(walk, replacements)
-    with AtomicFile(walk.source.ref, replaces=before) as out:
+    with AtomicFile(walk.source.ref, replaces=before, like=walk.source) as out:
         out.copy_from(walk.source, walk.footer.offset)
         fault_point("copied")
         out.write(end)

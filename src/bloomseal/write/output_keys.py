@@ -18,7 +18,19 @@ from ..specs import DecryptionSpec, EncryptionSpec, KeyChoice
 from ..storage.ref import FileRef
 from ..thrift import Struct, WireType, encode_binary
 
-__all__ = ["OutputKeys"]
+__all__ = ["OutputKeys", "sealed_leaves"]
+
+
+def sealed_leaves(spec: EncryptionSpec, schema: Schema) -> list[Leaf]:
+    """The columns that a file of this schema has encrypted under `spec`, in schema order.
+
+    Raises:
+        UsageError: a column key for a column that does not exist.
+    """
+    if not spec.column_keys or spec.complete:
+        return list(schema.leaves)
+    named = {leaf.index for name in spec.column_keys for leaf in schema.below(name)}
+    return [leaf for leaf in schema.leaves if leaf.index in named]
 
 
 class OutputKeys:

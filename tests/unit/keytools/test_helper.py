@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -65,6 +66,13 @@ def ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keyring:
 
 
 @pytest.fixture
+def silent() -> Iterator[str]:
+    """Host and port of somebody who takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.fixture
 def helper(ring: Keyring, tmp_path: Path) -> Iterator[Helper]:
     running = Helper(dict(os.environ), tmp_path)
     yield running
@@ -118,9 +126,12 @@ def test_what_makes_no_sense_is_answered_and_ends_nothing(helper: Helper, ring: 
     )
 
 
-def test_one_slow_kms_keeps_nobody_waiting_and_times_out_clearly(helper: Helper, ring: Keyring, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "slow.json", 0o600)  # opening it waits for a writer who never comes
-    slow = {"kms": f"keyring://{tmp_path}/slow.json", "op": "unwrap", "master_key": "pii", "wrapped": "x"}
+def test_one_slow_kms_keeps_nobody_waiting_and_times_out_clearly(
+    ring: Keyring, silent: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VAULT_TOKEN", "t")
+    helper: Helper = request.getfixturevalue("helper")
+    slow = {"kms": f"vault://{silent}/transit", "op": "unwrap", "master_key": "pii", "wrapped": "vault:v1:AAAA"}
     fast = {"kms": f"keyring://{ring.path}", "op": "unwrap", "master_key": "pii", "wrapped": ring.wrap_key(KEY, "pii")}
     assert "key" in helper.ask(id=1, **fast)
     helper.send(id=2, timeout=1, **slow)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
+from bloomseal.write.encode import Encoder
 
 ENCRYPTION = bs.EncryptionSpec(footer_key=b"f" * 16, column_keys={"name": b"n" * 16})
 DECRYPTION = bs.DecryptionSpec(bs.ExplicitKeys(footer_key=b"f" * 16, column_keys={"name": b"n" * 16}))
@@ -156,9 +157,9 @@ def test_two_filters_for_one_column_are_refused(tmp_path: Path) -> None:
 def sinks(monkeypatch: pytest.MonkeyPatch) -> list[type]:
     """What the writer encoded into."""
     seen: list[type] = []
-    encode_into = bs.SealedWriter._encode_into
+    encode_into = Encoder._encode_into
     monkeypatch.setattr(
-        bs.SealedWriter,
+        Encoder,
         "_encode_into",
         lambda writer, sink, rows: (seen.append(type(sink)), encode_into(writer, sink, rows)),
     )
@@ -212,7 +213,7 @@ def test_where_there_is_no_room(tmp_path: Path, sinks: list[type]) -> None:
         raise MemoryError
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bloomseal.write.writer.np.empty", none)
+        patch.setattr("bloomseal.write.encode.np.empty", none)
         bs.write_table(DATA, tmp_path / "a.parquet", encryption=ENCRYPTION)
     assert set(sinks) == {pa.BufferOutputStream}
     assert bs.read_table(tmp_path / "a.parquet", decryption=DECRYPTION).equals(DATA)

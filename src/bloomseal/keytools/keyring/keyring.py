@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from ...encryption import SecretKey
 from ...errors import BloomsealError, KeyAccessError, PolicyError, UsageError
+from ...storage.atomic import replace_durably
+from ...storage.source import open_regular
 from ..access import KmsAccessError, Problem, shown
-from ..durable import replace_durably
 from ..material import parse_object
 from ..protocols import KeyDates, KeyState
 from ..wrapping import unwrap_locally, wrap_locally
@@ -227,7 +228,7 @@ class Keyring:
     def _load(self) -> dict[str, MasterKey]:
         with self._lock:
             try:
-                with open(self._path, "rb") as file:
+                with open(open_regular(self._path), "rb") as file:
                     status = os.fstat(file.fileno())
                     if stat.S_IMODE(status.st_mode) & 0o077:
                         raise PolicyError(

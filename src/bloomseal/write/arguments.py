@@ -1,0 +1,98 @@
+"""The writer's arguments: refused, by name and with what fits, before anything is written."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..errors import UsageError
+from ..format.schema import Leaf, Schema
+from ..sbbf import FilterSpec
+from ..specs import EncryptionSpec
+from .chunk_hashes import carries_filter
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+__all__ = ["FilterLayout", "FilterRequest", "a_count", "a_filesystem", "check_options", "is_a", "resolve_filters"]
+
+FilterLayout = Literal["row_group", "end"]
+FilterRequest = Mapping[str, FilterSpec | bool]
+
+_OURS = {
+    "encryption_properties",
+    "bloom_filter_options",
+    "row_group_size",
+    "where",
+    "sink",
+    "filesystem",
+    "memory_pool",
+}
+
+
+def is_a(kind: type[Any], value: Any, name: str) -> Any:
+    """The argument, if it is what it should be."""
+    if isinstance(value, kind):
+        return value
+    wanted = (
+        f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
+        if kind.__module__ != "collections.abc"
+        else "an iterable"
+    )
+    raise UsageError(f"{name}= takes {wanted}, not {type(value).__name__}")
+
+
+def a_count(value: Any, name: str, what: str) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise UsageError(f"{name}= takes a whole number, not {type(value).__name__}", hint="1 or more") from None
+    if number < 1 or isinstance(value, bool):
+        raise UsageError(what.format(value), hint=f"{name}= of at least 1")
+    return number
+
+
+def a_filesystem(value: Any) -> FileSystem | None:
+    from pyarrow.fs import FileSystem
+
+    return None if value is None else is_a(FileSystem, value, "filesystem")
+
+
+def check_options(options: dict[str, Any], encryption: EncryptionSpec | None) -> None:
+    if taken := _OURS & options.keys():
+        raise UsageError(f"{', '.join(sorted(taken))} can't be passed on to pyarrow here")
+    if encryption is not None and options.get("data_page_version", "1.0") != "1.0":
+        # parquet-java leaves the levels of encrypted V2 pages in clear, Arrow C++ seals them: no V2 page suits both.
+        raise UsageError("encrypted files are written with V1 data pages", hint='data_page_version="1.0"')
+
+
+def resolve_filters(schema: Schema, wanted: FilterRequest) -> list[tuple[Leaf, FilterSpec]]:
+    """The leaves and specifications of a ``bloom_filters=`` argument, in schema order.
+
+    Raises:
+        UsageError: no such column, one asked for under two names, a column that can't carry a filter, or neither a
+            FilterSpec nor a bool.
+    """
+    specs: dict[int, tuple[Leaf, FilterSpec]] = {}
+    if not isinstance(wanted, Mapping):
+        raise UsageError(
+            f"bloom_filters= takes a dict, not {type(wanted).__name__}",
+            hint="{'column': True}, or a FilterSpec for True",
+        )
+    for name, spec in wanted.items():
+        if not isinstance(name, str):
+            raise UsageError(f"a column's dotted path is a str, not {type(name).__name__}")
+        if spec is False or spec is None:
+            continue
+        if not isinstance(spec, FilterSpec) and spec is not True:
+            raise UsageError(f"a FilterSpec or True, not {type(spec).__name__}", column=name)
+        leaf = schema.leaf(name)
+        carries_filter(leaf)
+        if leaf.index in specs:
+            # One of the two would win unseen, though the other may be the one that hides its size.
+            raise UsageError(
+                "two filters for the same column", column=leaf.name, hint=f"leave out {name} or the other name"
+            )
+        specs[leaf.index] = (leaf, FilterSpec() if spec is True else spec)
+    return [specs[index] for index in sorted(specs)]
