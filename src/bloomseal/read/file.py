@@ -387,7 +387,7 @@ class SealedFile:
             )
             return None
         bloom_filter = SplitBlockBloomFilter.from_bitset(found.bitset)
-        if bloom_filter.is_empty and not all_null(self._walk.meta(chunk)):
+        if bloom_filter.is_empty and not all_null(self._walk.meta(chunk), chunk.leaf):
             # No value ever leaves a filter empty: whoever wrote this one did not insert (booleans of parquet-java), or
             # somebody has zeroed it.
             return None

@@ -332,16 +332,18 @@ class OffsetIndex(_View):
 
 
 class ColumnIndex(_View):
-    """ColumnIndex: per data page, whether it holds nulls only, and its bounds."""
+    """ColumnIndex: per data page, whether it holds nulls only, its bounds and its number of nulls."""
 
-    __slots__ = ("max_values", "min_values", "null_pages")
+    __slots__ = ("max_values", "min_values", "null_counts", "null_pages")
     null_pages: list[bool] | None
     min_values: list[bytes] | None
     max_values: list[bytes] | None
+    null_counts: list[int] | None
     thrift_spec = _spec(
         (1, TType.LIST, "null_pages", (TType.BOOL, None, False)),
         (2, TType.LIST, "min_values", (TType.STRING, "BINARY", False)),
         (3, TType.LIST, "max_values", (TType.STRING, "BINARY", False)),
+        (5, TType.LIST, "null_counts", (TType.I64, None, False)),
     )
 
 
