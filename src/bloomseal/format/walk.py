@@ -411,7 +411,7 @@ def _bitset_size(header: BloomFilterHeader) -> int:
             f"a bitset of {size} bytes; from {MIN_BITSET_BYTES} to {MAX_BITSET_BYTES} are lawful", module=label
         )
     for name in ("algorithm", "hash", "compression"):
-        if getattr(header, name).first is None:
+        if not getattr(header, name).known:
             raise UnsupportedError(f"the Bloom filter's {name} is not one that the specification knows", module=label)
     return size
 
