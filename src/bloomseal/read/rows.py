@@ -45,19 +45,22 @@ def read_matching(
     wanted: Sequence[int],
     predicate: Predicate,
     result_schema: Callable[[], pa.Schema],
+    *,
+    int96_unit: str = "ns",
 ) -> pa.Table | None:
     """The rows of one row group that satisfy `predicate`; None where there are none.
 
     Args:
         wanted: leaves of the result, ascending.
         result_schema: gives the result's schema, top-level fields in the order wanted; asked only where a row matches.
+        int96_unit: as for `read_row_group`.
 
     Raises:
-        FormatError, IntegrityError, KeyAccessError.
+        FormatError, IntegrityError, KeyAccessError, UnsupportedError.
     """
     # A key retriever, which is the caller's code, may be asked on the way.
     with leased(2) as scratch:
-        group = _RowGroup(walk, row_group, scratch)
+        group = _RowGroup(walk, row_group, scratch, int96_unit)
         spans = group.candidates(predicate)
         if not spans and spans is not None:
             return None
@@ -137,8 +140,9 @@ class _RowGroup:
         scratch: memory for the first column searched, good as long as this is.
     """
 
-    def __init__(self, walk: Walk, row_group: int, scratch: Scratch) -> None:
+    def __init__(self, walk: Walk, row_group: int, scratch: Scratch, int96_unit: str) -> None:
         self._walk = walk
+        self._int96_unit = int96_unit
         self._row_group = row_group
         self._num_rows = walk.footer.row_group(row_group).num_rows or 0
         self._known: dict[int, _Pages | None] = {}
@@ -182,12 +186,13 @@ class _RowGroup:
         tables = []
         for spans, selected in together.items():
             assert rows is not None  # noqa: S101
-            table = read_pages(self._walk, self._row_group, PageSelection(selected, _count(spans)))
+            selection = PageSelection(selected, _count(spans))
+            table = read_pages(self._walk, self._row_group, selection, int96_unit=self._int96_unit)
             # The pages hold these rows: where they hold as many, they hold no others.
             exact = table.num_rows == (_count(rows) if isinstance(rows, list) else len(rows))
             tables.append(table if exact else _take(table, np.searchsorted(_rows(spans), _rows(rows))))
         if whole:
-            table = read_row_group(self._walk, self._row_group, whole, use_threads=True)
+            table = read_row_group(self._walk, self._row_group, whole, int96_unit=self._int96_unit, use_threads=True)
             tables.append(table if rows is None else _take(table, _rows(rows)))
         if len(tables) == 1:
             return tables[0]

@@ -125,7 +125,7 @@ NEEDLES: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("data", _annotated())
+@pytest.mark.parametrize("data", list(_annotated()))
 def test_rows_are_found_as_arrow_shows_them_and_nothing_foreign_is_raised(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "t.parquet").write_bytes(data)
     try:
