@@ -14,7 +14,7 @@ import pyarrow.csv as csv
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
-from tests.unit.read import test_int96 as int96
+from tests.support import int96_files
 
 import bloomseal as bs
 from bloomseal.cli.main import cli
@@ -394,7 +394,7 @@ def test_usage_errors_are_errors_not_answers(sealed: Run) -> None:
 
 
 def test_moments_beyond_nanoseconds_name_the_option_that_reads_them(run: Run, folder: Path) -> None:
-    (folder / "old.parquet").write_bytes(int96.file_of([int96.of(int96.FAR)]))
+    (folder / "old.parquet").write_bytes(int96_files.file_of([int96_files.of(int96_files.FAR)]))
     refused = run("read", "old.parquet")
     assert (refused.code, refused.out) == (2, "")
     assert "--int96-unit us" in refused.err
