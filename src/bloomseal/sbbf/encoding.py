@@ -213,7 +213,10 @@ def moment_of(value: Any) -> tuple[int | Fraction, bool] | None:
         wall = dt.datetime(
             value.year, value.month, value.day, value.hour, value.minute, value.second, value.microsecond
         )
-        elapsed, offset = wall - _EPOCH, value.utcoffset()
+        try:
+            elapsed, offset = wall - _EPOCH, value.utcoffset()
+        except Exception:  # a zone is the caller's code, and may raise anything
+            return None
         if offset is not None:
             elapsed -= offset
         nanos = (elapsed // dt.timedelta(microseconds=1)) * NANOS["us"]
@@ -229,7 +232,7 @@ def _encode_int96(value: Any, column_type: ColumnType, utc: bool) -> Encodings:
     # Before 1900 writers differ: Spark's legacy mode counts in the hybrid calendar and in local mean times.
     if not utc or day < _INT96_FROM_DAY:
         return _UNDECIDED
-    if nanos != int(nanos):
+    if nanos != int(nanos) or day + _EPOCH_JULIAN_DAY >= 1 << 31:
         return _ABSENT
     return (struct.pack("<qi", int(nanos), int(day) + _EPOCH_JULIAN_DAY),)
 
@@ -358,7 +361,7 @@ def _encode_bytes(value: Any, column_type: ColumnType) -> Encodings:
 def _text(value: Any, column_type: ColumnType) -> bytes:
     try:
         if isinstance(value, str):
-            return value.encode()
+            return str.encode(value)
         if isinstance(value, _BYTES):
             data = bytes(value)
             data.decode()
