@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import find, given
+from hypothesis import find, given, settings
 from hypothesis import strategies as st
 from tests.properties.files.tables import FLAT
 from tests.support.int96_files import NEAR, file_of, of
@@ -79,6 +79,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
+@settings(deadline=None)
 @given(
     name=st.sampled_from([*FLAT, "INT96", "bool"]),
     listed=st.integers(0, 2 * len(_LISTED)),  # by number: some of them can't even be shown
