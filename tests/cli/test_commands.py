@@ -14,6 +14,7 @@ import pyarrow.csv as csv
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
+from tests.support import int96_files
 
 import bloomseal as bs
 from bloomseal.cli.main import cli
@@ -390,6 +391,14 @@ def test_usage_errors_are_errors_not_answers(sealed: Run) -> None:
         told = json.loads(sealed(*arguments, "--format", "json").err)
         assert told["error"] == "UsageError"
         assert told["hint"]
+
+
+def test_moments_beyond_nanoseconds_name_the_option_that_reads_them(run: Run, folder: Path) -> None:
+    (folder / "old.parquet").write_bytes(int96_files.file_of([int96_files.of(int96_files.FAR)]))
+    refused = run("read", "old.parquet")
+    assert (refused.code, refused.out) == (2, "")
+    assert "--int96-unit us" in refused.err
+    assert "9999-12-31" in run("read", "old.parquet", "--int96-unit", "us").out
 
 
 def test_a_closed_output_is_an_error(sealed: Run, folder: Path) -> None:

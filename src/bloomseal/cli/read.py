@@ -58,6 +58,12 @@ _EXTENSIONS: Final = {
 @click.option(
     "--output", "-o", metavar="PATH", help="Write the rows IN PLAINTEXT to .parquet, .csv, .ndjson or .arrow."
 )
+@click.option(
+    "--int96-unit",
+    type=click.Choice(["ns", "us"]),
+    default="ns",
+    help="Read INT96 timestamps in this unit; us holds 9999-12-31 (default: ns).",
+)
 @click.option("--stats", is_flag=True, help="Tell on standard error how many row groups were ruled out.")
 @opening_options
 @common_options("table", "json", "csv")
@@ -68,6 +74,7 @@ def read(
     where_in: tuple[str, ...],
     limit: int | None,
     output: str | None,
+    int96_unit: str,
     stats: bool,
     opening: OpeningOptions,
 ) -> None:
@@ -85,7 +92,7 @@ def read(
     with open_file(file, decryption=opening.decryption()) as opened:
         predicate = _predicate(opened, where, where_in)
         with busy("Reading"):
-            rows = opened.read(wanted, predicate)
+            rows = opened.read(wanted, predicate, int96_unit=int96_unit)
         done = opened.stats
     found = rows.num_rows
     state = State.current()

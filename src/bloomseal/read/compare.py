@@ -8,6 +8,7 @@ width, as in its filter.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -56,8 +57,12 @@ def comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column.cast(pa.large_string())
     if types.is_binary_view(kind):
         return column.cast(pa.large_binary())
-    if types.is_decimal(kind) and kind.bit_width < 128:
-        return column.cast(pa.decimal128(kind.precision, kind.scale))
+    if types.is_decimal(kind):
+        # Columns hold numbers beyond their precision; of the widest precision, all of them are compared.
+        wide = pa.decimal256(76, kind.scale) if kind.bit_width > 128 else pa.decimal128(38, kind.scale)
+        if kind.bit_width < 128:
+            return column.cast(wide)
+        return pa.chunked_array([chunk.view(wide) for chunk in column.chunks], type=wide)
     if types.is_fixed_size_binary(kind):
         return column.cast(pa.binary())
     return column
@@ -159,8 +164,6 @@ def _exact_decimal(value: Any, scale: int) -> Fraction | int | None:
 
 
 def _range(kind: pa.DataType) -> tuple[int, int]:
-    if pa.types.is_decimal(kind):
-        return 1 - 10**kind.precision, 10**kind.precision - 1
     if pa.types.is_unsigned_integer(kind):
         return 0, (1 << kind.bit_width) - 1
     return -(1 << kind.bit_width - 1), (1 << kind.bit_width - 1) - 1
@@ -168,8 +171,8 @@ def _range(kind: pa.DataType) -> tuple[int, int]:
 
 def _integral(number: int, kind: pa.DataType) -> pa.Scalar:
     if pa.types.is_decimal(kind):
-        digits = tuple(map(int, str(abs(number))))
-        return pa.scalar(Decimal((int(number < 0), digits, -kind.scale)), kind)
+        raw = pa.py_buffer(number.to_bytes(kind.bit_width // 8, sys.byteorder, signed=True))
+        return pa.Array.from_buffers(kind, 1, [None, raw])[0]
     return pa.scalar(number, kind)
 
 

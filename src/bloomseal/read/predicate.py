@@ -203,7 +203,11 @@ def _term(item: Any, schema: Schema, int96_utc: bool) -> Term:
         if isinstance(value, str | bytes) or not isinstance(value, Iterable):
             raise UsageError(f"{op!r} takes a list of values", column=name)
         values = value
-    term = Term(leaf, op, values if isinstance(values, Values) else Values(values), int96_utc)
+    try:
+        values = values if isinstance(values, Values) else Values(values)
+    except (TypeError, NotImplementedError):  # some say that they can be iterated, and can't
+        raise UsageError(f"{op!r} takes a list of values", column=name) from None
+    term = Term(leaf, op, values, int96_utc)
 
     def check() -> None:
         for one in term.values:

@@ -327,7 +327,7 @@ def _look(file: SealedFile, path: str, table: TablePolicy, filters: Mapping[str,
             name = chunk.leaf.name
             _check_protection(chunk, table, file.walk.source.ref)
             spec = next((spec for above, spec in filters.items() if _within(name, above)), None)
-            if spec is None or all_null(meta := file.walk.meta(chunk)) or not meta.num_values:
+            if spec is None or all_null(meta := file.walk.meta(chunk), chunk.leaf) or not meta.num_values:
                 continue
             opened = file.walk.filter(chunk)
             if opened is None:

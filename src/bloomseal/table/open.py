@@ -34,6 +34,7 @@ def read_table(
     decryption: DecryptionSpec | TablePolicy | None = None,
     filesystem: FileSystem | None = None,
     threads: int | None = None,
+    int96_unit: str = "ns",
 ) -> pa.Table:
     """Read rows of one file, of several, or of all Parquet files below a folder.
 
@@ -41,7 +42,7 @@ def read_table(
 
     Args:
         path: a file, a folder, or a list of files. In folders, names that begin with ``_`` or ``.`` are passed over.
-        columns, filters: as for `SealedFile.read`.
+        columns, filters, int96_unit: as for `SealedFile.read`.
         threads: files read at the same time; None: one per processor.
 
     Returns:
@@ -49,7 +50,7 @@ def read_table(
 
     Raises:
         UsageError: no such file, a folder without Parquet files, or files whose columns differ.
-        FormatError, IntegrityError, KeyAccessError, PolicyError: as for a single file; one bad file refuses the read.
+        FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError: as for a single file; one bad file refuses the read.
     """
     refs = list_files(path, filesystem)
     if filters is not None:
@@ -59,7 +60,7 @@ def read_table(
 
     def one(ref: FileRef) -> tuple[list[pa.Table], pa.Table | None]:
         with open_file(ref.path, decryption=decryption, filesystem=ref.filesystem) as file:
-            plan = file.plan(columns, filters)
+            plan = file.plan(columns, filters, int96_unit=int96_unit)
             found = list(file.scan(plan))
             # Only the first file's schema is needed where nothing matches anywhere.
             return found, plan.empty if ref is refs[0] or found else None

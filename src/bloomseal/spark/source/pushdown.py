@@ -20,9 +20,11 @@ from pyspark.sql import types as st
 
 from ...errors import UsageError
 from ...format.schema import Leaf
+from ...format.statistics import all_null, null_count
 from ...format.walk import Walk
 from ...read.predicate import Predicate
 from ...sbbf import PhysicalType
+from ...thrift.structs import ColumnMetaData
 
 __all__ = ["Bound", "Condition", "admits", "bind", "collated", "conditions", "from_text", "to_text"]
 
@@ -211,12 +213,11 @@ class Bound:
     def rules_out(self, walk: Walk, row_group: int) -> bool:
         """Do the numbers of nulls rule out a row group?"""
 
-        def nulls(leaf: Leaf) -> tuple[int | None, int | None]:
-            meta = walk.meta(walk.chunk(row_group, leaf.index))
-            return meta.statistics.null_count if meta.statistics else None, meta.num_values
+        def meta(leaf: Leaf) -> ColumnMetaData:
+            return walk.meta(walk.chunk(row_group, leaf.index))
 
-        return any(known is not None and known == count for known, count in map(nulls, self.valid)) or any(
-            known == 0 for known, _ in map(nulls, self.null)
+        return any(all_null(meta(leaf), leaf) for leaf in self.valid) or any(
+            null_count(meta(leaf), leaf) == 0 for leaf in self.null
         )
 
 
