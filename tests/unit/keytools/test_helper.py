@@ -58,10 +58,19 @@ class Helper:
 @pytest.fixture
 def ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keyring:
     monkeypatch.setenv("BLOOMSEAL_KEYRING_PASSPHRASE", PASSPHRASE)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("VAULT_TOKEN", raising=False)
     ring = Keyring(tmp_path / "keys.json", create=True)
     ring.create("pii")
     ring.create("health")
     return ring
+
+
+def slow_kms(home: Path) -> str:
+    """A KMS that hangs when it is set up: it reads its token from a pipe that nobody writes into."""
+    pytest.importorskip("hvac")
+    os.mkfifo(home / ".vault-token", 0o600)
+    return "vault://127.0.0.1:1/transit?plain_http=true"
 
 
 @pytest.fixture
@@ -119,8 +128,7 @@ def test_what_makes_no_sense_is_answered_and_ends_nothing(helper: Helper, ring: 
 
 
 def test_one_slow_kms_keeps_nobody_waiting_and_times_out_clearly(helper: Helper, ring: Keyring, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "slow.json", 0o600)  # opening it waits for a writer who never comes
-    slow = {"kms": f"keyring://{tmp_path}/slow.json", "op": "unwrap", "master_key": "pii", "wrapped": "x"}
+    slow = {"kms": slow_kms(tmp_path), "op": "unwrap", "master_key": "pii", "wrapped": "x"}
     fast = {"kms": f"keyring://{ring.path}", "op": "unwrap", "master_key": "pii", "wrapped": ring.wrap_key(KEY, "pii")}
     assert "key" in helper.ask(id=1, **fast)
     helper.send(id=2, timeout=1, **slow)
@@ -140,8 +148,7 @@ def test_it_ends_with_its_input_also_in_the_middle_of_a_line(helper: Helper) -> 
 
 def test_it_ends_when_a_call_hangs(ring: Keyring, tmp_path: Path) -> None:
     running = Helper(dict(os.environ), tmp_path)
-    os.mkfifo(tmp_path / "slow.json", 0o600)
-    running.send(id=2, kms=f"keyring://{tmp_path}/slow.json", op="unwrap", master_key="pii", wrapped="x")
+    running.send(id=2, kms=slow_kms(tmp_path), op="unwrap", master_key="pii", wrapped="x")
     assert running.process.stdin is not None
     running.process.stdin.close()
     assert running.process.wait(60) == 0

@@ -328,20 +328,17 @@ def test_a_keyring_in_clear_is_refused_where_a_passphrase_is_known(
     planted = in_clear(path)
     pickled = pickle.dumps(ring)
     path.write_bytes(planted)
+    if source in ("environment", "uri"):
+        monkeypatch.setenv("BLOOMSEAL_KEYRING_PASSPHRASE", "right")
+    use = {
+        "argument": lambda: Keyring(path, passphrase="right"),
+        "environment": lambda: Keyring(path),
+        "running": lambda: ring.rotate("pii"),
+        "pickle": lambda: pickle.loads(pickled),  # noqa: S301
+        "uri": lambda: as_key_source(f"keyring://{path}"),
+    }[source]
     with pytest.raises(KeyAccessError, match="has no protection"):
-        match source:
-            case "argument":
-                Keyring(path, passphrase="right")
-            case "environment":
-                monkeypatch.setenv("BLOOMSEAL_KEYRING_PASSPHRASE", "right")
-                Keyring(path)
-            case "running":
-                ring.rotate("pii")
-            case "pickle":
-                pickle.loads(pickled)  # noqa: S301
-            case "uri":
-                monkeypatch.setenv("BLOOMSEAL_KEYRING_PASSPHRASE", "right")
-                as_key_source(f"keyring://{path}")
+        use()
     assert path.read_bytes() == planted
 
 
@@ -362,7 +359,9 @@ def test_an_empty_passphrase_makes_no_keyring_in_clear(tmp_path: Path) -> None:
     assert not (tmp_path / "keys.json").exists()
 
 
-def test_scrypt_never_gets_cheaper_and_a_change_makes_it_dearer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scrypt_never_gets_cheaper_and_a_change_makes_it_dearer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "keys.json"
     with monkeypatch.context() as patch:
         patch.setattr("bloomseal.keytools.keyring.keyfile.Protection.__init__.__defaults__", (None, 1 << 14))
