@@ -32,6 +32,7 @@ _PLACEHOLDERS: Final = frozenset({"table", "file"})
 _SETTINGS: Final = {
     "aad_prefix": str,
     "algorithm": str,
+    "authentic_writers": bool,
     "complete": bool,
     "double_wrapping": bool,
     "kek_bits": int,
@@ -89,6 +90,7 @@ class TablePolicy:
         aad_prefix: template over ``{table}`` and ``{file}``, bound into every module; None for none.
         store_aad_prefix: keep the prefix in the file. If not, a file moved into another table or put in another one's place
             does not open.
+        authentic_writers: refuse master keys under which anybody can wrap (`KeyTools`).
         max_key_age: how old a master key's version may grow before an audit reports it.
         seal_limit: how often one key may seal; at most 2^32.
         allowed_kms_urls: addresses that files may name as their KMS.
@@ -111,6 +113,7 @@ class TablePolicy:
     internal: bool = True
     aad_prefix: str | None = None
     store_aad_prefix: bool = True
+    authentic_writers: bool = False
     max_key_age: timedelta | None = None
     seal_limit: int = MAX_GCM_SEALS
     allowed_kms_urls: tuple[str, ...] = ()
@@ -198,8 +201,14 @@ class TablePolicy:
                 double_wrapping=self.double_wrapping,
                 internal=self.internal,
                 kek_bits=self.kek_bits,
+                authentic_writers=self.authentic_writers,
                 seal_limit=self.seal_limit,
                 allowed_urls=self.allowed_kms_urls,
+            )
+        elif self.authentic_writers and not tools.authentic_writers:
+            raise PolicyError(
+                f"table {self.name}: authentic_writers, and key tools that do not ask for them",
+                hint="KeyTools(kms, authentic_writers=True)",
             )
         footer = {self.footer_key, *self.previous_footer_keys}
         own = {

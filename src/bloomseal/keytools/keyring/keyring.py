@@ -226,6 +226,10 @@ class Keyring:
         key = self._key(master_key_identifier, self._load())
         return KeyDates(created=key.created, rotated=key.rotated)
 
+    def authenticates_writers(self, wrapped_key: str, master_key_identifier: str) -> bool:  # noqa: ARG002
+        """True: its keys are symmetric."""
+        return True
+
     def change_marker(self) -> Hashable:
         """Differs once the file was replaced, so that a disabled or destroyed key stops working at once."""
         self._load()
@@ -283,9 +287,7 @@ class Keyring:
                     else "check the path and its owner",
                 ) from None
             try:
-                keys, protection = keyfile.load(
-                    text, self._secret(), self._protection, must_protect=self._must_protect
-                )
+                keys, protection = keyfile.load(text, self._secret(), self._protection, must_protect=self._must_protect)
                 keyfile.check_succession(self._keys, keys)
             except BloomsealError as error:
                 error.at(file=str(self._path))

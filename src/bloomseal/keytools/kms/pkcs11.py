@@ -164,6 +164,10 @@ class Pkcs11Kms:
 
         return self._call(state, master_key_identifier)
 
+    def authenticates_writers(self, wrapped_key: str, master_key_identifier: str) -> bool:  # noqa: ARG002
+        """True: it uses AES keys only."""
+        return True
+
     def key_dates(self, master_key_identifier: str) -> KeyDates:
         """By CKA_START_DATE of the first and the highest version, where it is set."""
 
