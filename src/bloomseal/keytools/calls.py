@@ -14,6 +14,7 @@ from ..encryption import SecretKey
 from ..errors import BloomsealError, KeyAccessError
 from ..limits import MAX_KEY_METADATA_BYTES
 from .access import KmsAccessError, Problem
+from .forked import renewed_in_child
 from .protocols import AuthenticatingKms, KmsClient, RewrappingKms
 
 if TYPE_CHECKING:
@@ -70,9 +71,14 @@ class KmsCalls:
         self.client = client
         self._timeout = timeout
         self._attempts = attempts
-        self._slots = threading.BoundedSemaphore(max_parallel)
-        self._lock = threading.Lock()
+        self._max_parallel = max_parallel
         self._counters = Counters()
+        self._renew()
+        renewed_in_child(self)
+
+    def _renew(self) -> None:
+        self._slots = threading.BoundedSemaphore(self._max_parallel)
+        self._lock = threading.Lock()
 
     @property
     def counters(self) -> Counters:

@@ -17,6 +17,7 @@ from ...encryption import SecretKey
 from ...errors import BloomsealError, KeyAccessError, PolicyError, UsageError
 from ..access import KmsAccessError, Problem, shown
 from ..durable import replace_durably
+from ..forked import renewed_in_child
 from ..material import parse_object
 from ..protocols import KeyDates, KeyState
 from ..wrapping import unwrap_locally, wrap_locally
@@ -65,10 +66,15 @@ class Keyring:
         self._path = Path(path).expanduser().absolute()
         self._passphrase = passphrase
         self._must_protect = must_protect
-        self._lock = threading.RLock()
         self._seen: tuple[int, ...] | None = None
         self._keys: dict[str, MasterKey] = {}
         self._protection: Protection | None = None
+        self._renew()
+        renewed_in_child(self)
+
+    def _renew(self) -> None:
+        self._lock = threading.RLock()
+        self._seen = None
 
     @classmethod
     def from_environment(cls) -> Keyring:

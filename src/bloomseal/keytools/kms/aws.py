@@ -18,6 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from ...errors import UsageError
 from ..access import KmsAccessError, Problem, shown
+from ..forked import renewed_in_child
 from ..protocols import KeyDates, KeyState
 from .common import Diagnosis, answered, is_here, unb64, vendor_library
 
@@ -104,6 +105,11 @@ class AwsKms:
         if is_here(self._client.meta.endpoint_url, allow_http=allow_http):
             direct = config.merge(type(config)(proxies={}))
             self._client = session.client("kms", region_name=region, endpoint_url=endpoint, config=direct)
+        renewed_in_child(self)
+
+    def _renew(self) -> None:
+        # In a forked child: an answer on a connection that both use could be the other one's.
+        self._client.close()
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
         """`key_bytes` encrypted under the master key."""

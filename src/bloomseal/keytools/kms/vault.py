@@ -20,6 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from ...errors import UsageError
 from ..access import KmsAccessError, Problem, shown
+from ..forked import renewed_in_child
 from ..protocols import KeyDates, KeyState
 from .common import Diagnosis, answered, is_here, unb64, vendor_library
 
@@ -83,6 +84,11 @@ class VaultKms:
             # Empty ones win over the environment's; TLS's settings still come from there.
             proxies={"http": "", "https": ""} if here else None,
         )
+        renewed_in_child(self)
+
+    def _renew(self) -> None:
+        # In a forked child: an answer on a connection that both use could be the other one's.
+        self._client.session.close()
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
         """``vault:vN:…``, as the engine gives it."""
