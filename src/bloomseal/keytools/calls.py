@@ -229,7 +229,7 @@ class KmsCalls:
         elif isinstance(failure, LookupError):
             problem = Problem.UNKNOWN
         elif isinstance(failure, TimeoutError):
-            problem, detail = Problem.UNREACHABLE, "no answer in time"
+            problem, detail = Problem.UNREACHABLE, f"no answer in time ({type(failure).__name__})"
         elif isinstance(failure, ConnectionError):
             problem = Problem.UNREACHABLE
         else:

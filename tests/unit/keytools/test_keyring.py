@@ -418,3 +418,14 @@ def test_a_fifo_in_the_place_of_the_keyring_hangs_nobody(tmp_path: Path) -> None
     os.mkfifo(tmp_path / "keys.json", 0o600)
     with pytest.raises(KeyAccessError, match="not a regular file"):
         Keyring(tmp_path / "keys.json")
+
+
+def test_a_link_in_the_place_of_the_lock_truncates_nothing(tmp_path: Path) -> None:
+    ring = Keyring(tmp_path / "keys.json", create=True)
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "keys.json.lock").unlink(missing_ok=True)
+    (tmp_path / "keys.json.lock").symlink_to(victim)
+    with pytest.raises(KeyAccessError, match="can't be written"):
+        ring.create("pii")
+    assert victim.read_text() == "precious"
