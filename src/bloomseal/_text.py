@@ -6,11 +6,11 @@ __all__ = ["safe_text"]
 
 
 def safe_text(text: object) -> str:
-    r"""One line that shows what is there: control and format characters, separators other than the space, and code points
-    without a meaning become ``\uXXXX`` (``\UXXXXXXXX`` beyond 16 bits).
+    r"""One line that shows what is there.
 
-    A name with a newline could forge a line of a log or a report, one with U+202E or U+200B show another name than it is,
-    one with U+001B steer a terminal.
+    Control and format characters, separators other than the space, and code points without a meaning become ``\uXXXX``
+    (``\UXXXXXXXX`` beyond 16 bits). A name with a newline could forge a line of a log or a report, one with U+202E or
+    U+200B pass for another name, one with U+001B steer a terminal.
     """
     whole = str(text)
     if whole.isprintable():
