@@ -357,6 +357,24 @@ def test_a_passphrase_from_file_or_environment(run: Run, folder: Path, monkeypat
     assert "horse" not in wrong.err
 
 
+def test_a_passphrase_is_changed_and_removed_by_its_own_command_only(run: Run, folder: Path) -> None:
+    for name in ("first", "second"):
+        (folder / name).write_text(name)
+    assert "no passphrase" in run("keyring", "create", "pii", "--keyring", "k.json").err
+    change = ("keyring", "passphrase", "--keyring", "k.json")
+    assert run("keyring", "rotate", "pii", "--keyring", "k.json", "--passphrase-file", "first").code == 2
+    assert run(*change, "--new-passphrase-file", "first").code == 0
+    assert run("keyring", "list", "--keyring", "k.json").code == 2
+    assert run(*change, "--passphrase-file", "first", "--new-passphrase-file", "second").code == 0
+    assert run(*change, "--passphrase-file", "first", "--remove").code == 2
+    assert run(*change, "--remove", "--new-passphrase-file", "first").code == 2
+    assert json.loads((folder / "k.json").read_text())["protection"] is not None
+    removed = run(*change, "--passphrase-file", "second", "--remove")
+    assert removed.code == 0
+    assert "no passphrase" in removed.err
+    assert run("keyring", "list", "--keyring", "k.json").code == 0
+
+
 def test_a_kms_uri_instead_of_a_keyring_file(sealed: Run, folder: Path) -> None:
     del os.environ["BLOOMSEAL_KEYRING"]
     assert sealed("verify", "people.parquet", "--kms", f"keyring://{folder}/keys.json").code == 0

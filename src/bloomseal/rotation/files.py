@@ -35,17 +35,32 @@ class DataFile:
         ref: where it is.
         relative: its path below the folder that was named; its name where it was named itself.
         size: bytes.
+        leads_out: it is a link, to a file or a folder, out of all places that were named.
     """
 
     ref: FileRef
     relative: str
     size: int
+    leads_out: bool = False
 
     @property
     def name(self) -> str:
         """How journal and report call it: its path, with the kind of file system in front of it unless that is local."""
         filesystem = self.ref.filesystem
         return self.ref.path if filesystem is None else f"{filesystem.type_name}:{self.ref.path}"
+
+    def check(self) -> None:
+        """Refuse a link that leads out.
+
+        Raises:
+            UsageError: it does. Whoever can write to the folder could have any file of the caller's rewritten by it.
+        """
+        if self.leads_out:
+            raise UsageError(
+                "a link that leads out of the folder; it was not followed",
+                file=self.ref.path,
+                hint="name its target too, or --follow-links (follow_links=True)",
+            )
 
     @property
     def is_link(self) -> bool:
@@ -54,21 +69,26 @@ class DataFile:
 
 
 def find_files(
-    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str], filesystem: FileSystem | None = None
+    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+    filesystem: FileSystem | None = None,
+    *,
+    follow_links: bool = False,
 ) -> list[DataFile]:
     """All Parquet files at `paths`, in the order of their names, each once, however many links lead to it.
 
     A file that is named itself is taken whatever it is called. In folders, at any depth, those that end in ``.parquet``,
     ``.parq``, ``.pq`` or ``.parquet.encrypted`` are; names that begin with ``_`` or ``.`` are left out, as Spark does
-    (Hive's ``column=value`` folders are not). Links to folders are followed.
+    (Hive's ``column=value`` folders are not). Links to files and folders below one of the paths are followed; those that
+    lead elsewhere are listed with `DataFile.leads_out`, and with `follow_links` are followed, too.
 
     Raises:
         UsageError: nothing at one of the paths.
     """
+    refs = [place_of(path, filesystem) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    roots = None if follow_links else [os.path.realpath(ref.path) for ref in refs if ref.filesystem is None]
     found: dict[str, DataFile] = {}
-    for path in [paths] if isinstance(paths, str | os.PathLike) else paths:
-        ref = place_of(path, filesystem)
-        for file in _local(ref.path) if ref.filesystem is None else _remote(ref):
+    for ref in refs:
+        for file in _local(ref.path, roots) if ref.filesystem is None else _remote(ref):
             found.setdefault(file.name, file)
     # A file and the symbolic links to it are one: it is done under its own name, beside which its key material is.
     own: dict[str, DataFile] = {}
@@ -86,7 +106,7 @@ def place_of(path: str | os.PathLike[str], filesystem: FileSystem | None) -> Fil
     return ref
 
 
-def _local(path: str) -> Iterator[DataFile]:
+def _local(path: str, roots: list[str] | None) -> Iterator[DataFile]:
     path = os.path.abspath(path)  # noqa: PTH100  # the journal outlives the working directory
     if not os.path.isdir(path):  # noqa: PTH112
         try:
@@ -102,11 +122,23 @@ def _local(path: str) -> Iterator[DataFile]:
 
     for folder, folders, names in walk_tree(path, refused):
         folders[:] = [name for name in folders if not _is_hidden(name)]
-        for name in names:
-            if _is_data(name):
-                full = posixpath.join(folder, name)
+        for name in [*folders, *filter(_is_data, names)]:
+            full = posixpath.join(folder, name)
+            if _leads_out(full, roots):
+                yield DataFile(FileRef(full), os.path.relpath(full, path), 0, leads_out=True)
+                if name in folders:
+                    folders.remove(name)
+            elif name not in folders:
                 with contextlib.suppress(FileNotFoundError):
                     yield DataFile(FileRef(full), os.path.relpath(full, path), os.stat(full).st_size)  # noqa: PTH116
+
+
+def _leads_out(path: str, roots: list[str] | None) -> bool:
+    """Is it a link out of all the places that were named? `roots` None: links may lead anywhere."""
+    if roots is None or not os.path.islink(path):  # noqa: PTH114
+        return False
+    real = os.path.realpath(path)
+    return not any(os.path.commonpath((root, real)) == root for root in roots)
 
 
 def _remote(ref: FileRef) -> Iterator[DataFile]:

@@ -35,6 +35,7 @@ def plan(
     job: Job,
     *,
     filesystem: FileSystem | None = None,
+    follow_links: bool = False,
     journal: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> RotationPlan:
@@ -42,17 +43,19 @@ def plan(
 
     Args:
         paths: files, folders, or URIs of either.
+        follow_links: follow links that lead out of `paths` too. They are not done otherwise, and told.
         progress: called with (bytes of files looked at, bytes of all files).
 
     Raises:
         UsageError: nothing at one of the paths; or two files would go to the same place.
     """
-    files = _files(paths, job, filesystem)
+    files = _files(paths, job, filesystem, follow_links)
     told = RotationPlan(job.operation, str(journal or _default(paths, job)))
     calls: dict[Hashable, int] = {}
     done, total = 0, sum(file.size for file in files)
     for file in files:
         try:
+            file.check()
             one = job.plan(file)
         except BloomsealError as error:
             one = FilePlan(file.name, "fail", error.what, file.size)
@@ -74,6 +77,7 @@ def rotate(
     job: Job,
     *,
     filesystem: FileSystem | None = None,
+    follow_links: bool = False,
     journal: str | os.PathLike[str] | None = None,
     restart: bool = False,
     progress: Progress | None = None,
@@ -85,6 +89,7 @@ def rotate(
 
     Args:
         paths: files, folders, or URIs of either.
+        follow_links: follow links that lead out of `paths` too. They are not done otherwise, and told.
         journal: where the run keeps its journal; default: `journal.default_journal`.
         restart: begin a new run, whatever an earlier one has done.
         progress: called with (bytes done, bytes of all files).
@@ -93,7 +98,7 @@ def rotate(
         UsageError: nothing at one of the paths; two files would go to the same place; or the journal is another job's, or in use.
         BloomsealError: the journal can't be written.
     """
-    files = _files(paths, job, filesystem)
+    files = _files(paths, job, filesystem, follow_links)
     began = time.monotonic()
     place = journal or _default(paths, job)
     with Journal(place, job.operation, _digest(paths, job), restart=restart) as log:
@@ -145,7 +150,8 @@ class Run:
         return outcome
 
     def _before(self, file: DataFile) -> FileOutcome | None:
-        """What an earlier run makes of the file; None: it is to be rotated."""
+        """What an earlier run makes of the file; None: it is to be rotated. Raises UsageError for a link that leads out."""
+        file.check()
         same = FileOutcome(file.name, Status.DONE_BEFORE, old_size=file.size, new_size=file.size)
         if file.name in self.log.done:
             mark, stamp = self.log.done[file.name]
@@ -202,8 +208,8 @@ class Run:
             self._progress(self._done + (size * done // total if total else 0), self._total)
 
 
-def _files(paths: Paths, job: Job, filesystem: FileSystem | None) -> list[DataFile]:
-    files = find_files(paths, filesystem)
+def _files(paths: Paths, job: Job, filesystem: FileSystem | None, follow_links: bool) -> list[DataFile]:
+    files = find_files(paths, filesystem, follow_links=follow_links)
     places: dict[str, DataFile] = {}
     for file in files:
         place = job.target(file).path
