@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote, urlsplit
 from ..errors import BloomsealWarning, UsageError
 from ..keytools.registry import check_uri
 from ..policy import Policy, TablePolicy
-from .jar import KMS_CLIENT, bridge_jar
+from .jar import KMS_CLIENT, bridge_jar, kept_file
 from .listing import classic_jvm
 
 if TYPE_CHECKING:
@@ -93,19 +93,24 @@ def enable(
         policy = Policy.load(policy, kms=kms)
     kms = absolute_kms(kms if kms is not None else _kms_of(policy))
     refuse_secrets(_settings(spark))
+    # Options of a table reach what parquet-java is configured by, and whoever writes to a catalog sets them: they must choose neither
+    # the program nor the KMS. So the bridge takes both from a file of the application's, and the configuration only names it.
+    given = {
+        "kms": kms,
+        "timeout": _whole(timeout, "timeout", 1),
+        "lifetime": _whole(cache_lifetime, "cache_lifetime", 0),
+        "python": python or _python(spark),
+    }
+    digest = _add_settings(spark, json.dumps(given, sort_keys=True).encode())
     settings = {
         "bloomseal.kms": kms,
-        "bloomseal.kms.timeout": str(_whole(timeout, "timeout", 1)),
-        "bloomseal.kms.lifetime": str(_whole(cache_lifetime, "cache_lifetime", 0)),
-        "bloomseal.python": python or _python(spark),
         "parquet.encryption.cache.lifetime.seconds": str(cache_lifetime),
         "parquet.encryption.kms.client.class": KMS_CLIENT,
         "parquet.crypto.factory.class": CRYPTO_FACTORY,
+        # parquet-java shares KMS clients and keys between all sessions of a JVM that show the same access token. No secret: a
+        # name for these settings, so that a session with others gets clients and keys of its own.
+        _ACCESS: f"bloomseal:{digest}",
     }
-    # parquet-java shares KMS clients and keys between all sessions of a JVM that show the same access token. No secret: a
-    # name for these settings, so that a session with others gets clients and keys of its own.
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
-    settings[_ACCESS] = f"bloomseal:{digest}"
     _add_jar(spark, str(Path(jar).absolute()) if jar else str(bridge_jar(jvm)))
     for name, value in settings.items():
         spark.conf.set(name, value)
@@ -252,6 +257,15 @@ def _add_jar(spark: SparkSession, path: str) -> None:
         if quote(path) != path:
             # Spark 4.3 quotes a path twice on its way to the driver's class loader, which then finds nothing in the jar.
             session.sharedState().jarClassLoader().addURL(classic_jvm(spark).java.io.File(path).toURI().toURL())
+
+
+def _add_settings(spark: SparkSession, text: bytes) -> str:
+    """Give all machines of the application the bridge's settings; their SHA-256, by which the file is named."""
+    digest = hashlib.sha256(text).hexdigest()
+    name = f"bloomseal-{digest}.json"
+    if not any(one.endswith(f"/{name}") for one in spark.sparkContext.listFiles):
+        spark.sparkContext.addFile(str(kept_file(name, text)))
+    return digest
 
 
 def _settings(spark: SparkSession) -> dict[str, str]:
