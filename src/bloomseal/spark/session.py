@@ -257,6 +257,9 @@ def _add_jar(spark: SparkSession, path: str) -> None:
         if quote(path) != path:
             # Spark 4.3 quotes a path twice on its way to the driver's class loader, which then finds nothing in the jar.
             session.sharedState().jarClassLoader().addURL(classic_jvm(spark).java.io.File(path).toURI().toURL())
+    # In local mode tasks get a query's own configuration, which looks for classes where the thread that planned the query did: without
+    # the jar, which threads need not know that were there before it. Queries' configurations are copies of this one.
+    session.sparkContext().hadoopConfiguration().setClassLoader(session.sharedState().jarClassLoader())
 
 
 def _add_settings(spark: SparkSession, text: bytes) -> str:
