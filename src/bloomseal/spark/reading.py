@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import UsageError
 from ..policy import Policy, TablePolicy
 from .listing import matching
-from .session import known_policy, metrics_of, refuse_secrets, register_source, show_figures, table_policy
+from .session import as_active, known_policy, metrics_of, refuse_secrets, register_source, show_figures, table_policy
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -212,7 +212,8 @@ class Request:
         schema = type(self.schema)([self.schema[name] for name in columns])
         zone = {} if "timezone" in map(str.lower, self._options) else {"timezone": self._zone}
         options = {**self._options, **zone, **more, _READ_ID: uuid.uuid4().hex}
-        return self._spark.read.format(self._format).schema(schema).options(**options).load(self._paths)
+        with as_active(self._spark):
+            return self._spark.read.format(self._format).schema(schema).options(**options).load(self._paths)
 
 
 def _references(frame: DataFrame) -> set[str]:

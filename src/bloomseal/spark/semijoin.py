@@ -26,6 +26,7 @@ from .listing import qualified, split_uri
 from .pruning import PrunedFile, PruneResult, Question
 from .reading import PARTITION_INFERENCE
 from .sealed_keyset import SealedKeys, identity_of, key_column, open_table_file, place_of, quoted, values_of
+from .session import as_active
 from .source.options import SourceOptions
 from .source.reader import infer_schema, plan
 from .source.scan import Scan
@@ -153,8 +154,9 @@ def _rows(
         # Spark looks the source up when the frame runs, not when it is made: two reads of one name would both be the later one.
         name = f"bloomseal_row_groups_{uuid.uuid4().hex}"
         own = {"task": task, "tasks": tasks, "name": classmethod(lambda _: name)}
-        spark.dataSource.register(type("RowGroupsOfOneRead", (_RowGroups,), own))
-        frames.append(spark.read.format(name).schema(schema).load(settings.paths[0]))  # the path is for the plan
+        with as_active(spark):
+            spark.dataSource.register(type("RowGroupsOfOneRead", (_RowGroups,), own))
+            frames.append(spark.read.format(name).schema(schema).load(settings.paths[0]))  # the path is for the plan
     if whole:
         at = _Spelling.of(settings.paths[0])
         reader = spark.read.schema(schema).option("basePath", settings.paths[0])

@@ -31,6 +31,7 @@ __all__ = [
     "CRYPTO_FACTORY",
     "absolute_kms",
     "advice",
+    "as_active",
     "chosen_table",
     "enable",
     "known_policy",
@@ -139,8 +140,24 @@ def register_source(
     zone, parallelism = str(spark.conf.get("spark.sql.session.timeZone")), spark.sparkContext.defaultParallelism
     given = {"defaults": Defaults(kms, policy, metrics, zone, parallelism), "name": classmethod(lambda _: name)}
     # A class of its own travels by value, and its attributes with it.
-    spark.dataSource.register(type("BloomsealSource", (BloomsealSource,), given))
+    with as_active(spark):
+        spark.dataSource.register(type("BloomsealSource", (BloomsealSource,), given))
     return metrics
+
+
+@contextlib.contextmanager
+def as_active(spark: SparkSession) -> Iterator[None]:
+    """Spark looks data sources up in the active session of the thread, which may be another than the frame's, or none."""
+    sessions = spark._get_j_spark_session_class(classic_jvm(spark))
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
 
 
 def known_policy(spark: SparkSession) -> tuple[str | None, Policy | None]:
