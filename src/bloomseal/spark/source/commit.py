@@ -129,7 +129,8 @@ class TableFolder:
             yield
         except OSError as error:
             reason = error.strerror or str(error).splitlines()[0][:200] or type(error).__name__
-            raise BloomsealError(f"can't {doing}: {reason}", file=self.folder) from None
+            named = isinstance(error.filename, str) and error.filename.startswith(f"{self.folder}/")
+            raise BloomsealError(f"can't {doing}: {reason}", file=error.filename if named else self.folder) from None
 
 
 @dataclass(frozen=True)

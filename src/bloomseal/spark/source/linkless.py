@@ -95,10 +95,11 @@ class LinklessFolder(FileSystemHandler):  # type: ignore[misc]
             os.makedirs(self._root, exist_ok=True)  # noqa: PTH103  # the way to the root is the caller's
         below = self._parts(path)
         for end in range(1 if recursive else len(below), len(below) + 1):
-            with self._parent("/".join([self._root, *below[:end]])) as (folder, name):
+            way = "/".join([self._root, *below[:end]])
+            with self._parent(way) as (folder, name):
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(name, dir_fd=folder)
-                os.close(_entered(folder, name))
+                os.close(_entered(folder, name, way))
 
     def delete_file(self, path: str) -> None:
         """Also a link; never its target."""
@@ -170,10 +171,11 @@ class LinklessFolder(FileSystemHandler):  # type: ignore[misc]
     @contextlib.contextmanager
     def _opened(self, path: str) -> Iterator[int]:
         """A folder, opened from the root down."""
-        folder = os.open(self._root or "/", _FOLDER)
+        folder, way = os.open(self._root or "/", _FOLDER), self._root
         try:
             for part in self._parts(path):
-                above, folder = folder, _entered(folder, part)
+                way = f"{way}/{part}"
+                above, folder = folder, _entered(folder, part, way)
                 os.close(above)
             yield folder
         finally:
@@ -212,7 +214,7 @@ class _Synced(io.FileIO):
             super().close()
 
 
-def _entered(folder: int, name: str) -> int:
+def _entered(folder: int, name: str, path: str) -> int:
     try:
         return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
     except OSError as error:
@@ -220,7 +222,7 @@ def _entered(folder: int, name: str) -> int:
         if error.errno in (errno.ENOTDIR, errno.ELOOP):
             with contextlib.suppress(FileNotFoundError):
                 if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-                    error = OSError(errno.ELOOP, _LINK, name)
+                    error = OSError(errno.ELOOP, _LINK, path)
         raise error from None
 
 
