@@ -19,10 +19,9 @@ from ..format.statistics import all_null
 from ..format.walk import Chunk, Protection
 from ..policy import Policy, TablePolicy
 from ..read.file import SealedFile, open_file
-from ..specs import DecryptionSpec
 from ..storage.ref import FileRef
 from .listing import TableFiles, list_files, open_filesystem, qualified, split_uri
-from .session import chosen_table, refuse_secrets, register_source, table_policy
+from .session import as_active, chosen_table, refuse_secrets, register_source, table_policy
 from .settings import leaves, promised
 from .settings import options as table_options
 from .source.partitioned import check_partitioning, has_plain_text
@@ -143,7 +142,8 @@ def write(
     known = mode if through == "bridge" or mode == "overwrite" else "append"
     try:
         # The data source sees no session, and so knows no default file system.
-        writer.mode(known).save(target if through == "bridge" else qualified(spark, target))
+        with as_active(spark):
+            writer.mode(known).save(target if through == "bridge" else qualified(spark, target))
     except Exception as error:
         told = _told(error)
         if told is None:
@@ -289,8 +289,7 @@ def _check(path: str, files: TableFiles, table: TablePolicy, filters: Mapping[st
 
     def look(file: str) -> _Checked:
         try:
-            spec = DecryptionSpec(**table.decryption_arguments(file))
-            with open_file(file, decryption=spec, filesystem=filesystem) as opened:
+            with open_file(file, decryption=table, filesystem=filesystem) as opened:
                 return _look(opened, file, table, filters)
         except KeyAccessError:
             raise
