@@ -8,13 +8,19 @@ from ..sbbf import ColumnType, encode_value
 from ..sbbf.keyset import Comparable, comparable
 from ..thrift.structs import ColumnMetaData
 
-__all__ = ["all_null", "asked", "bounds", "outside"]
+__all__ = ["all_null", "asked", "bounds", "no_nulls", "outside"]
 
 
 def all_null(meta: ColumnMetaData) -> bool:
     """Do the statistics say that the chunk holds nulls only? An empty chunk counts as such."""
     nulls = meta.statistics.null_count if meta.statistics else None
     return meta.num_values == 0 or (nulls is not None and nulls == meta.num_values)
+
+
+def no_nulls(meta: ColumnMetaData) -> bool:
+    """Do the statistics say that the chunk holds no null? Only bounds show that its writer counted at all."""
+    found = meta.statistics
+    return found is not None and found.null_count == 0 and found.min_value is not None and found.max_value is not None
 
 
 def bounds(meta: ColumnMetaData, type_ordered: bool) -> tuple[bytes, bytes] | None:

@@ -262,7 +262,7 @@ class _RowGroup:
 
 def _ruled_out(walk: Walk, chunk: Chunk, term: Term) -> list[bool] | None:
     """Per data page: do its bounds prove that no value satisfies the term?"""
-    if term.op in ("!=", "not in") or (raw := walk.index(chunk, ModuleType.COLUMN_INDEX)) is None:
+    if not term.by_pages or (raw := walk.index(chunk, ModuleType.COLUMN_INDEX)) is None:
         return None
     bounds = decode(ColumnIndex, raw)
     nulls, lows, highs = bounds.null_pages or [], bounds.min_values or [], bounds.max_values or []
