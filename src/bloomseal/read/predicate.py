@@ -20,7 +20,7 @@ from ..format.schema import Leaf, Schema
 from ..format.statistics import asked, outside
 from ..sbbf import KeySet, ProbeSet, encode_value
 from ..sbbf.keyset import Comparable
-from .compare import comparable, equal_any, is_null, nowhere, ordered, wanted
+from .compare import all_plain, comparable, equal_any, is_null, nowhere, ordered, wanted
 from .condition import AllOf, AnyOf, Compare, Condition, Expression, Like, Not, shared
 from .expression import Call, Field, evaluate
 from .like import prefix_of, regex_of, successor
@@ -106,14 +106,12 @@ class Term:
         # Null equals nothing, so it must not keep a row group.
         return self._shared.once(
             ("probe", self.leaf.type, self.int96_utc),
-            lambda: ProbeSet.of(
-                [value for value in self.values if not is_null(value)], self.leaf.type, int96_utc=self.int96_utc
-            ),
+            lambda: ProbeSet.of(self._shared.known, self.leaf.type, int96_utc=self.int96_utc),
         )
 
     @functools.cached_property
     def _asked(self) -> list[Comparable | None]:
-        return [asked(value, self.leaf.type) for value in self.values if not is_null(value)]
+        return [asked(value, self.leaf.type) for value in self._shared.known]
 
     @property
     def by_pages(self) -> bool:
@@ -139,7 +137,7 @@ class Term:
 
     def _any(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
         name = ("wanted", column.type, self.leaf.type)
-        return equal_any(column, self._shared.once(name, lambda: wanted(column.type, self.values, self.leaf)))
+        return equal_any(column, self._shared.once(name, lambda: wanted(column.type, self._shared, self.leaf)))
 
     def mask(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
         """One bool per row: True where the term holds; never null."""
@@ -163,8 +161,9 @@ class Term:
         """
 
         def all_suit() -> None:
-            for one in self.values:
-                encode_value(one, self.leaf.type, int96_utc=True)
+            if not all_plain(self._shared, self.leaf):
+                for one in self.values:
+                    encode_value(one, self.leaf.type, int96_utc=True)
 
         try:
             self._shared.once(("checked", self.leaf.type), all_suit)

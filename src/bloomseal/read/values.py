@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
 
 from ..errors import UsageError
+from ..sbbf.encoding import stands_for_null, unwrap
 
 __all__ = ["Values"]
 
 T = TypeVar("T")
+
+_NEVER_NULL: Final = frozenset([bool, int, float, str, bytes])
 
 
 class Values(tuple[Any, ...]):
@@ -34,6 +37,18 @@ class Values(tuple[Any, ...]):
                 self._known[name] = make()
             found: T = self._known[name]
             return found
+
+    @property
+    def kinds(self) -> set[type]:
+        """The values' types: a big set of one of Python's own is worked on as a whole."""
+        return self.once("kinds", lambda: set(map(type, self)))
+
+    @property
+    def known(self) -> list[Any]:
+        """The values without nulls."""
+        if self.kinds <= _NEVER_NULL:
+            return list(self)
+        return [value for value in self if not stands_for_null(unwrap(value))]
 
     def __repr__(self) -> str:
         return f"<{len(self)} values>"
