@@ -117,16 +117,29 @@ def wanted(kind: pa.DataType, values: Values, leaf: Leaf) -> pa.Array:
         return pa.nulls(0)
     if all_plain(values, leaf):
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            return pa.array(list(values), type=kind)
+            return _texts(values, kind)
         if pa.types.is_integer(kind):
             ranges = [_range(kind), int_range(leaf.type) or _range(kind)]
             least, greatest = max(low for low, _ in ranges), min(high for _, high in ranges)
-            return pa.array([value for value in values if least <= value <= greatest], type=kind)
+            dtype = f"{'uint' if pa.types.is_unsigned_integer(kind) else 'int'}{kind.bit_width}"
+            numbers = np.array([value for value in values if least <= value <= greatest], dtype=dtype)
+            return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
     found = pa.array([scalar for value in values if (scalar := _equal(value, kind, leaf)) is not None], type=kind)
     if pa.types.is_floating(kind) and len(found) > 1 and pc.any(pc.equal(found, pa.scalar(0.0, kind))).as_py():
         # is_in compares bits, and 0.0 == -0.0.
         found = pa.concat_arrays([found, pa.array([0.0, -0.0], type=kind)])
     return found
+
+
+def _texts(values: Values, kind: pa.DataType) -> pa.Array:
+    """As pa.array, the first call of which loads pandas where that is installed: more than the time of a cold look-up."""
+    encoded = [value.encode() for value in values]
+    wide = pa.types.is_large_string(kind)
+    ends = np.cumsum([0, *map(len, encoded)])
+    if not wide and ends[-1] > np.iinfo(np.int32).max:
+        return pa.array(list(values), type=kind)
+    offsets = pa.py_buffer(ends.astype(np.int64 if wide else np.int32))
+    return pa.Array.from_buffers(kind, len(encoded), [None, offsets, pa.py_buffer(b"".join(encoded))])
 
 
 def _equal(value: Any, kind: pa.DataType, leaf: Leaf) -> pa.Scalar | None:

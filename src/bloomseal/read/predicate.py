@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -254,9 +256,15 @@ class Predicate:
         unique = {leaf.index: leaf for leaf in self._test.leaves}
         return [unique[index] for index in sorted(unique)]
 
-    def mask(self, table: pa.Table) -> pa.ChunkedArray:
-        """One bool per row."""
-        return self._test.holds(table)
+    def hits(self, table: pa.Table) -> npt.NDArray[np.int64]:
+        """The numbers of the rows that it keeps, ascending."""
+        # Not to_numpy, the first call of which loads pandas where that is installed.
+        parts = [
+            np.unpackbits(np.frombuffer(chunk.buffers()[1], np.uint8), bitorder="little")[chunk.offset :][: len(chunk)]
+            for chunk in self._test.holds(table).chunks
+            if len(chunk)
+        ]
+        return np.flatnonzero(np.concatenate(parts).view(np.bool_) if parts else ())
 
 
 def column_at(table: pa.Table, path: Sequence[str]) -> pa.ChunkedArray:

@@ -66,7 +66,7 @@ def read_matching(
             # A row is most likely there: one decoder for all columns costs less than one for the predicate's, and one more.
             looked_at |= {leaf for leaf in wanted if group.exactly(leaf, spans)}
         first = group.columns(sorted(looked_at), spans)
-        hits: Rows = np.flatnonzero(predicate.mask(first).to_numpy())
+        hits = predicate.hits(first)
         if not len(hits):
             return None
         rows = hits if spans is None else _rows(spans)[hits]
