@@ -106,7 +106,7 @@ def _leaves(draw: st.DrawFn) -> pc.Expression:
                         pc.field("i") == pc.field("n", "k"),
                         pc.is_nan(pc.field("x")),
                         pc.if_else(pc.field("b"), pc.field("i") == 1, pc.field("i") == 2),
-                        pc.scalar(True),
+                        pc.scalar(True) | (pc.field("i") == 1),
                     ]
                 )
             )
@@ -168,6 +168,7 @@ def test_expressions_rule_row_groups_out(
     "expression",
     [
         pc.field(1) == 5,
+        pc.scalar(True),
         pc.field("nowhere") == 5,
         pc.field("n.k") == 5,
         pc.field("s") == 5,

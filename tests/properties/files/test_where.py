@@ -156,6 +156,22 @@ def test_the_rows_that_duckdb_would_pick(opened: Opened, condition: str) -> None
 
 
 @pytest.mark.parametrize(
+    "factor",
+    ["({} = {} or {} < {})", "({0} = {1} or {0} = {3})"],  # one cannot be asked for together, the other can
+)
+def test_more_alternatives_than_pruning_multiplies_out(opened: Opened, factor: str) -> None:
+    names = ["i", "always", "row", "small", "m", "d", "i", "always"]
+    values = {"i": -19, "always": 7, "row": 9, "small": 5, "m": 0, "d": "'1990-03-07'"}
+    condition = " and ".join(factor.format(name, values[name], "always", 20) for name in names if name != "d")
+    condition = f"({condition}) or ({condition} and d = {values['d']})"
+    question = f"select row from people where {condition} order by row"  # noqa: S608
+    expected = [row for (row,) in opened[1].execute(question).fetchall()]
+    file = opened[0][0]
+    assert file.read(["row"], parse_where(condition, file.walk.footer.schema)).column("row").to_pylist() == expected
+    assert file.stats.decoded < 8
+
+
+@pytest.mark.parametrize(
     ("condition", "decoded"),
     [
         ("i = -15 or i = 15", 2),
