@@ -94,12 +94,11 @@ class CsvReader:
 
     def _surveyed(self, stack: contextlib.ExitStack) -> dict[str, pa.DataType]:
         names = self._open(self._stream(stack), self._given, stack).schema.names
+        _refuse_repeated(names)
         asked = [name for name in names if name not in self._given]
         if not asked:
             return {}
-        texts = self._open(
-            self._stream(stack), dict.fromkeys(asked, pa.string()), stack, include_columns=list(dict.fromkeys(asked))
-        )
+        texts = self._open(self._stream(stack), dict.fromkeys(asked, pa.string()), stack, include_columns=asked)
         guesses = {name: _Guess() for name in asked}
         for batch in texts:
             for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -111,6 +110,7 @@ class CsvReader:
         names = next(csv.reader(io.StringIO(head.decode("utf-8-sig", "replace")), delimiter=self._delimiter), [])
         stream = stack.enter_context(pa.PythonFile(cast("Any", _Replayed(head, sys.stdin.buffer)), mode="r"))
         texts = self._open(stream, {**dict.fromkeys(names, pa.string()), **self._given}, stack)
+        _refuse_repeated(texts.schema.names)
         batches = iter(texts)
         first = next(batches, None)
         guesses = {name: _Guess(castable=True) for name in texts.schema.names if name not in self._given}
@@ -224,6 +224,11 @@ def _typed(batch: pa.RecordBatch, schema: pa.Schema, guessed: set[str]) -> pa.Re
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+def _refuse_repeated(names: list[str]) -> None:
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise FormatError("several columns have the same name", column=twice[0])
+
+
 def _head(stream: IO[bytes]) -> bytes:
     """The beginning of a stream, at least its first line."""
     head = b""
@@ -297,7 +302,7 @@ def _unfit(seen: list[tuple[int, list[str]]], names: list[str], types: Mapping[s
 
 def _first_unfit(values: list[str], kind: pa.DataType) -> int | None:
     """The index of the first value that the reader does not take for this type, by halves."""
-    if _reads(values, kind):
+    if not values or _reads(values, kind):
         return None
     low, high = 0, len(values)  # values[:low] read, values[:high] do not
     while high - low > 1:

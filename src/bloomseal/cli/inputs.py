@@ -88,8 +88,8 @@ def open_input(
                 found = Input(reader.schema, counted, reader.total)
             else:
                 found = _OPENERS[kind](path, types, stack)
-        except BloomsealError:
-            raise
+        except BloomsealError as error:
+            raise error.at(file=path) from None
         except OSError as error:
             raise _unreadable(path, error) from None
         except (pa.ArrowException, ValueError) as error:

@@ -153,6 +153,8 @@ def _check_target(target: str) -> None:
     """Refuse, before anything is read, a place that no file can have."""
     if target != "-" and (target.endswith(("/", os.sep)) or Path(target).is_dir()):
         raise UsageError("the output is a folder", file=target, hint="a file's name in it, such as part-0.parquet")
+    if target == "-" and sys.stdout.isatty():
+        raise UsageError("a Parquet file is nothing for a terminal", hint="| another program, or > a file")
 
 
 @contextlib.contextmanager
