@@ -9,7 +9,7 @@ from ..sbbf.keyset import Comparable, comparable, interval
 from ..thrift.structs import ColumnMetaData, Statistics
 from .schema import Leaf
 
-__all__ = ["all_null", "asked", "bounds", "null_count", "outside"]
+__all__ = ["all_null", "asked", "bounds", "no_nulls", "null_count", "outside"]
 
 
 def all_null(meta: ColumnMetaData, leaf: Leaf) -> bool:
@@ -21,6 +21,13 @@ def null_count(meta: ColumnMetaData, leaf: Leaf) -> int | None:
     """The chunk's nulls as its statistics count them; None where they do not, or can't be believed."""
     found = _believed(meta, leaf)
     return found.null_count if found else None
+
+
+def no_nulls(meta: ColumnMetaData, leaf: Leaf) -> bool:
+    """Does the chunk hold no null? Only bounds beside a count of none show that its writer counted at all."""
+    found = _believed(meta, leaf)
+    counted = found is not None and found.min_value is not None and found.max_value is not None
+    return leaf.definition == 0 or (counted and null_count(meta, leaf) == 0)
 
 
 def bounds(meta: ColumnMetaData, leaf: Leaf, type_ordered: bool) -> tuple[bytes, bytes] | None:

@@ -263,6 +263,10 @@ class SealedFile:
 
         Args:
             columns: top-level names or dotted paths, in the order wanted; None for all.
+            filters: ``[(column, op, value), ...]`` (all of them), or a list of such lists (any of them), with the
+                operators ``= == != < <= > >= in`` and ``not in``; these two take any iterable, arrays and Series too. Or a
+                ``pyarrow.compute`` expression, which means what it means to pyarrow: comparisons of a column with a literal,
+                ``isin``, ``is_null`` and ``is_valid``, joined by ``&`` and ``|``, prune; the rest only chooses rows.
             filters: ``[(column, op, value), ...]``, or a list of such lists.
             int96_unit: ``ns``, or ``us`` for INT96 columns with moments outside of the years 1677 to 2262, such as the
                 9999-12-31 of Spark's tables. Neither ever gives another instant than the file's.

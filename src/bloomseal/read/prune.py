@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from ..format.statistics import all_null, bounds
+from ..format.statistics import all_null, bounds, no_nulls
 from ..format.walk import Chunk, Walk
 from ..sbbf import KeySet, SplitBlockBloomFilter
 from ..thrift.structs import ColumnMetaData
@@ -80,6 +80,8 @@ def ruled_out(walk: Walk, group: int, predicate: Predicate, filter_of: FilterOf)
 
 def _outside(meta: ColumnMetaData, ordered: bool, term: Term) -> bool:
     """Do the statistics prove that no value satisfies the term?"""
+    if term.op == "null":
+        return no_nulls(meta, term.leaf)
     low_high = bounds(meta, term.leaf, ordered)
     return (low_high is not None and term.outside(*low_high)) or all_null(meta, term.leaf)
 

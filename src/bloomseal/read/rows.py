@@ -34,7 +34,6 @@ Spans = list[tuple[int, int]]
 """Disjoint ranges of rows, ascending."""
 
 _PLACE: Final = ("offset", "size", "first_row")
-_BOUNDLESS: Final = ("!=", "not in")
 _WORTHWHILE: Final = 0.5
 """Above this share of a column's pages, reading the whole column chunk at once is faster."""
 
@@ -70,7 +69,7 @@ def read_matching(
             # A row is most likely there: one decoder for all columns costs less than one for the predicate's, and one more.
             looked_at |= {leaf for leaf in wanted if group.exactly(leaf, spans)}
         first = group.columns(sorted(looked_at), spans)
-        hits: Rows = np.flatnonzero(predicate.mask(first).to_numpy())
+        hits = predicate.hits(first)
         if not len(hits):
             return None
         rows = hits if spans is None else _rows(spans)[hits]
@@ -204,7 +203,7 @@ class _RowGroup:
         leaf = term.leaf.index
         if not self._walk.footer.type_ordered[leaf]:
             return every
-        listed = _bounds(self._walk, self._walk.chunk(self._row_group, leaf)) if term.op not in _BOUNDLESS else []
+        listed = _bounds(self._walk, self._walk.chunk(self._row_group, leaf)) if term.by_pages else []
         ruled_out = [one.ruled_out(term) for one in listed]
         pages = self._pages(leaf) if any(ruled_out) else None
         if pages is None or len(ruled_out) != len(pages.offsets):

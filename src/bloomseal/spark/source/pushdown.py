@@ -22,6 +22,7 @@ from ...errors import UsageError
 from ...format.schema import Leaf
 from ...format.statistics import all_null, null_count
 from ...format.walk import Walk
+from ...read.like import successor
 from ...read.predicate import Predicate
 from ...sbbf import PhysicalType
 from ...thrift.structs import ColumnMetaData
@@ -43,10 +44,8 @@ _OPERATORS: Final = {
     "GreaterThanOrEqual": ">=",
 }
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
-_LAST_CHARACTER: Final = 0x10FFFF
 _REPLACED: Final = "\ufffd"
 """What Spark hands to Python instead of bytes that are not UTF-8: which bytes were meant, nobody knows."""
-_SURROGATES: Final = range(0xD800, 0xE000)
 
 Term = tuple[str, Any]
 
@@ -138,7 +137,7 @@ def _understood(pushed: Any) -> list[Condition]:
     if kind == "In" and isinstance(value, list | tuple):
         return [Condition(path, "in", tuple(one for one in value if one is not None))]
     if kind == "StringStartsWith" and isinstance(value, str) and value:
-        after = _successor(value)
+        after = successor(value)
         return [Condition(path, ">=", (value,)), *([Condition(path, "<", (after,))] if after else [])]
     if kind in _OPERATORS and value is not None:
         return [Condition(path, _OPERATORS[kind], (value,))]
@@ -147,16 +146,6 @@ def _understood(pushed: Any) -> list[Condition]:
 
 def _listed(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) else (value,)
-
-
-def _successor(prefix: str) -> str | None:
-    """The least text that is greater than all that begin so; by code points, which is the order of their UTF-8 too."""
-    for end in range(len(prefix), 0, -1):
-        point = ord(prefix[end - 1]) + 1
-        point = _SURROGATES.stop if point in _SURROGATES else point
-        if point <= _LAST_CHARACTER:
-            return prefix[: end - 1] + chr(point)
-    return None
 
 
 # Partition values -------------------------------------------------------------------------------------------------
