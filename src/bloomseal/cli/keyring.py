@@ -82,8 +82,9 @@ def create(
 @common_options()
 def add(names: tuple[str, ...], bits: str | None, path: str | None, passphrase_file: str | None) -> None:
     """Add a master key for each NAME."""
-    ring = _open_to_add(path, passphrase_file)
+    ring = open_keyring(_path(path), passphrase_file)
     _show([ring.create(name, bits=int(bits or 256)) for name in names])
+    _tell_protection(ring)
 
 
 @keyring.command(short_help="Add a version to master keys; it wraps from now on.")
@@ -93,8 +94,9 @@ def add(names: tuple[str, ...], bits: str | None, path: str | None, passphrase_f
 @common_options()
 def rotate(names: tuple[str, ...], bits: str | None, path: str | None, passphrase_file: str | None) -> None:
     """Add a version to each master key. Earlier versions go on opening what they have wrapped."""
-    ring = _open_to_add(path, passphrase_file)
+    ring = open_keyring(_path(path), passphrase_file)
     _show([ring.rotate(name, bits=int(bits) if bits else None) for name in names])
+    _tell_protection(ring)
 
 
 @keyring.command(short_help="Give the keyring another passphrase, or take it away.")
@@ -168,12 +170,6 @@ def _path(path: str | None) -> str:
     if place := path or os.environ.get(PATH_VARIABLE):
         return place
     raise UsageError("no keyring was named", hint=f"--keyring PATH, or {PATH_VARIABLE}")
-
-
-def _open_to_add(path: str | None, passphrase_file: str | None) -> Keyring:
-    ring = open_keyring(_path(path), passphrase_file)
-    _tell_protection(ring)
-    return ring
 
 
 def _tell_protection(ring: Keyring) -> None:
