@@ -43,14 +43,14 @@ def table(tmp_path: Path, ring: bs.Keyring) -> Path:
     for index in range(FILES):
         path = folder / ("day=1" if index == 5 else "") / f"{index}.parquet"
         write(path, bs.KeyTools(ring, internal=index % 2 == 0), index)
-    (folder / "_delta_log").mkdir()
-    (folder / "_delta_log" / "1.checkpoint.parquet").write_bytes(b"not ours")
+    (folder / "_temporary").mkdir()
+    (folder / "_temporary" / "1.checkpoint.parquet").write_bytes(b"not ours")
     (folder / "notes.txt").write_bytes(b"not ours")
     return folder
 
 
 def paths(table: Path) -> list[Path]:
-    return sorted(path for path in table.rglob("*.parquet") if "_delta_log" not in path.parts)
+    return sorted(path for path in table.rglob("*.parquet") if "_temporary" not in path.parts)
 
 
 def statuses(report: RotationReport) -> list[Status]:
@@ -263,18 +263,22 @@ def test_a_file_and_links_to_it_are_one(ring: bs.Keyring, table: Path) -> None:
         opens(path, reading(ring), index)
 
 
-def test_links_to_folders_are_followed_once(ring: bs.Keyring, table: Path, tmp_path: Path) -> None:
+def test_a_link_out_of_the_folder_is_told_and_not_followed(ring: bs.Keyring, table: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     write(other / "z.parquet", bs.KeyTools(ring, internal=True), 9)
+    before = (other / "z.parquet").read_bytes()
     (other / "back").symlink_to(table)
     (table / "+link").symlink_to(other)
     (table / "+day").symlink_to(table / "day=1")
-    job = Rekey(reading(ring))
-    report = rotate(table, job)
-    assert statuses(report) == [Status.ROTATED] * (FILES + 1)
-    assert {Path(one.path).parent for one in report.files} == {table, table / "day=1", table / "+link"}
-    opens(other / "z.parquet", reading(ring), 9)
+    report = rotate(table, Rekey(reading(ring)))
+    assert not report.ok
+    assert [(Path(one.path).name, one.status) for one in report.problems] == [("+link", Status.FAILED)]
+    assert sum(one.status is Status.ROTATED for one in report.files) == FILES
+    assert (other / "z.parquet").read_bytes() == before
+    followed = find_files(table, follow_links=True)
+    assert {Path(one.ref.path).parent for one in followed} == {table, table / "day=1", table / "+link"}
+    assert len(followed) == FILES + 1
 
 
 def test_a_pipe_is_not_waited_for(ring: bs.Keyring, table: Path) -> None:

@@ -25,6 +25,7 @@ _UNREACHABLE_IN_A_ROW: Final = 3
 _SAMPLE_BYTES: Final = 4 << 20
 _DISK_BYTES_PER_SECOND: Final = 200e6
 _KMS_SECONDS: Final = 0.02
+_DEAD: Final = "no live version of the table names it; its keys stay as they are"
 
 
 def plan(
@@ -50,7 +51,7 @@ def plan(
     done, total = 0, sum(file.size for file in files)
     for file in files:
         try:
-            one = job.plan(file)
+            one = FilePlan(file.name, "none", _DEAD, file.size) if file.dead else job.plan(_seen(file))
         except BloomsealError as error:
             one = FilePlan(file.name, "fail", error.what, file.size)
         told.files.append(one)
@@ -141,7 +142,10 @@ class Run:
         return outcome
 
     def _before(self, file: DataFile) -> FileOutcome | None:
-        """What an earlier run makes of the file; None: it is to be rotated."""
+        """What an earlier run, or the table's log, makes of the file; None: it is to be rotated."""
+        if file.dead:
+            return FileOutcome(file.name, Status.DEAD, _DEAD, old_size=file.size, new_size=file.size)
+        _seen(file)
         same = FileOutcome(file.name, Status.DONE_BEFORE, old_size=file.size, new_size=file.size)
         if file.name in self.log.done:
             mark, stamp = self.log.done[file.name]
@@ -201,13 +205,24 @@ class Run:
 def _files(paths: Paths, job: Job, filesystem: FileSystem | None) -> list[DataFile]:
     files = find_files(paths, filesystem)
     places: dict[str, DataFile] = {}
-    for file in files:
+    for file in (file for file in files if not file.dead and file.unseen is None):
         place = job.target(file).path
         if (other := places.setdefault(place, file)) is not file:
             raise UsageError(
                 f"{other.name} would go to the same place, {place}", file=file.name, hint="an output for each folder"
             )
     return files
+
+
+def _seen(file: DataFile) -> DataFile:
+    """The file, where something can be done with it.
+
+    Raises:
+        UsageError: it could not be looked at, so that the run must not call itself done.
+    """
+    if file.unseen is not None:
+        raise UsageError(file.unseen, file=file.ref.path)
+    return file
 
 
 def _digest(paths: Paths, job: Job) -> str:

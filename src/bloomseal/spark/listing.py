@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import UsageError
+from ..storage.files import is_hidden
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -137,8 +138,3 @@ def _open(base: str) -> tuple[FileSystem, str]:
     except (OSError, ValueError) as error:
         raise UsageError(f"can't look at files of {base}: {type(error).__name__}") from None
     return opened
-
-
-def is_hidden(name: str) -> bool:
-    """What Spark passes over in a table; `name` is a path below it."""
-    return any(part[:1] == "." or (part[:1] == "_" and "=" not in part) for part in name.split("/"))

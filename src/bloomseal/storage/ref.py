@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,7 +18,9 @@ class FileRef:
     Attributes:
         path: the path as its file system knows it.
         filesystem: None means local.
+        root: the folder of the table that led to the file; None where the file was named itself.
     """
 
     path: str
     filesystem: FileSystem | None = None
+    root: str | None = field(default=None, compare=False)

@@ -15,7 +15,7 @@ from ..storage.ref import FileRef
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["Buffer", "Scratch", "Source", "identity", "leased", "lend", "resolve_path", "walk_tree"]
+__all__ = ["Buffer", "Scratch", "Source", "identity", "leased", "lend", "resolve_path"]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -189,14 +189,15 @@ def resolve_path(path: str | os.PathLike[str], filesystem: FileSystem | None = N
     if not isinstance(text, str):
         raise UsageError("a path is a str or an os.PathLike of str")
     if filesystem is None and "://" in text:
-        from pyarrow.fs import FileSystem, LocalFileSystem
+        from pyarrow.fs import FileSystem
 
         try:
             filesystem, text = FileSystem.from_uri(text)
         except (ValueError, OSError) as error:
             raise UsageError(f"can't open the location: {_reason(error)}", file=text) from None
-        if isinstance(filesystem, LocalFileSystem):
-            filesystem = None
+    if getattr(filesystem, "type_name", None) == "local":
+        # pyarrow's own local file system is local too, so that files are locked and renamed there.
+        filesystem = None
     return FileRef(text, filesystem)
 
 
@@ -207,21 +208,3 @@ def identity(status: os.stat_result) -> tuple[int, ...]:
 
 def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or type(error).__name__
-
-
-def walk_tree(path: str, refused: Callable[[OSError], None]) -> Iterator[tuple[str, list[str], list[str]]]:
-    """As `os.walk`. Links to folders are followed, as readers of a table do, but never back into a folder on the way there.
-
-    Args:
-        refused: called with the error where a folder can't be listed.
-    """
-    above = {path: frozenset([os.path.realpath(path)])}
-    for folder, folders, names in os.walk(path, onerror=refused, followlinks=True):
-        way = above.pop(folder)
-        for name in list(folders):
-            below = os.path.join(folder, name)  # noqa: PTH118
-            if (real := os.path.realpath(below)) in way:
-                folders.remove(name)
-            else:
-                above[below] = way | {real}
-        yield folder, folders, names

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,7 +13,7 @@ from ..errors import UsageError
 from ..read.file import open_file
 from ..specs import DecryptionSpec
 from ..storage.ref import FileRef
-from ..storage.source import resolve_path
+from ..storage.tables import find_files
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -83,23 +82,4 @@ def list_files(path: Path | Sequence[Path], filesystem: FileSystem | None = None
     Raises:
         UsageError: nothing there, or a folder without Parquet files.
     """
-    if not isinstance(path, str | os.PathLike):
-        return [ref for one in path for ref in list_files(one, filesystem)]
-    ref = resolve_path(path, filesystem)
-    if ref.filesystem is None and not os.path.isdir(ref.path):  # noqa: PTH112
-        return [ref]
-    from pyarrow.fs import FileSelector, FileType, LocalFileSystem
-
-    store = ref.filesystem or LocalFileSystem()
-    if store.get_file_info(ref.path).type is not FileType.Directory:
-        return [ref]
-    inside = sorted(info.path for info in store.get_file_info(FileSelector(ref.path, recursive=True)) if info.is_file)
-    wanted = [FileRef(name, ref.filesystem) for name in inside if _is_data(name, ref.path)]
-    if not wanted:
-        raise UsageError("the folder holds no Parquet files", file=ref.path, hint="files named *.parquet*")
-    return wanted
-
-
-def _is_data(name: str, folder: str) -> bool:
-    parts = PurePosixPath(name).relative_to(PurePosixPath(folder)).parts
-    return ".parquet" in parts[-1] and not any(part.startswith(("_", ".")) for part in parts)
+    return [found.ref for found in find_files(path, filesystem).files]

@@ -9,8 +9,8 @@ from html import escape
 from typing import Any, Final
 
 from ..._version import __version__
+from ...storage.snapshot import library
 from ..findings import Severity
-from ..places import library
 from ..report import Report
 from ..views import EXPOSED
 
