@@ -105,13 +105,13 @@ class Source:
         return None if self.fd is None else identity(os.fstat(self.fd))
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], filesystem: FileSystem | None = None) -> Source:
+    def open(cls, path: str | os.PathLike[str] | FileRef, filesystem: FileSystem | None = None) -> Source:
         """Open a file.
 
         Raises:
             UsageError: there is no such file, or it can't be opened.
         """
-        ref = resolve_path(path, filesystem)
+        ref = path if isinstance(path, FileRef) else resolve_path(path, filesystem)
         try:
             if ref.filesystem is None:
                 # Not to wait for ever where somebody has put a pipe; it can't be sought in, and is refused for that.

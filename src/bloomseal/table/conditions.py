@@ -1,0 +1,104 @@
+"""A row predicate over a table: what folders and missing columns decide, and what is left for each file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from ..errors import UsageError
+
+__all__ = ["Condition"]
+
+Term = tuple[Any, ...]
+
+
+class Condition:
+    """A predicate in the list-of-tuples form, in which some columns have one value per file.
+
+    Args:
+        filters: as for `SealedFile.read`. Other forms of predicates go to each file as they are.
+        known: column → its value in each file.
+
+    Raises:
+        UsageError: a term about a known column that is wrong.
+    """
+
+    def __init__(self, filters: Any, known: Mapping[str, pa.Array]) -> None:
+        self._whole = filters
+        self._any_of = None if filters is None else _conjunctions(filters)
+        self._holds: dict[int, list[bool]] = {}
+        self.columns = {term[0] for conjunction in self._any_of or () for term in conjunction}
+        for conjunction in self._any_of or ():
+            for term in conjunction:
+                if term[0] in known:
+                    self._holds[id(term)] = _answers(term, known[term[0]])
+
+    def may_hold(self, file: int) -> bool:
+        """Can a row of this file satisfy it, as far as the known columns say?"""
+        if self._any_of is None:
+            return True
+        return any(all(self._known(term, file) for term in conjunction) for conjunction in self._any_of)
+
+    def left(self, file: int, has: Callable[[str], bool], decided: Callable[[str], bool]) -> Any:
+        """What the rows of one file must be asked: filters; None where every row satisfies it; False where none does.
+
+        Args:
+            has: does the file hold the column?
+            decided: does the file's known value count?
+        """
+        if self._any_of is None:
+            return self._whole
+        left: list[list[Term]] = []
+        for conjunction in self._any_of:
+            terms: list[Term] | None = []
+            for term in conjunction:
+                if id(term) in self._holds and decided(term[0]):
+                    terms = terms if self._known(term, file) else None
+                elif not has(term[0]):
+                    terms = None  # null in every row, and comparison with null keeps none
+                elif terms is not None:
+                    terms.append(term)
+                if terms is None:
+                    break
+            if terms == []:
+                return None
+            if terms is not None:
+                left.append(terms)
+        return left or False
+
+    def _known(self, term: Term, file: int) -> bool:
+        answers = self._holds.get(id(term))
+        return answers is None or answers[file]
+
+
+def _conjunctions(filters: Any) -> list[list[Term]] | None:
+    """The terms; None for a predicate of another form, which `Predicate` takes or refuses."""
+    if not isinstance(filters, list | tuple) or not filters:
+        return None
+    if all(map(_is_term, filters)):
+        return [list(filters)]
+    if all(isinstance(item, list | tuple) and item and all(map(_is_term, item)) for item in filters):
+        return [list(item) for item in filters]
+    return None
+
+
+def _is_term(item: Any) -> bool:
+    return isinstance(item, tuple) and len(item) == 3 and isinstance(item[0], str) and isinstance(item[1], str)
+
+
+def _answers(term: Term, values: pa.Array) -> list[bool]:
+    from ..read.predicate import Predicate
+    from .leaves import leaves_of
+
+    name = term[0]
+    if pa.types.is_null(values.type):
+        return [False] * len(values)
+    distinct = values.dictionary_encode()
+    rows = pa.table({name: distinct.dictionary})
+    try:
+        answers = Predicate([term], leaves_of(rows.schema)).mask(rows).to_pylist()
+    except UsageError as error:
+        raise error.at(column=name) from None
+    return [place is not None and bool(answers[place]) for place in distinct.indices.to_pylist()]
