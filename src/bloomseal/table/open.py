@@ -170,13 +170,11 @@ class SealedTable:
         return f"<SealedTable of {len(self)} files>"
 
     def _target(self, query: Query, shapes: Sequence[Shape]) -> pa.Schema:
-        if query.numbers:
+        if len(query.numbers) == len(self) or not query.lacks(shapes):
             return query.target(query.numbers, shapes)
-        if not self._parts.files:
-            return query.target([], [])
-        # The folders' names leave no file: the answer has no rows, and its columns are those of the table.
-        every = Query(self._parts, query.columns, None)
-        return every.target(every.numbers, self._shapes(every))
+        # The files that folders' names leave lack a column: the others say whether the table has it, and its type.
+        every = range(len(self))
+        return query.target(every, side_by_side(query.shape_of, every, None))
 
     def _shapes(self, query: Query) -> list[Shape]:
         return side_by_side(query.shape_of, query.numbers, None)

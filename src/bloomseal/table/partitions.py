@@ -150,7 +150,7 @@ def _digits(kind: pa.DataType) -> int:
 
 
 def _typed(raws: Sequence[str | None], kind: pa.DataType) -> pa.Array:
-    if kind == _TEXT:
+    if kind == _TEXT or pa.types.is_null(kind):
         return pa.array(raws, type=kind)
     read: Any = str
     if pa.types.is_integer(kind):

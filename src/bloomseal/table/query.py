@@ -168,6 +168,13 @@ class Query:
         with fragment.file:
             return fragment.shape
 
+    def lacks(self, shapes: Sequence[Shape]) -> bool:
+        """Is a column in none of these files, or are there none?"""
+        names = {name for shape in shapes for name in shape.schema.names} | {*self.parts.partitions.values}
+        filtered = names.union(*(shape.filtered for shape in shapes))
+        asked = () if self.columns is None else self.columns
+        return not shapes or any(name not in names for name in asked) or not self.condition.columns <= filtered
+
     def target(self, numbers: Sequence[int], shapes: Sequence[Shape]) -> pa.Schema:
         """The schema of the answer, from the shapes of all files that the query may touch.
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
+from typing import TypeVar
 
 import pyarrow as pa
 
 from .query import Fragment, Query
 
 __all__ = ["stream"]
+
+T = TypeVar("T")
 
 
 def stream(query: Query, numbers: Sequence[int], schema: pa.Schema, threads: int | None) -> pa.RecordBatchReader:
@@ -29,13 +32,19 @@ def stream(query: Query, numbers: Sequence[int], schema: pa.Schema, threads: int
 
 
 class _Opened:
-    """A file, until the last of its row groups is done."""
+    """A file, until the last of its row groups is done.
 
-    def __init__(self, query: Query, number: int) -> None:
+    Args:
+        alive: the files that are open.
+    """
+
+    def __init__(self, query: Query, number: int, alive: set[_Opened]) -> None:
         self.number = number
+        self._alive = alive
         self.fragment = Fragment(query, number)
         self._left = len(self.fragment.groups)
         self._lock = threading.Lock()
+        alive.add(self)
         if not self._left:
             self.close()
 
@@ -47,17 +56,17 @@ class _Opened:
             self.close()
 
     def close(self) -> None:
+        self._alive.discard(self)
         self.fragment.file.close()
 
 
-def _batches(
-    query: Query, numbers: Sequence[int], schema: pa.Schema, threads: int
-) -> Generator[pa.RecordBatch, None, None]:
+def _batches(query: Query, numbers: Sequence[int], schema: pa.Schema, threads: int) -> Iterator[pa.RecordBatch]:
     pool = ThreadPoolExecutor(threads, thread_name_prefix="bloomseal-scan")
+    alive: set[_Opened] = set()
     # Two files at a time are enough to never wait for one: row groups keep the other threads at work.
-    opening = _opened(query, numbers, pool, 2)
-    units = ((opened, group) for opened in opening for group in opened.fragment.groups)
-    pending: deque[tuple[_Opened, Future[list[pa.RecordBatch]]]] = deque()
+    coming = _ahead((pool.submit(_Opened, query, number, alive) for number in numbers), 2)
+    units = ((opened, group) for one in coming for opened in (one.result(),) for group in opened.fragment.groups)
+    pending: deque[Future[list[pa.RecordBatch]]] = deque()
 
     def rows(opened: _Opened, group: int) -> list[pa.RecordBatch]:
         try:
@@ -70,38 +79,25 @@ def _batches(
             opened.done()
 
     def submit(count: int) -> None:
-        pending.extend((opened, pool.submit(rows, opened, group)) for opened, group in islice(units, count))
+        pending.extend(pool.submit(rows, opened, group) for opened, group in islice(units, count))
 
     try:
         submit(threads)
         while pending:
             # Nothing else holds the rows on: neither the queue nor a name.
-            yield from pending.popleft()[1].result()
+            yield from pending.popleft().result()
             submit(1)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-        opening.close()
-        for opened, _ in pending:
+        for opened in [*alive]:
             opened.close()
 
 
-def _opened(
-    query: Query, numbers: Sequence[int], pool: ThreadPoolExecutor, ahead: int
-) -> Generator[_Opened, None, None]:
-    """Files in order, opened a little ahead."""
-    left = iter(numbers)
-    coming: deque[Future[_Opened]] = deque()
-    current: _Opened | None = None
-    try:
-        while True:
-            coming.extend(pool.submit(_Opened, query, number) for number in islice(left, ahead - len(coming)))
-            if not coming:
-                return
-            current = coming.popleft().result()
-            yield current
-    finally:
-        if current is not None:
-            current.close()
-        for one in coming:
-            if not one.cancelled() and one.exception() is None:
-                one.result().close()
+def _ahead(items: Iterator[T], count: int) -> Iterator[T]:
+    """The same items, so many of them begun before the first is given out."""
+    begun: deque[T] = deque()
+    while True:
+        begun.extend(islice(items, count - len(begun)))
+        if not begun:
+            return
+        yield begun.popleft()
