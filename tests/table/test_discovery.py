@@ -148,6 +148,7 @@ def test_links(tree: Path, spec: bs.DecryptionSpec, tmp_path: Path) -> None:
         assert not report.ok
         assert [Path(one.path).name for one in report.problems] == [name]
         assert len(find_files(tree, follow_links=True).files) == len(READERS) + 1
+        assert len(find_files([tree, outside]).files) == len(READERS) + 1  # its target was named, too
         (tree / name).unlink()
 
 

@@ -247,7 +247,7 @@ def test_iceberg_reads_the_live_files_of_a_snapshot(iceberg: Any, spec: bs.Decry
 
 def test_two_newest_metadata_are_no_answer(iceberg: Any, spec: bs.DecryptionSpec, tmp_path: Path) -> None:
     newest = Path(iceberg.metadata_location.removeprefix("file://"))
-    shutil.copy(newest, newest.with_name(newest.name[:6] + "0" + newest.name[7:]))
+    shutil.copy(newest, newest.with_name(f"{newest.name[:5]}-0000-another.metadata.json"))
     with pytest.raises(bs.UsageError, match="2 metadata files are the newest"):
         bs.read_table(newest.parent.parent, decryption=spec)
     assert bs.read_table(newest, decryption=spec).num_rows == 2

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..errors import BloomsealError, UsageError
 from ..storage import tables
 from ..storage.atomic import identity_at
-from ..storage.files import Found, Kind
+from ..storage.files import Found, Kind, Problem
 from ..storage.ref import FileRef
 from ..storage.tables import Paths
 
@@ -41,7 +41,7 @@ class DataFile:
     ref: FileRef
     relative: str
     size: int
-    unseen: str | None = None
+    unseen: Problem | None = None
     dead: bool = False
 
     @property
@@ -49,6 +49,15 @@ class DataFile:
         """How journal and report call it: its path, with the kind of file system in front of it unless that is local."""
         filesystem = self.ref.filesystem
         return self.ref.path if filesystem is None else f"{filesystem.type_name}:{self.ref.path}"
+
+    def check(self) -> None:
+        """Refuse what could not be looked at, so that the run does not call itself done.
+
+        Raises:
+            UsageError: it could not: a link that leads out of all places that were named, a folder that can't be listed.
+        """
+        if self.unseen is not None:
+            raise UsageError(self.unseen.why, file=self.ref.path, hint=self.unseen.hint)
 
 
 def find_files(paths: Paths, filesystem: FileSystem | None = None, *, follow_links: bool = False) -> list[DataFile]:
@@ -72,7 +81,7 @@ def find_files(paths: Paths, filesystem: FileSystem | None = None, *, follow_lin
     files += [
         replace(data, dead=True) for one in found.others if one.kind is Kind.DEAD and (data := _sized(one)) is not None
     ]
-    files += [DataFile(FileRef(one.path, filesystem), one.path, 0, one.why) for one in found.problems]
+    files += [DataFile(FileRef(one.path, filesystem), one.path, 0, one) for one in found.problems]
     return sorted(files, key=lambda file: file.name)
 
 
@@ -86,7 +95,8 @@ def _sized(found: Found) -> DataFile | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        return DataFile(ref, found.relative, 0, f"can't read the file: {error.strerror or type(error).__name__}")
+        why = f"can't read the file: {error.strerror or type(error).__name__}"
+        return DataFile(ref, found.relative, 0, Problem(ref.path, why))
 
 
 def mark_of(ref: FileRef) -> tuple[int, ...] | None:

@@ -12,7 +12,7 @@ import posixpath
 import stat
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 from ..errors import BloomsealError, UsageError
 from .atomic import is_aside
@@ -87,13 +87,19 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A place that could not be looked at, and why."""
+    """A place that could not be looked at, and why; `leads_out`: since a link or a log leads there, out of the table."""
 
     path: str
     why: str
+    leads_out: bool = False
 
     def __str__(self) -> str:
         return f"{self.path}: {self.why}"
+
+    @property
+    def hint(self) -> str | None:
+        """What to try."""
+        return "name its target too, or follow_links=True (--follow-links)" if self.leads_out else None
 
 
 @dataclass
@@ -113,15 +119,6 @@ class Listing:
     tables: dict[str, Layout] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     root: FileRef | None = None
-
-    def need_all(self) -> None:
-        """Refuse to go on without what could not be looked at.
-
-        Raises:
-            UsageError: the first problem.
-        """
-        for problem in self.problems:
-            _refuse(problem)
 
 
 def is_hidden(relative: str) -> bool:
@@ -258,7 +255,7 @@ class _Walk:
         if self._follow or real == self._real_root or real.startswith(self._real_root.rstrip("/") + "/"):
             return False
         if not is_hidden(name):
-            self._problem(path, "a link that leads out of the table; it was not followed", name)
+            self._problem(path, "a link that leads out of the table; it was not followed", name, leads_out=True)
         return True
 
     def _matters(self, name: str, path: str) -> bool:
@@ -338,9 +335,9 @@ class _Walk:
         except BloomsealError:
             return None if os.path.lexists(path) or self._ref.filesystem is not None else False  # gone meanwhile
 
-    def _problem(self, path: str, why: str, name: str | None = None) -> None:
+    def _problem(self, path: str, why: str, name: str | None = None, *, leads_out: bool = False) -> None:
         if name is None or self._pattern is None or self._pattern.matches(name) or self._pattern.may_lead(name):
-            self.listing.problems.append(Problem(path, why))
+            self.listing.problems.append(Problem(path, why, leads_out))
 
     def _done(self) -> None:
         self.listing.files = sorted(self._found.values(), key=lambda found: found.relative)
@@ -356,8 +353,3 @@ def _exists(ref: FileRef) -> bool:
     from pyarrow.fs import FileType
 
     return bool(ref.filesystem.get_file_info(ref.path).type is not FileType.NotFound)
-
-
-def _refuse(problem: Problem) -> NoReturn:
-    hint = "follow_links=True" if "leads out" in problem.why else None
-    raise UsageError(problem.why, file=problem.path, hint=hint)

@@ -83,6 +83,13 @@ def find_files(
         _add(result, path, filesystem, version, everything, follow_links, alone=len(listed) == 1)
     if version is not None and not result.logs:
         raise UsageError("version= is for Delta and Iceberg tables", file=os.fspath(listed[0]))
+    if any(problem.leads_out for problem in result.problems):
+        # What lies at another place that was named is found there.
+        roots = [os.path.realpath(resolve_path(path, filesystem).path) for path in listed]
+        result.problems = [one for one in result.problems if not (one.leads_out and _below(one.path, roots))]
+    if not everything:
+        for problem in result.problems:
+            raise UsageError(problem.why, file=problem.path, hint=problem.hint)
     if len(listed) > 1:
         result.files = _once(result.files)
         result.others = _once(result.others)
@@ -164,10 +171,8 @@ def _add(
         result.logs[folder.path] = log
         _keep_live(files, live, listing, folder, below, result, follow_links)
     _sort_out(result, files.values(), listing, everything)
-    if not everything:
-        listing.need_all()
-        if listing.root is not None and not files and not result.logs:
-            raise UsageError("the folder holds no Parquet files", file=ref.path, hint="files named *.parquet*")
+    if not everything and listing.root is not None and not (files or listing.problems or result.logs):
+        raise UsageError("the folder holds no Parquet files", file=ref.path, hint="files named *.parquet*")
 
 
 def _sort_out(result: TableFiles, files: Iterable[Found], listing: Listing, everything: bool) -> None:
@@ -199,7 +204,9 @@ def _keep_live(
         inside = _inside(one, folder)
         if inside is None and not follow_links:
             # Nobody sealed the log: whoever writes it must not choose which files elsewhere are read or replaced.
-            listing.problems.append(Problem(one.path, "the table's log leads out of the table; it was not followed"))
+            listing.problems.append(
+                Problem(one.path, "the table's log leads out of the table; it was not followed", leads_out=True)
+            )
             continue
         name = prefix + inside if inside is not None else one.path.lstrip("/")
         if (held := files.get(name)) is None:
@@ -240,6 +247,11 @@ def _refuse_part_of_delta(ref: FileRef) -> None:
         above = posixpath.dirname(above)
         if ref.filesystem is None and os.path.isdir(posixpath.join(above, "_delta_log")):  # noqa: PTH112
             raise UsageError("the folder is a part of a Delta table", file=ref.path, hint=f"filters= over {above}")
+
+
+def _below(path: str, roots: Iterable[str]) -> bool:
+    real = os.path.realpath(path)
+    return any(real == root or real.startswith(root.rstrip("/") + "/") for root in roots)
 
 
 def _once(files: list[Found]) -> list[Found]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -78,10 +78,19 @@ def _conjunctions(filters: Any) -> list[list[Term]] | None:
     if not isinstance(filters, list | tuple) or not filters:
         return None
     if all(map(_is_term, filters)):
-        return [list(filters)]
+        return [list(map(_shared, filters))]
     if all(isinstance(item, list | tuple) and item and all(map(_is_term, item)) for item in filters):
-        return [list(item) for item in filters]
+        return [list(map(_shared, item)) for item in filters]
     return None
+
+
+def _shared(term: Term) -> Term:
+    """The same term, its values in a form that is encoded once for all files; an iterator gives them only once."""
+    from ..read.predicate import Values
+
+    column, op, values = term
+    several = op in ("in", "not in") and isinstance(values, Iterable) and not isinstance(values, str | bytes | Values)
+    return (column, op, Values(values)) if several else term
 
 
 def _is_term(item: Any) -> bool:

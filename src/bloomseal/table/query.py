@@ -141,10 +141,6 @@ class Query:
     """
 
     def __init__(self, parts: TableParts, columns: Sequence[str] | None, filters: Any) -> None:
-        if filters is not None:
-            from ..read.predicate import shared
-
-            filters = shared(filters)
         if columns is not None and (isinstance(columns, str) or not columns):
             raise UsageError("columns= takes a list of names", hint="columns=None for all")
         self.parts = parts
