@@ -9,17 +9,43 @@ import pyarrow as pa
 
 from ..errors import UsageError
 
-__all__ = ["Condition"]
+__all__ = ["Bound", "Condition"]
 
 Term = tuple[Any, ...]
 
 
+class Bound:
+    """A predicate of any form, over the columns of the whole table.
+
+    Attributes:
+        schema: the top-level columns that it is about.
+
+    Raises:
+        UsageError: no such column, or a value of the wrong kind.
+    """
+
+    def __init__(self, filters: Any, table: pa.Schema) -> None:
+        from ..read.predicate import Predicate
+        from .leaves import leaves_of
+
+        self._predicate = Predicate(filters, leaves_of(table))
+        names = dict.fromkeys(leaf.path[0] for leaf in self._predicate.leaves)
+        self.schema = pa.schema([table.field(name) for name in names])
+
+    def holds(self, rows: pa.Table) -> pa.ChunkedArray:
+        """One bool per row; `rows` has the columns of `schema`."""
+        return self._predicate.mask(rows)
+
+
 class Condition:
-    """A predicate in the list-of-tuples form, in which some columns have one value per file.
+    """A predicate in which some columns have one value per file.
 
     Args:
-        filters: as for `SealedFile.read`. Other forms of predicates go to each file as they are.
+        filters: as for `SealedFile.read`. What is no list of tuples has to be bound to the table's schema (`bind`).
         known: column → its value in each file.
+
+    Attributes:
+        bound: after `bind`, for a predicate that is no list of tuples.
 
     Raises:
         UsageError: a term about a known column that is wrong.
@@ -27,6 +53,9 @@ class Condition:
 
     def __init__(self, filters: Any, known: Mapping[str, pa.Array]) -> None:
         self._whole = filters
+        self._known_values = known
+        self.bound: Bound | None = None
+        self._decided: list[bool] | None = None
         self._any_of = None if filters is None else _conjunctions(filters)
         self._holds: dict[int, list[bool]] = {}
         self.columns = {term[0] for conjunction in self._any_of or () for term in conjunction}
@@ -35,21 +64,45 @@ class Condition:
                 if term[0] in known:
                     self._holds[id(term)] = _answers(term, known[term[0]])
 
+    @property
+    def needs_schema(self) -> bool:
+        """Is it of a form that has to be bound to the table's schema?"""
+        return self._whole is not None and self._any_of is None
+
+    def bind(self, table: pa.Schema) -> None:
+        """Find the columns that it is about.
+
+        Raises:
+            UsageError: no such column, or a value of the wrong kind.
+        """
+        self.bound = bound = Bound(self._whole, table)
+        if bound.schema.names and {*bound.schema.names} <= {*self._known_values}:
+            values = [self._known_values[name].cast(bound.schema.field(name).type) for name in bound.schema.names]
+            self._decided = bound.holds(pa.table(values, schema=bound.schema)).to_pylist()
+
     def may_hold(self, file: int) -> bool:
         """Can a row of this file satisfy it, as far as the known columns say?"""
         if self._any_of is None:
-            return True
+            return self._decided is None or self._decided[file]
         return any(all(self._known(term, file) for term in conjunction) for conjunction in self._any_of)
 
     def left(self, file: int, has: Callable[[str], bool], decided: Callable[[str], bool]) -> Any:
-        """What the rows of one file must be asked: filters; None where every row satisfies it; False where none does.
+        """What the rows of one file must be asked: filters; None where every row satisfies it; False where none does; or `bound`,
+        where a column that it is about is not the file's own.
 
         Args:
             has: does the file hold the column?
             decided: does the file's known value count?
         """
         if self._any_of is None:
-            return self._whole
+            if self.bound is None:
+                return self._whole
+            if self._decided is not None and all(map(decided, self.bound.schema.names)):
+                return None if self._decided[file] else False
+            own = all(
+                has(name) and not (name in self._known_values and decided(name)) for name in self.bound.schema.names
+            )
+            return self._whole if own else self.bound
         left: list[list[Term]] = []
         for conjunction in self._any_of:
             terms: list[Term] | None = []

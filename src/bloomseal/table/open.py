@@ -84,7 +84,7 @@ class SealedTable:
             UsageError: a column that no file has, or files whose types of a column have none in common; both are named.
             FormatError, IntegrityError, KeyAccessError, PolicyError: as for a single file; one bad file refuses the read.
         """
-        query = Query(self._parts, columns, filters)
+        query = self._query(columns, filters)
         answers = side_by_side(query.answer, query.numbers, threads)
         schema = self._target(query, [answer.shape for answer in answers])
         self.stats = _sum(answer.stats for answer in answers)
@@ -107,7 +107,7 @@ class SealedTable:
         """
         from .scan import stream
 
-        query = Query(self._parts, columns, filters)
+        query = self._query(columns, filters)
         return stream(query, query.numbers, self._target(query, self._shapes(query)), threads)
 
     def probe(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> dict[str, list[list[Verdict]]]:
@@ -168,6 +168,12 @@ class SealedTable:
 
     def __repr__(self) -> str:
         return f"<SealedTable of {len(self)} files>"
+
+    def _query(self, columns: Sequence[str] | None, filters: Any) -> Query:
+        query = Query(self._parts, columns, filters)
+        if query.condition.needs_schema:
+            query.condition.bind(self.schema)
+        return query
 
     def _target(self, query: Query, shapes: Sequence[Shape]) -> pa.Schema:
         if len(query.numbers) == len(self) or not query.lacks(shapes):

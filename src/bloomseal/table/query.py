@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ import pyarrow as pa
 from ..errors import UnsupportedError, UsageError
 from ..read.file import ReadPlan, ReadStats, SealedFile, open_file
 from ..storage.files import Found
-from .conditions import Condition
+from .conditions import Bound, Condition
 from .partitions import Partitions
 from .schema import conform, fits, unified
 
@@ -99,11 +100,19 @@ class Fragment:
                     "no such column in this file", file=self.file.path, column=name, hint=name.split(".")[0]
                 )
         self.left = query.condition.left(number, schema.has, lambda name: not (known.stored and schema.has(name)))
-        filters = None if self.left is False else self.left
+        filters = None if self.left is False or isinstance(self.left, Bound) else self.left
         counted = names or self._least(schema.top_level, filters)
+        if isinstance(self.left, Bound):
+            # Its rows are asked in the table's schema, once they are read.
+            counted = list(dict.fromkeys([*counted, *filter(schema.has, self.left.schema.names)]))
+        self._query, self._number = query, number
         self.plan: ReadPlan = self.file.plan(counted, filters)
         filtered = frozenset(name for name in query.condition.columns if schema.has(name))
-        self.shape = Shape(self.plan.empty.schema if names else pa.schema([]), filtered)
+        tops = {schema.below(name)[0].path[0] for name in names}
+        found = self.plan.empty.schema
+        if len(tops) < len(found):
+            found = pa.schema([field for field in found if field.name in tops], found.metadata)
+        self.shape = Shape(found, filtered)
         if query.parts.snapshot is not None and query.parts.snapshot.field_ids:
             _need_ids(self.file, query.parts.snapshot)
 
@@ -117,7 +126,11 @@ class Fragment:
         if not self.shape.schema.names and self.left is None:
             # Nothing of the file is asked for but the number of its rows.
             return pa.table({"": pa.nulls(self.file.row_groups[group].num_rows)})
-        return self.file.scan_row_group(self.plan, group)
+        rows = self.file.scan_row_group(self.plan, group)
+        if rows is None or not isinstance(self.left, Bound):
+            return rows
+        rows = rows.filter(self.left.holds(self._query.in_schema(self._number, rows, self.left.schema)))
+        return rows if rows.num_rows else None
 
     def _least(self, top_level: Sequence[str], filters: Any) -> list[str]:
         """A column to count rows by, where none is asked for: one of the predicate's, which is read anyway."""
@@ -133,9 +146,6 @@ class Query:
         columns: as for `SealedFile.read`, partition columns too.
         filters: likewise.
 
-    Attributes:
-        numbers: of the files that it may touch.
-
     Raises:
         UsageError: no columns, or a term about a partition column that is wrong.
     """
@@ -148,8 +158,12 @@ class Query:
         if self.columns is None and parts.snapshot is not None:
             self.columns = list(parts.snapshot.schema.names)
         self.condition = Condition(filters, parts.partitions.values)
-        every = range(len(parts.files))
-        self.numbers = [one for one in every if parts.partitions.stored or self.condition.may_hold(one)]
+
+    @cached_property
+    def numbers(self) -> list[int]:
+        """The files that the query may touch."""
+        every = range(len(self.parts.files))
+        return [one for one in every if self.parts.partitions.stored or self.condition.may_hold(one)]
 
     def answer(self, number: int) -> Answer:
         """The matching rows of one file."""
