@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from ..errors import UsageError
@@ -32,9 +34,10 @@ class Bound:
         names = dict.fromkeys(leaf.path[0] for leaf in self._predicate.leaves)
         self.schema = pa.schema([table.field(name) for name in names])
 
-    def holds(self, rows: pa.Table) -> pa.ChunkedArray:
-        """One bool per row; `rows` has the columns of `schema`."""
-        return self._predicate.mask(rows)
+    def hits(self, rows: pa.Table) -> npt.NDArray[np.int64]:
+        """The rows that satisfy it; `rows` has the columns of `schema`."""
+        found: npt.NDArray[np.int64] = np.flatnonzero(self._predicate.mask(rows).to_numpy())
+        return found
 
 
 class Condition:
@@ -78,7 +81,7 @@ class Condition:
         self.bound = bound = Bound(self._whole, table)
         if bound.schema.names and {*bound.schema.names} <= {*self._known_values}:
             values = [self._known_values[name].cast(bound.schema.field(name).type) for name in bound.schema.names]
-            self._decided = bound.holds(pa.table(values, schema=bound.schema)).to_pylist()
+            self._decided = _flags(bound.hits(pa.table(values, schema=bound.schema)), len(values[0]))
 
     def may_hold(self, file: int) -> bool:
         """Can a row of this file satisfy it, as far as the known columns say?"""
@@ -151,16 +154,20 @@ def _is_term(item: Any) -> bool:
 
 
 def _answers(term: Term, values: pa.Array) -> list[bool]:
-    from ..read.predicate import Predicate
-    from .leaves import leaves_of
-
     name = term[0]
     if pa.types.is_null(values.type):
         return [False] * len(values)
     distinct = values.dictionary_encode()
     rows = pa.table({name: distinct.dictionary})
     try:
-        answers = Predicate([term], leaves_of(rows.schema)).mask(rows).to_pylist()
+        answers = _flags(Bound([term], rows.schema).hits(rows), rows.num_rows)
     except UsageError as error:
         raise error.at(column=name) from None
-    return [place is not None and bool(answers[place]) for place in distinct.indices.to_pylist()]
+    return [place is not None and answers[place] for place in distinct.indices.to_pylist()]
+
+
+def _flags(hits: npt.NDArray[np.int64], count: int) -> list[bool]:
+    flags = [False] * count
+    for place in hits.tolist():
+        flags[place] = True
+    return flags

@@ -129,8 +129,8 @@ class Fragment:
         rows = self.file.scan_row_group(self.plan, group)
         if rows is None or not isinstance(self.left, Bound):
             return rows
-        rows = rows.filter(self.left.holds(self._query.in_schema(self._number, rows, self.left.schema)))
-        return rows if rows.num_rows else None
+        hits = self.left.hits(self._query.in_schema(self._number, rows, self.left.schema))
+        return rows.take(pa.array(hits)) if len(hits) else None
 
     def _least(self, top_level: Sequence[str], filters: Any) -> list[str]:
         """A column to count rows by, where none is asked for: one of the predicate's, which is read anyway."""
