@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import gc
+import json
 import random
+import subprocess
+import sys
 import threading
 from decimal import Decimal
 from pathlib import Path
@@ -370,3 +373,33 @@ def test_one_plain_file_stays_as_it_is(folder: Path) -> None:
     assert isinstance(bs.probe(path, "ssn", ["x"], decryption=SPEC), list)
     with pytest.raises(bs.UsageError, match="Delta and Iceberg"):
         bs.read_table(path, decryption=SPEC, version=1)
+
+
+def test_the_command_line_takes_folders(folder: Path, tmp_path: Path) -> None:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "bloomseal", *arguments], capture_output=True, text=True, check=False
+        )
+
+    keys = []
+    for name, key in (("footer", b"f" * 16), ("ssn", b"c" * 16)):
+        (tmp_path / name).write_text(key.hex())
+        keys += ["--key-file", f"{name}={tmp_path / name}"]
+    done = run("verify", str(folder), *keys, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)) == 5
+    bad = next(folder.glob("country=FR/*/*.parquet"))
+    good = bad.read_bytes()
+    bad.write_bytes(good[:-9] + b"123456789")
+    done = run("verify", str(folder), *keys)
+    assert done.returncode == 1
+    assert done.stdout.count("verdict") == 4
+    bad.write_bytes(good)
+    done = run("attach", f"{folder}/**/*.parquet", "--filter", "id", *keys, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)) == 5
+    assert all(
+        group == [bs.Verdict.ABSENT]
+        for groups in bs.probe(folder, "id", [-1], decryption=SPEC).values()
+        for group in groups
+    )

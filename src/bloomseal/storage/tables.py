@@ -22,7 +22,7 @@ from .source import resolve_path
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["NothingThereError", "Paths", "TableFiles", "find_files", "is_file", "is_one_file", "open_log"]
+__all__ = ["NothingThereError", "Paths", "TableFiles", "files_at", "find_files", "is_file", "is_one_file", "open_log"]
 
 Path = str | os.PathLike[str]
 Paths = Sequence[Path] | Path
@@ -111,6 +111,17 @@ def is_one_file(path: Paths, filesystem: FileSystem | None = None) -> bool:
 
     kind = ref.filesystem.get_file_info(ref.path).type
     return bool(kind is FileType.File and not ref.path.endswith(METADATA_ENDING))
+
+
+def files_at(path: str, filesystem: FileSystem | None = None) -> list[FileRef | str]:
+    """The files that a path names: itself, where it is a file's; else those that a reader takes.
+
+    Raises:
+        As `find_files`.
+    """
+    if is_one_file(path, filesystem):
+        return [path]
+    return [found.ref for found in find_files(path, filesystem).files]
 
 
 def open_log(ref: FileRef, layout: Layout, version: int | None = None) -> DeltaLog | IcebergLog:
