@@ -365,6 +365,20 @@ def test_lists_patterns_and_other_file_systems(folder: Path) -> None:
     assert there.read().equals(bs.read_table(folder, decryption=SPEC))
 
 
+def test_no_link_that_came_later_leads_out(folder: Path, tmp_path: Path) -> None:
+    table = bs.open_table(folder, decryption=SPEC)
+    inside = folder / "country=FR" / "day=1"
+    inside.rename(tmp_path / "outside")
+    inside.symlink_to(tmp_path / "outside")
+    for read in (table.read, table.scan):
+        with pytest.raises(bs.UsageError, match="outside the table"):
+            read()  # type: ignore[operator]
+    assert [error.what for error in table.verify().failures.values()] == ["the file lies outside the table now"]
+    with pytest.raises(bs.UsageError, match="leads out"):
+        bs.open_table(folder)
+    assert bs.open_table(folder, decryption=SPEC, follow_links=True).read().num_rows == 5 * ROWS
+
+
 def test_one_plain_file_stays_as_it_is(folder: Path) -> None:
     path = folder / "country=DE" / "day=0" / "0.parquet"
     found = bs.read_table(path, decryption=SPEC)

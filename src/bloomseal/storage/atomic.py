@@ -22,7 +22,7 @@ from ..errors import BloomsealError, UsageError
 from ..storage.ref import FileRef
 from .source import Buffer, Scratch, Source, identity
 
-__all__ = ["AtomicFile", "Output", "fault_point", "identity_at", "is_aside", "storage_errors"]
+__all__ = ["AtomicFile", "Output", "fault_point", "identity_at", "storage_errors"]
 
 _SUFFIX = ".bloomseal-tmp"
 _COPY_BYTES = 1 << 20
@@ -254,11 +254,6 @@ class AtomicFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.abort()
-
-
-def is_aside(name: str) -> bool:
-    """Is this the name of a new file that has not taken its place, or of the key material beside one?"""
-    return name[:1] in (".", "_") and name.endswith(_SUFFIX)
 
 
 def identity_at(path: Path | str) -> tuple[int, ...] | None:

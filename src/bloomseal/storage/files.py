@@ -15,7 +15,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from ..errors import BloomsealError, UsageError
-from .atomic import is_aside
 from .pattern import PathPattern
 from .ref import FileRef
 from .source import Source, resolve_path
@@ -39,6 +38,8 @@ __all__ = [
 MATERIAL_PREFIX: Final = "_KEY_MATERIAL_FOR_"
 _ENDINGS: Final = (".parquet", ".parq", ".pq")
 _MAGIC: Final = (b"PAR1", b"PARE")
+_ASIDE: Final = ".bloomseal-tmp"
+"""How the names of new files end that have not taken their place, and of the key material beside them; they begin hidden."""
 _DELTA_LOG: Final = "_delta_log"
 _METADATA: Final = ".metadata.json"
 
@@ -129,10 +130,8 @@ def is_hidden(relative: str) -> bool:
 def kind_of(relative: str) -> Kind:
     """What the name of a file makes of it; `relative` is its path below the table's root."""
     name = posixpath.basename(relative)
-    if is_aside(name):
-        return Kind.LEFTOVER
     if is_hidden(relative):
-        return Kind.HIDDEN
+        return Kind.LEFTOVER if is_hidden(name) and name.endswith(_ASIDE) else Kind.HIDDEN
     lower = name.lower()
     return Kind.DATA if lower.endswith(_ENDINGS) or ".parquet." in lower else Kind.OTHER
 
@@ -142,6 +141,7 @@ def list_files(
     filesystem: FileSystem | None = None,
     *,
     everything: bool = False,
+    any_name: bool = False,
     follow_links: bool = False,
 ) -> Listing:
     """The files at one place, without opening those whose names say enough.
@@ -150,6 +150,7 @@ def list_files(
         path: a file, taken whatever it is called; a folder, searched to any depth; or a pattern (``day=2024-*/*.parquet``, ``**``
             for any folders), whose matches count as they would below the folder in front of it.
         everything: also files of every other `Kind` that end as Parquet does.
+        any_name: also files that are not hidden, whatever they are: what Spark reads.
         follow_links: follow links that lead out of the folder. Links inside it lead to the same files again.
 
     Raises:
@@ -161,7 +162,7 @@ def list_files(
         ref = FileRef(base, ref.filesystem)
     else:
         pattern = None
-    walk = _Walk(ref, everything, follow_links, pattern)
+    walk = _Walk(ref, everything, any_name, follow_links, pattern)
     if ref.filesystem is None:
         walk.local()
     else:
@@ -177,10 +178,13 @@ class _Walk:
     Real folders come before links, and visible names before hidden ones: a file is found under the name that says most about it.
     """
 
-    def __init__(self, ref: FileRef, everything: bool, follow_links: bool, pattern: PathPattern | None) -> None:
+    def __init__(
+        self, ref: FileRef, everything: bool, any_name: bool, follow_links: bool, pattern: PathPattern | None
+    ) -> None:
         self.listing = Listing()
         self._ref = ref
         self._everything = everything
+        self._named = (Kind.DATA, Kind.OTHER) if any_name else (Kind.DATA,)
         self._follow = follow_links
         self._pattern = pattern
         self._found: dict[str, Found] = {}
@@ -259,7 +263,7 @@ class _Walk:
         return True
 
     def _matters(self, name: str, path: str) -> bool:
-        return kind_of(name) is Kind.DATA or (self._everything and self._ends_as_parquet(path) is not False)
+        return kind_of(name) in self._named or (self._everything and self._ends_as_parquet(path) is not False)
 
     def _file(self, name: str, path: str, real: str, regular: bool, *, link: bool = False) -> None:
         if self._pattern is not None and not self._pattern.matches(name):
@@ -318,7 +322,7 @@ class _Walk:
         if last.startswith(MATERIAL_PREFIX) and last.endswith(".json"):
             self.listing.sidecars.append(ref)
             return False
-        if kind_of(name) is Kind.DATA:
+        if kind_of(name) in self._named:
             return True
         if not self._everything or not regular or f"/{_DELTA_LOG}/" in f"/{posixpath.dirname(name)}/":
             # A log's own checkpoints are no data: sealed, they would end the table.

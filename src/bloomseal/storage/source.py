@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -103,6 +105,18 @@ class Source:
     def identity(self) -> tuple[int, ...] | None:
         """What tells the open file from one put in its place meanwhile; None on other file systems than the local one."""
         return None if self.fd is None else identity(os.fstat(self.fd))
+
+    @property
+    def real_path(self) -> str | None:
+        """Where the open file lies, whatever its name leads to by now; None where the system does not tell."""
+        if self.fd is None:
+            return None
+        try:
+            if sys.platform == "darwin":
+                return os.fsdecode(fcntl.fcntl(self.fd, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0"))
+            return os.readlink(f"/proc/self/fd/{self.fd}")  # noqa: PTH115
+        except OSError:
+            return None
 
     @classmethod
     def open(cls, path: str | os.PathLike[str] | FileRef, filesystem: FileSystem | None = None) -> Source:

@@ -237,7 +237,7 @@ def open_table(
         known = Partitions.of_folders(found.files, partition_types)
     else:
         known = Partitions({})
-    return SealedTable(TableParts(found.files, known, found.snapshot, decryption))
+    return SealedTable(TableParts(found.files, known, found.snapshot, decryption, follow_links))
 
 
 def read_table(

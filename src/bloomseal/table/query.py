@@ -38,16 +38,35 @@ class TableParts:
         partitions: what is known of each file's rows beforehand.
         snapshot: what the table's log says; None for a plain folder.
         decryption: how each file is opened.
+        follow_links: files may lie outside the folders that led to them.
     """
 
     files: Sequence[Found]
     partitions: Partitions
     snapshot: Snapshot | None
     decryption: DecryptionSpec | TablePolicy | None
+    follow_links: bool = False
+
+    @cached_property
+    def _roots(self) -> tuple[str, ...]:
+        roots = {found.ref.root for found in self.files if found.ref.filesystem is None and found.ref.root is not None}
+        return tuple(os.path.realpath(root).rstrip("/") + "/" for root in roots)
 
     def open(self, number: int) -> SealedFile:
-        """One file. The one place where a table's file is opened."""
-        return open_file(self.files[number].ref, decryption=self.decryption)
+        """One file. The one place where a table's file is opened.
+
+        Raises:
+            UsageError: since the table was listed, a link out of it took the place of the file, or of a folder on the way.
+            FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError.
+        """
+        ref = self.files[number].ref
+        file = open_file(ref, decryption=self.decryption)
+        if ref.root is not None and not self.follow_links:
+            real = file.walk.source.real_path
+            if real is not None and not real.startswith(self._roots):
+                file.close()
+                raise UsageError("the file lies outside the table now", file=ref.path, hint="follow_links=True")
+        return file
 
 
 class Shape(NamedTuple):
