@@ -168,7 +168,7 @@ def list_files(
     else:
         walk.remote()
     if pattern is not None and not (walk.listing.files or walk.listing.problems):
-        raise UsageError("nothing matches the pattern", file=os.fspath(path), hint="files named *.parquet*")
+        raise NothingThereError("nothing matches the pattern", file=os.fspath(path), hint="files named *.parquet*")
     return walk.listing
 
 
