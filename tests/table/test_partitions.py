@@ -33,20 +33,15 @@ import bloomseal as bs
 )  # fmt: skip
 def test_types_of_partition_columns(tmp_path: Path, raws: list[str], kind: pa.DataType, values: list[Any]) -> None:
     for number, raw in enumerate(raws):
-        (tmp_path / f"{number}").mkdir()
-        pq.write_table(pa.table({"n": [number]}), tmp_path / f"{number}" / "x.parquet")
-        place = tmp_path / "t" / f"p={raw}"
-        place.mkdir(parents=True)
-        (tmp_path / f"{number}" / "x.parquet").rename(place / f"{number}.parquet")
-    table = bs.open_table(tmp_path / "t")
+        place = tmp_path / f"p={raw}"
+        place.mkdir()
+        pq.write_table(pa.table({"n": [number]}), place / f"{number}.parquet")
+    table = bs.open_table(tmp_path)
     assert table.schema.field("p").type == kind
     found = table.read()
     assert dict(zip(found["n"].to_pylist(), found["p"].to_pylist(), strict=True)) == dict(enumerate(values))
     if values[-1] is not None:
-        assert (
-            table.read(filters=[("p", "==", values[-1])])["n"].to_pylist()[-1:] == [len(values) - 1]
-            or kind == pa.string()
-        )
+        assert len(values) - 1 in table.read(filters=[("p", "==", values[-1])])["n"].to_pylist()
 
 
 def test_types_can_be_given(tmp_path: Path) -> None:
