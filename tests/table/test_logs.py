@@ -1,4 +1,6 @@
-"""Tables with a log: Delta and Iceberg. What is live is read, dead files are told, and nothing is read as a plain folder."""
+"""Tables with a log: Delta and Iceberg. What is live is read, dead files are told, and nothing is read as a plain
+folder.
+"""
 
 from __future__ import annotations
 

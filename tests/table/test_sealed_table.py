@@ -49,7 +49,9 @@ def part(number: int, kind: pa.DataType = pa.int64()) -> pa.Table:  # noqa: B008
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Three countries, one of them null; types that grow; a column that came late, and one that older files have under another place."""
+    """Three countries, one of them null; types that grow; a column that came late, and one that older files have
+    under another place.
+    """
     root = tmp_path / "table"
     for number, country in enumerate(["DE", "FR", "DE", "__HIVE_DEFAULT_PARTITION__", "a%2Fb"]):
         table = part(number, pa.int32() if number < 2 else pa.int64())

@@ -31,7 +31,8 @@ class Places:
         roots: file path → the folder or table that was given and led to it; missing for a file that was named itself.
         unknown: what could not be found out, in words: a place that can't be listed, a table version that is gone.
         missing: files that a retained table version names and that are not there any more.
-        dead: Parquet files that lie in a table's folder and that its current version does not name; looked at only with `history`.
+        dead: Parquet files that lie in a table's folder and that its current version does not name; looked at only
+            with `history`.
         bounds: file path → columns whose smallest and greatest values stand in the table's own metadata.
     """
 
@@ -50,12 +51,13 @@ def find_files(
     filesystem: FileSystem | None = None,
     history: bool = False,
 ) -> Places:
-    """All data files at these places, as `bloomseal.storage.tables` finds them: whatever a reader takes, and visible Parquet files
-    of other names. Links are followed: an audit only looks, and must not see less than whoever follows them.
+    """All data files at these places, as `bloomseal.storage.tables` finds them: whatever a reader takes, and visible
+    Parquet files of other names. Links are followed: an audit only looks, and must not see less than whoever follows
+    them.
 
     Args:
-        paths: files, folders, Delta tables (the folder that holds ``_delta_log``) and Iceberg tables (their folder, or a
-            ``….metadata.json``).
+        paths: files, folders, Delta tables (the folder that holds ``_delta_log``) and Iceberg tables (their folder,
+            or a ``….metadata.json``).
         filesystem: where the paths are; None for local ones and URIs.
         history: files of all retained versions of a table, not only the live ones, and hidden Parquet files too.
 

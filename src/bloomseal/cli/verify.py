@@ -22,7 +22,8 @@ __all__ = ["verify"]
 @opening_options
 @common_options()
 def verify(files: tuple[str, ...], strict: bool, opening: OpeningOptions) -> int:
-    """Open every module of each FILE (or folder, pattern, table) that the keys at hand can open, and say which could not be.
+    """Open every module of each FILE (or folder, pattern, table) that the keys at hand can open, and say which could
+    not be.
 
     Plaintext columns and the pages of AES_GCM_CTR_V1 are read, but nothing authenticates them.
 

@@ -46,7 +46,9 @@ class DataFile:
 
     @property
     def name(self) -> str:
-        """How journal and report call it: its path, with the kind of file system in front of it unless that is local."""
+        """How journal and report call it: its path, with the kind of file system in front of it unless that is
+        local.
+        """
         filesystem = self.ref.filesystem
         return self.ref.path if filesystem is None else f"{filesystem.type_name}:{self.ref.path}"
 
@@ -54,7 +56,8 @@ class DataFile:
         """Refuse what could not be looked at, so that the run does not call itself done.
 
         Raises:
-            UsageError: it could not: a link that leads out of all places that were named, a folder that can't be listed.
+            UsageError: it could not: a link that leads out of all places that were named, a folder that can't be
+                listed.
         """
         if self.unseen is not None:
             raise UsageError(self.unseen.why, file=self.ref.path, hint=self.unseen.hint)
@@ -63,8 +66,9 @@ class DataFile:
 def find_files(paths: Paths, filesystem: FileSystem | None = None, *, follow_links: bool = False) -> list[DataFile]:
     """All files that a rotation is about, in the order of their names, each once, however many links lead to it.
 
-    They are what `bloomseal.storage.tables` finds: whatever a reader takes, and visible Parquet files of other names, which Spark
-    reads. Of Delta and Iceberg tables the live ones are to be rotated, the dead ones are told. So is whatever could not be seen.
+    They are what `bloomseal.storage.tables` finds: whatever a reader takes, and visible Parquet files of other names,
+    which Spark reads. Of Delta and Iceberg tables the live ones are to be rotated, the dead ones are told. So is
+    whatever could not be seen.
 
     Args:
         follow_links: follow links, and logs, that lead out of a folder.
@@ -112,7 +116,8 @@ def mark_of(ref: FileRef) -> tuple[int, ...] | None:
 
 @contextlib.contextmanager
 def in_turn(ref: FileRef) -> Iterator[None]:
-    """Keep other rotations away from a local file. Object stores have no locks; there the mark is compared before the upload.
+    """Keep other rotations away from a local file. Object stores have no locks; there the mark is compared before the
+    upload.
 
     Raises:
         ChangedError: another rotation is at work on the file, or has just replaced it.

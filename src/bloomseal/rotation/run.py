@@ -82,8 +82,8 @@ def rotate(
 ) -> RotationReport:
     """Do `job` with every file, each verified before it replaces the old one.
 
-    The same call again resumes an interrupted run, and does nothing after a finished one. A file that can't be done stays as
-    it was and is in the report; the rest goes on.
+    The same call again resumes an interrupted run, and does nothing after a finished one. A file that can't be done
+    stays as it was and is in the report; the rest goes on.
 
     Args:
         paths: files, folders, or URIs of either.
@@ -93,7 +93,8 @@ def rotate(
         progress: called with (bytes done, bytes of all files).
 
     Raises:
-        UsageError: nothing at one of the paths; two files would go to the same place; or the journal is another job's, or in use.
+        UsageError: nothing at one of the paths; two files would go to the same place; or the journal is another
+            job's, or in use.
         BloomsealError: the journal can't be written.
     """
     files = _files(paths, job, filesystem, follow_links)
@@ -147,7 +148,9 @@ class Run:
         return outcome
 
     def _before(self, file: DataFile) -> FileOutcome | None:
-        """What an earlier run, or the table's log, makes of the file; None: it is to be rotated. Raises UsageError for what could not be seen."""
+        """What an earlier run, or the table's log, makes of the file; None: it is to be rotated. Raises UsageError
+        for what could not be seen.
+        """
         if file.dead:
             return FileOutcome(file.name, Status.DEAD, _DEAD, old_size=file.size, new_size=file.size)
         file.check()

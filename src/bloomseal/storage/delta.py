@@ -1,7 +1,7 @@
 """Delta tables: the live files of a version, by the library ``deltalake``.
 
-Deletion vectors, column mapping and every other feature that changes what a file's rows mean are refused: rows that the log
-calls deleted, or names that are not the table's, are a wrong answer.
+Deletion vectors, column mapping and every other feature that changes what a file's rows mean are refused: rows that
+the log calls deleted, or names that are not the table's, are a wrong answer.
 """
 
 from __future__ import annotations

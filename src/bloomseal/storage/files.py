@@ -1,8 +1,8 @@
 """The rule of discovery: which files a place holds, told once for readers, rotation, audit and Spark.
 
-A reader takes the names that say *Parquet* and are not hidden. Rotation and audit ask for `everything`: all files that end as
-Parquet does, whatever they are called. Whatever could not be looked at is a `Problem`, never left out: not seen is not absent.
-docs/adr/0012-one-rule-of-discovery.md says why.
+A reader takes the names that say *Parquet* and are not hidden. Rotation and audit ask for `everything`: all files
+that end as Parquet does, whatever they are called. Whatever could not be looked at is a `Problem`, never left out:
+not seen is not absent. docs/adr/0012-one-rule-of-discovery.md says why.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ MATERIAL_PREFIX: Final = "_KEY_MATERIAL_FOR_"
 _ENDINGS: Final = (".parquet", ".parq", ".pq")
 _MAGIC: Final = (b"PAR1", b"PARE")
 _ASIDE: Final = ".bloomseal-tmp"
-"""How the names of new files end that have not taken their place, and of the key material beside them; they begin hidden."""
+"""How the names of new files end that have not taken their place, and of the key material beside them; they begin
+hidden."""
 _DELTA_LOG: Final = "_delta_log"
 _METADATA: Final = ".metadata.json"
 
@@ -88,7 +89,9 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A place that could not be looked at, and why; `leads_out`: since a link or a log leads there, out of the table."""
+    """A place that could not be looked at, and why; `leads_out`: since a link or a log leads there, out of the
+    table.
+    """
 
     path: str
     why: str
@@ -123,7 +126,9 @@ class Listing:
 
 
 def is_hidden(relative: str) -> bool:
-    """Is any part of this path below a table hidden, as Spark and Hive have it? ``_day=1`` is a partition, not hidden."""
+    """Is any part of this path below a table hidden, as Spark and Hive have it? ``_day=1`` is a partition, not
+    hidden.
+    """
     return any(part[:1] == "." or (part[:1] == "_" and "=" not in part) for part in relative.split("/"))
 
 
@@ -147,8 +152,9 @@ def list_files(
     """The files at one place, without opening those whose names say enough.
 
     Args:
-        path: a file, taken whatever it is called; a folder, searched to any depth; or a pattern (``day=2024-*/*.parquet``, ``**``
-            for any folders), whose matches count as they would below the folder in front of it.
+        path: a file, taken whatever it is called; a folder, searched to any depth; or a pattern
+            (``day=2024-*/*.parquet``, ``**`` for any folders), whose matches count as they would below the folder in
+            front of it.
         everything: also files of every other `Kind` that end as Parquet does.
         any_name: also files that are not hidden, whatever they are: what Spark reads.
         follow_links: follow links that lead out of the folder. Links inside it lead to the same files again.
@@ -175,7 +181,8 @@ def list_files(
 class _Walk:
     """One pass over a place.
 
-    Real folders come before links, and visible names before hidden ones: a file is found under the name that says most about it.
+    Real folders come before links, and visible names before hidden ones: a file is found under the name that says
+    most about it.
     """
 
     def __init__(

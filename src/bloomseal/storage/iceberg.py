@@ -1,7 +1,8 @@
-"""Iceberg tables: the live files of a snapshot, by the library ``pyiceberg``, from the metadata that lie in the table's folder.
+"""Iceberg tables: the live files of a snapshot, by the library ``pyiceberg``, from the metadata that lie in the
+table's folder.
 
-Which metadata file is the current one, a catalog knows. Without one the newest in the folder is taken, and an older one that
-was named is refused: it would bring back rows that were deleted.
+Which metadata file is the current one, a catalog knows. Without one the newest in the folder is taken, and an older
+one that was named is refused: it would bring back rows that were deleted.
 """
 
 from __future__ import annotations

@@ -14,7 +14,9 @@ _SPECIAL: Final = re.compile(r"[*?\[]")
 
 @dataclass(frozen=True, slots=True)
 class PathPattern:
-    """A pattern below a folder; each part matches the name of one file or folder. All that lies in a matched folder matches."""
+    """A pattern below a folder; each part matches the name of one file or folder. All that lies in a matched folder
+    matches.
+    """
 
     parts: tuple[str, ...]
 

@@ -106,8 +106,8 @@ def in_table(name: str, ref: FileRef, *, quoted: bool) -> str:
 
     Args:
         name: as the log has it, relative to the table or a URI.
-        quoted: the log percent-encodes its paths. Delta does; Iceberg writes them down as they are, ``p=a%2Fb`` being the
-            folder's own name.
+        quoted: the log percent-encodes its paths. Delta does; Iceberg writes them down as they are, ``p=a%2Fb`` being
+            the folder's own name.
     """
     name = unquote(name) if quoted else name
     if (uri := _URI.match(name)) is None:

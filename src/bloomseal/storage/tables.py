@@ -34,7 +34,8 @@ class TableFiles:
 
     Attributes:
         files: what a reader takes, in order; with `everything` also visible Parquet files of other names.
-        others: with `everything`, the Parquet files that no reader takes: hidden ones, leftovers, files that no live version names.
+        others: with `everything`, the Parquet files that no reader takes: hidden ones, leftovers, files that no live
+            version names.
         problems: what could not be looked at.
         snapshot: what the log says, where one table with a log was opened to be read.
         live: path → what the log says about the file.
@@ -61,17 +62,19 @@ def find_files(
     everything: bool = False,
     follow_links: bool = False,
 ) -> TableFiles:
-    """The files at these places: files, folders, patterns, Delta tables, Iceberg tables (the folder, or a ``….metadata.json``).
+    """The files at these places: files, folders, patterns, Delta tables, Iceberg tables (the folder, or a
+    ``….metadata.json``).
 
     Args:
         paths: each file is taken once, however many names lead to it.
         version: a Delta table's version, an Iceberg table's snapshot id; None: the current one.
-        everything: for rotation and audit: all Parquet files, whatever they are called, and problems told instead of raised.
+        everything: for rotation and audit: all Parquet files, whatever they are called, and problems told instead of
+            raised.
         follow_links: files outside a folder that was named, which a link inside it or the table's log leads to.
 
     Raises:
-        UsageError: nothing there. Without `everything` also: a place that can't be listed, a link out of the table, a table with
-            a log below the folder, a folder without Parquet files.
+        UsageError: nothing there. Without `everything` also: a place that can't be listed, a link out of the table, a
+            table with a log below the folder, a folder without Parquet files.
         UnsupportedError: without `everything`: a table whose files' rows are not its rows.
         MissingDependencyError: a table with a log, and not the library that reads it.
     """

@@ -90,8 +90,8 @@ class Condition:
         return any(all(self._known(term, file) for term in conjunction) for conjunction in self._any_of)
 
     def left(self, file: int, has: Callable[[str], bool], decided: Callable[[str], bool]) -> Any:
-        """What the rows of one file must be asked: filters; None where every row satisfies it; False where none does; or `bound`,
-        where a column that it is about is not the file's own.
+        """What the rows of one file must be asked: filters; None where every row satisfies it; False where none does;
+        or `bound`, where a column that it is about is not the file's own.
 
         Args:
             has: does the file hold the column?

@@ -70,19 +70,22 @@ class SealedTable:
     ) -> pa.Table:
         """Read rows.
 
-        Files are ruled out by their folders' names (or the table's log) without opening them, the others are opened side by side and
-        pruned as `SealedFile.read` does it. A column that a file lacks is null there, and comparison with null keeps no row.
+        Files are ruled out by their folders' names (or the table's log) without opening them, the others are opened
+        side by side and pruned as `SealedFile.read` does it. A column that a file lacks is null there, and comparison
+        with null keeps no row.
 
         Args:
             columns, filters: as for `SealedFile.read`; partition columns too.
             threads: files read at the same time; None: one per processor.
 
         Returns:
-            The rows, in the order of `files`. The schema is that of all files which the folders' names leave, whatever matches.
+            The rows, in the order of `files`. The schema is that of all files which the folders' names leave,
+            whatever matches.
 
         Raises:
             UsageError: a column that no file has, or files whose types of a column have none in common; both are named.
-            FormatError, IntegrityError, KeyAccessError, PolicyError: as for a single file; one bad file refuses the read.
+            FormatError, IntegrityError, KeyAccessError, PolicyError: as for a single file; one bad file refuses the
+                read.
         """
         query = self._query(columns, filters)
         answers = side_by_side(query.answer, query.numbers, threads)
@@ -97,7 +100,8 @@ class SealedTable:
     ) -> pa.RecordBatchReader:
         """As `read`, as a stream: one row group per thread is held, whatever the table's size.
 
-        All footers are opened before the first row is given out, so that the schema holds. To drop the reader ends the work.
+        All footers are opened before the first row is given out, so that the schema holds. To drop the reader ends
+        the work.
 
         Args:
             columns, filters, threads: as for `read`.
@@ -114,7 +118,8 @@ class SealedTable:
         """Ask the filters of all files.
 
         Returns:
-            File → one list per row group, one verdict per value, as `SealedFile.probe`. A file without the column holds none of them.
+            File → one list per row group, one verdict per value, as `SealedFile.probe`. A file without the column
+            holds none of them.
 
         Raises:
             UsageError: a column that no file has, a partition column, or a value of the wrong kind.
@@ -136,7 +141,8 @@ class SealedTable:
         return np.stack(rows) if rows else np.empty((0, len(asked)), dtype=np.bool_)
 
     def attach(self, filters: FilterRequest, **options: Any) -> dict[str, AttachReport]:
-        """Add filters to every file, see `bloomseal.attach_filters`. The first file that can't be done ends it; those before it are done.
+        """Add filters to every file, see `bloomseal.attach_filters`. The first file that can't be done ends it; those
+        before it are done.
 
         Returns:
             File → report.
@@ -160,7 +166,9 @@ class SealedTable:
         }
 
     def verify(self, *, threads: int | None = None) -> TableVerifyReport:
-        """Open every module of every file that the keys at hand can open. A file that can't be opened is in the report, and the rest goes on."""
+        """Open every module of every file that the keys at hand can open. A file that can't be opened is in the
+        report, and the rest goes on.
+        """
         return verify_files(self._parts, threads)
 
     def __len__(self) -> int:
@@ -216,8 +224,9 @@ def open_table(
     """Open a table: list its files, and nothing more.
 
     Args:
-        path: a folder, a pattern (``day=2024-*/*.parquet``), a list of files and folders, a Delta table, an Iceberg table (its folder
-            or a ``….metadata.json``), or one file. Which files of a folder count: docs/adr/0012-one-rule-of-discovery.md.
+        path: a folder, a pattern (``day=2024-*/*.parquet``), a list of files and folders, a Delta table, an Iceberg
+            table (its folder or a ``….metadata.json``), or one file. Which files of a folder count:
+            docs/adr/0012-one-rule-of-discovery.md.
         decryption: keys and expectations for all files, or a table's policy; None for plaintext files.
         version: a Delta table's version, or the id of an Iceberg table's snapshot; None: the current one.
         filesystem: where the path is; None: local, or a URI.
@@ -264,7 +273,8 @@ def read_table(
         The rows, in the order of the files' paths.
 
     Raises:
-        UsageError: no such file, a folder without Parquet files, a column that no file has, or files whose types have none in common.
+        UsageError: no such file, a folder without Parquet files, a column that no file has, or files whose types have
+            none in common.
         FormatError, IntegrityError, KeyAccessError, PolicyError: as for a single file; one bad file refuses the read.
     """
     if version is None and is_one_file(path, filesystem):

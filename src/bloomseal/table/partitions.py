@@ -1,8 +1,9 @@
 """Columns that stand in the names of folders: ``country=DE/day=2024-02-29``.
 
-Values are typed as Spark types them (`PartitioningUtils`): whole numbers, decimals, doubles, dates, timestamps (wall-clock time here, an
-instant of the session's zone there), else text. pyarrow agrees about int32 and text, and leaves the others as text. A file outside the
-folders has null there, as in pyarrow; Spark refuses such a table or passes the file over.
+Values are typed as Spark types them (`PartitioningUtils`): whole numbers, decimals, doubles, dates, timestamps
+(wall-clock time here, an instant of the session's zone there), else text. pyarrow agrees about int32 and text, and
+leaves the others as text. A file outside the folders has null there, as in pyarrow; Spark refuses such a table or
+passes the file over.
 """
 
 from __future__ import annotations

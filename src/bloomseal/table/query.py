@@ -56,8 +56,8 @@ class TableParts:
         """One file. The one place where a table's file is opened.
 
         Raises:
-            UsageError: since the table was listed, a link out of it took the place of the file, or of a folder on the way.
-            FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError.
+            UsageError: since the table was listed, a link out of it took the place of the file, or of a folder on the
+            way. FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError.
         """
         ref = self.files[number].ref
         file = open_file(ref, decryption=self.decryption)

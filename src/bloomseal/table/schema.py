@@ -1,7 +1,7 @@
 """One schema for files whose schemas differ, and their rows in it.
 
-A column that a file lacks is null there; integers, floats, decimals and timestamps are widened. Whatever else differs is refused, by what
-the files' schemas say and not by what their rows are.
+A column that a file lacks is null there; integers, floats, decimals and timestamps are widened. Whatever else differs
+is refused, by what the files' schemas say and not by what their rows are.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def unified(schemas: Iterable[tuple[str, pa.Schema]]) -> pa.Schema:
 def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     """The type that holds the values of both exactly; None where there is none.
 
-    A timestamp is widened to the finer unit, whose range may be too narrow for single values: such a value is refused when it is read.
+    A timestamp is widened to the finer unit, whose range may be too narrow for single values: such a value is refused
+        when it is read.
     """
     types = pa.types
     if one == other or types.is_null(other):

@@ -94,10 +94,12 @@ def attach_filters(
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> Any:
-    """Add filters to a file, or to every file of a table, or replace those it has. See `bloomseal.write.attach.attach_filters`.
+    """Add filters to a file, or to every file of a table, or replace those it has. See
+    `bloomseal.write.attach.attach_filters`.
 
     Args:
-        path: a file; or whatever `open_table` takes but Delta and Iceberg tables, whose logs keep the sizes of the files.
+        path: a file; or whatever `open_table` takes but Delta and Iceberg tables, whose logs keep the sizes of the
+            files.
         bloom_filters: column → `FilterSpec`, or True for the default.
         decryption: keys, or a table's policy.
         dry_run: tell sizes, write nothing.
@@ -107,8 +109,8 @@ def attach_filters(
         Of a file: its report. Of a table: file → report.
 
     Raises:
-        UsageError, UnsupportedError, FormatError, IntegrityError, KeyAccessError, PolicyError. In a table the first file that can't be
-        done ends it; those before it are done.
+        UsageError, UnsupportedError, FormatError, IntegrityError, KeyAccessError, PolicyError. In a table the first
+        file that can't be done ends it; those before it are done.
     """
     if is_one_file(path, filesystem):
         from ..write import attach
