@@ -43,14 +43,14 @@ def table(tmp_path: Path, ring: bs.Keyring) -> Path:
     for index in range(FILES):
         path = folder / ("day=1" if index == 5 else "") / f"{index}.parquet"
         write(path, bs.KeyTools(ring, internal=index % 2 == 0), index)
-    (folder / "_delta_log").mkdir()
-    (folder / "_delta_log" / "1.checkpoint.parquet").write_bytes(b"not ours")
+    (folder / "_temporary").mkdir()
+    (folder / "_temporary" / "1.checkpoint.parquet").write_bytes(b"not ours")
     (folder / "notes.txt").write_bytes(b"not ours")
     return folder
 
 
 def paths(table: Path) -> list[Path]:
-    return sorted(path for path in table.rglob("*.parquet") if "_delta_log" not in path.parts)
+    return sorted(path for path in table.rglob("*.parquet") if "_temporary" not in path.parts)
 
 
 def statuses(report: RotationReport) -> list[Status]:

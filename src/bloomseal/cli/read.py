@@ -19,7 +19,7 @@ from ..errors import BloomsealError, UsageError
 from ..read.file import ReadStats, open_file
 from ..specs import DecryptionSpec
 from ..storage.ref import FileRef
-from ..table.open import list_files
+from ..storage.tables import find_files
 from .keys import OpeningOptions, opening_options
 from .render import busy, json_line, plain, remark, table
 from .state import State, common_options
@@ -108,7 +108,9 @@ def read(
     kind, zipped = _output_kind(output)
     asked = _Asked(where, [_lines(item) for item in where_in])
     with busy("Reading"):
-        rows, done = _read(list_files(list(files)), wanted, asked, opening.decryption(), int96_unit)
+        rows, done = _read(
+            [found.ref for found in find_files(list(files)).files], wanted, asked, opening.decryption(), int96_unit
+        )
     found = rows.num_rows
     state = State.current()
     if limit is None and output is None and state.format == "table":
@@ -143,7 +145,7 @@ def _read(
     tables: list[pa.Table] = []
     done = ReadStats()
     for ref in refs:
-        with open_file(ref.path, decryption=decryption, filesystem=ref.filesystem) as opened:
+        with open_file(ref, decryption=decryption) as opened:
             try:
                 plan = opened.plan(wanted, asked.of(opened.walk.footer.schema), int96_unit=int96_unit)
             except UsageError as error:

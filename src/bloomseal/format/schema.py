@@ -140,6 +140,10 @@ class Schema:
             )
         return below[0]
 
+    def has(self, name: str) -> bool:
+        """Is there a leaf at or below this dotted path?"""
+        return name in self._below
+
     def below(self, name: str) -> list[Leaf]:
         """All leaves at or below this dotted path.
 

@@ -25,6 +25,7 @@ from ..format.verify import VerifyReport, verify_walk
 from ..format.walk import Chunk, Walk
 from ..sbbf import KeySet, ProbeSet, SplitBlockBloomFilter
 from ..specs import DecryptionSpec, decryption_for
+from ..storage.ref import FileRef
 from ..storage.source import Scratch, Source, lend
 from .prune import RuledOut, Survivors, ruled_out, survivors
 
@@ -304,20 +305,27 @@ class SealedFile:
     def scan(self, plan: ReadPlan) -> Iterator[pa.Table]:
         """The matching rows, one table per row group that has any. Counts into ``plan.stats``."""
         for group in range(self.num_row_groups):
-            if (proof := self.rules_out(plan, group)) is not None:
-                plan.stats.pruned_by_statistics += proof is RuledOut.BY_STATISTICS
-                plan.stats.pruned_by_filter += proof is RuledOut.BY_FILTER
-                continue
-            plan.stats.decoded += 1
-            if plan.predicate is None:
-                unit = plan.int96_unit
-                table = read_row_group(self._walk, group, plan.wanted, int96_unit=unit, use_threads=True)
-                table = table.select(plan.order)
-            else:
-                table = _matching(plan, group)
-            if table is not None:
-                plan.stats.rows += table.num_rows
+            if (table := self.scan_row_group(plan, group)) is not None:
                 yield table
+
+    def scan_row_group(self, plan: ReadPlan, row_group: int) -> pa.Table | None:
+        """The matching rows of one row group; None where there are none. Counts into ``plan.stats``."""
+        if (proof := self.rules_out(plan, row_group)) is not None:
+            plan.stats.pruned_by_statistics += proof is RuledOut.BY_STATISTICS
+            plan.stats.pruned_by_filter += proof is RuledOut.BY_FILTER
+            return None
+        plan.stats.decoded += 1
+        if plan.predicate is None:
+            unit = plan.int96_unit
+            table = read_row_group(self._walk, row_group, plan.wanted, int96_unit=unit, use_threads=True)
+            table = table.select(plan.order)
+        else:
+            found = _matching(plan, row_group)
+            if found is None:
+                return None
+            table = found
+        plan.stats.rows += table.num_rows
+        return table
 
     def rules_out(self, plan: ReadPlan, row_group: int) -> RuledOut | None:
         """What proves that a row group has no row that the plan asks for; None where nothing does.
@@ -432,7 +440,7 @@ def _matching(plan: ReadPlan, group: int) -> pa.Table | None:
 
 
 def open_file(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | FileRef,
     *,
     decryption: DecryptionSpec | TablePolicy | None = None,
     filesystem: FileSystem | None = None,
@@ -440,7 +448,7 @@ def open_file(
     """Open a Parquet file: one read of its tail, the footer opened or its signature verified.
 
     Args:
-        path: local path, URI, or path on `filesystem`.
+        path: local path, URI, or path on `filesystem`; or a place that was found in a table.
         decryption: keys and expectations, or a table's policy (`Policy.for_table`); None for a plaintext file.
 
     Raises:

@@ -19,6 +19,7 @@ class Status(StrEnum):
     NOTHING = "nothing to do"
     DONE_BEFORE = "done before"
     SINCE = "changed since the run"
+    DEAD = "not in the table"
     CHANGED = "changed by someone else"
     FAILED = "failed"
 

@@ -16,9 +16,9 @@ from ..keytools.store import MaterialStore
 from ..policy import TablePolicy
 from ..specs import DecryptionSpec, decryption_for
 from ..storage.ref import FileRef
-from ..storage.source import Source
+from ..storage.source import Source, resolve_path
 from ..write.key_metadata import exchange_key_metadata, key_metadata_in_use
-from .files import ChangedError, in_turn, mark_of, place_of
+from .files import ChangedError, in_turn, mark_of
 from .keys import Rewrapper, material_of, target_of, with_material
 from .settings import is_encrypted
 
@@ -112,7 +112,7 @@ def rewrap(
         FormatError, IntegrityError, PolicyError; BloomsealError where the storage failed or somebody else changed the file.
             In every case the file opens as before.
     """
-    ref = place_of(path, filesystem)
+    ref = resolve_path(path, filesystem)
     rewrapper = Rewrapper(decryption.keys, target_of(decryption, master_keys), check_keys=check_keys)
     spec = decryption_for(decryption, ref)
     assert spec is not None  # noqa: S101

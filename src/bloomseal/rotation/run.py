@@ -28,6 +28,7 @@ _UNREACHABLE_IN_A_ROW: Final = 3
 _SAMPLE_BYTES: Final = 4 << 20
 _DISK_BYTES_PER_SECOND: Final = 200e6
 _KMS_SECONDS: Final = 0.02
+_DEAD: Final = "no live version of the table names it; its keys stay as they are"
 
 
 def plan(
@@ -56,7 +57,7 @@ def plan(
     for file in files:
         try:
             file.check()
-            one = job.plan(file)
+            one = FilePlan(file.name, "none", _DEAD, file.size) if file.dead else job.plan(file)
         except BloomsealError as error:
             one = FilePlan(file.name, "fail", error.what, file.size)
         told.files.append(one)
@@ -84,8 +85,8 @@ def rotate(
 ) -> RotationReport:
     """Do `job` with every file, each verified before it replaces the old one.
 
-    The same call again resumes an interrupted run, and does nothing after a finished one. A file that can't be done stays as
-    it was and is in the report; the rest goes on.
+    The same call again resumes an interrupted run, and does nothing after a finished one. A file that can't be done
+    stays as it was and is in the report; the rest goes on.
 
     Args:
         paths: files, folders, or URIs of either.
@@ -95,7 +96,8 @@ def rotate(
         progress: called with (bytes done, bytes of all files).
 
     Raises:
-        UsageError: nothing at one of the paths; two files would go to the same place; or the journal is another job's, or in use.
+        UsageError: nothing at one of the paths; two files would go to the same place; or the journal is another
+            job's, or in use.
         BloomsealError: the journal can't be written.
     """
     files = _files(paths, job, filesystem, follow_links)
@@ -150,7 +152,11 @@ class Run:
         return outcome
 
     def _before(self, file: DataFile) -> FileOutcome | None:
-        """What an earlier run makes of the file; None: it is to be rotated. Raises UsageError for a link that leads out."""
+        """What an earlier run, or the table's log, makes of the file; None: it is to be rotated. Raises UsageError
+        for what could not be seen.
+        """
+        if file.dead:
+            return FileOutcome(file.name, Status.DEAD, _DEAD, old_size=file.size, new_size=file.size)
         file.check()
         same = FileOutcome(file.name, Status.DONE_BEFORE, old_size=file.size, new_size=file.size)
         if file.name in self.log.done:
@@ -211,7 +217,7 @@ class Run:
 def _files(paths: Paths, job: Job, filesystem: FileSystem | None, follow_links: bool) -> list[DataFile]:
     files = find_files(paths, filesystem, follow_links=follow_links)
     places: dict[str, DataFile] = {}
-    for file in files:
+    for file in (file for file in files if not file.dead and file.unseen is None):
         place = job.target(file).path
         if (other := places.setdefault(place, file)) is not file:
             raise UsageError(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import stat
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -17,7 +19,7 @@ from ..storage.ref import FileRef
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["Buffer", "Scratch", "Source", "identity", "leased", "lend", "open_regular", "resolve_path", "walk_tree"]
+__all__ = ["Buffer", "Scratch", "Source", "identity", "leased", "lend", "open_regular", "resolve_path"]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -106,14 +108,26 @@ class Source:
         """What tells the open file from one put in its place meanwhile; None on other file systems than the local one."""
         return None if self.fd is None else identity(os.fstat(self.fd))
 
+    @property
+    def real_path(self) -> str | None:
+        """Where the open file lies, whatever its name leads to by now; None where the system does not tell."""
+        if self.fd is None:
+            return None
+        try:
+            if sys.platform == "darwin":
+                return os.fsdecode(fcntl.fcntl(self.fd, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0"))
+            return os.readlink(f"/proc/self/fd/{self.fd}")  # noqa: PTH115
+        except OSError:
+            return None
+
     @classmethod
-    def open(cls, path: str | os.PathLike[str], filesystem: FileSystem | None = None) -> Source:
+    def open(cls, path: str | os.PathLike[str] | FileRef, filesystem: FileSystem | None = None) -> Source:
         """Open a file.
 
         Raises:
             UsageError: there is no such file, or it can't be opened.
         """
-        ref = resolve_path(path, filesystem)
+        ref = path if isinstance(path, FileRef) else resolve_path(path, filesystem)
         try:
             if ref.filesystem is None:
                 fd = open_regular(ref.path)
@@ -195,14 +209,15 @@ def resolve_path(path: str | os.PathLike[str], filesystem: FileSystem | None = N
     if not isinstance(text, str):
         raise UsageError(f"a path is a str or an os.PathLike of str, not {type(path).__name__}")
     if filesystem is None and "://" in text:
-        from pyarrow.fs import FileSystem, LocalFileSystem
+        from pyarrow.fs import FileSystem
 
         try:
             filesystem, text = FileSystem.from_uri(text)
         except (ValueError, OSError) as error:
             raise UsageError(f"can't open the location: {_reason(error)}", file=text) from None
-        if isinstance(filesystem, LocalFileSystem):
-            filesystem = None
+    if getattr(filesystem, "type_name", None) == "local":
+        # pyarrow's own local file system is local too, so that files are locked and renamed there.
+        filesystem = None
     return FileRef(text, filesystem)
 
 
@@ -237,21 +252,3 @@ def identity(status: os.stat_result) -> tuple[int, ...]:
 
 def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or type(error).__name__
-
-
-def walk_tree(path: str, refused: Callable[[OSError], None]) -> Iterator[tuple[str, list[str], list[str]]]:
-    """As `os.walk`. Links to folders are followed, as readers of a table do, but never back into a folder on the way there.
-
-    Args:
-        refused: called with the error where a folder can't be listed.
-    """
-    above = {path: frozenset([os.path.realpath(path)])}
-    for folder, folders, names in os.walk(path, onerror=refused, followlinks=True):
-        way = above.pop(folder)
-        for name in list(folders):
-            below = os.path.join(folder, name)  # noqa: PTH118
-            if (real := os.path.realpath(below)) in way:
-                folders.remove(name)
-            else:
-                above[below] = way | {real}
-        yield folder, folders, names

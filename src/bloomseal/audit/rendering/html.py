@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from ..._text import safe_text
 from ..._version import __version__
+from ...storage.snapshot import library
 from ..findings import Severity
-from ..places import library
 from ..report import Report
 from ..views import EXPOSED
 
