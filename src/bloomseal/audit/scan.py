@@ -162,7 +162,7 @@ class Scanner:
         """A file's facts. Never raises for what is in the file."""
         facts = FileFacts(ref)
         try:
-            with Source.open(ref.path, ref.filesystem) as source:
+            with Source.open(ref) as source:
                 facts.size = source.size
                 facts.modified = _modified(ref)
                 self._scan(facts, source)

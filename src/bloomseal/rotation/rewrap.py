@@ -131,7 +131,7 @@ def rewrap_file(
     """As `rewrap`, with a `Rewrapper` that other files share; the caller keeps other rotations away."""
     # Before it is opened: a file put in its place afterwards then differs.
     before = mark_of(ref)
-    with Source.open(ref.path, ref.filesystem) as source:
+    with Source.open(ref) as source:
         try:
             one = _One(source, decryption, rewrapper, dry_run)
             one.collect()
