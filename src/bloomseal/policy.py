@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .encryption import Algorithm
 from .errors import BloomsealError, PolicyError
 from .limits import MAX_GCM_SEALS
+from .spelling import nearest
 from .storage.ref import FileRef
 from .storage.source import resolve_path
 
@@ -419,12 +420,14 @@ class _Reader:
         if not isinstance(entries, Mapping):
             raise PolicyError(f"{where} is not a table")
         self._rest = dict(entries)
+        self._known: list[str] = []
         self.where = where
 
     def names(self) -> tuple[str, ...]:
         return tuple(self._rest)
 
     def take(self, name: str, kind: type | tuple[type, ...], default: Any = ...) -> Any:
+        self._known.append(name)
         value = self._rest.pop(name, default)
         if value is ...:
             raise PolicyError(f"{self.where} lacks {name}")
@@ -443,12 +446,14 @@ class _Reader:
         return tuple(values)
 
     def inner(self, name: str) -> _Reader:
+        self._known.append(name)
         where = name if self.where == "the policy" else f"{self.where}.{name}"
         return _Reader(self._rest.pop(name, {}), where)
 
     def settings(self) -> dict[str, Any]:
         """The settings that defaults and tables share, as `TablePolicy` names them."""
         given = {name: self.take(name, kind) for name, kind in _SETTINGS.items() if name in self._rest}
+        self._known += _SETTINGS
         if "algorithm" in given:
             if given["algorithm"] not in tuple(Algorithm):
                 raise PolicyError(f"{self.where}: no algorithm {given['algorithm']!r}", hint=" or ".join(Algorithm))
@@ -467,8 +472,10 @@ class _Reader:
 
     def done(self) -> None:
         if self._rest:
+            unknown = sorted(self._rest)
             raise PolicyError(
-                f"{self.where}: {', '.join(sorted(map(repr, self._rest)))} is not understood", hint="check the spelling"
+                f"{self.where}: {', '.join(map(repr, unknown))} is not understood",
+                hint=f"one of {', '.join(nearest(unknown[0], self._known, most=len(self._known)))}",
             )
 
 

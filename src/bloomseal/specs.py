@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .encryption import Algorithm, SecretKey
 from .errors import UsageError
+from .spelling import named_options
 from .storage.ref import FileRef
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ KeyChoice = str | bytes | SecretKey | tuple[bytes | SecretKey, bytes | str]
 """A master key's name (str), a data key, or a data key with the key metadata to store for it."""
 
 
+@named_options
 @dataclass(frozen=True)
 class EncryptionSpec:
     """How a file is encrypted.
@@ -73,6 +75,7 @@ class EncryptionSpec:
         )
 
 
+@named_options
 @dataclass(frozen=True)
 class DecryptionSpec:
     """How a file is opened. Handing one over says that the file is expected to be encrypted.

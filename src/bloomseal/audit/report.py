@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from ..notebook import ShownInNotebooks
 from ..policy import Policy, TablePolicy
 from .checks import Facts, check
 from .facts import Policies, look, to_table
@@ -30,7 +31,7 @@ _PROBLEMS: Final = 20
 
 
 @dataclass
-class Report:
+class Report(ShownInNotebooks):
     """What an audit found.
 
     Attributes:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from ..errors import BloomsealError, FormatError, UsageError
+from ..spelling import nearest
 
 __all__ = ["FORMATS", "Input", "open_input", "parse_type"]
 
@@ -75,7 +76,9 @@ def open_input(path: str, kind: str | None, types: Mapping[str, pa.DataType]) ->
             raise _broken(path, kind, error) from None
         if missing := [name for name in types if name not in found.schema.names]:
             raise UsageError(
-                "no such column in the input", column=missing[0], hint=f"one of {', '.join(found.schema.names[:10])}"
+                "no such column in the input",
+                column=missing[0],
+                hint=f"one of {', '.join(nearest(missing[0], found.schema.names))}",
             )
         if kind in ("parquet", "arrow") and types:
             found = _cast(found, types)

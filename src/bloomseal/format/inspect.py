@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BloomsealError, KeyAccessError
 from ..keytools.material import KeyMetadata
+from ..notebook import ShownInNotebooks
 from ..storage.source import Source
 from ..thrift import Cursor, Struct
 from ..thrift.structs import BloomFilterHeader, KeyValue, decode, decode_at
@@ -62,7 +63,7 @@ class ColumnFacts:
 
 
 @dataclass
-class Inspection:
+class Inspection(ShownInNotebooks):
     """What anybody sees of one file; everything that is None can't be seen without the footer key.
 
     Attributes:
@@ -103,7 +104,7 @@ def inspect(path: str | os.PathLike[str], *, filesystem: FileSystem | None = Non
         try:
             return _inspect(source)
         except BloomsealError as error:
-            raise error.at(file=source.name) from None
+            raise error.at(file=source.name) from error.__cause__
 
 
 def _inspect(source: Source) -> Inspection:

@@ -35,7 +35,7 @@ def read_row_group(walk: Walk, row_group: int | None, leaves: Sequence[int], **o
     try:
         return _decode(mini_file(walk, row_group, leaves), **options)
     except BloomsealError as error:
-        raise error.at(file=walk.source.name, row_group=row_group) from None
+        raise error.at(file=walk.source.name, row_group=row_group) from error.__cause__
 
 
 def read_pages(walk: Walk, row_group: int, selection: PageSelection) -> pa.Table:
@@ -43,7 +43,7 @@ def read_pages(walk: Walk, row_group: int, selection: PageSelection) -> pa.Table
     try:
         return _decode(mini_file(walk, row_group, sorted(selection.pages), selection=selection))
     except BloomsealError as error:
-        raise error.at(file=walk.source.name, row_group=row_group) from None
+        raise error.at(file=walk.source.name, row_group=row_group) from error.__cause__
 
 
 def decode_batches(data: Buffer, rows: int) -> Iterator[pa.ChunkedArray]:
@@ -218,7 +218,9 @@ def _open_into(walk: Walk, chunk: Chunk, page: Page, out: memoryview) -> None:
     try:
         page.open_into(out)
     except BloomsealError as error:
-        raise error.at(file=walk.source.name, module=f"{page.kind.label} {page.ordinal}", **chunk.place) from None
+        raise error.at(
+            file=walk.source.name, module=f"{page.kind.label} {page.ordinal}", **chunk.place
+        ) from error.__cause__
 
 
 def plain_header(page: Page, size: int | None = None) -> bytes:

@@ -189,7 +189,7 @@ def read_page(
         module_aad = aad(kind, number) if cipher else b""
         page = Page(kind, number, header, view, data[position:end], (base + begin, end - begin), cipher, module_aad)
     except BloomsealError as error:
-        raise error.at(module=f"{kind.label} {number}") from None
+        raise error.at(module=f"{kind.label} {number}") from error.__cause__
     return page, end
 
 
@@ -219,7 +219,7 @@ def _open_page_header(
     try:
         return cipher.open(framed, kind, aad(kind, max(ordinal, 0)))
     except IntegrityError as error:
-        raise error.at(module=f"{kind.label} {max(ordinal, 0)}") from None
+        raise error.at(module=f"{kind.label} {max(ordinal, 0)}") from error.__cause__
 
 
 def _plain_page_header(data: memoryview) -> tuple[PageHeader, bytes]:

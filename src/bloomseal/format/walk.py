@@ -154,7 +154,7 @@ class Walk:
                 return self.keys.footer()
             return self.keys.column(chunk.key_metadata, chunk.leaf.name)
         except (KeyAccessError, PolicyError) as error:
-            raise error.at(file=self.source.name, **chunk.place) from None
+            raise error.at(file=self.source.name, **chunk.place) from error.__cause__
 
     def expected(self, chunk: Chunk) -> None:
         """Is the chunk protected as the caller expects? Everything that is made of its bytes asks this first.
@@ -168,7 +168,7 @@ class Walk:
             elif chunk.protection is Protection.FOOTER_KEY:
                 self.keys.check_under_footer_key(chunk.leaf.name)
         except BloomsealError as error:
-            raise error.at(file=self.source.name, **chunk.place) from None
+            raise error.at(file=self.source.name, **chunk.place) from error.__cause__
 
     def aad(self, chunk: Chunk, kind: ModuleType, page: int = -1, *, row_group: int | None = None) -> bytes:
         """The AAD of one of the chunk's modules; empty for a plaintext file."""
@@ -230,7 +230,7 @@ class Walk:
             stored, opened = scratch or (Scratch(), Scratch())
             return self._filter(chunk, meta.bloom_filter_offset, meta.bloom_filter_length, stored, opened)
         except BloomsealError as error:
-            raise error.at(file=self.source.name, **chunk.place) from None
+            raise error.at(file=self.source.name, **chunk.place) from error.__cause__
 
     def index(self, chunk: Chunk, kind: ModuleType) -> bytes | None:
         """The plaintext of the chunk's column index or offset index (modules 6 and 7); None where there is none."""
@@ -248,7 +248,7 @@ class Walk:
         try:
             return cipher.open(data, kind, self.aad(chunk, kind))
         except BloomsealError as error:
-            raise error.at(file=self.source.name, module=kind.label, **chunk.place) from None
+            raise error.at(file=self.source.name, module=kind.label, **chunk.place) from error.__cause__
 
     def extent(self, chunk: Chunk) -> tuple[int, int]:
         """Offset and length of the chunk's pages."""
@@ -267,7 +267,7 @@ class Walk:
         try:
             yield from self._pages(chunk, scratch or Scratch())
         except BloomsealError as error:
-            raise error.at(file=self.source.name, **chunk.place) from None
+            raise error.at(file=self.source.name, **chunk.place) from error.__cause__
 
     def page_at(self, chunk: Chunk, offset: int, length: int, ordinal: int) -> Page:
         """One page by its place, as an offset index or `extent` names it; ordinal −1 asks for the dictionary page.
@@ -282,7 +282,7 @@ class Walk:
             if end != length or page.ordinal != ordinal:
                 raise FormatError("the offset index does not name this page", module=ModuleType.OFFSET_INDEX.label)
         except BloomsealError as error:
-            raise error.at(file=self.source.name, **chunk.place) from None
+            raise error.at(file=self.source.name, **chunk.place) from error.__cause__
         return page
 
     def _pages(self, chunk: Chunk, scratch: Scratch) -> Iterator[Page]:

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ..errors import BloomsealError, UsageError
+from ..errors import BloomsealError
 from ..storage.atomic import identity_at
 from ..storage.ref import FileRef
-from ..storage.source import resolve_path, walk_tree
+from ..storage.source import refusal, resolve_path, walk_tree
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -92,13 +92,13 @@ def _local(path: str) -> Iterator[DataFile]:
         try:
             size = os.stat(path).st_size  # noqa: PTH116
         except OSError as error:
-            raise UsageError(f"can't read the file: {error.strerror}", file=path) from None
+            raise refusal("can't read the file", path, error) from error
         yield DataFile(FileRef(path), posixpath.basename(path), size)
         return
 
     def refused(error: OSError) -> None:
         # A folder that can't be listed may hold files that would then be missed in silence.
-        raise UsageError(f"can't list the folder: {error.strerror}", file=error.filename)
+        raise refusal("can't list the folder", error.filename, error) from error
 
     for folder, folders, names in walk_tree(path, refused):
         folders[:] = [name for name in folders if not _is_hidden(name)]
@@ -118,11 +118,11 @@ def _remote(ref: FileRef) -> Iterator[DataFile]:
         if info.type is FileType.File:
             yield DataFile(ref, info.base_name, info.size)
             return
-        if info.type is not FileType.Directory:
-            raise UsageError("can't read the file: no such file", file=ref.path)
+        if info.type is FileType.NotFound:
+            raise FileNotFoundError
         below = ref.filesystem.get_file_info(FileSelector(ref.path, recursive=True))
     except OSError as error:
-        raise UsageError(f"can't list the folder: {type(error).__name__}", file=ref.path) from None
+        raise refusal("can't list the folder", ref.path, error) from error
     for one in below:
         relative = posixpath.relpath(one.path, ref.path)
         *folders, name = relative.split("/")
@@ -162,7 +162,7 @@ def in_turn(ref: FileRef) -> Iterator[None]:
     try:
         fd = os.open(ref.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise UsageError(f"can't read the file: {error.strerror}", file=ref.path) from None
+        raise refusal("can't read the file", ref.path, error) from error
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

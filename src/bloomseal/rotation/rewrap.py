@@ -7,13 +7,14 @@ from collections.abc import Hashable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BloomsealError, FormatError, KeyAccessError, UsageError
+from ..errors import BloomsealError, FormatError, KeyAccessError, MissingFileError, UsageError
 from ..format.footer import FooterKind, peek
 from ..format.opening import open_footer
 from ..format.walk import Walk
 from ..keytools.calls import KmsCalls
 from ..keytools.material import KeyMaterial, KeyMetadata
 from ..keytools.store import MaterialStore
+from ..notebook import ShownInNotebooks
 from ..policy import TablePolicy
 from ..specs import DecryptionSpec, decryption_for
 from ..storage.ref import FileRef
@@ -48,7 +49,7 @@ class RewrappedKey:
 
 
 @dataclass
-class RewrapReport:
+class RewrapReport(ShownInNotebooks):
     """What `rewrap` did, or would do.
 
     Attributes:
@@ -116,8 +117,10 @@ def rewrap(
             return rewrap_file(ref, spec, rewrapper, dry_run=True)
         with in_turn(ref):
             return rewrap_file(ref, spec, rewrapper)
+    except MissingFileError:
+        raise
     except OSError as error:
-        raise BloomsealError(f"the storage failed: {error.strerror or type(error).__name__}", file=ref.path) from None
+        raise BloomsealError(f"the storage failed: {error.strerror or type(error).__name__}", file=ref.path) from error
 
 
 def rewrap_file(
@@ -133,7 +136,7 @@ def rewrap_file(
             if not dry_run:
                 one.write(before)
         except BloomsealError as error:
-            raise error.at(file=ref.path) from None
+            raise error.at(file=ref.path) from error.__cause__
     return one.report
 
 

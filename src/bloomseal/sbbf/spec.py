@@ -9,12 +9,14 @@ import numpy.typing as npt
 
 from .. import limits
 from ..errors import UsageError
+from ..spelling import named_options
 from .filter import SplitBlockBloomFilter, check_num_bytes
 from .sizing import bits_per_value, check_fpp, check_ndv, num_bytes
 
 __all__ = ["FilterSpec"]
 
 
+@named_options
 @dataclass(frozen=True)
 class FilterSpec:
     """What filter a column gets.

@@ -43,7 +43,7 @@ def storage_errors(what: str, path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise BloomsealError(f"can't {what}: {error.strerror or type(error).__name__}", file=path) from None
+        raise BloomsealError(f"can't {what}: {error.strerror or type(error).__name__}", file=path) from error
 
 
 class Output(Protocol):
@@ -91,7 +91,7 @@ class AtomicFile:
             _remove_leftovers(self._target)
             self._aside, self._file = _create_aside(self._target)
         except OSError as error:
-            raise UsageError(f"can't write beside the file: {error.strerror}", file=ref.path) from None
+            raise UsageError(f"can't write beside the file: {error.strerror}", file=ref.path) from error
 
     def write(self, data: Buffer) -> None:
         """Append.

@@ -136,7 +136,7 @@ class Assembler:
         try:
             sealing = self._sealing(chunk.leaf, ordinal)
         except BloomsealError as error:
-            raise error.at(file=walk.source.name, **chunk.place) from None
+            raise error.at(file=walk.source.name, **chunk.place) from error.__cause__
         start, first_data, locations = self.position, None, []
         meta.remove(Meta.DICTIONARY_PAGE, Meta.INDEX_PAGE, Meta.BLOOM_OFFSET, Meta.BLOOM_LENGTH)
         for page in walk.pages(chunk, self._chunk):
@@ -144,7 +144,7 @@ class Assembler:
             try:
                 self._add_page(page, sealing)
             except BloomsealError as error:
-                raise error.at(file=walk.source.name, **chunk.place) from None
+                raise error.at(file=walk.source.name, **chunk.place) from error.__cause__
             if page.ordinal < 0:
                 meta.set_i64(Meta.DICTIONARY_PAGE, position)
             else:

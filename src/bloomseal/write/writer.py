@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 from collections import deque
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
@@ -22,6 +24,7 @@ from ..format.schema import Leaf, Schema
 from ..format.walk import Walk
 from ..sbbf import FilterSpec, SplitBlockBloomFilter
 from ..specs import EncryptionSpec, encryption_for
+from ..spelling import nearest
 from ..storage.atomic import AtomicFile
 from ..storage.source import Source, resolve_path
 from ..thrift import Struct
@@ -53,6 +56,8 @@ _SPARE_BYTES: Final = 1 << 20
 _SAMPLE_ROWS: Final = 20_000
 _LEAST_SAMPLE: Final = 1_000
 _DIFFERENT: Final = 0.95
+_ARGUMENTS: Final = ("encryption", "bloom_filters", "row_group_size", "filter_layout", "filesystem", "threads")
+_PASSED_THROUGH: Final = ("data_page_size", "coerce_timestamps", "allow_truncated_timestamps")
 _OURS = {
     "encryption_properties",
     "bloom_filter_options",
@@ -273,7 +278,7 @@ class SealedWriter:
                 encoded.filters[leaf.index] = spec.build(hashes)
             except BloomsealError as error:
                 error.row_group = ordinal
-                raise error.at(file=self._ref.path, column=leaf.name) from None
+                raise error.at(file=self._ref.path, column=leaf.name) from error.__cause__
             if len(hashes):
                 encoded.samples[leaf.index] = int(hashes[len(hashes) // 2])
         return encoded
@@ -403,9 +408,22 @@ def check_filter(walk: Walk, row_group: int, leaf: Leaf, sample: int | None) -> 
         raise FormatError("the filter just written does not find its values", row_group=row_group, column=leaf.name)
 
 
+@functools.cache
+def _encoding_options() -> tuple[str, ...]:
+    """The options of this pyarrow's writer, with those that only its C++ part knows."""
+    named = inspect.signature(pq.ParquetWriter.__init__).parameters.values()
+    taken = [one.name for one in named if one.kind is not one.VAR_KEYWORD and one.name not in ("self", "schema")]
+    return (*taken, *_PASSED_THROUGH)
+
+
 def _check_options(options: dict[str, Any], encryption: EncryptionSpec | None) -> None:
     if taken := _OURS & options.keys():
         raise UsageError(f"{', '.join(sorted(taken))} can't be passed on to pyarrow here")
+    known = [*_ARGUMENTS, *(name for name in _encoding_options() if name not in _OURS)]
+    if unknown := [name for name in options if name not in known]:
+        raise UsageError(
+            f"the writer has no option {unknown[0]!r}", hint=f"one of {', '.join(nearest(unknown[0], known))}"
+        )
     if encryption is not None and options.get("data_page_version", "1.0") != "1.0":
         # parquet-java leaves the levels of encrypted V2 pages in clear, Arrow C++ seals them: no V2 page suits both.
         raise UsageError("encrypted files are written with V1 data pages", hint='data_page_version="1.0"')
@@ -423,7 +441,11 @@ def resolve_filters(schema: Schema, wanted: FilterRequest) -> list[tuple[Leaf, F
         if spec is False or spec is None:
             continue
         if not isinstance(spec, FilterSpec) and spec is not True:
-            raise UsageError(f"a FilterSpec or True, not {type(spec).__name__}", column=name)
+            raise UsageError(
+                f"a FilterSpec or True, not {type(spec).__name__}",
+                column=name,
+                hint=f"FilterSpec with any of {', '.join(one.name for one in fields(FilterSpec))}",
+            )
         leaf = schema.leaf(name)
         carries_filter(leaf)
         if leaf.index in specs:
