@@ -472,7 +472,7 @@ class _Reader:
 
     def done(self) -> None:
         if self._rest:
-            unknown = sorted(self._rest)
+            unknown = sorted(self._rest, key=repr)
             raise PolicyError(
                 f"{self.where}: {', '.join(map(repr, unknown))} is not understood",
                 hint=f"one of {', '.join(nearest(unknown[0], self._known, most=len(self._known)))}",

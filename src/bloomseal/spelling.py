@@ -6,25 +6,28 @@ from collections.abc import Iterable
 from dataclasses import fields
 from difflib import SequenceMatcher
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from .errors import UsageError
 
 __all__ = ["named_options", "nearest"]
 
 Class = TypeVar("Class", bound=type)
-_NEAR = 0.6
+_NEAR: Final = 0.6
+_COMPARED: Final = 200  # the comparison is quadratic, and a file may name a column as it likes
 
 
-def nearest(name: str, known: Iterable[str], *, most: int = 10) -> list[str]:
+def nearest(name: object, known: Iterable[str], *, most: int = 10) -> list[str]:
     """The known names, each once, those first that `name` may be a misspelling of; the others in their order.
 
     Args:
         most: names at most.
     """
 
+    wanted = str(name)[:_COMPARED].casefold()
+
     def likeness(other: str) -> float:
-        match = SequenceMatcher(None, other.casefold(), name.casefold())
+        match = SequenceMatcher(None, other[:_COMPARED].casefold(), wanted)
         return match.ratio() if match.real_quick_ratio() >= _NEAR and match.quick_ratio() >= _NEAR else 0.0
 
     liked = {other: likeness(other) for other in dict.fromkeys(known)}
