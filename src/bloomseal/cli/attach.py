@@ -9,13 +9,13 @@ from ..write.attach import attach_filters
 from .filters import filter_option, parse_filters
 from .keys import OpeningOptions, opening_options
 from .render import facts, print_json, progress, size, table
-from .state import State, common_options
+from .state import PATH, State, common_options
 
 __all__ = ["attach"]
 
 
 @click.command()
-@click.argument("file")
+@click.argument("file", type=PATH)
 @filter_option
 @click.option("--dry-run", is_flag=True, help="Build the filters and report; write nothing.")
 @opening_options
@@ -28,11 +28,11 @@ def attach(file: str, filters: tuple[str, ...], dry_run: bool, opening: OpeningO
 
     \b
     Example:
-      bloomseal attach people.parquet --filter ssn:fpp=0.001 --keyring keys.json
+      bloomseal attach people.parquet --bloom-filter ssn:fpp=0.001 --keyring keys.json
     """
     specs = parse_filters(filters)
     if not specs:
-        raise UsageError("no filter to attach", hint="--filter COLUMN")
+        raise UsageError("no filter to attach", hint="--bloom-filter COLUMN")
     with progress("Building filters") as tell:
         report = attach_filters(file, specs, decryption=opening.decryption(), dry_run=dry_run, progress=tell)
     if State.current().json:

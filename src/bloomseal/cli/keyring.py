@@ -15,7 +15,7 @@ from ..keytools.keyring.keyfile import MasterKey
 from ..keytools.keyring.keyring import PASSPHRASE_VARIABLE, PATH_VARIABLE
 from .keys import open_keyring, read_passphrase
 from .render import print_json, remark, table
-from .state import State, common_options
+from .state import PATH, State, common_options
 
 __all__ = ["keyring"]
 
@@ -29,9 +29,12 @@ _VERSION: Final = click.option("--version", "number", type=int, metavar="N", hel
 def _keyring_options(function: Function) -> Function:
     for option in (
         click.option(
-            "--passphrase-file", metavar="PATH", help=f"File with the passphrase (default: ${PASSPHRASE_VARIABLE})."
+            "--passphrase-file",
+            type=PATH,
+            metavar="PATH",
+            help=f"File with the passphrase (default: ${PASSPHRASE_VARIABLE}).",
         ),
-        click.option("--keyring", "path", metavar="PATH", help=f"Keyring file (default: ${PATH_VARIABLE})."),
+        click.option("--keyring", "path", type=PATH, metavar="PATH", help=f"Keyring file (default: ${PATH_VARIABLE})."),
     ):
         function = option(function)
     return function

@@ -25,7 +25,7 @@ from ..errors import KeyAccessError, UsageError
 from ..keytools import ExplicitKeys, Keyring, KeyTools
 from ..keytools.keyring.keyring import PASSPHRASE_VARIABLE, PATH_VARIABLE
 from ..specs import DecryptionSpec
-from .state import State
+from .state import PATH, State
 
 __all__ = ["Given", "KeyOptions", "OpeningOptions", "key_options", "open_keyring", "opening_options", "read_passphrase"]
 
@@ -141,9 +141,10 @@ class OpeningOptions:
 
 
 _KEY_OPTIONS: Final = (
-    click.option("--keyring", metavar="PATH", help=f"Keyring file (default: ${PATH_VARIABLE})."),
+    click.option("--keyring", type=PATH, metavar="PATH", help=f"Keyring file (default: ${PATH_VARIABLE})."),
     click.option(
         "--passphrase-file",
+        type=PATH,
         metavar="PATH",
         help=f"File with the keyring's passphrase (default: ${PASSPHRASE_VARIABLE}, or a prompt).",
     ),

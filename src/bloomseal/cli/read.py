@@ -18,7 +18,7 @@ from ..errors import BloomsealError, UsageError
 from ..read.file import SealedFile, open_file
 from .keys import OpeningOptions, opening_options
 from .render import busy, json_line, plain, remark, table
-from .state import State, common_options
+from .state import PATH, State, common_options
 from .values import parse_value, parse_where, read_lines
 
 __all__ = ["read"]
@@ -37,7 +37,7 @@ _EXTENSIONS: Final = {
 
 
 @click.command()
-@click.argument("file")
+@click.argument("file", type=PATH)
 @click.option("--columns", "-c", multiple=True, metavar="NAME[,NAME...]", help="Columns to read (default: all).")
 @click.option(
     "--where",
