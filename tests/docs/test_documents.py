@@ -138,6 +138,7 @@ NAMES = [
     "seal",
     "unseal",
     "audit",
+    "doctor",
 ]
 
 

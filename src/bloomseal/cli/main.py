@@ -23,6 +23,7 @@ __all__ = ["cli", "main"]
 
 _ERROR, _INTERRUPTED, _BROKEN_PIPE = 2, 130, 141
 _COMMANDS: Final = {
+    "doctor": "Check versions, extras, keys, the policy, and a table against it.",
     "demo": "Write, look up, compare and attack a million made-up people.",
     "write": "Write CSV, Parquet, Arrow or JSON lines into a sealed Parquet file.",
     "attach": "Add filters to an existing file, or replace them, without touching a page.",
