@@ -19,7 +19,7 @@ _TABLE: Final = (
          "bloomseal {seal} {file} --policy POLICY --table {table}", "policy", "critical on a restricted column"),
     Rule("BS102", "clear-filter-on-encrypted-column", "The filter of an encrypted column is in clear", _CRITICAL,
          "Anybody can ask the filter whether a value is in the file, without any key. Of a small domain, such as social security "
-         "numbers, all values can be listed. Some writers (arrow-rs among them) leave the filters of encrypted columns so.",
+         "numbers, all values can be listed. Some writers leave the filters of encrypted columns so.",
          "bloomseal attach {file} --bloom-filter {column}"),
     Rule("BS103", "clear-filter-on-sensitive-column", "A sensitive column in plaintext has a filter as well", _ERROR,
          "The filter answers membership even to those who see the footer and the filter only, such as caches and scanners.",
@@ -52,7 +52,7 @@ _TABLE: Final = (
          "nothing", "error on a column that the policy calls confidential or restricted"),
     Rule("BS114", "stray-clear-filter", "An encrypted file holds a filter in clear that no readable metadata names", _CRITICAL,
          "An encrypted footer hides where a filter stands, not its bytes: they can be searched for, and the filter answers anybody. "
-         "arrow-rs leaves the filters of encrypted columns so; or it is the remainder of a rewrite.",
+         "Some writers leave the filters of encrypted columns so; or it is the remainder of a rewrite.",
          "bloomseal audit {file} --deep with the keys, which names the column; then bloomseal attach {file} --bloom-filter COLUMN", "--deep",
          "info where metadata that can't be seen may name it as a plaintext column's"),
     # What can't be trusted
