@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import Final
 
 from .findings import Rule, Severity
@@ -156,9 +157,9 @@ def rules_as_markdown() -> str:
                 lines += [
                     f"### {rule.id} {rule.name}",
                     "",
-                    f"{rule.title}. {rule.why}",
+                    fill(f"{rule.title}. {rule.why}", 120, break_long_words=False, break_on_hyphens=False),
                     "",
-                    f"- Severity: {severity}",
+                    fill(f"- Severity: {severity}", 120, subsequent_indent="  ", break_on_hyphens=False),
                     f"- Seen with: {rule.needs}",
                     f"- Mend it: `{_shown(rule.fix)}`",
                     "",

@@ -290,7 +290,7 @@ class Walk:
         data = self.source.read_into(scratch, start, length)
         cipher, aad = self._of_pages(chunk)
         position, values = 0, 0
-        # Which of two writers' habits tells of a dictionary page is no matter: the first header says it (its AAD does).
+        # Writers announce a dictionary page in two ways. The first page's header decides: its AAD names the kind.
         ordinal = -1
         # Some headers ahead: a page's body pushes out of the processor's caches what reading the next header needs.
         ahead: list[Page] = []

@@ -1,4 +1,4 @@
-"""Which files a rotation is about, one rotation at a time for each, and what tells a file from another in its place."""
+"""Find the files of a rotation, keep a second rotation away from each, and notice a file that took another one's place."""
 
 from __future__ import annotations
 
