@@ -314,13 +314,13 @@ class Policy:
             with open(path, "rb") as file:
                 document = tomllib.load(file)
         except OSError as error:
-            raise PolicyError(f"the policy can't be read: {error.strerror}", file=os.fspath(path)) from None
+            raise PolicyError(f"the policy can't be read: {error.strerror}", file=os.fspath(path)) from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise PolicyError(f"the policy is not TOML: {error}", file=os.fspath(path)) from None
         try:
             return cls.from_dict(document, kms=kms)
         except BloomsealError as error:
-            raise error.at(file=os.fspath(path)) from None
+            raise error.at(file=os.fspath(path)) from error.__cause__
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, kms: Any = None) -> Policy:

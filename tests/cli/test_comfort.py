@@ -173,6 +173,14 @@ def test_the_same_option_is_called_the_same_in_python(command: str, functions: l
     assert own <= options
 
 
+def test_a_key_that_is_there_is_left_as_it_is_where_that_is_said(sealed: Run) -> None:
+    refused = sealed("keyring", "add", "pii")
+    assert refused.code == 2
+    assert "--exist-ok" in refused.err
+    added = sealed("keyring", "add", "pii", "new", "--exist-ok", "--format", "json")
+    assert (added.code, [row["version"] for row in added.json]) == (0, [1, 1])
+
+
 def test_main_leaves_the_streams_as_they_were(capsys: pytest.CaptureFixture[str]) -> None:
     before = sys.stdout, sys.stderr
     assert main(["--version"]) == 0

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from ..errors import FormatError, UsageError
 from ..policy import Policy, TablePolicy
+from ..storage.source import refusal
 from .facts import Policies, look, to_table
 from .places import find_files
 
@@ -112,13 +113,13 @@ def load_inventory(path: str | os.PathLike[str]) -> pa.Table:
     """An inventory that was written to Parquet.
 
     Raises:
-        UsageError: it can't be opened.
+        MissingFileError: there is no such file. UsageError: it can't be opened.
         FormatError: not an inventory.
     """
     try:
         table = pq.read_table(path)
     except OSError as error:
-        raise UsageError(f"can't open the inventory ({type(error).__name__})", file=os.fspath(path)) from None
+        raise refusal("can't open the inventory", os.fspath(path), error) from error
     except pa.ArrowException:
         table = None
     if table is None or not {"file", "footer_master_key", "master_key", "key_version"} <= set(table.column_names):

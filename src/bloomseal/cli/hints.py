@@ -27,6 +27,7 @@ _IN_OPTIONS: Final = {
     "ndv= or num_bytes= beside": "--bloom-filter COLUMN:ndv=N,hide_size or COLUMN:num_bytes=N,hide_size",
     "a greater ndv= or num_bytes=": "a greater ndv= or num_bytes=, a higher fpp=, or smaller row groups (--row-group-size)",
     "probe() asks": "bloomseal probe asks its filters",
+    "exist_ok=True": "--exist-ok, keyring rotate, or another name",
     "row_group_size=": "--row-group-size of at least 1",
 }
 

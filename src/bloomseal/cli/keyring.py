@@ -82,12 +82,15 @@ def create(
 @keyring.command(short_help="Add master keys.")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @_BITS
+@click.option("--exist-ok", is_flag=True, help="Leave keys that are there already as they are.")
 @_keyring_options
 @common_options()
-def add(names: tuple[str, ...], bits: str | None, path: str | None, passphrase_file: str | None) -> None:
+def add(
+    names: tuple[str, ...], bits: str | None, exist_ok: bool, path: str | None, passphrase_file: str | None
+) -> None:
     """Add a master key for each NAME."""
     ring = open_keyring(_path(path), passphrase_file)
-    _show([ring.create(name, bits=int(bits or 256)) for name in names])
+    _show([ring.create(name, bits=int(bits or 256), exist_ok=exist_ok) for name in names])
 
 
 @keyring.command(short_help="Add a version to master keys; it wraps from now on.")
