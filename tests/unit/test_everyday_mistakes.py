@@ -194,6 +194,17 @@ def test_the_stores_own_message_is_kept_as_the_cause() -> None:
     assert "ACCESS_DENIED" not in str(caught.value)
 
 
+def test_a_store_that_can_not_be_reached_is_an_error_of_ours_and_its_message_the_cause() -> None:
+    store = pa.fs.S3FileSystem(
+        access_key="x", secret_key="y", endpoint_override="127.0.0.1:9", scheme="http", connect_timeout=1,
+        retry_strategy=pa.fs.AwsStandardS3RetryStrategy(max_attempts=1),
+    )  # fmt: skip
+    for call in (bs.read_table, bs.open_file, bs.inspect):
+        with pytest.raises(bs.UsageError, match="__cause__") as caught:
+            call("bucket/file.parquet", filesystem=store)
+        assert "AWS Error NETWORK_CONNECTION" in str(caught.value.__cause__)
+
+
 def test_the_cause_of_a_failed_read_survives_every_layer(people: str, ring: bs.Keyring, monkeypatch: Any) -> None:
     opened = bs.open_file(people, decryption=bs.DecryptionSpec(ring))
 

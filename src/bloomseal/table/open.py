@@ -14,7 +14,7 @@ from ..errors import UsageError
 from ..read.file import open_file
 from ..specs import DecryptionSpec
 from ..storage.ref import FileRef
-from ..storage.source import resolve_path
+from ..storage.source import refusal, resolve_path
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -91,9 +91,13 @@ def list_files(path: Path | Sequence[Path], filesystem: FileSystem | None = None
     from pyarrow.fs import FileSelector, FileType, LocalFileSystem
 
     store = ref.filesystem or LocalFileSystem()
-    if store.get_file_info(ref.path).type is not FileType.Directory:
-        return [ref]
-    inside = sorted(info.path for info in store.get_file_info(FileSelector(ref.path, recursive=True)) if info.is_file)
+    try:
+        if store.get_file_info(ref.path).type is not FileType.Directory:
+            return [ref]
+        listed = store.get_file_info(FileSelector(ref.path, recursive=True))
+    except OSError as error:
+        raise refusal("can't list the folder", ref.path, error) from error
+    inside = sorted(info.path for info in listed if info.is_file)
     wanted = [FileRef(name, ref.filesystem) for name in inside if _is_data(name, ref.path)]
     if not wanted:
         raise UsageError("the folder holds no Parquet files", file=ref.path, hint="files named *.parquet*")
