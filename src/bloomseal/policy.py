@@ -54,7 +54,7 @@ _SETTINGS: Final = {
 
 
 class Sensitivity(StrEnum):
-    """How bad it would be if a column's values became known. CONFIDENTIAL and RESTRICTED columns must have a key."""
+    """The harm if a column's values became known. CONFIDENTIAL and RESTRICTED columns must have a key."""
 
     PUBLIC = "public"
     INTERNAL = "internal"
@@ -215,7 +215,7 @@ class TablePolicy:
         return path
 
     def encryption_arguments(self, file: FileRef | str | os.PathLike[str]) -> dict[str, Any]:
-        """What to write a file of this table with: the keyword arguments of `bloomseal.EncryptionSpec`.
+        """The arguments that a file of this table is written with: the keyword arguments of `bloomseal.EncryptionSpec`.
 
         Args:
             file: its final place.
@@ -233,7 +233,7 @@ class TablePolicy:
         }
 
     def decryption_arguments(self, file: FileRef | str | os.PathLike[str]) -> dict[str, Any]:
-        """What to read a file of this table with: keyword arguments of `bloomseal.DecryptionSpec`."""
+        """The arguments that a file of this table is read with: keyword arguments of `bloomseal.DecryptionSpec`."""
         return {
             "keys": self.keys,
             "aad_prefix": self.prefix(file),

@@ -1,4 +1,4 @@
-"""What the caller says about keys: to write with (`EncryptionSpec`) and to read with (`DecryptionSpec`)."""
+"""The caller's word about keys: to write with (`EncryptionSpec`) and to read with (`DecryptionSpec`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KeyChoice = str | bytes | SecretKey | tuple[bytes | SecretKey, bytes | str]
 @named_options
 @dataclass(frozen=True)
 class EncryptionSpec:
-    """How a file is encrypted.
+    """The keys and modes that encrypt a file.
 
     Args:
         footer_key: key of the footer, and of every column "under the footer key".
@@ -78,7 +78,7 @@ class EncryptionSpec:
 @named_options
 @dataclass(frozen=True)
 class DecryptionSpec:
-    """How a file is opened. Handing one over says that the file is expected to be encrypted.
+    """The keys that open a file, and the caller's expectations. Handing one over says: this file is encrypted.
 
     Args:
         keys: `ExplicitKeys`, any `KeyRetriever`, a `Keyring`, a `KeyTools`, a KMS client, or a KMS URI.
@@ -121,7 +121,7 @@ class DecryptionSpec:
 
 
 def encryption_for(encryption: EncryptionSpec | TablePolicy | None, file: FileRef | str) -> EncryptionSpec | None:
-    """What a policy says about one file of its table, as a specification; specifications pass through.
+    """A policy's specification for one file of its table; specifications pass through.
 
     Args:
         file: its final place, never that of a file aside: an AAD prefix may be made of it.

@@ -94,7 +94,7 @@ class Line:
 
 @dataclass
 class Facts:
-    """What there is to judge.
+    """The facts to judge.
 
     Attributes:
         files, places: what was looked at.

@@ -23,7 +23,7 @@ _USELESS: Final = 0.5
 
 
 def check_filters(line: Line) -> Iterator[Finding]:
-    """What the opened filters of alike chunks give cause to say."""
+    """The findings about the opened filters of alike chunks."""
     judged = [chunk for chunk in line.chunks if chunk.bloom is not None]
     for rule, message, wrong in (
         (

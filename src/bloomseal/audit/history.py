@@ -27,12 +27,12 @@ Version = tuple[str, str | None]
 
 @dataclass(frozen=True)
 class Changes:
-    """What has changed from an older inventory to a newer one.
+    """The changes from an older inventory to a newer one.
 
     Attributes:
         rotated: files none of whose keys is wrapped by a version that the older inventory had for it.
         rekeyed: files whose data keys are all fresh; seen only where both inventories were made with keys.
-        partly: files of which some keys were rotated, and some not.
+        partly: files with rotated keys and with others.
         missed: encrypted files that are as they were.
         added, removed: files in one inventory only.
         unknown: files whose key versions can't be seen in one of the two.
@@ -128,7 +128,7 @@ def load_inventory(path: str | os.PathLike[str]) -> pa.Table:
 
 
 def compare(old: pa.Table, new: pa.Table) -> Changes:
-    """What was rotated between two inventories, what was missed, and which versions are needed still."""
+    """The files that were rotated or missed between two inventories, and the versions that are still needed."""
     before, after = _files(old), _files(new)
     changes = Changes(added=sorted(after.keys() - before.keys()), removed=sorted(before.keys() - after.keys()))
     for path in sorted(before.keys() & after.keys()):

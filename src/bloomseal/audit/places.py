@@ -25,7 +25,7 @@ _NO_DATA: Final = (".json", ".crc")
 
 @dataclass
 class Places:
-    """What there is to look at.
+    """The files and tables to look at.
 
     Attributes:
         files: the data files, each once, in order of their paths.

@@ -32,7 +32,7 @@ _PROBLEMS: Final = 20
 
 @dataclass
 class Report(ShownInNotebooks):
-    """What an audit found.
+    """The results of an audit.
 
     Attributes:
         inventory: one row per column chunk (`bloomseal.audit.facts.SCHEMA`).

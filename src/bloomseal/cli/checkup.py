@@ -1,4 +1,4 @@
-"""What `bloomseal doctor` looks at: software, Java, policy, master keys, and a sample of a table's files."""
+"""The checks of `bloomseal doctor`: software, Java, policy, master keys, and a sample of a table's files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHOWN: Final = 3
 
 
 class State(StrEnum):
-    """How a check came out. UNKNOWN is an answer, and none to rely on."""
+    """The outcome of a check. UNKNOWN is an answer, and none to rely on."""
 
     OK = "ok"
     NOTE = "note"
@@ -129,7 +129,7 @@ def kms_checks(policy: Policy | TablePolicy, tools: KeyTools | None) -> Iterator
 
 
 def table_checks(path: str, policy: Policy | TablePolicy | None, keys: Any, *, sample: int) -> Iterator[Check]:
-    """What the audit finds in a sample of a table's files.
+    """The audit's findings in a sample of a table's files.
 
     Args:
         path: what `bloomseal.audit` takes.

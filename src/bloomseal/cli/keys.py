@@ -106,7 +106,7 @@ class KeyOptions:
         return state.tools
 
     def reading(self) -> ExplicitKeys | KeyTools | None:
-        """What a reader takes for ``keys=``; None where no keys were named."""
+        """The ``keys=`` of a reader; None where no keys were named."""
         if (given := self.given) is not None:
             return ExplicitKeys(given.footer, given.columns, given.ids)
         return self.tools()

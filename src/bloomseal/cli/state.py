@@ -1,4 +1,4 @@
-"""What one run of the command line shares: how to answer, how much to tell, and the key tools that it uses."""
+"""The state that one run of the command line shares: its format, its verbosity, and its key tools."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ _FOOTERS = {
 
 @dataclass
 class ColumnFacts:
-    """What anybody sees of one column.
+    """The facts of one column that anybody sees.
 
     Attributes:
         column: dotted path.
@@ -64,7 +64,7 @@ class ColumnFacts:
 
 @dataclass
 class Inspection(ShownInNotebooks):
-    """What anybody sees of one file; everything that is None can't be seen without the footer key.
+    """The facts of one file that anybody sees; None stands for those that take the footer key.
 
     Attributes:
         path, size: the file and its bytes.
@@ -164,7 +164,7 @@ def _exposed(walk: Walk, chunk: Chunk) -> Iterator[str]:
 
 
 def _filter_state(walk: Walk, chunk: Chunk) -> str:
-    """Where a filter can be found without a key, and whether it answers."""
+    """The place of a filter that can be found without a key, and its state."""
     meta = chunk.view.meta_data
     if meta is None or meta.bloom_filter_offset is None:
         return "not visible" if chunk.view.encrypted_column_metadata is not None else "none"

@@ -17,7 +17,7 @@ __all__ = ["Page", "read_page", "resized_header"]
 _HEADER_WINDOW: Final = 512
 _INDEX_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 1, 2, 3
 _MOST_INFLATED: Final = {0: 1, 1: 22, 2: 1_040, 5: 256, 6: 1 << 15, 7: 256}
-"""How many bytes one byte can stand for at most, by CompressionCodec (none, Snappy, gzip, both LZ4, zstd); Brotli knows no such bound."""
+"""The most bytes that one byte can stand for, by CompressionCodec (none, Snappy, gzip, both LZ4, zstd); Brotli knows no such bound."""
 
 
 class Page:

@@ -1,4 +1,4 @@
-"""What min/max statistics prove about a row group. Where a writer's order is in doubt, nothing."""
+"""Proofs about a row group from min/max statistics. Where a writer's order is in doubt, they prove nothing."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ __all__ = ["VerifyReport", "verify_walk"]
 
 @dataclass
 class VerifyReport(ShownInNotebooks):
-    """What `verify` found.
+    """The results of `verify`.
 
     Attributes:
         path: the file.

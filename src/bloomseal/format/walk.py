@@ -29,7 +29,7 @@ _AHEAD = 32
 
 
 class Protection(StrEnum):
-    """Which key a column chunk is under (ColumnCryptoMetaData)."""
+    """The kind of key that a column chunk is under (ColumnCryptoMetaData)."""
 
     PLAINTEXT = "plaintext"
     FOOTER_KEY = "footer key"

@@ -1,4 +1,4 @@
-"""How large a column's filters shall be, and building one by it."""
+"""The size of a column's filters, and building a filter of that size."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["FilterSpec"]
 @named_options
 @dataclass(frozen=True)
 class FilterSpec:
-    """What filter a column gets.
+    """The filter that a column gets.
 
     Sizes that Bloomseal chooses are powers of two: Arrow C++, Velox and ClickHouse refuse any other bitset.
 

@@ -102,7 +102,7 @@ class Source:
 
     @property
     def identity(self) -> tuple[int, ...] | None:
-        """What tells the open file from one put in its place meanwhile; None on other file systems than the local one."""
+        """Tells the open file from another one put in its place meanwhile; None where the file system is not local."""
         return None if self.fd is None else identity(os.fstat(self.fd))
 
     @classmethod
@@ -224,7 +224,7 @@ def _reason(error: Exception) -> str:
 
 
 def _where_said(error: Exception) -> str | None:
-    """Where a store's own message is to be found, which is not repeated: it may quote addresses and whatever is in them."""
+    """The place of a store's own message, which is not repeated: it may quote addresses, and secrets in them."""
     known = isinstance(error, FileNotFoundError) or getattr(error, "errno", None)
     return None if known else "the storage's own message: __cause__, or --debug"
 
