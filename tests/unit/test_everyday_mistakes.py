@@ -338,3 +338,30 @@ def test_a_long_report_is_cut_and_says_so() -> None:
     assert "file 49<" in shown
     assert "file 50<" not in shown
     assert "and 30 more" in shown
+
+
+class Chained:
+    """A retriever that raises an error of ours, with the vendor's behind it."""
+
+    def retrieve_key(self, key_metadata: bytes, column: str | None) -> bytes:  # noqa: ARG002
+        raise bs.KeyAccessError("refused") from ValueError(SECRET)
+
+    def check_under_footer_key(self, key_metadata: bytes, column: str) -> None:  # noqa: ARG002
+        raise bs.PolicyError("not agreed on") from ValueError(SECRET)
+
+
+class Agreeing(Chained):
+    def __init__(self, ring: bs.Keyring, path: str) -> None:
+        from bloomseal.keytools import FileRef
+
+        self._keys = bs.KeyTools(ring).for_file(FileRef(path))
+
+    def retrieve_key(self, key_metadata: bytes, column: str | None) -> bytes:
+        return self._keys.retrieve_key(key_metadata, column).reveal()
+
+
+def test_what_stands_behind_the_error_of_a_users_retriever_is_cut_off(people: str, ring: bs.Keyring) -> None:
+    for keys, told in [(Chained(), "refused"), (Agreeing(ring, people), "not agreed on")]:
+        with pytest.raises(bs.BloomsealError, match=told) as caught:
+            bs.read_table(people, decryption=bs.DecryptionSpec(keys))
+        assert SECRET not in chain(caught.value)

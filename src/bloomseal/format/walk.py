@@ -154,7 +154,7 @@ class Walk:
                 return self.keys.footer()
             return self.keys.column(chunk.key_metadata, chunk.leaf.name)
         except (KeyAccessError, PolicyError) as error:
-            raise error.at(file=self.source.name, **chunk.place) from error.__cause__
+            raise error.at(file=self.source.name, **chunk.place) from None
 
     def expected(self, chunk: Chunk) -> None:
         """Is the chunk protected as the caller expects? Everything that is made of its bytes asks this first.
@@ -168,7 +168,7 @@ class Walk:
             elif chunk.protection is Protection.FOOTER_KEY:
                 self.keys.check_under_footer_key(chunk.leaf.name)
         except BloomsealError as error:
-            raise error.at(file=self.source.name, **chunk.place) from error.__cause__
+            raise error.at(file=self.source.name, **chunk.place) from None
 
     def aad(self, chunk: Chunk, kind: ModuleType, page: int = -1, *, row_group: int | None = None) -> bytes:
         """The AAD of one of the chunk's modules; empty for a plaintext file."""
