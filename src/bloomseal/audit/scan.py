@@ -36,7 +36,7 @@ _SMALL_LISTS: Final = 4096
 
 
 class Seen(IntEnum):
-    """How a filter or an index stands in the file."""
+    """The state of a filter or an index in the file."""
 
     NONE = 0
     CLEAR = 1
