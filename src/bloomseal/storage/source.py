@@ -17,9 +17,20 @@ from ..errors import BloomsealError, FormatError, MissingFileError, UsageError
 from ..storage.ref import FileRef
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
+    from pyarrow.fs import FileSystem, FileType
 
-__all__ = ["Buffer", "Scratch", "Source", "identity", "leased", "lend", "open_regular", "refusal", "resolve_path"]
+__all__ = [
+    "Buffer",
+    "Scratch",
+    "Source",
+    "identity",
+    "leased",
+    "lend",
+    "open_regular",
+    "refusal",
+    "resolve_path",
+    "type_at",
+]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -253,6 +264,19 @@ def open_regular(
 def identity(status: os.stat_result) -> tuple[int, ...]:
     """Device, inode, size and time of change of a local file."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def type_at(ref: FileRef) -> FileType:
+    """What stands at a place on a file system that is not local.
+
+    Raises:
+        UsageError: nobody could look: not seen is not absent.
+    """
+    assert ref.filesystem is not None  # noqa: S101
+    try:
+        return ref.filesystem.get_file_info(ref.path).type
+    except OSError as error:
+        raise refusal("can't look at the place", ref.path, error) from error
 
 
 def refusal(what: str, path: str, error: Exception) -> UsageError:

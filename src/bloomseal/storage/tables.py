@@ -13,16 +13,26 @@ from typing import TYPE_CHECKING
 
 from ..errors import BloomsealError, UnsupportedError, UsageError
 from .delta import DeltaLog
-from .files import Found, Kind, Layout, Listing, NothingThereError, Problem, list_files
+from .files import Found, Kind, Layout, Listing, NothingThereError, Problem, UnseenError, list_files
 from .iceberg import METADATA_ENDING, IcebergLog
 from .ref import FileRef
 from .snapshot import LiveFile, Snapshot
-from .source import resolve_path
+from .source import resolve_path, type_at
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["NothingThereError", "Paths", "TableFiles", "files_at", "find_files", "is_file", "is_one_file", "open_log"]
+__all__ = [
+    "NothingThereError",
+    "Paths",
+    "TableFiles",
+    "UnseenError",
+    "files_at",
+    "find_files",
+    "is_file",
+    "is_one_file",
+    "open_log",
+]
 
 Path = str | os.PathLike[str]
 Paths = Sequence[Path] | Path
@@ -112,8 +122,7 @@ def is_one_file(path: Paths, filesystem: FileSystem | None = None) -> bool:
         )
     from pyarrow.fs import FileType
 
-    kind = ref.filesystem.get_file_info(ref.path).type
-    return bool(kind is FileType.File and not ref.path.endswith(METADATA_ENDING))
+    return bool(type_at(ref) is FileType.File and not ref.path.endswith(METADATA_ENDING))
 
 
 def files_at(path: str, filesystem: FileSystem | None = None) -> list[FileRef | str]:
@@ -251,7 +260,7 @@ def is_file(ref: FileRef) -> bool:
         return os.path.isfile(ref.path)  # noqa: PTH113
     from pyarrow.fs import FileType
 
-    return bool(ref.filesystem.get_file_info(ref.path).type is FileType.File)
+    return bool(type_at(ref) is FileType.File)
 
 
 def _refuse_part_of_delta(ref: FileRef) -> None:
