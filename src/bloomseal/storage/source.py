@@ -9,7 +9,7 @@ import stat
 import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, NoReturn, Self
+from typing import IO, TYPE_CHECKING, Final, NoReturn, Self
 
 from ..errors import BloomsealError, FormatError, UsageError
 from ..storage.ref import FileRef
@@ -17,9 +17,23 @@ from ..storage.ref import FileRef
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["Buffer", "Scratch", "Source", "identity", "leased", "lend", "open_regular", "resolve_path", "walk_tree"]
+__all__ = [
+    "Buffer",
+    "FilePlace",
+    "Scratch",
+    "Source",
+    "identity",
+    "leased",
+    "lend",
+    "open_regular",
+    "resolve_path",
+    "walk_tree",
+]
 
 Buffer = bytes | bytearray | memoryview
+
+FilePlace = str | os.PathLike[str] | IO[bytes] | Buffer
+"""A path or URI; a file object opened for bytes; to read from, also the bytes themselves."""
 
 
 class Scratch:
@@ -107,8 +121,8 @@ class Source:
         return None if self.fd is None else identity(os.fstat(self.fd))
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], filesystem: FileSystem | None = None) -> Source:
-        """Open a file.
+    def open(cls, path: FilePlace | FileRef, filesystem: FileSystem | None = None) -> Source:
+        """Open a file, see `resolve_path`.
 
         Raises:
             UsageError: there is no such file, or it can't be opened.
@@ -189,20 +203,47 @@ class Source:
             self.close()
 
 
-def resolve_path(path: str | os.PathLike[str], filesystem: FileSystem | None = None) -> FileRef:
-    """A path, or a URI such as ``s3://bucket/key``, as a path on a file system; None means local."""
+def resolve_path(path: FilePlace | FileRef, filesystem: FileSystem | None = None) -> FileRef:
+    """Where a file is: the one place that tells.
+
+    Args:
+        path: a path; a URI such as ``s3://bucket/key``, which pyarrow or else fsspec knows; an open file; or bytes.
+        filesystem: of pyarrow or fsspec; None means local.
+
+    Raises:
+        UsageError: none of these, or a location that can't be opened.
+    """
+    if isinstance(path, FileRef):
+        return path
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(text, str):
-        raise UsageError(f"a path is a str or an os.PathLike of str, not {type(path).__name__}")
-    if filesystem is None and "://" in text:
-        from pyarrow.fs import FileSystem, LocalFileSystem
+        from .objects import file_object
+
+        found = file_object(path)
+        if found is None:
+            kind = type(path).__name__
+            raise UsageError(f"a path is a str or an os.PathLike of str, or an open binary file, not {kind}")
+        if filesystem is not None:
+            raise UsageError("a file object is on no file system", file=found[1], hint="filesystem=None")
+        return FileRef(found[1], found[0], named=False)
+    if filesystem is not None:
+        from .objects import as_filesystem
+
+        filesystem = as_filesystem(filesystem)
+    elif "://" in text:
+        from pyarrow.fs import FileSystem
+
+        from .objects import fsspec_location
 
         try:
-            filesystem, text = FileSystem.from_uri(text)
+            filesystem, text = fsspec_location(text) or FileSystem.from_uri(text)
         except (ValueError, OSError) as error:
+            if isinstance(error, UsageError):
+                raise
             raise UsageError(f"can't open the location: {_reason(error)}", file=text) from None
-        if isinstance(filesystem, LocalFileSystem):
-            filesystem = None
+    if getattr(filesystem, "type_name", None) == "local":
+        # pyarrow's own local file system is local too, so that files are locked and renamed there.
+        filesystem = None
     return FileRef(text, filesystem)
 
 

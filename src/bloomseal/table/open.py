@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from ..errors import UsageError
 from ..read.file import open_file
 from ..specs import DecryptionSpec
 from ..storage.ref import FileRef
-from ..storage.source import resolve_path
+from ..storage.source import FilePlace, resolve_path
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["list_files", "read_table"]
 
-Path = str | os.PathLike[str]
+Path = FilePlace
 
 
 def read_table(
@@ -40,7 +41,7 @@ def read_table(
     Each file is pruned as `SealedFile.read` does it; the keys are resolved once for all that share them.
 
     Args:
-        path: a file, a folder, or a list of files. In folders, names that begin with ``_`` or ``.`` are passed over.
+        path: a file (also a file object, or bytes), a folder, or a list of files. In folders, names that begin with ``_`` or ``.`` are passed over.
         columns, filters: as for `SealedFile.read`.
         threads: files read at the same time; None: one per processor.
 
@@ -58,7 +59,7 @@ def read_table(
         filters = shared(filters)
 
     def one(ref: FileRef) -> tuple[list[pa.Table], pa.Table | None]:
-        with open_file(ref.path, decryption=decryption, filesystem=ref.filesystem) as file:
+        with open_file(ref, decryption=decryption) as file:
             plan = file.plan(columns, filters)
             found = list(file.scan(plan))
             # Only the first file's schema is needed where nothing matches anywhere.
@@ -83,7 +84,7 @@ def list_files(path: Path | Sequence[Path], filesystem: FileSystem | None = None
     Raises:
         UsageError: nothing there, or a folder without Parquet files.
     """
-    if not isinstance(path, str | os.PathLike):
+    if isinstance(path, Iterable) and not isinstance(path, str | bytes | bytearray | memoryview | io.IOBase):
         return [ref for one in path for ref in list_files(one, filesystem)]
     ref = resolve_path(path, filesystem)
     if ref.filesystem is None and not os.path.isdir(ref.path):  # noqa: PTH112

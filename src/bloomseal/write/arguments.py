@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Collection, Mapping
+from typing import Any, Literal
 
 from ..errors import UsageError
 from ..format.schema import Leaf, Schema
@@ -12,13 +12,10 @@ from ..sbbf import FilterSpec
 from ..specs import EncryptionSpec
 from .chunk_hashes import carries_filter
 
-if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
-
-__all__ = ["FilterLayout", "FilterRequest", "a_count", "a_filesystem", "check_options", "is_a", "resolve_filters"]
+__all__ = ["FilterLayout", "FilterRequest", "a_count", "check_options", "is_a", "resolve_filters"]
 
 FilterLayout = Literal["row_group", "end"]
-FilterRequest = Mapping[str, FilterSpec | bool]
+FilterRequest = Mapping[str, FilterSpec | bool] | Collection[str]
 
 _OURS = {
     "encryption_properties",
@@ -53,12 +50,6 @@ def a_count(value: Any, name: str, what: str) -> int:
     return number
 
 
-def a_filesystem(value: Any) -> FileSystem | None:
-    from pyarrow.fs import FileSystem
-
-    return None if value is None else is_a(FileSystem, value, "filesystem")
-
-
 def check_options(options: dict[str, Any], encryption: EncryptionSpec | None) -> None:
     if taken := _OURS & options.keys():
         raise UsageError(f"{', '.join(sorted(taken))} can't be passed on to pyarrow here")
@@ -70,17 +61,15 @@ def check_options(options: dict[str, Any], encryption: EncryptionSpec | None) ->
 def resolve_filters(schema: Schema, wanted: FilterRequest) -> list[tuple[Leaf, FilterSpec]]:
     """The leaves and specifications of a ``bloom_filters=`` argument, in schema order.
 
+    Args:
+        wanted: dotted column path → `FilterSpec`, or True for the default one; or a list of such paths, for that one.
+
     Raises:
         UsageError: no such column, one asked for under two names, a column that can't carry a filter, or neither a
             FilterSpec nor a bool.
     """
     specs: dict[int, tuple[Leaf, FilterSpec]] = {}
-    if not isinstance(wanted, Mapping):
-        raise UsageError(
-            f"bloom_filters= takes a dict, not {type(wanted).__name__}",
-            hint="{'column': True}, or a FilterSpec for True",
-        )
-    for name, spec in wanted.items():
+    for name, spec in _requests(wanted):
         if not isinstance(name, str):
             raise UsageError(f"a column's dotted path is a str, not {type(name).__name__}")
         if spec is False or spec is None:
@@ -96,3 +85,12 @@ def resolve_filters(schema: Schema, wanted: FilterRequest) -> list[tuple[Leaf, F
             )
         specs[leaf.index] = (leaf, FilterSpec() if spec is True else spec)
     return [specs[index] for index in sorted(specs)]
+
+
+def _requests(wanted: FilterRequest) -> list[tuple[Any, Any]]:
+    if isinstance(wanted, Mapping):
+        return list(wanted.items())
+    if isinstance(wanted, Collection) and not isinstance(wanted, str | bytes):
+        return [(name, True) for name in wanted]
+    hint = f"[{wanted!r}]" if isinstance(wanted, str) else "['column'], or {'column': FilterSpec(...)}"
+    raise UsageError(f"bloom_filters= takes a dict or a list of columns, not {type(wanted).__name__}", hint=hint)
