@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .rotation.rewrap import RewrapReport, rewrap
     from .sbbf import FilterSpec, SplitBlockBloomFilter
     from .specs import DecryptionSpec, EncryptionSpec
+    from .table.dataset import DatasetReport, write_dataset
     from .table.open import read_table
     from .write.attach import AttachReport, attach_filters
     from .write.convert import ConversionReport, rekey, seal_file, unseal_file
@@ -38,6 +39,7 @@ __all__ = [
     "BloomsealError",
     "BloomsealWarning",
     "ConversionReport",
+    "DatasetReport",
     "DecryptionSpec",
     "EncryptionSpec",
     "ExplicitKeys",
@@ -70,6 +72,7 @@ __all__ = [
     "seal_file",
     "unseal_file",
     "verify",
+    "write_dataset",
     "write_table",
 ]
 
@@ -81,6 +84,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "BloomsealError": "errors",
             "BloomsealWarning": "errors",
             "ConversionReport": "write.convert",
+            "DatasetReport": "table.dataset",
             "DecryptionSpec": "specs",
             "EncryptionSpec": "specs",
             "ExplicitKeys": "keytools",
@@ -116,6 +120,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "spark": "",
             "unseal_file": "write.convert",
             "verify": "read.file",
+            "write_dataset": "table.dataset",
             "write_table": "write.writer",
         },
     )

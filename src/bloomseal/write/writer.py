@@ -22,6 +22,7 @@ from ..format.walk import Walk
 from ..sbbf import SplitBlockBloomFilter
 from ..specs import EncryptionSpec, encryption_for
 from ..storage.atomic import AtomicFile
+from ..storage.ref import FileRef
 from ..storage.source import FilePlace, Source, resolve_path
 from .arguments import FilterLayout, FilterRequest, a_count, check_options, is_a, resolve_filters
 from .assemble import Assembler
@@ -139,7 +140,7 @@ class SealedWriter:
 
     def __init__(
         self,
-        path: FilePlace,
+        path: FilePlace | FileRef,
         schema: pa.Schema,
         *,
         encryption: EncryptionSpec | TablePolicy | None = None,
@@ -186,6 +187,11 @@ class SealedWriter:
     def bytes_written(self) -> int:
         """The file's size so far; rows of a row group that is not full yet are not in it."""
         return self._out.position
+
+    @property
+    def placed(self) -> bool:
+        """The final place may hold the file."""
+        return self._file.placed
 
     def write(self, data: Any) -> None:
         """Append rows of any kind that `bloomseal.write_table` takes; otherwise as `write_table`.

@@ -199,6 +199,6 @@ def test_arguments_of_the_wrong_type_are_refused_by_name(tmp_path: Path, wrong: 
     ],
 )
 def test_data_and_places_of_the_wrong_type_are_refused(tmp_path: Path, call: Callable[[Path], object]) -> None:
-    with pytest.raises(bs.UsageError, match=r"not|takes"):
+    with pytest.raises(bs.UsageError, match=r"not|takes|text"):
         call(tmp_path / "a.parquet")
     assert list(tmp_path.iterdir()) == []
