@@ -93,7 +93,7 @@ def write_dataset(
         folder: the table's folder: path, URI or path on `filesystem`. It is made.
         encryption: keys and modes, or a table's policy; None writes plaintext files.
         partition_by: columns that become folders, as Hive, Spark and pyarrow name them (``country=DE``), and are in no
-            file: texts, whole numbers, booleans, dates, decimals. Their values stand in clear. Null becomes
+            file: texts, whole numbers, booleans, dates. Their values stand in clear. Null becomes
             ``__HIVE_DEFAULT_PARTITION__``.
         rows_per_file: rows per file, at most.
         bytes_per_file: size of a file, about; the size of sealed rows is estimated by that of files already written.
@@ -224,7 +224,7 @@ class _Writing:
                     self._put(folder, rows)
         if not self._started and not self._by:
             # Without a file a table has no columns.
-            self._files[""] = _File()
+            self._files.setdefault("", _File())
         while self._files:
             self._finish(next(iter(self._files)))
 
@@ -271,23 +271,23 @@ class _Writing:
     def _pour(self, folder: str, file: _File) -> SealedWriter:
         """Hand the rows that wait to the file's writer."""
         writer = file.writer or self._start(folder, file)
-        self._written[folder] = None
         self._written.move_to_end(folder)
         if file.pending:
             writer.write_table(pa.concat_tables(file.pending))
         self._waiting -= file.waiting
         file.pending, file.pending_rows, file.waiting = [], 0, 0
-        while len(self._written) > self._settings.max_open_files:
-            self._finish(next(iter(self._written)))
         return writer
 
     def _start(self, folder: str, file: _File) -> SealedWriter:
+        while len(self._written) >= self._settings.max_open_files:
+            self._finish(next(iter(self._written)))
         name = self._name.format(i=self._started, token=self._token)
         self._started += 1
         place = self._target.new(posixpath.join(folder, name))
         # Sealed for its final place, which AAD prefixes and key material beside the file go by.
         writer = SealedWriter(place, self._stored, row_group_size=self._settings.row_group_size, **self._arguments)
         file.writer, file.path = writer, place.path
+        self._written[folder] = None
         return writer
 
     def _finish(self, folder: str) -> None:

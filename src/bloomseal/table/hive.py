@@ -64,14 +64,14 @@ def check_values(schema: pa.Schema, partition_by: Sequence[str]) -> None:
     """Raise unless the text of each value is the one that every reader takes for it.
 
     Raises:
-        UsageError: a type with several spellings: floating point numbers, moments, bytes, nested values.
+        UsageError: a type with several spellings: numbers that are not whole, moments, bytes, nested values.
     """
     for name in partition_by:
         kind = schema.field(name).type
         if pa.types.is_dictionary(kind):
             kind = kind.value_type
-        plain = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_boolean)
-        if not any(is_plain(kind) for is_plain in (*plain, pa.types.is_date32, pa.types.is_decimal)):
+        texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        if not (texts or pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_date32(kind)):
             raise UsageError(
                 f"a {kind} can't become a folder's name", column=name, hint="a text of it, a date or a whole number"
             )
