@@ -20,17 +20,19 @@ if TYPE_CHECKING:
         UnsupportedError,
         UsageError,
     )
-    from .format.inspect import Inspection, inspect
+    from .format.inspect import Inspection
     from .format.verify import VerifyReport
     from .keytools import ExplicitKeys, KeyRetriever, Keyring, KeyTools
     from .policy import Policy
-    from .read.file import SealedFile, Verdict, open_file, probe, verify
+    from .read.file import SealedFile, Verdict, open_file
     from .rotation.rewrap import RewrapReport, rewrap
     from .sbbf import FilterSpec, SplitBlockBloomFilter
     from .specs import DecryptionSpec, EncryptionSpec
     from .table.dataset import DatasetReport, write_dataset
-    from .table.open import read_table
-    from .write.attach import AttachReport, attach_filters
+    from .table.open import SealedTable, open_table, read_table
+    from .table.report import TableVerifyReport
+    from .table.verbs import attach_filters, inspect, probe, verify
+    from .write.attach import AttachReport
     from .write.convert import ConversionReport, rekey, seal_file, unseal_file
     from .write.writer import SealedWriter, write_table
 
@@ -56,8 +58,10 @@ __all__ = [
     "PolicyError",
     "RewrapReport",
     "SealedFile",
+    "SealedTable",
     "SealedWriter",
     "SplitBlockBloomFilter",
+    "TableVerifyReport",
     "UnsupportedError",
     "UsageError",
     "Verdict",
@@ -65,6 +69,7 @@ __all__ = [
     "attach_filters",
     "inspect",
     "open_file",
+    "open_table",
     "probe",
     "read_table",
     "rekey",
@@ -101,17 +106,20 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "PolicyError": "errors",
             "RewrapReport": "rotation.rewrap",
             "SealedFile": "read.file",
+            "SealedTable": "table.open",
             "SealedWriter": "write.writer",
             "SplitBlockBloomFilter": "sbbf",
+            "TableVerifyReport": "table.report",
             "UnsupportedError": "errors",
             "UsageError": "errors",
             "Verdict": "read.file",
             "VerifyReport": "format.verify",
-            "attach_filters": "write.attach",
+            "attach_filters": "table.verbs",
             "audit": "",
-            "inspect": "format.inspect",
+            "inspect": "table.verbs",
             "open_file": "read.file",
-            "probe": "read.file",
+            "open_table": "table.open",
+            "probe": "table.verbs",
             "read_table": "table.open",
             "rekey": "write.convert",
             "rewrap": "rotation.rewrap",
@@ -119,7 +127,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "seal_file": "write.convert",
             "spark": "",
             "unseal_file": "write.convert",
-            "verify": "read.file",
+            "verify": "table.verbs",
             "write_dataset": "table.dataset",
             "write_table": "write.writer",
         },

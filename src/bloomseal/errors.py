@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from ._text import safe_text
+
 __all__ = [
     "BloomsealError",
     "BloomsealWarning",
@@ -76,7 +78,8 @@ class BloomsealError(Exception):
             text += f" ({', '.join(place)})"
         if self.hint:
             text += f". Try: {self.hint}"
-        return text
+        # Names of columns, keys and files stand in it: none of them may forge a line or steer a terminal.
+        return safe_text(text)
 
     def to_dict(self) -> dict[str, Any]:
         """The error as plain data, for ``--format json`` and reports."""
@@ -137,3 +140,6 @@ def _rebuild(kind: type[BloomsealError], what: str, state: dict[str, Any]) -> Bl
 
 class BloomsealWarning(UserWarning):
     """Something in a file proves less than it claims, such as a filter in clear on an encrypted column."""
+
+    def __str__(self) -> str:
+        return safe_text(super().__str__())

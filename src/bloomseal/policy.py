@@ -41,6 +41,7 @@ _SETTINGS: Final = {
     "aad_prefix": str,
     "algorithm": str,
     "allow_ctr": bool,
+    "authentic_writers": bool,
     "complete": bool,
     "double_wrapping": bool,
     "kek_bits": int,
@@ -102,6 +103,7 @@ class TablePolicy:
             does not open.
         previous_aad_prefixes: templates that older files were written with; `rekey` moves them to `aad_prefix`.
         root: the table's folder, which ``{path}`` starts from; None: the folder that is read as a table, see `at`.
+        authentic_writers: refuse master keys under which anybody can wrap (`KeyTools`).
         max_key_age: how old a master key's version may grow before an audit reports it.
         seal_limit: how often one key may seal; at most 2^32.
         allowed_kms_urls: addresses that files may name as their KMS.
@@ -125,6 +127,7 @@ class TablePolicy:
     internal: bool = True
     aad_prefix: str | None = None
     store_aad_prefix: bool = True
+    authentic_writers: bool = False
     max_key_age: timedelta | None = None
     seal_limit: int = MAX_GCM_SEALS
     allowed_kms_urls: tuple[str, ...] = ()
@@ -272,8 +275,14 @@ class TablePolicy:
                 double_wrapping=self.double_wrapping,
                 internal=self.internal,
                 kek_bits=self.kek_bits,
+                authentic_writers=self.authentic_writers,
                 seal_limit=self.seal_limit,
                 allowed_urls=self.allowed_kms_urls,
+            )
+        elif self.authentic_writers and not tools.authentic_writers:
+            raise PolicyError(
+                f"table {self.name}: authentic_writers, and key tools that do not ask for them",
+                hint="KeyTools(kms, authentic_writers=True)",
             )
         footer = {self.footer_key, *self.previous_footer_keys}
         own = {

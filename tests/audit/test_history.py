@@ -218,7 +218,7 @@ def test_iceberg_delete_files_count(lab: Lab, monkeypatch: pytest.MonkeyPatch) -
     table = SimpleNamespace(
         scan=lambda **_: SimpleNamespace(plan_files=lambda: [task]), metadata=SimpleNamespace(snapshots=[])
     )
-    monkeypatch.setattr("bloomseal.audit.tables._pyiceberg", lambda: SimpleNamespace(from_metadata=lambda _: table))
+    monkeypatch.setattr("bloomseal.storage.iceberg._pyiceberg", lambda: SimpleNamespace(from_metadata=lambda _: table))
     answer = may_destroy("pii", "1", lab.folder / "v1.metadata.json")
     assert (answer.answer, answer.needed_by, answer.doubts) == ("no", [str(deletes)], [])
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -88,6 +90,26 @@ def test_html_needs_no_network_and_trusts_no_name(report: Report) -> None:
     assert not [attrs for _, attrs in tags.seen if {"src", "href", "onload"} & attrs.keys()]
     assert "&lt;script&gt;" in page
     assert page.count("<h2>") == 6  # four plots, findings, not seen
+
+
+def test_names_forge_no_line_and_turn_nothing_round(report: Report) -> None:
+    hostile = "ssn\nforged\u202egnp\u200b"
+    first = replace(report.findings[0], column=hostile, file=f"/t/{hostile}", message=f"{hostile} lies open")
+    inventory = report.inventory.set_column(
+        report.inventory.schema.get_field_index("column"),
+        "column",
+        pa.array([None if one is None else hostile for one in report.inventory["column"].to_pylist()]),
+    )
+    forged = replace(report, findings=[first], inventory=inventory, unseen=[hostile])
+    page = to_html(forged)
+    assert not set("\u202e\u200b") & set(page)
+    assert "ssn\nforged" not in page
+    assert "ssn\\u000aforged\\u202egnp\\u200b" in page
+    (run,) = json.loads(to_sarif(forged))["runs"]
+    texts = [result["message"]["text"] for result in run["results"]]
+    texts += [one["message"]["text"] for one in run["invocations"][0]["toolExecutionNotifications"]]
+    assert len(texts) == 2
+    assert all(text.isprintable() for text in texts)
 
 
 def test_every_plot_is_an_svg(report: Report) -> None:

@@ -16,8 +16,9 @@ import pyarrow.fs as pafs
 import pytest
 
 import bloomseal as bs
+from bloomseal.encryption import SecretKey
 from bloomseal.errors import KeyAccessError, UsageError
-from bloomseal.keytools import FileRef, KmsAccessError, Problem
+from bloomseal.keytools import FileRef, KeyTools, KmsAccessError, Problem
 from bloomseal.keytools.store import MAX_STORE_BYTES
 from kms.stand_ins import InMemoryKms, PyArrowKms
 
@@ -350,3 +351,18 @@ def test_a_wrapped_key_that_no_file_can_hold_is_refused() -> None:
 
     with pytest.raises(KmsAccessError, match="no text"):
         made(Odd())
+
+
+@pytest.mark.parametrize("failure", [PermissionError, KeyError, ValueError, ConnectionRefusedError, TimeoutError])
+def test_a_foreign_clients_failure_names_its_class_and_the_exceptions_type(failure: type[Exception]) -> None:
+    class MyKms(InMemoryKms):
+        def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:  # noqa: ARG002
+            raise failure("token=hunter2")
+
+    with pytest.raises(KmsAccessError) as caught:
+        KeyTools(MyKms(), attempts=1).wrap(SecretKey(bytes(16)), "k")
+    assert "MyKms" in str(caught.value)
+    assert failure.__name__ in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None

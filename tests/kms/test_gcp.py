@@ -116,3 +116,7 @@ def test_every_refusal_has_its_meaning(kms: GcpKms, server: GcpStub, status: str
 def test_uris_that_are_none(uri: str) -> None:
     with pytest.raises(UsageError):
         client_for(uri)
+
+
+def test_its_symmetric_keys_authenticate_writers(kms: GcpKms) -> None:
+    assert kms.authenticates_writers(kms.wrap_key(KEY, "pii"), "pii") is True

@@ -152,7 +152,14 @@ def test_nobody_there_is_unreachable() -> None:
 
 
 @pytest.mark.parametrize(
-    "uri", ["vault:", "vault://h?verify=no", "vault://example.org?plain_http=true", "vault://me@h/transit"]
+    "uri",
+    [
+        "vault:",
+        "vault://h?verify=no",
+        "vault://example.org?plain_http=true",
+        "vault://h?allow_http=true&verify=no",
+        "vault://me@h/transit",
+    ],
 )
 def test_uris_that_are_none(uri: str) -> None:
     with pytest.raises(UsageError):

@@ -227,7 +227,12 @@ class GcpStub:
     def _key(self, request: Any) -> Any:
         name, versions = self._found(request.name)
         made = datetime(2025, 1, 1, tzinfo=UTC)
-        return google_kms.CryptoKey(name=request.name, create_time=made, primary=self._version(name, len(versions)))
+        return google_kms.CryptoKey(
+            name=request.name,
+            create_time=made,
+            primary=self._version(name, len(versions)),
+            purpose=google_kms.CryptoKey.CryptoKeyPurpose.ENCRYPT_DECRYPT,
+        )
 
     def _version_asked(self, request: Any) -> Any:
         name, _ = self._found(request.name)

@@ -133,18 +133,104 @@ def test_columns_without_a_key_at_hand_are_rewrapped_all_the_same(
     assert masters(path, reading(ring)) == set(TO_SECOND.values())
 
 
-def test_beside_the_file_even_without_the_footer_key(ring: bs.Keyring, tmp_path: Path) -> None:
+@pytest.mark.parametrize("footer", FOOTER)
+def test_beside_the_file_not_without_the_footer_key(ring: bs.Keyring, tmp_path: Path, footer: str) -> None:
+    """Nobody knows then to which material the file refers: what a footer says that nobody has verified is anybody's word."""
+    path = tmp_path / "t.parquet"
+    write(path, bs.KeyTools(ring, internal=False), plaintext_footer=footer == "plaintext")
+    store = sidecar(path)
+    before = store.read_bytes()
+    ring.disable("footer")
+    for dry_run in (True, False):
+        with pytest.raises(bs.KeyAccessError, match="footer"):
+            bs.rewrap(path, decryption=reading(ring), master_keys={"pii": "pii-2"}, dry_run=dry_run)
+    assert store.read_bytes() == before
+
+
+def sidecar(path: Path) -> Path:
+    return path.with_name(f"_KEY_MATERIAL_FOR_{path.name}.json")
+
+
+def people_policy(ring: bs.Keyring) -> Any:
+    document = {
+        "version": 1,
+        "tables": {
+            "people": {
+                "footer_key": "footer",
+                "columns": {"ssn": {"key": "pii-2", "previous_keys": ["pii"]}, "illness": {"key": "health"}},
+            }
+        },
+    }
+    return Policy.from_dict(document, kms=ring).for_table("people")
+
+
+@pytest.mark.parametrize("by", ["policy", "names", "version"])
+def test_an_orphan_beside_the_file_is_not_rewrapped(ring: bs.Keyring, tmp_path: Path, by: str) -> None:
+    """The storage attacker plants another file's wrapped key, to have it wrapped under a master key that he may use."""
+    path, other = tmp_path / "t.parquet", tmp_path / "other.parquet"
+    for one in (path, other):
+        write(one, bs.KeyTools(ring, internal=False))
+    stolen = next(
+        text for text in json.loads(sidecar(other).read_text()).values() if json.loads(text)["masterKeyID"] == "pii"
+    )
+    entries = json.loads(sidecar(path).read_text())
+    sidecar(path).write_text(json.dumps(entries | {"columnKey77": stolen}))
+    if by == "policy":
+        report = bs.rewrap(path, decryption=people_policy(ring))
+    elif by == "names":
+        report = bs.rewrap(path, decryption=reading(ring), master_keys={"pii": "pii-2"})
+    else:
+        ring.rotate("pii")
+        report = bs.rewrap(path, decryption=reading(ring))
+    after = json.loads(sidecar(path).read_text())
+    assert after["columnKey77"] == stolen
+    assert report.unreferenced == ["columnKey77"]
+    assert [key.column for key in report.keys] == ["ssn"]
+    opens(path, reading(ring))
+
+
+def test_a_referenced_entry_under_a_master_key_that_the_policy_does_not_expect_is_left(
+    ring: bs.Keyring, tmp_path: Path
+) -> None:
     path = tmp_path / "t.parquet"
     write(path, bs.KeyTools(ring, internal=False))
+    entries = {name: json.loads(text) for name, text in json.loads(sidecar(path).read_text()).items()}
+    of_ssn = next(name for name, entry in entries.items() if entry["masterKeyID"] == "pii")
+    of_illness = next(name for name, entry in entries.items() if entry["masterKeyID"] == "health")
+    entries[of_ssn] = entries[of_illness]
+    planted = {name: json.dumps(entry) for name, entry in entries.items()}
+    sidecar(path).write_text(json.dumps(planted))
+    report = bs.rewrap(path, decryption=people_policy(ring))
+    assert [left["column"] for left in report.left] == ["ssn"]
+    assert not report.keys
+    assert json.loads(sidecar(path).read_text()) == planted
 
-    class Nothing(_NoUnwrapping):
-        def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:  # noqa: ARG002
-            raise PermissionError
 
-    report = bs.rewrap(path, decryption=bs.DecryptionSpec(bs.KeyTools(Nothing(ring.path))), master_keys=TO_SECOND)
-    assert len(report.keys) == 3
-    assert masters(path, reading(ring)) == set(TO_SECOND.values())
+def test_the_footer_key_under_its_usual_name_is_rewrapped_along(ring: bs.Keyring, tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    for _ in range(2):
+        write(path, bs.KeyTools(ring, internal=False))
+    assert "footerKey" in json.loads(sidecar(path).read_text())
+    report = bs.rewrap(path, decryption=reading(ring), master_keys=TO_SECOND)
+    assert not report.unreferenced
+    masters_beside = {json.loads(text)["masterKeyID"] for text in json.loads(sidecar(path).read_text()).values()}
+    assert masters_beside == set(TO_SECOND.values())
     opens(path, reading(ring))
+
+
+def test_what_a_column_says_of_its_kms_chooses_none(ring: bs.Keyring, tmp_path: Path) -> None:
+    """Key material beside the file is authenticated by nothing; only the footer key's says which KMS is meant."""
+    (tmp_path / "b").mkdir()
+    other = keyring(tmp_path / "b")
+    tools = bs.KeyTools(ring, internal=False, allowed_urls={"https://b.example": other})
+    path = tmp_path / "t.parquet"
+    write(path, tools)
+    entries = {name: json.loads(text) for name, text in json.loads(sidecar(path).read_text()).items()}
+    for entry in entries.values():
+        if not entry["isFooterKey"]:
+            entry |= {"isFooterKey": True, "kmsInstanceID": "b", "kmsInstanceURL": "https://b.example"}
+    sidecar(path).write_text(json.dumps({name: json.dumps(entry) for name, entry in entries.items()}))
+    opens(path, bs.DecryptionSpec(bs.KeyTools(ring, allowed_urls={"https://b.example": other})))
 
 
 def test_inside_the_file_not_without_the_footer_key(ring: bs.Keyring, tmp_path: Path) -> None:

@@ -43,14 +43,14 @@ def table(tmp_path: Path, ring: bs.Keyring) -> Path:
     for index in range(FILES):
         path = folder / ("day=1" if index == 5 else "") / f"{index}.parquet"
         write(path, bs.KeyTools(ring, internal=index % 2 == 0), index)
-    (folder / "_delta_log").mkdir()
-    (folder / "_delta_log" / "1.checkpoint.parquet").write_bytes(b"not ours")
+    (folder / "_temporary").mkdir()
+    (folder / "_temporary" / "1.checkpoint.parquet").write_bytes(b"not ours")
     (folder / "notes.txt").write_bytes(b"not ours")
     return folder
 
 
 def paths(table: Path) -> list[Path]:
-    return sorted(path for path in table.rglob("*.parquet") if "_delta_log" not in path.parts)
+    return sorted(path for path in table.rglob("*.parquet") if "_temporary" not in path.parts)
 
 
 def statuses(report: RotationReport) -> list[Status]:
@@ -271,10 +271,39 @@ def test_links_to_folders_are_followed_once(ring: bs.Keyring, table: Path, tmp_p
     (table / "+link").symlink_to(other)
     (table / "+day").symlink_to(table / "day=1")
     job = Rekey(reading(ring))
-    report = rotate(table, job)
+    report = rotate(table, job, follow_links=True)
     assert statuses(report) == [Status.ROTATED] * (FILES + 1)
     assert {Path(one.path).parent for one in report.files} == {table, table / "day=1", table / "+link"}
     opens(other / "z.parquet", reading(ring), 9)
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "dangling"])
+def test_a_link_out_of_the_folder_is_told_and_not_followed(
+    ring: bs.Keyring, table: Path, tmp_path: Path, kind: str
+) -> None:
+    """Whoever can write to the table would choose which files of the caller's are rewritten."""
+    other = tmp_path / "other"
+    other.mkdir()
+    outside = other / "z.parquet"
+    if kind != "dangling":
+        write(outside, bs.KeyTools(ring), 9)
+    link = table / ("link" if kind == "folder" else "link.parquet")
+    link.symlink_to(other if kind == "folder" else outside)
+    before = {path: path.read_bytes() for path in other.iterdir()}
+    job = Rekey(reading(ring))
+    planned = plan(table, job)
+    assert not planned.ok
+    assert {one.action for one in planned.files if one.path == str(link)} == {"fail"}
+    for restart in (False, True):
+        report = rotate(table, job, restart=restart)
+        assert not report.ok
+        assert [(one.path, one.status) for one in report.problems] == [(str(link), Status.FAILED)]
+        assert "leads out" in str(report.problems[0].why)
+    assert {path: path.read_bytes() for path in other.iterdir()} == before
+    if kind != "dangling":
+        # The caller names the other place too, or says that links may lead anywhere.
+        assert statuses(rotate([table, other], job)) == [Status.ROTATED] * (FILES + 1)
+        assert rotate(table, job, follow_links=True, restart=True).ok
 
 
 def test_a_pipe_is_not_waited_for(ring: bs.Keyring, table: Path) -> None:

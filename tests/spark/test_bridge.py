@@ -477,3 +477,11 @@ def test_an_interpreter_without_bloomseal_is_named(
     fresh(python="/nowhere/python")
     with pytest.raises(Exception, match="/nowhere/python"):
         bridge.read.parquet(str(table[0])).collect()
+
+
+def test_a_schema_known_beforehand(
+    bridge: SparkSession, people: DataFrame, table: tuple[Path, Any], fresh: Callable[..., None]
+) -> None:
+    """Then no task has looked for the bridge before the one that reads."""
+    fresh()
+    assert bridge.read.schema(people.schema).parquet(str(table[0])).count() == 20_000

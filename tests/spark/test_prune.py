@@ -263,8 +263,40 @@ def test_a_file_that_was_replaced_after_it_was_asked_is_named(
     # The keys travel under a key of the first file.
     first = bss.semi_join(spark, table, "ssn", wanted, policy=keyed)
     shutil.copy(other, table / "part 0.parquet")
-    with pytest.raises(Exception, match=r"IntegrityError.*part 0\.parquet"):
+    with pytest.raises(Exception, match=r"(IntegrityError|replaced while).*part 0\.parquet"):
         first.collect()
+
+
+def _forged(file: Path) -> None:
+    """A plaintext file of somebody without a key, in another one's place."""
+    rows = rows_of(range(1)).set_column(0, "id", pa.array([-1], pa.int64()))
+    bs.write_table(rows, file)
+
+
+@pytest.mark.filterwarnings("ignore:the table is read whole:bloomseal.errors.BloomsealWarning")
+@pytest.mark.parametrize("pays", [True, False])
+def test_a_plaintext_file_is_refused_however_many_keys_are_asked(
+    spark: SparkSession, keyed: TablePolicy, tmp_path: Path, pays: bool
+) -> None:
+    """Those files whose row groups are all left, which Spark's own reader reads."""
+    bss.enable(spark, kms=str(keyed.kms))
+    wanted = [digest(i) for i in range(0, 1000, ROWS if pays else 2)]
+    policy = keyed if pays else _only(keyed, "id")
+    for number in range(3):
+        _lone(tmp_path / "t", range(1000), policy).rename(tmp_path / "t" / f"part {number}.parquet")
+    found = bss.semi_join(spark, tmp_path / "t", "ssn", wanted, columns=["id"], policy=policy)
+    assert all(row.id >= 0 for row in found.collect())
+    genuine = (tmp_path / "t" / "part 1.parquet").read_bytes()
+    _forged(tmp_path / "t" / "part 1.parquet")
+    with pytest.raises(bs.PolicyError, match="plaintext file"):
+        bss.semi_join(spark, tmp_path / "t", "ssn", wanted, policy=policy)
+    # Put there after the frame was made.
+    queries = {"collect": found.collect, "limit": lambda: found.limit(1).collect(), "count": found.count}
+    for name, query in queries.items():
+        with pytest.raises(Exception, match=r"PolicyError: a plaintext file.*part 1\.parquet"):
+            pytest.fail(f"{name} gave {query()}")
+    (tmp_path / "t" / "part 1.parquet").write_bytes(genuine)
+    assert all(row.id >= 0 for row in found.collect())
 
 
 def test_filters_that_were_attached_meanwhile_are_no_other_file(

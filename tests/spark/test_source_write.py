@@ -442,3 +442,20 @@ def test_sparks_own_call_is_refused_what_can_not_be(
     with pytest.raises(Exception, match="partition"):
         frame.write.format("bloomseal").mode("append").partitionBy("id").save(str(tmp_path / "t"))
     assert files(tmp_path) == []
+
+
+@pytest.mark.parametrize("thread", [False, True])
+def test_other_sessions_and_other_threads(spark: SparkSession, policies: Policy, tmp_path: Path, thread: bool) -> None:
+    """Spark looks sources up in the thread's active session."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    table = policies.for_table("all")
+    sessions = [spark, spark.newSession()]
+
+    def work() -> int:
+        reports = [write(one.range(10), tmp_path / "t", table, "append") for one in (*sessions, *sessions)]
+        found = [bss.read(one, tmp_path / "t", policy=table).count() for one in sessions]
+        return sum(report.rows for report in reports) + sum(found)
+
+    with ThreadPoolExecutor(1) as pool:
+        assert (pool.submit(work).result() if thread else work()) == 40 + 80

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import pickle
@@ -18,11 +17,22 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.errors import BloomsealError, FormatError, UsageError
+from bloomseal.policy import Policy, TablePolicy
 from bloomseal.spark.source.commit import ABANDONED, TEMPORARY, Job, Staged, TableFolder, recover
+from bloomseal.spark.source.plan import Plan
 
 OLD = {"a=1/old-1": "1", "a=2/old-2": "2", "a=3/old-3": "3"}
 NEW = {"a=1/new-1": "11", "a=2/new-2": "22", "a=9/new-9": "99"}
 POINTS = ("staged", "planned", "moved", "removed", "successful")
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> TablePolicy:
+    ring = bs.Keyring(tmp_path_factory.mktemp("keys") / "keys.json", create=True)
+    ring.create("footer")
+    ring.create("of another table")
+    table = {"footer_key": "footer"}
+    return Policy.from_dict({"version": 1, "kms": f"keyring://{ring.path}", "tables": {"t": table}}).for_table("t")
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -51,8 +61,8 @@ def table(tmp_path: Path) -> TableFolder:
     return table
 
 
-def test_committed_files_come_and_replaced_ones_go(table: TableFolder) -> None:
-    job = Job(table, "job")
+def test_committed_files_come_and_replaced_ones_go(table: TableFolder, policy: TablePolicy) -> None:
+    job = Job(table, "job", policy)
     files = staged(job)
     staged(job, {"a=1/of-another-attempt": "x"}, "0-1")
     put(table, {"a=1/_KEY_MATERIAL_FOR_old-1.json": "{}", "a=1/.old-1.crc": "crc"})
@@ -65,8 +75,8 @@ def test_committed_files_come_and_replaced_ones_go(table: TableFolder) -> None:
     assert not (folder / "a=3").exists()
 
 
-def test_an_aborted_job_leaves_no_trace(table: TableFolder) -> None:
-    job = Job(table, "job")
+def test_an_aborted_job_leaves_no_trace(table: TableFolder, policy: TablePolicy) -> None:
+    job = Job(table, "job", policy)
     job.abort()  # none of its tasks came to write
     staged(job)
     job.abort()
@@ -75,8 +85,10 @@ def test_an_aborted_job_leaves_no_trace(table: TableFolder) -> None:
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_killed_at_any_instant_nothing_is_lost_and_the_next_write_goes_on(table: TableFolder, point: str) -> None:
-    job = Job(table, "job")
+def test_killed_at_any_instant_nothing_is_lost_and_the_next_write_goes_on(
+    table: TableFolder, policy: TablePolicy, point: str
+) -> None:
+    job = Job(table, "job", policy)
     files = staged(job)
     program = "import pickle, sys; job, files, old = pickle.loads(sys.stdin.buffer.read()); job.commit(files, old)"
     ended = subprocess.run(
@@ -96,19 +108,19 @@ def test_killed_at_any_instant_nothing_is_lost_and_the_next_write_goes_on(table:
     # It never stands beside a mixture of both.
     assert ("_SUCCESS" in now) == (point in ("staged", "planned", "successful"))
 
-    assert recover(table) == ([] if point == "staged" else ["job"])
+    assert recover(table, policy) == ([] if point == "staged" else ["job"])
     if point == "staged":
         assert contents(folder) == {**OLD, "_SUCCESS": ""}
-        assert recover(table, datetime.now(UTC) + ABANDONED + timedelta(minutes=1)) == ["job"]
+        assert recover(table, policy, datetime.now(UTC) + ABANDONED + timedelta(minutes=1)) == ["job"]
         assert contents(folder) == {**OLD, "_SUCCESS": ""}
     else:
         assert contents(folder) == {**NEW, "_SUCCESS": ""}
     assert not (folder / TEMPORARY).exists()
 
 
-def test_a_job_with_a_plan_does_not_go_back(table: TableFolder) -> None:
+def test_a_job_with_a_plan_does_not_go_back(table: TableFolder, policy: TablePolicy) -> None:
     """Spark calls abort when commit fails; half of the old files may be gone by then."""
-    job = Job(table, "job")
+    job = Job(table, "job", policy)
     files = staged(job)
     # A folder where a file belongs: the move fails, as it would for want of a right.
     (Path(table.folder) / "a=9" / "new-9").mkdir(parents=True)
@@ -116,12 +128,12 @@ def test_a_job_with_a_plan_does_not_go_back(table: TableFolder) -> None:
         job.commit(files, list(OLD))
     job.abort()
     (Path(table.folder) / "a=9" / "new-9").rmdir()
-    assert recover(table) == ["job"]
+    assert recover(table, policy) == ["job"]
     assert contents(Path(table.folder)) == {**NEW, "_SUCCESS": ""}
 
 
-def test_jobs_at_work_are_left_alone(table: TableFolder) -> None:
-    at_work, dead = Job(table, "at work"), Job(table, "dead")
+def test_jobs_at_work_are_left_alone(table: TableFolder, policy: TablePolicy) -> None:
+    at_work, dead = Job(table, "at work", policy), Job(table, "dead", policy)
     staged(at_work)
     staged(dead)
     long_ago = (datetime.now(UTC) - ABANDONED - timedelta(hours=1)).timestamp()
@@ -130,26 +142,28 @@ def test_jobs_at_work_are_left_alone(table: TableFolder) -> None:
     for path in [Path(at_work.folder), *Path(at_work.folder).rglob("*")]:
         if path.name != "new-9":
             os.utime(path, (long_ago, long_ago))
-    assert recover(table) == ["dead"]
+    assert recover(table, policy) == ["dead"]
     assert Path(at_work.folder).exists()
 
 
-def test_steps_may_be_repeated(table: TableFolder) -> None:
+def test_steps_may_be_repeated(table: TableFolder, policy: TablePolicy) -> None:
     """Two who find the same plan at the same time: one of them finds everything done, also long after."""
-    job = Job(table, "job")
+    job = Job(table, "job", policy)
     staged(job)
-    plan = {"version": 1, "files": [[f"0-0/{name}", name] for name in NEW], "replaced": sorted(OLD)}
-    put(table, {"plan.json": json.dumps(plan)}, TEMPORARY, "job")
+    plan = Plan(tuple((f"0-0/{name}", name) for name in NEW), tuple(sorted(OLD))).sealed(policy, "job").decode()
+    put(table, {"plan.json": plan}, TEMPORARY, "job")
     assert job.finish()
-    put(table, {"plan.json": json.dumps(plan)}, TEMPORARY, "job")
+    put(table, {"plan.json": plan}, TEMPORARY, "job")
     assert job.finish()
     assert not job.finish()
     assert contents(Path(table.folder)) == {**NEW, "_SUCCESS": ""}
 
 
 @pytest.mark.parametrize("change", ["gone", "shorter"])
-def test_what_is_not_there_as_it_was_written_stops_the_commit(table: TableFolder, change: str) -> None:
-    job = Job(table, "job")
+def test_what_is_not_there_as_it_was_written_stops_the_commit(
+    table: TableFolder, policy: TablePolicy, change: str
+) -> None:
+    job = Job(table, "job", policy)
     files = staged(job)
     path = Path(job.folder) / "0-0" / "a=2" / "new-2"
     path.unlink() if change == "gone" else path.write_text("2")
@@ -159,32 +173,33 @@ def test_what_is_not_there_as_it_was_written_stops_the_commit(table: TableFolder
     assert contents(Path(table.folder)) == {**OLD, "_SUCCESS": ""}
 
 
-def test_a_new_file_can_not_replace_itself(table: TableFolder) -> None:
-    job = Job(table, "job")
+def test_a_new_file_can_not_replace_itself(table: TableFolder, policy: TablePolicy) -> None:
+    job = Job(table, "job", policy)
     with pytest.raises(UsageError):
         job.commit(staged(job), list(NEW))
 
 
 @pytest.mark.parametrize(
-    "plan",
+    ("files", "replaced"),
     [
-        "",
-        "[]",
-        '{"version": 2, "files": [], "replaced": []}',
-        '{"version": 1, "files": [], "replaced": ["../outside"]}',
-        '{"version": 1, "files": [], "replaced": ["a/../../outside"]}',
-        '{"version": 1, "files": [["OUTSIDE", "inside"]], "replaced": []}',
-        '{"version": 1, "files": [["0-0/x", ".."]], "replaced": []}',
-        '{"version": 1, "files": [["0-0/x"]], "replaced": []}',
-        '{"version": 1, "files": [], "replaced": [7]}',
+        ([], ["../outside"]),
+        ([], ["a/../../outside"]),
+        ([], [""]),
+        ([("OUTSIDE", "inside")], []),
+        ([("0-0/x", "..")], []),
+        ([("0-0/x", "./y")], []),
     ],
 )
-def test_a_plan_reaches_nothing_outside_its_table(table: TableFolder, tmp_path: Path, plan: str) -> None:
+def test_a_plan_reaches_nothing_outside_its_table(
+    table: TableFolder, policy: TablePolicy, tmp_path: Path, files: list[tuple[str, str]], replaced: list[str]
+) -> None:
+    """Not even one of a writer of the table."""
     outside = tmp_path / "outside"
     outside.write_text("not theirs")
-    put(table, {"plan.json": plan.replace("OUTSIDE", str(outside))}, TEMPORARY, "job")
-    with pytest.raises(FormatError, match="plan"):
-        recover(table)
+    plan = Plan(tuple((old.replace("OUTSIDE", str(outside)), new) for old, new in files), tuple(replaced))
+    put(table, {"plan.json": plan.sealed(policy, "job").decode()}, TEMPORARY, "job")
+    with pytest.raises(FormatError, match="outside its table"):
+        recover(table, policy)
     assert outside.read_text() == "not theirs"
     assert contents(Path(table.folder)) == {**OLD, "_SUCCESS": ""}
 
@@ -197,14 +212,14 @@ def remote() -> Iterator[TableFolder]:
     table.filesystem.delete_dir_contents("", accept_root_dir=True)
 
 
-def test_other_file_systems(remote: TableFolder) -> None:
+def test_other_file_systems(remote: TableFolder, policy: TablePolicy) -> None:
     put(remote, OLD)
-    job = Job(remote, "job")
+    job = Job(remote, "job", policy)
     job.commit(staged(job), ["a=1/old-1", "a=2/old-2"])
     assert sorted(remote.files()) == sorted([*NEW, "a=3/old-3"])
     assert remote.filesystem.get_file_info(remote.path("_SUCCESS")).is_file
-    assert recover(remote) == []
-    second = Job(remote, "second")
+    assert recover(remote, policy) == []
+    second = Job(remote, "second", policy)
     staged(second)
     second.abort()
     assert sorted(remote.files()) == sorted([*NEW, "a=3/old-3"])

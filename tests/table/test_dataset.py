@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,17 @@ def test_pyarrow_reads_the_folders(data: Any, tmp_path: Path) -> None:
         "country=..",
         "country=x%0A%1F",
     }
+
+
+def test_our_own_reader_has_the_columns_back(tmp_path: Path) -> None:
+    bs.write_dataset(ROWS, tmp_path / "t", encryption=ENCRYPTION, partition_by=["country"], bloom_filters=["ssn"])
+    table = bs.open_table(tmp_path / "t", decryption=DECRYPTION)
+    assert table.read(ROWS.column_names).sort_by("id").equals(ROWS)
+    for country in COUNTRIES:
+        if country is not None:
+            assert table.read(["id"], [("country", "==", country)]).num_rows == 100
+    found = table.read(filters=[("country", "==", "F/R"), ("ssn", "in", ["001-21-3945", "002-21-3945"])])
+    assert found["id"].to_pylist() == [1]
 
 
 def test_files_are_sealed_and_hold_what_was_asked(tmp_path: Path) -> None:
@@ -223,6 +235,7 @@ def test_what_is_protected_becomes_no_folder(tmp_path: Path, ring: bs.Keyring) -
         {"compression": 5},
         {"data": 5},
         {"data": pa.table({"id": [1], "country": [1.5]}), "partition_by": ["country"]},
+        {"data": pa.table({"id": [1], "country": [Decimal("1.50")]}), "partition_by": ["country"]},
         {"data": pa.table({"id": [1], "country": [b"x"]}), "partition_by": ["country"]},
         {"data": pa.table({"id": [1], "country": [""]}), "partition_by": ["country"]},
         {"data": pa.table({"id": [1], "country": ["__HIVE_DEFAULT_PARTITION__"]}), "partition_by": ["country"]},

@@ -2,6 +2,9 @@
 
 import subprocess
 import sys
+from pathlib import Path
+
+import pyarrow as pa
 
 import bloomseal
 
@@ -30,3 +33,18 @@ def test_neither_import_nor_use_loads_what_not_every_user_needs() -> None:
 def test_the_larger_parts_are_reached_by_their_names() -> None:
     assert bloomseal.audit.__name__ == "bloomseal.audit"
     assert bloomseal.rotation.__name__ == "bloomseal.rotation"
+
+
+def test_a_look_up_does_not_load_pandas(tmp_path: Path) -> None:
+    """pyarrow does on the first occasion where pandas is installed, and that takes longer than a cold look-up."""
+    path = str(tmp_path / "t")
+    bloomseal.write_table(pa.table({"s": ["x", "y"], "i": [1, 2]}), path, bloom_filters={"s": True, "i": True})
+    script = (
+        "import sys, bloomseal\n"
+        f"for term in (('s', '==', 'x'), ('s', 'in', ['x', 'z']), ('i', '==', 1), ('i', 'in', [1, 5])):\n"
+        f"    assert bloomseal.read_table({path!r}, filters=[term]).num_rows == 1\n"
+        f"bloomseal.probe({path!r}, 's', ['x'])\n"
+        "print('pandas' in sys.modules, 'sqlglot' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False False"

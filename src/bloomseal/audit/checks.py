@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from ..limits import MAX_GCM_SEALS
 from ..policy import Sensitivity, TablePolicy
+from ..storage.files import MATERIAL_PREFIX
 from ..storage.ref import FileRef
 from .facts import Policies
 from .filterchecks import check_filters, check_sizes
 from .findings import Finding, Severity
 from .keyfacts import KeyFacts
-from .places import MATERIAL_PREFIX, Places
+from .places import Places
 from .rules import RULES
 from .scan import ChunkFacts, FileFacts, Seen
 from .views import EXPOSED

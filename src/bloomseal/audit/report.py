@@ -131,6 +131,8 @@ def judged(
     """The report about files that were looked at, wherever that was done."""
     facts = Facts(files, places, policies, with_keys, nonces, now or datetime.now(UTC))
     unseen = list(places.unknown)
+    if places.dead:
+        unseen.append(f"Parquet files in the table's folder that no live version names ({len(places.dead)} files)")
     hidden = Counter(what for file in files for what in file.hidden)
     unseen += [f"{what} ({count} files)" for what, count in sorted(hidden.items())]
     sealed = sum(1 for file in files if any(chunk.protection and chunk.values is None for chunk in file.chunks))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from ..errors import UsageError
-from ..write.attach import attach_filters
+from ..table.verbs import attach_filters
+from ..write.attach import AttachReport
 from .filters import filter_option, parse_filters
 from .keys import OpeningOptions, opening_options
 from .render import facts, print_json, progress, size, table
@@ -21,7 +22,7 @@ __all__ = ["attach"]
 @opening_options
 @common_options()
 def attach(file: str, filters: tuple[str, ...], dry_run: bool, opening: OpeningOptions) -> None:
-    """Add filters to FILE, or replace the ones that it has. No page is touched.
+    """Add filters to FILE (or to each file of a folder), or replace the ones that it has. No page is touched.
 
     Filters of encrypted columns are sealed with the column's key; those of plaintext columns stand in clear. The file is
     replaced only when the new one has been reopened and probed.
@@ -33,11 +34,19 @@ def attach(file: str, filters: tuple[str, ...], dry_run: bool, opening: OpeningO
     specs = parse_filters(filters)
     if not specs:
         raise UsageError("no filter to attach", hint="--filter COLUMN")
+    decryption = opening.decryption()
     with progress("Building filters") as tell:
-        report = attach_filters(file, specs, decryption=opening.decryption(), dry_run=dry_run, progress=tell)
+        found = attach_filters(file, specs, decryption=decryption, dry_run=dry_run, progress=tell)
+    reports: list[AttachReport] = [*found.values()] if isinstance(found, dict) else [found]
     if State.current().json:
-        print_json(report.to_dict())
+        told = [report.to_dict() for report in reports]
+        print_json(told if isinstance(found, dict) else told[0])
         return
+    for report in reports:
+        _show(report, dry_run)
+
+
+def _show(report: AttachReport, dry_run: bool) -> None:
     table(
         ["row group", "column", "bytes", "sealed", "false positives", "replaced"],
         [

@@ -73,7 +73,7 @@ def audit(
     bound: int,
     keys: KeyOptions,
 ) -> int:
-    """Audit files, folders, Delta tables (folders) and Iceberg tables (.metadata.json) at each PATH.
+    """Audit files, folders, Delta tables (folders) and Iceberg tables (folders, or .metadata.json) at each PATH.
 
     Without keys it looks at what everybody sees, and says what it could not see.
 

@@ -10,6 +10,8 @@ __all__ = ["hint_for"]
 
 _KEYS: Final = "--keyring PATH, --kms URI, --key-file NAME=PATH or --key-env NAME=VARIABLE"
 _IN_OPTIONS: Final = {
+    'int96_unit="us"': "--int96-unit us",
+    'int96_unit="ns"': "--int96-unit ns",
     "decryption=DecryptionSpec(keys=...)": _KEYS,
     "footer_key=": "--key-file footer=PATH, --key-env footer=VARIABLE, or id:KEY_ID=",
     "column_keys=": "--key-file COLUMN=PATH, --key-env COLUMN=VARIABLE, or id:KEY_ID=",

@@ -5,20 +5,22 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any, Final
 
 import pyarrow as pa
 
 from ..errors import BloomsealError, FormatError, UsageError
+from .csv_input import COMPRESSIONS, CsvReader, bad_line
 
 __all__ = ["FORMATS", "Input", "open_input", "parse_type"]
 
 FORMATS: Final = ("csv", "parquet", "arrow", "ndjson")
 _EXTENSIONS: Final = {
     ".csv": "csv",
+    ".tsv": "csv",
     ".parquet": "parquet",
     ".pq": "parquet",
     ".arrow": "arrow",
@@ -50,36 +52,55 @@ class Input:
 
 
 @contextlib.contextmanager
-def open_input(path: str, kind: str | None, types: Mapping[str, pa.DataType]) -> Iterator[Input]:
+def open_input(
+    path: str, kind: str | None, types: Mapping[str, pa.DataType], delimiter: str | None = None
+) -> Iterator[Input]:
     """Open an input file, or standard input for ``-``.
 
     Args:
         path: the file.
         kind: one of `FORMATS`; None: by the name's end.
         types: column → type, where it shall not be inferred (CSV, JSON) or is to be changed.
+        delimiter: between the values of CSV, one character; None: a tab in ``.tsv``, else a comma.
 
     Raises:
         UsageError: no such file, an unknown kind, no such column.
         FormatError: the input does not parse, or a value does not fit its type. The message names no value.
     """
-    if kind is None and (kind := _EXTENSIONS.get(Path(path).suffix.lower())) is None:
+    plain = PurePath(path).with_suffix("") if PurePath(path).suffix.lower() in COMPRESSIONS else PurePath(path)
+    if kind is None and (kind := _EXTENSIONS.get(plain.suffix.lower())) is None:
         raise UsageError("what kind of file is the input?", file=path, hint=f"--input-format {'|'.join(FORMATS)}")
+    if delimiter is not None and (kind != "csv" or len(delimiter.encode()) != 1 or delimiter in '"\r\n'):
+        raise UsageError("a delimiter is one character of ASCII between the values of CSV", hint="--delimiter ';'")
+    delimiter = delimiter or ("\t" if plain.suffix.lower() == ".tsv" else ",")
+    known = dict(types)
+
+    def broken(error: Exception) -> FormatError:
+        bad = bad_line(path, known, delimiter) if kind == "csv" else None
+        return _broken(path, kind, error, bad)
+
     with contextlib.ExitStack() as stack:
         try:
-            found = _OPENERS[kind](path, types, stack)
-        except BloomsealError:
-            raise
+            if kind == "csv":
+                reader = CsvReader(path, types, delimiter, stack)
+                known.update(reader.types)
+                counted = ((batch, reader.position) for batch in reader.batches)
+                found = Input(reader.schema, counted, reader.total)
+            else:
+                found = _OPENERS[kind](path, types, stack)
+        except BloomsealError as error:
+            raise error.at(file=path) from None
         except OSError as error:
             raise _unreadable(path, error) from None
         except (pa.ArrowException, ValueError) as error:
-            raise _broken(path, kind, error) from None
+            raise broken(error) from None
         if missing := [name for name in types if name not in found.schema.names]:
             raise UsageError(
                 "no such column in the input", column=missing[0], hint=f"one of {', '.join(found.schema.names[:10])}"
             )
         if kind in ("parquet", "arrow") and types:
             found = _cast(found, types)
-        found.batches = _guarded(found.batches, path, kind)
+        found.batches = _guarded(found.batches, path, broken)
         yield found
 
 
@@ -102,29 +123,15 @@ def parse_type(text: str) -> pa.DataType:
         ) from None
 
 
-def _open_csv(path: str, types: Mapping[str, pa.DataType], stack: contextlib.ExitStack) -> Input:
-    from pyarrow import csv
-
-    stream, total = _stream(path, stack)
-    reader = stack.enter_context(
-        csv.open_csv(
-            stream,
-            read_options=csv.ReadOptions(block_size=_BLOCK_BYTES),
-            convert_options=csv.ConvertOptions(column_types=dict(types)),
-        )
-    )
-    return Input(reader.schema, _with_bytes(reader, stream, total), total)
-
-
 def _open_ndjson(path: str, types: Mapping[str, pa.DataType], stack: contextlib.ExitStack) -> Input:
     from pyarrow import json
 
-    stream, total = _stream(path, stack)
+    stream, position, total = _inflated(path, stack)
     options = json.ParseOptions(explicit_schema=pa.schema(list(types.items())) if types else None)
     reader = stack.enter_context(
         json.open_json(stream, read_options=json.ReadOptions(block_size=_BLOCK_BYTES), parse_options=options)
     )
-    return Input(reader.schema, _with_bytes(reader, stream, total), total)
+    return Input(reader.schema, _with_bytes(reader, position, total), total)
 
 
 def _open_parquet(path: str, types: Mapping[str, pa.DataType], stack: contextlib.ExitStack) -> Input:  # noqa: ARG001
@@ -152,7 +159,7 @@ def _open_arrow(path: str, types: Mapping[str, pa.DataType], stack: contextlib.E
     return Input(reader.schema, _with_bytes(reader, stream, total), total)
 
 
-_OPENERS: Final = {"csv": _open_csv, "ndjson": _open_ndjson, "parquet": _open_parquet, "arrow": _open_arrow}
+_OPENERS: Final = {"ndjson": _open_ndjson, "parquet": _open_parquet, "arrow": _open_arrow}
 
 
 def _stream(path: str, stack: contextlib.ExitStack) -> tuple[Any, int]:
@@ -160,6 +167,13 @@ def _stream(path: str, stack: contextlib.ExitStack) -> tuple[Any, int]:
         return stack.enter_context(pa.PythonFile(sys.stdin.buffer, mode="r")), 0
     file = stack.enter_context(pa.OSFile(path, "rb"))
     return file, file.size()
+
+
+def _inflated(path: str, stack: contextlib.ExitStack) -> tuple[Any, Any, int]:
+    """What to read, the stream whose position tells how far that is, and the position's end."""
+    stream, total = _stream(path, stack)
+    kind = COMPRESSIONS.get(PurePath(path).suffix.lower())
+    return (stream if kind is None else stack.enter_context(pa.CompressedInputStream(stream, kind))), stream, total
 
 
 def _with_bytes(batches: Any, stream: Any, total: int) -> Iterator[tuple[pa.RecordBatch, int]]:
@@ -181,24 +195,33 @@ def _cast(found: Input, types: Mapping[str, pa.DataType]) -> Input:
 
 
 def _guarded(
-    batches: Iterator[tuple[pa.RecordBatch, int]], path: str, kind: str
+    batches: Iterator[tuple[pa.RecordBatch, int]], path: str, broken: Callable[[Exception], FormatError]
 ) -> Iterator[tuple[pa.RecordBatch, int]]:
     try:
         yield from batches
-    except (pa.ArrowException, ValueError) as error:
-        raise _broken(path, kind, error) from None
+    except BloomsealError as error:
+        raise error.at(file=path) from None
     except OSError as error:
         raise _unreadable(path, error) from None
+    except (pa.ArrowException, ValueError) as error:
+        raise broken(error) from None
 
 
 def _unreadable(path: str, error: OSError) -> UsageError:
     return UsageError(f"the input can't be read: {error.strerror or type(error).__name__}", file=path)
 
 
-def _broken(path: str, kind: str, error: Exception) -> FormatError:
+def _broken(path: str, kind: str, error: Exception, bad: tuple[int, str | None] | None) -> FormatError:
     # pyarrow's messages quote the cell that did not parse; it may be a secret.
+    if bad is None:
+        what, column = f"the input does not read as {kind} of these types ({type(error).__name__})", None
+    else:
+        line, column = bad
+        why = "it has not as many values as the first one" if column is None else "its value does not fit the type"
+        what = f"line {line} does not read as {kind}: {why}"
     return FormatError(
-        f"the input does not read as {kind} of these types ({type(error).__name__})",
+        what,
         file=path,
-        hint="--type COLUMN=TYPE for columns that were inferred wrongly",
+        column=column,
+        hint="--delimiter, where it is no comma" if bad and column is None else "--type COLUMN=TYPE",
     )

@@ -71,8 +71,7 @@ def create(
     made = Keyring(place, passphrase=secret, create=True)
     for name in names:
         made.create(name, bits=int(bits or 256))
-    if not made.protected:
-        remark(f"{place} has no passphrase: only its mode (0600) keeps its keys from others")
+    _tell_protection(made)
     _show(made.list())
 
 
@@ -85,6 +84,7 @@ def add(names: tuple[str, ...], bits: str | None, path: str | None, passphrase_f
     """Add a master key for each NAME."""
     ring = open_keyring(_path(path), passphrase_file)
     _show([ring.create(name, bits=int(bits or 256)) for name in names])
+    _tell_protection(ring)
 
 
 @keyring.command(short_help="Add a version to master keys; it wraps from now on.")
@@ -96,6 +96,29 @@ def rotate(names: tuple[str, ...], bits: str | None, path: str | None, passphras
     """Add a version to each master key. Earlier versions go on opening what they have wrapped."""
     ring = open_keyring(_path(path), passphrase_file)
     _show([ring.rotate(name, bits=int(bits) if bits else None) for name in names])
+    _tell_protection(ring)
+
+
+@keyring.command(short_help="Give the keyring another passphrase, or take it away.")
+@click.option("--new-passphrase-file", metavar="PATH", help="File with the new passphrase (default: a prompt).")
+@click.option("--remove", is_flag=True, help="Leave the keys in clear: only the file's mode guards them then.")
+@_keyring_options
+@common_options()
+def passphrase(new_passphrase_file: str | None, remove: bool, path: str | None, passphrase_file: str | None) -> None:
+    """Seal the keys in the file anew, under another passphrase. The only way to add or to remove protection.
+
+    The present passphrase, if there is one, comes from --passphrase-file, the environment or a prompt. Programs that have
+    the keyring open refuse it until they are started again with the new one. Copies of the old file open as before.
+    """
+    if remove and new_passphrase_file:
+        raise UsageError("--remove and --new-passphrase-file exclude one another")
+    ring = open_keyring(_path(path), passphrase_file)
+    new = read_passphrase(new_passphrase_file)
+    if new is None and not remove:
+        new = click.prompt("New passphrase for the keyring", hide_input=True, confirmation_prompt=True, err=True)
+    ring.change_passphrase(new)
+    _tell_protection(ring)
+    _show(ring.list())
 
 
 @keyring.command(short_help="Refuse the use of a master key until it is enabled again.")
@@ -147,6 +170,11 @@ def _path(path: str | None) -> str:
     if place := path or os.environ.get(PATH_VARIABLE):
         return place
     raise UsageError("no keyring was named", hint=f"--keyring PATH, or {PATH_VARIABLE}")
+
+
+def _tell_protection(ring: Keyring) -> None:
+    if not ring.protected:
+        remark(f"{ring.path} has no passphrase: only its mode (0600) keeps its keys from others")
 
 
 def _show(keys: Iterable[MasterKey]) -> None:

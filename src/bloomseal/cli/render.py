@@ -15,16 +15,11 @@ from typing import IO, Any, Final
 
 import click
 
+from .._text import safe_text as printable
+
 __all__ = ["busy", "facts", "json_line", "plain", "print_json", "printable", "progress", "remark", "size", "table"]
 
 _WIDTH_WITHOUT_TERMINAL: Final = 160
-_C1_CONTROLS: Final = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
-_ESCAPES: Final = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x0A, 0x09)}
-
-
-def printable(text: Any) -> str:
-    """Text that may come from a file, without the control characters by which it could steer a terminal."""
-    return str(text).translate(_ESCAPES).encode(errors="backslashreplace").decode()
 
 
 def plain(value: Any) -> Any:
@@ -51,10 +46,15 @@ def plain(value: Any) -> Any:
 
 
 def json_line(value: Any, *, indent: int | None = None) -> str:
-    """JSON text in UTF-8 that no terminal takes for commands."""
-    text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=indent).translate(_C1_CONTROLS)
-    # The bytes of a file's name that are no text: Python replaces their surrogates by what JSON has for them, too.
-    return text.encode(errors="backslashreplace").decode()
+    """JSON text in UTF-8 that no terminal takes for commands; what it says is exact, by JSON's own escapes."""
+    text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=indent)
+    # JSON has escaped the newlines of texts: those that are left are its own.
+    return "\n".join(line if line.isprintable() else _escaped(line) for line in text.split("\n"))
+
+
+def _escaped(line: str) -> str:
+    # `dumps` writes a character beyond 16 bits as JSON wants it, by two escapes.
+    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in line)
 
 
 def print_json(value: Any) -> None:

@@ -35,6 +35,7 @@ class RunOptions:
     paths: tuple[str, ...]
     policy: str | None
     table: str | None
+    follow_links: bool
     journal: str | None
     restart: bool
     dry_run: bool
@@ -56,13 +57,14 @@ class RunOptions:
 
     def carry_out(self, job: Job) -> int:
         """Plan or run, and tell. Returns the exit code: 1 where something could not be done."""
+        places: dict[str, Any] = {"follow_links": self.follow_links, "journal": self.journal}
         if self.dry_run:
             with progress("Planning") as tell:
-                planned = plan(self.paths, job, journal=self.journal, progress=tell)
+                planned = plan(self.paths, job, progress=tell, **places)
             _tell_plan(planned)
             return 0 if planned.ok else 1
         with progress(f"{job.operation.capitalize()}ing") as tell:
-            report = rotate(self.paths, job, journal=self.journal, restart=self.restart, progress=tell)
+            report = rotate(self.paths, job, restart=self.restart, progress=tell, **places)
         _tell_report(report)
         return 0 if report.ok else 1
 
@@ -71,6 +73,7 @@ _RUN_OPTIONS: Final = (
     click.argument("paths", nargs=-1, required=True, metavar="PATH..."),
     click.option("--policy", metavar="FILE", help="Policy file that says which key protects what; needs --table."),
     click.option("--table", metavar="NAME", help="The table's name in the policy."),
+    click.option("--follow-links", is_flag=True, help="Follow links that lead out of PATH, too."),
     click.option("--journal", metavar="PATH", help="Where to keep the journal (default: in the user's state folder)."),
     click.option("--restart", is_flag=True, help="Begin a new run, whatever an earlier one has done."),
     click.option("--dry-run", is_flag=True, help="Tell what would be done and what it costs; write nothing."),
@@ -120,12 +123,13 @@ def _run_options(function: Function) -> Function:
         paths: tuple[str, ...],
         policy: str | None,
         table: str | None,
+        follow_links: bool,
         journal: str | None,
         restart: bool,
         dry_run: bool,
         **rest: Any,
     ) -> Any:
-        return function(run=RunOptions(paths, policy, table, journal, restart, dry_run), **rest)
+        return function(run=RunOptions(paths, policy, table, follow_links, journal, restart, dry_run), **rest)
 
     decorated: Function = _with(_RUN_OPTIONS)(wrapper)  # type: ignore[assignment]
     return decorated
@@ -377,6 +381,11 @@ def _tell_report(report: RotationReport) -> None:
     if problems := report.problems:
         rows = [(one.path, str(one.status), one.why) for one in problems]
         rows += [(one.path, f"column {key['column']}", key["why"]) for one in problems for key in one.left]
+        rows += [
+            (one.path, f"key material {name}", "the file does not refer to it; left as it is")
+            for one in problems
+            for name in one.unreferenced
+        ]
         table(["file", "status", "why"], rows)
     if lost := Counter((one.path, each["column"], each["why"]) for one in report.files for each in one.dropped):
         told = [(*place, number) for place, number in lost.items()]

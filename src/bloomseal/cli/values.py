@@ -16,10 +16,9 @@ import pyarrow as pa
 from ..errors import UsageError
 from ..sbbf import ColumnType, PhysicalType
 
-__all__ = ["parse_value", "parse_where", "read_lines"]
+__all__ = ["parse_value", "read_lines"]
 
 _FRACTION: Final = re.compile(r"(?<=\d)\.(\d+)")
-_OPERATORS: Final = re.compile(r"(.+?)\s*(==|!=|<=|>=|=|<|>|\s+not\s+in\s+|\s+in\s+)\s*(.*)", re.DOTALL)
 _WHAT: Final = {
     "date": "a date such as 1984-03-07",
     "time": "a time such as 13:37:00.25",
@@ -64,20 +63,6 @@ def parse_value(text: str, column_type: ColumnType) -> Any:
     raise UsageError(f"a value that is none of type {column_type}", hint=hint)
 
 
-def parse_where(text: str) -> tuple[str, str, str]:
-    """``ssn=123-45-6789`` → column, operator, text; operators as in `SealedFile.read`.
-
-    Raises:
-        UsageError: not of that form.
-    """
-    if (match := _OPERATORS.fullmatch(text.strip())) is None:
-        raise UsageError(
-            "a condition reads COLUMN OPERATOR VALUE", hint="'ssn = 123-45-6789', 'age >= 18', 'id in 1,2,3'"
-        )
-    column, operator, value = match.groups()
-    return column.strip(), " ".join(operator.split()), value
-
-
 def read_lines(path: str) -> list[str]:
     """A file's lines (``-`` is standard input), empty ones left out: values that need not stand in the list of processes.
 
@@ -95,6 +80,8 @@ def read_lines(path: str) -> list[str]:
 
 
 def _parse(text: str, kind: str, column_type: ColumnType) -> Any:
+    if kind in ("int", "float", "decimal") and "_" in text:
+        raise ValueError  # Python's own notation
     match kind:
         case "string" | "enum" | "json":
             return text

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import click
 
+from ..errors import BloomsealError
 from ..read.file import open_file
+from ..storage.tables import files_at
 from .keys import OpeningOptions, opening_options
-from .render import busy, facts, print_json, printable, table
+from .render import facts, print_json, printable, progress, table
 from .state import State, common_options
 
 __all__ = ["verify"]
@@ -20,7 +22,8 @@ __all__ = ["verify"]
 @opening_options
 @common_options()
 def verify(files: tuple[str, ...], strict: bool, opening: OpeningOptions) -> int:
-    """Open every module of each FILE that the keys at hand can open, and say which could not be.
+    """Open every module of each FILE (or folder, pattern, table) that the keys at hand can open, and say which could
+    not be.
 
     Plaintext columns and the pages of AES_GCM_CTR_V1 are read, but nothing authenticates them.
 
@@ -31,14 +34,23 @@ def verify(files: tuple[str, ...], strict: bool, opening: OpeningOptions) -> int
       bloomseal verify people.parquet --keyring keys.json
     """
     decryption = opening.decryption()
-    reports, signed = [], []
-    for path in files:
-        with open_file(path, decryption=decryption) as opened, busy("Opening modules"):
-            reports.append(opened.verify())
-            signed.append(opened.encrypted)
+    reports, signed, failed = [], [], []
+    listed = [(path, one) for path in files for one in files_at(path)]
+    with progress("Opening modules") as tell:
+        for done, (path, one) in enumerate(listed):
+            try:
+                with open_file(one, decryption=decryption) as opened:
+                    reports.append(opened.verify())
+                    signed.append(opened.encrypted)
+            except BloomsealError as error:
+                if one is path:
+                    raise
+                # One bad file of a table is found, and the rest are looked at.
+                failed.append(error)
+            tell(done + 1, len(listed))
     if State.current().json:
-        listed = [report.to_dict() for report in reports]
-        print_json(listed[0] if len(listed) == 1 else listed)
+        told = [report.to_dict() for report in reports] + [problem.to_dict() | {"ok": False} for problem in failed]
+        print_json(told[0] if len(told) == 1 else told)
     else:
         for report, encrypted in zip(reports, signed, strict=True):
             state = (
@@ -68,5 +80,7 @@ def verify(files: tuple[str, ...], strict: bool, opening: OpeningOptions) -> int
                 click.echo(printable(f"  failed: {failure}"))
             for note in report.notes:
                 click.echo(printable(f"  note: {note}"))
-    good = all(report.complete if strict else report.ok for report in reports)
+        for problem in failed:
+            click.echo(printable(f"failed: {problem}"))
+    good = not failed and all(report.complete if strict else report.ok for report in reports)
     return 0 if good else 1

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +40,7 @@ _DEFAULT_ROW_GROUP_SIZE: Final = 1 << 20
 @click.argument("source", metavar="INPUT")
 @click.argument("target", metavar="OUTPUT")
 @click.option("--input-format", type=click.Choice(FORMATS), help="Kind of INPUT (default: by its name).")
+@click.option("--delimiter", metavar="CHARACTER", help="Between the values of CSV (default: , and a tab in .tsv).")
 @click.option(
     "--type", "types", multiple=True, metavar="COLUMN=TYPE", help="A column's type, not the inferred one. Repeatable."
 )
@@ -65,6 +72,7 @@ def write(
     source: str,
     target: str,
     input_format: str | None,
+    delimiter: str | None,
     types: tuple[str, ...],
     footer_key: str | None,
     column_key: tuple[str, ...],
@@ -83,7 +91,9 @@ def write(
 ) -> None:
     """Write the rows of INPUT (- is standard input) into OUTPUT, a Parquet file whose columns and filters are sealed.
 
-    At most one row group is held in memory. OUTPUT takes its name only when it is complete and was reopened and probed.
+    Of CSV, a column is a number, a date or a moment if every value in it is; numbers with leading zeros, a plus sign or
+    more digits than a number holds exactly stay text. .tsv, .gz, .bz2 and .zst are known by their names; OUTPUT - is
+    standard output. At most one row group is held in memory. OUTPUT takes its name only when it is complete and was reopened and probed.
     Explicit keys (--key-file, --key-env) of columns and of the footer need no --column-key and no --footer-key.
 
     \b
@@ -109,14 +119,18 @@ def write(
     elif footer_key or column_key or complete or plaintext_footer or aad_prefix:
         raise UsageError("--plaintext and options of encryption exclude one another")
     options: dict[str, Any] = {"compression": compression}
-    with open_input(source, input_format, dict(_typed(item) for item in types)) as found:
+    _check_target(target)
+    with (
+        open_input(source, input_format, dict(_typed(item) for item in types), _unescaped(delimiter)) as found,
+        _placed(target) as path,
+    ):
         if dry_run:
             _check(found.schema, encryption, specs, keys)
             rows, groups, written = None, None, None
         else:
             rows = 0
             writer = SealedWriter(
-                target,
+                path,
                 found.schema,
                 encryption=encryption,
                 bloom_filters=specs,
@@ -128,8 +142,40 @@ def write(
                     writer.write_batch(batch)
                     rows += batch.num_rows
                     tell(done, found.total)
-            groups, written = _written(target, rows, row_group_size)
+            groups, written = _written(path, rows, row_group_size)
+            if target == "-":
+                _copy_out(path)
+                return
         _report(source, target, found.schema, encryption, specs, rows, groups, written)
+
+
+def _check_target(target: str) -> None:
+    """Refuse, before anything is read, a place that no file can have."""
+    if target != "-" and (target.endswith(("/", os.sep)) or Path(target).is_dir()):
+        raise UsageError("the output is a folder", file=target, hint="a file's name in it, such as part-0.parquet")
+    if target == "-" and sys.stdout.isatty():
+        raise UsageError("a Parquet file is nothing for a terminal", hint="| another program, or > a file")
+
+
+@contextlib.contextmanager
+def _placed(target: str) -> Iterator[str]:
+    """Where to write: for standard output, a file in a folder that only its owner may look into, and that goes again."""
+    if target != "-":
+        yield target
+        return
+    with tempfile.TemporaryDirectory(prefix="bloomseal-") as folder:
+        yield str(Path(folder) / "output.parquet")
+
+
+def _copy_out(path: str) -> None:
+    sys.stdout.flush()
+    with open(path, "rb") as file:
+        shutil.copyfileobj(file, sys.stdout.buffer)
+    sys.stdout.buffer.flush()
+
+
+def _unescaped(delimiter: str | None) -> str | None:
+    return "\t" if delimiter in ("\\t", "tab") else delimiter
 
 
 def _typed(item: str) -> tuple[str, pa.DataType]:

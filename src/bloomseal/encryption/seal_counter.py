@@ -6,6 +6,7 @@ earlier seals are unknown. Fresh data keys per file and column keep every count 
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import ClassVar
 from weakref import WeakValueDictionary
@@ -65,3 +66,13 @@ class SealCounter:
                     hint="rekey the file: a fresh data key starts at zero",
                 )
             self.count += seals
+
+
+def _renew() -> None:
+    """In a forked child: locks that another thread of the parent had taken would never be given back."""
+    SealCounter._registry_lock = threading.Lock()
+    for counter in [*SealCounter._alive.values()]:
+        counter._lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew)

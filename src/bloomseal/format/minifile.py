@@ -16,32 +16,61 @@ from ..sbbf import PhysicalType
 from ..storage.source import Buffer
 from ..thrift import Struct, WireType, encode_binary
 from .footer import plain_footer
+from .int96 import check_moments
 from .layout import MAGIC, Column, FileMeta, Group, Meta
 from .pages import Page, resized_header
 from .walk import Chunk, Walk
 
-__all__ = ["PageSelection", "decode_batches", "mini_file", "plain_header", "read_pages", "read_row_group"]
+__all__ = [
+    "PageSelection",
+    "decode_batches",
+    "leaf_values",
+    "mini_file",
+    "plain_header",
+    "read_pages",
+    "read_row_group",
+]
 
 _ARROW_SCHEMA = b"ARROW:schema"
 _UNCOMPRESSED = 0
+_CHECKED_ROWS = 1 << 16
 
 
-def read_row_group(walk: Walk, row_group: int | None, leaves: Sequence[int], **options: Any) -> pa.Table:
+def read_row_group(
+    walk: Walk,
+    row_group: int | None,
+    leaves: Sequence[int],
+    *,
+    int96_unit: str = "ns",
+    cut_moments: bool = False,
+    **options: Any,
+) -> pa.Table:
     """Decode these leaves of one row group (None: of no row group, for the schema alone).
+
+    Args:
+        int96_unit: of the timestamps that INT96 becomes, ``ns`` or ``us``.
+        cut_moments: INT96 that is finer than `int96_unit` is cut off instead of refused.
+        options: for pyarrow's reader.
 
     Raises:
         FormatError: pyarrow could not decode what the modules held.
+        UnsupportedError: INT96 moments that `int96_unit` can't hold.
     """
     try:
-        return _decode(mini_file(walk, row_group, leaves), **options)
+        data = mini_file(walk, row_group, leaves)
+        if row_group is None:
+            return _decode(data, coerce_int96_timestamp_unit=int96_unit, **options)
+        return _decode_moments(walk, leaves, data, int96_unit, cut_moments, **options)
     except BloomsealError as error:
         raise error.at(file=walk.source.name, row_group=row_group) from None
 
 
-def read_pages(walk: Walk, row_group: int, selection: PageSelection) -> pa.Table:
-    """Decode some pages of some flat columns, with their Arrow types."""
+def read_pages(walk: Walk, row_group: int, selection: PageSelection, *, int96_unit: str = "ns") -> pa.Table:
+    """Decode some pages of some flat columns, as `read_row_group` does."""
     try:
-        return _decode(mini_file(walk, row_group, sorted(selection.pages), selection=selection))
+        leaves = sorted(selection.pages)
+        data = mini_file(walk, row_group, leaves, selection=selection)
+        return _decode_moments(walk, leaves, data, int96_unit)
     except BloomsealError as error:
         raise error.at(file=walk.source.name, row_group=row_group) from None
 
@@ -61,12 +90,75 @@ def decode_batches(data: Buffer, rows: int) -> Iterator[pa.ChunkedArray]:
     _need_all(decoded, file)
 
 
+def leaf_values(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The values of a column with one leaf, without nesting."""
+    chunks = column.chunks
+    while True:
+        kind = chunks[0].type if chunks else column.type
+        if pa.types.is_struct(kind):
+            # flatten() gives children the parent's nulls, which field() would not.
+            chunks = [chunk.flatten()[0] for chunk in chunks]
+        elif pa.types.is_map(kind):
+            keys_only = kind.item_type == pa.null()
+            chunks = [chunk.keys if keys_only else chunk.items for chunk in chunks]
+        elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+            chunks = [chunk.flatten() for chunk in chunks]
+        else:
+            return pa.chunked_array(chunks, type=None if chunks else kind)
+        if not chunks:
+            return pa.chunked_array([], type=_leaf_type(kind))
+
+
+def _leaf_type(kind: pa.DataType) -> pa.DataType:
+    while pa.types.is_nested(kind):
+        kind = kind.field(0).type
+    return kind
+
+
 def _decode(data: Buffer, *, use_threads: bool = False, **options: Any) -> pa.Table:
     with _decoding():
         file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)), **options)
         table = file.read(use_threads=use_threads)
     _need_all(table.num_rows, file)
     return table
+
+
+def _decode_moments(
+    walk: Walk, leaves: Sequence[int], data: bytearray, unit: str, cut: bool = False, **options: Any
+) -> pa.Table:
+    """Decode a mini-file of these leaves, unless it holds INT96 moments that Arrow would turn into others.
+
+    Those are looked at first, on the same pages, by way of more footers, which call them 12 plain bytes.
+    """
+    known, end, ends = walk.footer.schema.leaves, len(data), {}
+    for place, leaf in enumerate(leaves):
+        if known[leaf].type.physical is PhysicalType.INT96:
+            whole = bytes(data[end - 8 - int.from_bytes(data[end - 8 : end - 4], "little") : end - 8])
+            data += plain_footer(_int96_footer(walk, leaf, whole, place))
+            ends[leaf] = len(data)
+    view = memoryview(data)
+    for leaf, last in ends.items():
+        try:
+            for column in decode_batches(view[:last], _CHECKED_ROWS):
+                check_moments(leaf_values(column), unit, cut=cut)
+        except BloomsealError as error:
+            raise error.at(column=known[leaf].name) from None
+    return _decode(view[:end], coerce_int96_timestamp_unit=unit, **options)
+
+
+def _int96_footer(walk: Walk, leaf: int, whole: bytes, place: int) -> bytes:
+    """A footer of a mini-file's column `place` alone, without its type; `whole` is the mini-file's own."""
+    footer = Struct.parse(whole)
+    group = Struct.parse(footer.elements(FileMeta.ROW_GROUPS)[0])
+    column = Struct.parse(group.elements(Group.COLUMNS)[place])
+    meta = Struct.parse(column.raw(Column.META) or b"\0")
+    meta.set_i32(Meta.TYPE, PhysicalType.FIXED_LEN_BYTE_ARRAY)
+    column.set_struct(Column.META, meta)
+    group.set_list(Group.COLUMNS, [column.to_bytes()])
+    footer.set_list(FileMeta.SCHEMA, walk.footer.schema.cut([leaf], physical=True))
+    footer.set_list(FileMeta.ROW_GROUPS, [group.to_bytes()])
+    footer.remove(FileMeta.KEY_VALUE)
+    return footer.to_bytes()
 
 
 def _need_all(decoded: int, file: pq.ParquetFile) -> None:

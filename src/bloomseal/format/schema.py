@@ -10,6 +10,7 @@ from functools import cached_property
 from ..errors import FormatError, UsageError
 from ..limits import MAX_ORDINAL, MAX_SCHEMA_DEPTH
 from ..sbbf import ColumnType, LogicalType, PhysicalType
+from ..sbbf.types import annotates
 from ..thrift import Struct
 from ..thrift.structs import SchemaElement, decode
 
@@ -32,6 +33,7 @@ _CONVERTED = {
     21: LogicalType("interval"),
 }
 _DECIMAL = 5
+_UNRECOGNISED = LogicalType("unrecognised")
 _MAPS = (1, 2)
 
 
@@ -138,6 +140,10 @@ class Schema:
             )
         return below[0]
 
+    def has(self, name: str) -> bool:
+        """Is there a leaf at or below this dotted path?"""
+        return name in self._below
+
     def below(self, name: str) -> list[Leaf]:
         """All leaves at or below this dotted path.
 
@@ -220,7 +226,11 @@ def _column_type(element: SchemaElement, name: str) -> ColumnType:
     length = element.type_length if physical is PhysicalType.FIXED_LEN_BYTE_ARRAY else None
     if physical is PhysicalType.FIXED_LEN_BYTE_ARRAY and (length is None or length < 0):
         raise FormatError("a FIXED_LEN_BYTE_ARRAY column without a length", column=name)
-    return ColumnType(physical, length, _logical(element))
+    logical = _logical(element)
+    if logical is not None and not annotates(logical, physical, length, old=element.logical_type is None):
+        # Believed, it would ask filters and bounds for other bytes than those of the values that are decoded.
+        logical = _UNRECOGNISED
+    return ColumnType(physical, length, logical)
 
 
 def _logical(element: SchemaElement) -> LogicalType | None:
@@ -232,7 +242,7 @@ def _logical(element: SchemaElement) -> LogicalType | None:
     kind = union.kind()
     if kind is None:
         # A logical type younger than this code: say so, so that nothing is taken for a plain number.
-        return LogicalType("unrecognised")
+        return _UNRECOGNISED
     if kind == "decimal" and union.decimal is not None:
         return LogicalType(kind, precision=union.decimal.precision or 0, scale=union.decimal.scale or 0)
     if kind in ("time", "timestamp"):

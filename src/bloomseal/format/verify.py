@@ -198,7 +198,7 @@ def _verify_filter(walk: Walk, chunk: Chunk, report: VerifyReport, sealed: Scrat
         )
         return
     empty = SplitBlockBloomFilter.from_bitset(found.bitset).is_empty
-    if empty and not all_null(walk.meta(chunk)):
+    if empty and not all_null(walk.meta(chunk), chunk.leaf):
         report.notes.append(f"row group {chunk.row_group}: the filter of {chunk.leaf.name} is empty and proves nothing")
 
 

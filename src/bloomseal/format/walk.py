@@ -478,7 +478,7 @@ def _bitset_size(header: BloomFilterHeader) -> int:
     if size is None or header.algorithm is None or header.hash is None or header.compression is None:
         raise FormatError("a Bloom filter header without its required fields", module=label)
     for name in ("algorithm", "hash", "compression"):
-        if getattr(header, name).first is None:
+        if not getattr(header, name).known:
             raise UnsupportedError(f"the Bloom filter's {name} is not one that the specification knows", module=label)
     if not MIN_BITSET_BYTES <= size <= MAX_BITSET_BYTES:
         raise FormatError(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .keyring.keyring import Keyring
     from .material import KeyMaterial, KeyMetadata
     from .protocols import (
+        AuthenticatingKms,
         ChangingKms,
         DatedKms,
         FileKeys,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from .tools import KeyDescription, KeyTools
 
 __all__ = [
+    "AuthenticatingKms",
     "ChangingKms",
     "Counters",
     "DatedKms",
@@ -64,6 +66,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
     __getattr__, __dir__ = lazily(
         __name__,
         {
+            "AuthenticatingKms": "protocols",
             "ChangingKms": "protocols",
             "Counters": "calls",
             "DatedKms": "protocols",

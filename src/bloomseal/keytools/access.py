@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
+from .._text import safe_text
 from ..errors import KeyAccessError
 
 __all__ = ["KmsAccessError", "Problem", "shown"]
@@ -40,8 +41,8 @@ _HINT = {
 
 
 def shown(name: str) -> str:
-    """A master key's name or an address, as messages show it: quoted, control characters escaped, of bounded length."""
-    return repr(name if len(name) <= 200 else name[:197] + "...")
+    """A master key's name or an address, as messages show it: quoted, safe to show, of bounded length."""
+    return f"'{safe_text(name if len(name) <= 200 else name[:197] + '...')}'"
 
 
 class KmsAccessError(KeyAccessError):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ..errors import KeyAccessError
+from .forked import renewed_in_child
 
 __all__ = ["Cache"]
 
@@ -35,7 +36,7 @@ class Cache(Generic[T]):
         max_entries: beyond it the oldest is dropped.
         clock: seconds that only grow.
 
-    Expired values are dropped by a timer, not only when somebody asks.
+    Expired values are dropped by a timer, not only when somebody asks. A forked child begins with an empty cache.
     """
 
     def __init__(
@@ -50,11 +51,15 @@ class Cache(Generic[T]):
         self._denial_lifetime = min(denial_lifetime, lifetime)
         self._max_entries = max_entries
         self._clock = clock
+        self.hits = 0
+        self._renew()
+        renewed_in_child(self)
+
+    def _renew(self) -> None:
         self._lock = threading.Lock()
         self._entries: OrderedDict[Hashable, _Entry[T]] = OrderedDict()
         self._loading: dict[Hashable, Future[T]] = {}
         self._sweeping = False
-        self.hits = 0
 
     def get(self, name: Hashable, load: Callable[[], T]) -> T:
         """The value of `name`, from `load` where it isn't known.

@@ -14,7 +14,8 @@ from ..encryption import SecretKey
 from ..errors import BloomsealError, KeyAccessError
 from ..limits import MAX_KEY_METADATA_BYTES
 from .access import KmsAccessError, Problem
-from .protocols import KmsClient, RewrappingKms
+from .forked import renewed_in_child
+from .protocols import AuthenticatingKms, KmsClient, RewrappingKms
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -32,6 +33,7 @@ class Counters:
 
     Attributes:
         wraps, unwraps: calls that were made, repeated ones included.
+        checks: questions whether a wrapped key proves its writer's rights (`authentic_writers`).
         hits: answers from the cache, refusals included.
         denials: calls that the KMS refused for good: denied, disabled, destroyed, unknown.
         failures: calls that failed otherwise.
@@ -42,6 +44,7 @@ class Counters:
 
     wraps: int = 0
     unwraps: int = 0
+    checks: int = 0
     hits: int = 0
     denials: int = 0
     failures: int = 0
@@ -68,9 +71,14 @@ class KmsCalls:
         self.client = client
         self._timeout = timeout
         self._attempts = attempts
-        self._slots = threading.BoundedSemaphore(max_parallel)
-        self._lock = threading.Lock()
+        self._max_parallel = max_parallel
         self._counters = Counters()
+        self._renew()
+        renewed_in_child(self)
+
+    def _renew(self) -> None:
+        self._slots = threading.BoundedSemaphore(self._max_parallel)
+        self._lock = threading.Lock()
 
     @property
     def counters(self) -> Counters:
@@ -126,6 +134,18 @@ class KmsCalls:
         if len(key) not in (16, 24, 32):
             raise self._invalid(master_key, f"it returned a key of {len(key)} bytes; AES keys have 16, 24 or 32")
         return SecretKey(bytes(key))
+
+    def authenticates(self, wrapped: str, master_key: str) -> bool | None:
+        """Does `wrapped` prove a right to wrap? None where the client can't tell.
+
+        Raises:
+            KeyAccessError: refused or unreachable.
+        """
+        client = self.client
+        if not isinstance(client, AuthenticatingKms):
+            return None
+        answer = self._call("checks", client.authenticates_writers, wrapped, master_key, master_key=master_key)
+        return answer if isinstance(answer, bool) else None
 
     @property
     def name(self) -> str:
@@ -203,17 +223,17 @@ class KmsCalls:
         """The error for what a client raised. A foreign message may hold a token or a key, so only its type is told."""
         if isinstance(failure, BloomsealError):
             return failure
-        detail = None
+        detail = f"the client failed with {type(failure).__name__}"
         if isinstance(failure, PermissionError):
             problem = Problem.DENIED
         elif isinstance(failure, LookupError):
             problem = Problem.UNKNOWN
         elif isinstance(failure, TimeoutError):
-            problem, detail = Problem.UNREACHABLE, "no answer in time"
+            problem, detail = Problem.UNREACHABLE, f"no answer in time ({type(failure).__name__})"
         elif isinstance(failure, ConnectionError):
             problem = Problem.UNREACHABLE
         else:
-            problem, detail = Problem.INVALID, f"the client failed with {type(failure).__name__}"
+            problem = Problem.INVALID
         return KmsAccessError.because(problem, master_key, self.name, detail=detail)
 
     def _count(self, **more: float) -> None:

@@ -16,6 +16,7 @@ from ..encryption import SecretKey
 from ..storage.ref import FileRef
 
 __all__ = [
+    "AuthenticatingKms",
     "ChangingKms",
     "DatedKms",
     "FileKeys",
@@ -178,4 +179,17 @@ class ChangingKms(Protocol):
 
     def change_marker(self) -> Hashable:
         """Some value that differs from an earlier one if keys were made, rotated, disabled or destroyed in between."""
+        ...
+
+
+@runtime_checkable
+class AuthenticatingKms(Protocol):
+    """A KMS client that tells whether a wrapped key could have been made without a right to wrap.
+
+    What a symmetric master key unwraps was wrapped by somebody whom the KMS let wrap. A public key (RSA) wraps in anybody's
+    hands: a file that opens under it was not therefore written by a writer of the table.
+    """
+
+    def authenticates_writers(self, wrapped_key: str, master_key_identifier: str) -> bool | None:
+        """True: the wrapped key proves a right to wrap. False: a public key wraps. None: it can't be told."""
         ...

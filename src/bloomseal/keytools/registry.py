@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -113,6 +114,16 @@ def _factory(uri: str) -> ClientFactory:
             found: ClientFactory = point.load()
             return found
     raise UsageError(f"no KMS client for {shown(uri)}", hint=f"known schemes: {', '.join(schemes())}")
+
+
+def _renew() -> None:
+    """In a forked child: the lock may have been taken, and connections are the parent's."""
+    global _lock
+    _lock = threading.RLock()
+    _clients.clear()
+
+
+os.register_at_fork(after_in_child=_renew)
 
 
 def _refuse_secrets(uri: str) -> None:

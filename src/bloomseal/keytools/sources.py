@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
@@ -62,6 +63,15 @@ def _shared_tools(kms: KmsClient) -> KeyTools:
                 _tools.popitem(last=False)
         _tools.move_to_end(id(kms))
         return known[1]
+
+
+def _renew() -> None:
+    """In a forked child: its parent's caches are empty there, and the lock may have been taken."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew)
 
 
 class _Retrieving:

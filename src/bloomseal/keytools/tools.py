@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 
 from ..encryption import SealCounter, SecretKey
-from ..errors import BloomsealError, KeyAccessError, UsageError
+from ..errors import BloomsealError, KeyAccessError, PolicyError, UsageError
 from ..limits import MAX_GCM_SEALS
 from ..storage.ref import FileRef
 from .access import shown
@@ -82,6 +82,8 @@ class KeyTools:
             address to the client that serves it. A file that names any other address is refused: an address in a file is
             matched, never followed.
         instance_id, instance_url: what new files say about their KMS.
+        authentic_writers: refuse master keys under which anybody can wrap, such as RSA's public halves, and KMS clients that
+            can't tell (`AuthenticatingKms`). Costs one more call for each wrapped key.
         seal_limit: how often one fresh key, KEK or data key, may seal; at most, and by default, 2^32.
         timeout: seconds that one key may take, retries included.
         attempts: calls for one key at most, if the KMS can't be reached.
@@ -105,6 +107,7 @@ class KeyTools:
         allowed_urls: Collection[str] | Mapping[str, KmsClient | str] = (),
         instance_id: str | None = None,
         instance_url: str | None = None,
+        authentic_writers: bool = False,
         seal_limit: int = MAX_GCM_SEALS,
         timeout: float = 30.0,
         attempts: int = 4,
@@ -119,6 +122,7 @@ class KeyTools:
             raise UsageError("limits and times are positive")
         self.double_wrapping = double_wrapping
         self.internal = internal
+        self.authentic_writers = authentic_writers
         self._kek_bits = kek_bits
         self.seal_limit = min(seal_limit, MAX_GCM_SEALS)
         self._instance = (instance_id, instance_url)
@@ -206,8 +210,14 @@ class KeyTools:
 
         Raises:
             KeyAccessError: see `Problem`.
+            PolicyError: `authentic_writers`, and anybody may have wrapped it.
         """
-        return self._unwrapped.get(_place(calls, master_key, wrapped), lambda: calls.unwrap(wrapped, master_key))
+
+        def load() -> SecretKey:
+            self.check_writer(wrapped, master_key, calls)
+            return calls.unwrap(wrapped, master_key)
+
+        return self._unwrapped.get(_place(calls, master_key, wrapped), load)
 
     def wrap(self, key: SecretKey, master_key: str) -> str:
         """`key` wrapped by the KMS that wraps new keys.
@@ -216,9 +226,26 @@ class KeyTools:
             KeyAccessError: see `Problem`.
         """
         wrapped = self._kms.wrap(key, master_key)
+        self.check_writer(wrapped, master_key, self._kms)
         # A process that may wrap but not unwrap can so still read back what it has written.
         self._unwrapped.put(_place(self._kms, master_key, wrapped), key)
         return wrapped
+
+    def check_writer(self, wrapped: str, master_key: str, calls: KmsCalls) -> None:
+        """With `authentic_writers`, refuse what somebody without a right to wrap could have wrapped.
+
+        Raises:
+            PolicyError: a public key wraps, or the KMS client can't tell.
+            KeyAccessError: see `Problem`.
+        """
+        if not self.authentic_writers or (answer := calls.authenticates(wrapped, master_key)) is True:
+            return
+        raise PolicyError(
+            f"master key {shown(master_key)} wraps by a public key, so anybody can have written what it opens"
+            if answer is False
+            else f"{calls.name} does not tell whether master key {shown(master_key)} authenticates writers",
+            hint="a symmetric master key, and a KMS client that is an AuthenticatingKms; or authentic_writers = false",
+        )
 
     # What a file's keys need
 
@@ -279,8 +306,9 @@ class ToolsFileKeys:
         """
         try:
             material = self._material(KeyMetadata.from_bytes(key_metadata))
-            if material.is_footer_key:
-                # Column keys don't say which KMS they are from: it is the footer key's.
+            if column is None:
+                # The footer key's KMS is the file's. What a column's material says of itself chooses none: nothing but the
+                # footer authenticates it.
                 self._calls = self._tools.calls_for(material.kms_instance_url)
             return self._tools.data_key(material, self._calls)
         except BloomsealError as error:

@@ -8,7 +8,7 @@ width, as in its filter.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import sys
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
@@ -18,10 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..format.schema import Leaf
-from ..sbbf import encode_value
-from ..sbbf.encoding import NANOS, date_days, moment_of, stands_for_null, time_nanos, unwrap
+from ..sbbf import PhysicalType, encode_value
+from ..sbbf.encoding import NANOS, date_days, int_range, moment_of, stands_for_null, time_nanos, unwrap
+from .values import Values
 
-__all__ = ["comparable", "equal_any", "is_null", "nowhere", "ordered", "wanted"]
+__all__ = ["all_plain", "comparable", "equal_any", "is_null", "nowhere", "ordered", "wanted"]
 
 _COMPARE: Final = {"<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 _BEYOND: Final = 1 << 1024
@@ -33,6 +34,20 @@ _DIGITS: Final = 300
 def is_null(value: Any) -> bool:
     """None, a null scalar, NaT: what no row is compared with."""
     return stands_for_null(unwrap(value))
+
+
+def all_plain(values: Values, leaf: Leaf) -> bool:
+    """Are all of them of the one kind of Python's own that suits the column, so that none needs a look by itself?"""
+    kind, physical = leaf.type.kind, leaf.type.physical
+    if values.kinds == {int}:
+        return physical in (PhysicalType.INT32, PhysicalType.INT64) and kind in ("", "int")
+    if values.kinds == {str}:
+        try:
+            "".join(values).encode()
+        except UnicodeEncodeError:
+            return False
+        return physical is PhysicalType.BYTE_ARRAY and kind in ("string", "enum", "json")
+    return False
 
 
 def nowhere(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -56,8 +71,12 @@ def comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column.cast(pa.large_string())
     if types.is_binary_view(kind):
         return column.cast(pa.large_binary())
-    if types.is_decimal(kind) and kind.bit_width < 128:
-        return column.cast(pa.decimal128(kind.precision, kind.scale))
+    if types.is_decimal(kind):
+        # Columns hold numbers beyond their precision; of the widest precision, all of them are compared.
+        wide = pa.decimal256(76, kind.scale) if kind.bit_width > 128 else pa.decimal128(38, kind.scale)
+        if kind.bit_width < 128:
+            return column.cast(wide)
+        return pa.chunked_array([chunk.view(wide) for chunk in column.chunks], type=wide)
     if types.is_fixed_size_binary(kind):
         return column.cast(pa.binary())
     return column
@@ -97,17 +116,35 @@ def equal_any(column: pa.ChunkedArray, values: pa.Array) -> pa.ChunkedArray:
     return pc.is_in(column, value_set=values)
 
 
-def wanted(kind: pa.DataType, values: Sequence[Any], leaf: Leaf) -> pa.Array:
+def wanted(kind: pa.DataType, values: Values, leaf: Leaf) -> pa.Array:
     """The values that rows of this Arrow type can equal, as an array of it."""
     if pa.types.is_null(kind):
         return pa.nulls(0)
-    if (pa.types.is_string(kind) or pa.types.is_large_string(kind)) and set(map(type, values)) == {str}:
-        return pa.array(values, type=kind)
+    if all_plain(values, leaf):
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            return _texts(values, kind)
+        if pa.types.is_integer(kind):
+            ranges = [_range(kind), int_range(leaf.type) or _range(kind)]
+            least, greatest = max(low for low, _ in ranges), min(high for _, high in ranges)
+            dtype = f"{'uint' if pa.types.is_unsigned_integer(kind) else 'int'}{kind.bit_width}"
+            numbers = np.array([value for value in values if least <= value <= greatest], dtype=dtype)
+            return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
     found = pa.array([scalar for value in values if (scalar := _equal(value, kind, leaf)) is not None], type=kind)
     if pa.types.is_floating(kind) and len(found) > 1 and pc.any(pc.equal(found, pa.scalar(0.0, kind))).as_py():
         # is_in compares bits, and 0.0 == -0.0.
         found = pa.concat_arrays([found, pa.array([0.0, -0.0], type=kind)])
     return found
+
+
+def _texts(values: Values, kind: pa.DataType) -> pa.Array:
+    """As pa.array, the first call of which loads pandas where that is installed: more than the time of a cold look-up."""
+    encoded = [value.encode() for value in values]
+    wide = pa.types.is_large_string(kind)
+    ends = np.cumsum([0, *map(len, encoded)])
+    if not wide and ends[-1] > np.iinfo(np.int32).max:
+        return pa.array(list(values), type=kind)
+    offsets = pa.py_buffer(ends.astype(np.int64 if wide else np.int32))
+    return pa.Array.from_buffers(kind, len(encoded), [None, offsets, pa.py_buffer(b"".join(encoded))])
 
 
 def _equal(value: Any, kind: pa.DataType, leaf: Leaf) -> pa.Scalar | None:
@@ -159,8 +196,6 @@ def _exact_decimal(value: Any, scale: int) -> Fraction | int | None:
 
 
 def _range(kind: pa.DataType) -> tuple[int, int]:
-    if pa.types.is_decimal(kind):
-        return 1 - 10**kind.precision, 10**kind.precision - 1
     if pa.types.is_unsigned_integer(kind):
         return 0, (1 << kind.bit_width) - 1
     return -(1 << kind.bit_width - 1), (1 << kind.bit_width - 1) - 1
@@ -168,8 +203,8 @@ def _range(kind: pa.DataType) -> tuple[int, int]:
 
 def _integral(number: int, kind: pa.DataType) -> pa.Scalar:
     if pa.types.is_decimal(kind):
-        digits = tuple(map(int, str(abs(number))))
-        return pa.scalar(Decimal((int(number < 0), digits, -kind.scale)), kind)
+        raw = pa.py_buffer(number.to_bytes(kind.bit_width // 8, sys.byteorder, signed=True))
+        return pa.Array.from_buffers(kind, 1, [None, raw])[0]
     return pa.scalar(number, kind)
 
 

@@ -95,6 +95,7 @@ class ReadPlan:
         wanted: leaves of the result, ascending.
         order: its top-level fields.
         predicate: which rows; None for all.
+        int96_unit: of the timestamps that INT96 becomes: ``ns`` or ``us``.
         stats: filled while it runs.
     """
 
@@ -102,16 +103,23 @@ class ReadPlan:
     wanted: list[int]
     order: list[str]
     predicate: Predicate | None
+    int96_unit: str
     stats: ReadStats
 
     @cached_property
     def empty(self) -> pa.Table:
         """The result without rows: a read that matches nothing still has a schema."""
         fields = self.walk.footer.struct.fields
-        asked = fields.get(FileMeta.SCHEMA), fields.get(FileMeta.KEY_VALUE), tuple(self.wanted), tuple(self.order)
+        asked = (
+            fields.get(FileMeta.SCHEMA),
+            fields.get(FileMeta.KEY_VALUE),
+            tuple(self.wanted),
+            tuple(self.order),
+            self.int96_unit,
+        )
         found = _EMPTY.get(asked)
         if found is None:
-            found = read_row_group(self.walk, None, self.wanted).select(self.order)
+            found = read_row_group(self.walk, None, self.wanted, int96_unit=self.int96_unit).select(self.order)
             if len(_EMPTY) >= _REMEMBERED:
                 _EMPTY.clear()
             _EMPTY[asked] = found
@@ -247,7 +255,7 @@ class SealedFile:
         self._refuse_clear([leaf], None)
         return survivors(self._walk, leaf, keys, self._filter)
 
-    def read(self, columns: Sequence[str] | None = None, filters: Any = None) -> pa.Table:
+    def read(self, columns: Sequence[str] | None = None, filters: Any = None, *, int96_unit: str = "ns") -> pa.Table:
         """Read rows.
 
         Row groups are ruled out by statistics, then by filters; of the others the predicate's columns are opened first,
@@ -255,21 +263,30 @@ class SealedFile:
 
         Args:
             columns: top-level names or dotted paths, in the order wanted; None for all.
+            filters: ``[(column, op, value), ...]`` (all of them), or a list of such lists (any of them), with the
+                operators ``= == != < <= > >= in`` and ``not in``; these two take any iterable, arrays and Series too. Or a
+                ``pyarrow.compute`` expression, which means what it means to pyarrow: comparisons of a column with a literal,
+                ``isin``, ``is_null`` and ``is_valid``, joined by ``&`` and ``|``, prune; the rest only chooses rows.
             filters: ``[(column, op, value), ...]``, or a list of such lists.
+            int96_unit: ``ns``, or ``us`` for INT96 columns with moments outside of the years 1677 to 2262, such as the
+                9999-12-31 of Spark's tables. Neither ever gives another instant than the file's.
 
         Raises:
             UsageError: no such column, or a value of the wrong kind.
             KeyAccessError: a column is asked for (also by ``columns=None``) whose key is not at hand.
+            UnsupportedError: INT96 moments that `int96_unit` can't hold.
             FormatError, IntegrityError, PolicyError.
         """
-        plan = self.plan(columns, filters)
+        plan = self.plan(columns, filters, int96_unit=int96_unit)
         result = pa.concat_tables(list(self.scan(plan)) or [plan.empty])
         self.stats = plan.stats
         return result
 
-    def plan(self, columns: Sequence[str] | None = None, filters: Any = None) -> ReadPlan:
+    def plan(self, columns: Sequence[str] | None = None, filters: Any = None, *, int96_unit: str = "ns") -> ReadPlan:
         """Check a read's arguments, as `read` takes and refuses them, without reading anything."""
         self._need_verified("read")
+        if int96_unit not in ("ns", "us"):
+            raise UsageError("int96_unit= is 'ns' or 'us'")
         schema = self._footer.schema
         names = list(dict.fromkeys(schema.top_level if columns is None else columns))
         if not names:
@@ -282,23 +299,32 @@ class SealedFile:
             raise UnsupportedError("several columns have the same name", file=self.path, column=min(twice))
         predicate = None if filters is None else _predicate(filters, schema, self._int96_utc)
         self._refuse_clear(wanted, predicate)
-        return ReadPlan(self._walk, wanted, order, predicate, ReadStats(row_groups=self.num_row_groups))
+        return ReadPlan(self._walk, wanted, order, predicate, int96_unit, ReadStats(row_groups=self.num_row_groups))
 
     def scan(self, plan: ReadPlan) -> Iterator[pa.Table]:
         """The matching rows, one table per row group that has any. Counts into ``plan.stats``."""
         for group in range(self.num_row_groups):
-            if (proof := self.rules_out(plan, group)) is not None:
-                plan.stats.pruned_by_statistics += proof is RuledOut.BY_STATISTICS
-                plan.stats.pruned_by_filter += proof is RuledOut.BY_FILTER
-                continue
-            plan.stats.decoded += 1
-            if plan.predicate is None:
-                table = read_row_group(self._walk, group, plan.wanted, use_threads=True).select(plan.order)
-            else:
-                table = _matching(plan, group)
-            if table is not None:
-                plan.stats.rows += table.num_rows
+            if (table := self.scan_row_group(plan, group)) is not None:
                 yield table
+
+    def scan_row_group(self, plan: ReadPlan, row_group: int) -> pa.Table | None:
+        """The matching rows of one row group; None where there are none. Counts into ``plan.stats``."""
+        if (proof := self.rules_out(plan, row_group)) is not None:
+            plan.stats.pruned_by_statistics += proof is RuledOut.BY_STATISTICS
+            plan.stats.pruned_by_filter += proof is RuledOut.BY_FILTER
+            return None
+        plan.stats.decoded += 1
+        if plan.predicate is None:
+            unit = plan.int96_unit
+            table = read_row_group(self._walk, row_group, plan.wanted, int96_unit=unit, use_threads=True)
+            table = table.select(plan.order)
+        else:
+            found = _matching(plan, row_group)
+            if found is None:
+                return None
+            table = found
+        plan.stats.rows += table.num_rows
+        return table
 
     def rules_out(self, plan: ReadPlan, row_group: int) -> RuledOut | None:
         """What proves that a row group has no row that the plan asks for; None where nothing does.
@@ -377,7 +403,7 @@ class SealedFile:
             )
             return None
         bloom_filter = SplitBlockBloomFilter.from_bitset(found.bitset)
-        if bloom_filter.is_empty and not all_null(self._walk.meta(chunk)):
+        if bloom_filter.is_empty and not all_null(self._walk.meta(chunk), chunk.leaf):
             # No value ever leaves a filter empty: whoever wrote this one did not insert (booleans of parquet-java), or
             # somebody has zeroed it.
             return None
@@ -408,7 +434,8 @@ def _matching(plan: ReadPlan, group: int) -> pa.Table | None:
     from .rows import read_matching
 
     assert plan.predicate is not None  # noqa: S101
-    return read_matching(plan.walk, group, plan.wanted, plan.predicate, lambda: plan.empty.schema)
+    schema = lambda: plan.empty.schema  # noqa: E731
+    return read_matching(plan.walk, group, plan.wanted, plan.predicate, schema, int96_unit=plan.int96_unit)
 
 
 def open_file(

@@ -1,4 +1,4 @@
-"""Row predicates in the list-of-tuples form: what they prove about a row group, and which rows they keep.
+"""A condition bound to a file's schema: what it proves about row groups and pages, and which rows it keeps.
 
 A value means what the column's type makes of it, the same for statistics, filters and rows: a float is rounded to the
 column's width, an integer out of range equals nothing. Comparison with null keeps no row, and ``in`` is ``==`` any.
@@ -7,210 +7,281 @@ column's width, an integer out of range equals nothing. Comparison with null kee
 from __future__ import annotations
 
 import functools
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import UsageError
 from ..format.schema import Leaf, Schema
-from ..format.statistics import asked, outside
-from ..sbbf import KeySet, ProbeSet, encode_value
-from ..sbbf.keyset import Comparable
-from .compare import comparable, equal_any, is_null, nowhere, ordered, wanted
+from ..sbbf import encode_value
+from .compare import comparable, is_null
+from .condition import AllOf, AnyOf, Compare, Condition, Expression, Like, Not, shared
+from .expression import Call, Field, evaluate
+from .like import prefix_of, regex_of, successor
+from .term import Term, Ways, column_at
+from .values import Values
 
-__all__ = ["Predicate", "Term", "Values", "shared"]
+__all__ = ["Predicate", "Term", "Values", "column_at", "shared"]
 
-T = TypeVar("T")
-_MANY: Final = 16
-"""More values than these are ordered before bounds are asked about them."""
-
-_OPERATORS = {
-    "=": "==",
-    "==": "==",
-    "!=": "!=",
-    "<": "<",
-    "<=": "<=",
-    ">": ">",
-    ">=": ">=",
-    "in": "in",
-    "not in": "not in",
+_MOST_WAYS: Final = 32
+"""Conjunctions that a product of alternatives may become for pruning; beyond, one of the factors prunes alone."""
+_OPPOSITE: Final = {
+    "==": "!=",
+    "!=": "==",
+    "in": "not in",
+    "not in": "in",
+    "<": ">=",
+    ">=": "<",
+    ">": "<=",
+    "<=": ">",
+    "null": "valid",
+    "valid": "null",
 }
+_FLOAT_OPPOSITE: Final = {op: f"not {op}" for op in ("<", "<=", ">", ">=")}
+"""NaN is neither less nor greater, so that the opposite of ``<`` is not ``>=`` in a column of floats."""
 
 
-class Values(tuple[Any, ...]):
-    """The values of a term, with what was worked out about them: big sets are encoded, hashed and ordered once for many files."""
+class _Test(Protocol):
+    """A bound condition."""
 
-    def __new__(cls, values: Iterable[Any]) -> Values:
-        made = super().__new__(cls, values)
-        made._known, made._lock = {}, threading.RLock()
-        return made
+    @property
+    def leaves(self) -> Iterable[Leaf]:
+        """The leaves that it looks at."""
 
-    _known: dict[Any, Any]
-    _lock: threading.RLock
+    @property
+    def ways(self) -> Ways:
+        """Conditions that every row which it keeps satisfies. They may be satisfied by more rows, never by fewer."""
 
-    def once(self, name: Any, make: Callable[[], T]) -> T:
-        """What `make` gives, from the first time on."""
-        with self._lock:
-            if name not in self._known:
-                self._known[name] = make()
-            found: T = self._known[name]
-            return found
-
-
-def shared(filters: Any) -> Any:
-    """The same filters, their lists of values in a form that several `Predicate` can share."""
-    if isinstance(filters, list | tuple):
-        # An iterator gives its values once: whoever asked second would find nothing.
-        several = len(filters) == 3 and isinstance(filters[2], list | tuple | set | frozenset | Iterator)
-        if several and isinstance(filters[1], str):
-            return filters[0], filters[1], Values(filters[2])
-        return [shared(item) for item in filters] if isinstance(filters, list) else tuple(map(shared, filters))
-    return filters
+    def holds(self, table: pa.Table) -> pa.ChunkedArray:
+        """One bool per row, never null: is it true?"""
 
 
 @dataclass(frozen=True)
-class Term:
-    """``column op value``, bound to a leaf. The repr leaves the value out: it may be the secret looked for."""
+class _Pattern:
+    """``column like pattern``, or its opposite. A prefix without wildcards is two bounds as well."""
 
     leaf: Leaf
-    op: str
-    values: tuple[Any, ...]
-    int96_utc: bool
-
-    def __repr__(self) -> str:
-        return f"<Term {self.leaf.name} {self.op} …>"
-
-    @functools.cached_property
-    def _shared(self) -> Values:
-        return self.values if isinstance(self.values, Values) else Values(self.values)
-
-    @functools.cached_property
-    def probe_set(self) -> ProbeSet | None:
-        """The values to ask a filter for; None where the operator is not about equality."""
-        if self.op not in ("==", "in"):
-            return None
-        # Null equals nothing, so it must not keep a row group.
-        return self._shared.once(
-            ("probe", self.leaf.type, self.int96_utc),
-            lambda: ProbeSet.of(
-                [value for value in self.values if not is_null(value)], self.leaf.type, int96_utc=self.int96_utc
-            ),
-        )
-
-    @functools.cached_property
-    def _asked(self) -> list[Comparable | None]:
-        return [asked(value, self.leaf.type) for value in self.values if not is_null(value)]
-
-    def outside(self, min_value: bytes, max_value: bytes) -> bool:
-        """Do bounds in plain encoding rule out every value between them?"""
-        if self.op == "in" and len(self.values) > _MANY:
-            keys = self._keys
-            return not keys.undecided and not len(keys.between(min_value, max_value))
-        op = "==" if self.op == "in" else self.op
-        return op not in ("!=", "not in") and all(
-            outside(min_value, max_value, self.leaf.type, op, one) for one in self._asked
-        )
+    regex: str = field(repr=False)
+    negated: bool
+    ways: Ways = field(repr=False)
 
     @property
-    def _keys(self) -> KeySet:
-        return self._shared.once(
-            ("keys", self.leaf.type, self.int96_utc),
-            lambda: KeySet.of(self.values, self.leaf.type, int96_utc=self.int96_utc),
-        )
+    def leaves(self) -> tuple[Leaf]:
+        return (self.leaf,)
 
-    def _any(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        name = ("wanted", column.type, self.leaf.type)
-        return equal_any(column, self._shared.once(name, lambda: wanted(column.type, self.values, self.leaf)))
+    def holds(self, table: pa.Table) -> pa.ChunkedArray:
+        column = comparable(column_at(table, self.leaf.path))
+        if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+            column = pc.cast(column, options=pc.CastOptions.unsafe(pa.large_string()))
+        found = pc.fill_null(pc.match_substring_regex(column, self.regex), self.negated)
+        return pc.invert(found) if self.negated else found
 
-    def mask(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        """One bool per row: True where the term holds; never null."""
-        column = comparable(column)
-        if self.op not in ("==", "in", "!=", "not in"):
-            return ordered(column, self.op, self.values[0], self.leaf)
-        if self.op in ("==", "in"):
-            return self._any(column)
-        if any(is_null(value) for value in self.values):
-            return nowhere(column)
-        return pc.and_(pc.is_valid(column), pc.invert(self._any(column)))
+
+@dataclass(frozen=True)
+class _Joined:
+    """All of several tests, or any of them."""
+
+    parts: Sequence[_Test]
+    any_of: bool
+
+    @property
+    def leaves(self) -> Iterable[Leaf]:
+        return (leaf for part in self.parts for leaf in part.leaves)
+
+    @functools.cached_property
+    def ways(self) -> Ways:
+        if self.any_of:
+            return _alternatives([way for part in self.parts for way in part.ways])
+        # Where a product would grow too much, the rows are still where one factor alone says that they are.
+        return functools.reduce(_product, (part.ways for part in self.parts))
+
+    def holds(self, table: pa.Table) -> pa.ChunkedArray:
+        join = pc.or_ if self.any_of else pc.and_
+        return functools.reduce(join, (part.holds(table) for part in self.parts))
+
+
+@dataclass(frozen=True)
+class _Evaluated:
+    """An expression of pyarrow's: true where it says so."""
+
+    expression: pc.Expression = field(repr=False)
+    leaves: Sequence[Leaf]
+    ways: Ways = field(repr=False)
+
+    def holds(self, table: pa.Table) -> pa.ChunkedArray:
+        return evaluate(self.expression, table)
 
 
 class Predicate:
-    """A predicate in disjunctive normal form: any of several conjunctions of terms.
+    """A condition on the rows of one file.
 
     Args:
         filters: ``[(column, op, value), ...]`` (all of them) or a list of such lists (any of them), as pyarrow and
-            pandas take it. Operators: ``= == != < <= > >= in`` and ``not in``.
+            pandas take it, with the operators ``= == != < <= > >= in`` and ``not in``; a ``pyarrow.compute`` expression;
+            or a `Condition`. Of an expression, comparisons of a column with a literal, ``isin``, ``is_null``, ``is_valid``
+            and what ``&`` and ``|`` make of them rule row groups and pages out; the rest only chooses rows.
+
+    Attributes:
+        any_of: `Ways`: what may rule row groups and pages out.
 
     Raises:
-        UsageError: not of that form, no such column, a repeated column, a value of the wrong kind.
+        UsageError: not of these forms, no such column, a repeated column, a value of the wrong kind.
     """
 
     def __init__(self, filters: Any, schema: Schema, *, int96_utc: bool = False) -> None:
-        self.any_of = [
-            [_term(item, schema, int96_utc) for item in conjunction] for conjunction in _normal_form(filters)
-        ]
+        self._test = _Binding(schema, int96_utc).bind(shared(filters))
+        self.any_of = self._test.ways
 
     @functools.cached_property
     def leaves(self) -> list[Leaf]:
         """The leaves that it looks at, in schema order."""
-        unique = {term.leaf.index: term.leaf for conjunction in self.any_of for term in conjunction}
+        unique = {leaf.index: leaf for leaf in self._test.leaves}
         return [unique[index] for index in sorted(unique)]
 
-    def mask(self, table: pa.Table) -> pa.ChunkedArray:
-        """One bool per row."""
-        conjunctions = [
-            functools.reduce(pc.and_, (term.mask(column_at(table, term.leaf.path)) for term in conjunction))
-            for conjunction in self.any_of
+    def hits(self, table: pa.Table) -> npt.NDArray[np.int64]:
+        """The numbers of the rows that it keeps, ascending."""
+        # Not to_numpy, the first call of which loads pandas where that is installed.
+        parts = [
+            np.unpackbits(np.frombuffer(chunk.buffers()[1], np.uint8), bitorder="little")[chunk.offset :][: len(chunk)]
+            for chunk in self._test.holds(table).chunks
+            if len(chunk)
         ]
-        return functools.reduce(pc.or_, conjunctions)
+        return np.flatnonzero(np.concatenate(parts).view(np.bool_) if parts else ())
 
 
-def column_at(table: pa.Table, path: Sequence[str]) -> pa.ChunkedArray:
-    """A column, or a field inside structs; null where any struct above it is."""
-    column = table.column(path[0])
-    for name in path[1:]:
-        column = pc.struct_field(column, name)
-    return column
+def _product(some: Ways, others: Ways) -> Ways:
+    if len(some) * len(others) > _MOST_WAYS:
+        return min(some, others, key=len)
+    return [[*one, *other] for one, other in itertools.product(some, others)]
 
 
-def _normal_form(filters: Any) -> list[list[Any]]:
-    wrong = UsageError("filters= takes a list of (column, op, value), or a list of such lists")
-    if not isinstance(filters, list | tuple) or not filters:
-        raise wrong
-    if all(isinstance(item, tuple) and len(item) == 3 and isinstance(item[0], str) for item in filters):
-        return [list(filters)]
-    if not all(isinstance(item, list | tuple) and item for item in filters):
-        raise wrong
-    return [list(item) for item in filters]
+def _alternatives(ways: Ways) -> Ways:
+    """Values of one column that are asked for one by one are asked for together."""
+    if len(ways) < 2 or any(len(way) != 1 or way[0].op not in ("==", "in") for way in ways):
+        return ways
+    by_leaf: dict[int, list[Term]] = {}
+    for (term,) in ways:
+        by_leaf.setdefault(term.leaf.index, []).append(term)
+    return [[terms[0] if len(terms) == 1 else _together(terms)] for terms in by_leaf.values()]
 
 
-def _term(item: Any, schema: Schema, int96_utc: bool) -> Term:
-    if not isinstance(item, tuple | list) or len(item) != 3 or not isinstance(item[0], str):
-        raise UsageError("filters= takes a list of (column, op, value), or a list of such lists")
-    name, op, value = item
-    if not isinstance(op, str) or op not in _OPERATORS:
-        raise UsageError(f"unknown operator {op!r}", column=name, hint=", ".join(_OPERATORS))
-    leaf = schema.leaf(name)
-    if leaf.repeated:
-        raise UsageError("a row predicate on a repeated column", column=name, hint="probe() asks its filters")
-    op = _OPERATORS[op]
-    values: Any = [value]
-    if op in ("in", "not in"):
-        if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-            raise UsageError(f"{op!r} takes a list of values", column=name)
-        values = value
-    term = Term(leaf, op, values if isinstance(values, Values) else Values(values), int96_utc)
+def _together(terms: list[Term]) -> Term:
+    values = Values(itertools.chain.from_iterable(term.values for term in terms))
+    return Term(terms[0].leaf, "in", values, terms[0].int96_utc)
 
-    def check() -> None:
-        for one in term.values:
-            encode_value(one, leaf.type, int96_utc=True)
 
-    try:
-        term._shared.once(("checked", leaf.type), check)
-    except UsageError as error:
-        raise error.at(column=name) from None
-    return term
+# Binding ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Binding:
+    """Conditions → tests on the columns of one schema. Negations move inward, which three-valued logic allows (De Morgan)."""
+
+    schema: Schema
+    int96_utc: bool
+
+    def bind(self, condition: Condition, negated: bool = False) -> _Test:
+        match condition:
+            case Compare():
+                return self._compare(condition, negated)
+            case Like():
+                return self._like(condition, negated)
+            case Not():
+                return self.bind(condition.part, not negated)
+            case AllOf() | AnyOf():
+                parts = [self.bind(part, negated) for part in condition.parts]
+                if not parts:
+                    raise UsageError("a condition without parts")
+                return parts[0] if len(parts) == 1 else _Joined(parts, isinstance(condition, AnyOf) is not negated)
+            case Expression():
+                return self._evaluated(condition, negated)
+
+    def _compare(self, condition: Compare, negated: bool) -> Term:
+        leaf, op = self._leaf(condition.column), condition.op
+        if op in ("null", "valid") and leaf.name != condition.column:
+            raise UsageError("is null asks for a single field", column=condition.column, hint=leaf.name)
+        if negated:
+            floating = leaf.type.kind == "float16" or leaf.type.physical.name in ("FLOAT", "DOUBLE")
+            op = (_FLOAT_OPPOSITE.get(op) if floating else None) or _OPPOSITE[op]
+        return Term(leaf, op, condition.values, self.int96_utc).check()
+
+    def _like(self, condition: Like, negated: bool) -> _Test:
+        leaf = self._leaf(condition.column)
+        if leaf.type.physical.name != "BYTE_ARRAY" or leaf.type.kind not in ("string", "enum", "json"):
+            raise UsageError("like asks for a column of text", column=condition.column)
+        prefix, whole = prefix_of(condition.pattern, condition.escape)
+        if whole:
+            return self._compare(Compare(condition.column, "==", Values((prefix,))), negated)
+        bounds = [(">=", prefix), ("<", successor(prefix))] if prefix and not negated else []
+        terms = [Term(leaf, op, Values((bound,)), False).check() for op, bound in bounds if bound is not None]
+        return _Pattern(leaf, regex_of(condition.pattern, condition.escape), negated, [terms])
+
+    def _leaf(self, name: str) -> Leaf:
+        leaf = self.schema.leaf(name)
+        if leaf.repeated:
+            raise UsageError("a row predicate on a repeated column", column=name, hint="probe() asks its filters")
+        return leaf
+
+    def _evaluated(self, condition: Expression, negated: bool) -> _Evaluated:
+        leaves: list[Leaf] = []
+        for path in dict.fromkeys(one.path for one in condition.tree.fields()):
+            found = [leaf for leaf in self.schema.leaves if leaf.path[: len(path)] == path]
+            if not found:
+                names = ", ".join(self.schema.top_level[:10])
+                raise UsageError(
+                    "no such column", column=".".join(path), hint=f"one of {names}; pc.field('a', 'b') for a.b"
+                )
+            leaves += found
+        if not leaves:
+            raise UsageError("the expression names no column")
+        if negated:
+            return _Evaluated(~condition.expression, leaves, [[]])
+        return _Evaluated(condition.expression, leaves, self._implied(condition.tree))
+
+    def _implied(self, tree: Any) -> Ways:
+        """Conditions that hold wherever an expression is true."""
+        match tree:
+            case Call("and_kleene" | "and", (left, right)):
+                return _product(self._implied(left), self._implied(right))
+            case Call("or_kleene" | "or", (left, right)):
+                return _alternatives(self._implied(left) + self._implied(right))
+            case Call("invert", (Call("is_null" | "is_valid" as name, (Field() as one,)) as inner,)):
+                return self._implied(Call("is_valid" if name == "is_null" else "is_null", (one,), inner.options))
+            case Call("is_null" | "is_valid" as name, (Field() as one,)):
+                nan = tree.options.get("nan_is_null")
+                if nan is not None and nan.as_py():
+                    return [[]]
+                return self._known(one, "null" if name == "is_null" else "valid", Values(()))
+            case Call("is_in", (Field() as one,), {"value_set": Values() as values}):
+                return self._known(one, "in", values)
+            case Call(name, (Field() as one, Values() as values)) if name in _FUNCTIONS:
+                return self._known(one, _FUNCTIONS[name], values)
+            case Call(name, (Values() as values, Field() as one)) if name in _FUNCTIONS:
+                return self._known(one, _FLIPPED[_FUNCTIONS[name]], values)
+        return [[]]
+
+    def _known(self, one: Field, op: str, values: Values) -> Ways:
+        """One term, where it means to us what it means to pyarrow, or more; else nothing."""
+        found = [leaf for leaf in self.schema.leaves if leaf.path == one.path]
+        if len(found) != 1 or found[0].repeated:
+            return [[]]
+        kind = found[0].type
+
+        def alike() -> bool:
+            # To is_in null equals null; and pyarrow may make another value of one that the column can't hold.
+            try:
+                return not any(is_null(value) or encode_value(value, kind, int96_utc=True) == () for value in values)
+            except UsageError:
+                return False
+
+        return [[Term(found[0], op, values, self.int96_utc)]] if values.once(("alike", kind), alike) else [[]]
+
+
+_FUNCTIONS: Final = {"equal": "==", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
+_FLIPPED: Final = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from ..format.statistics import all_null, bounds
+from ..format.statistics import all_null, bounds, no_nulls
 from ..format.walk import Chunk, Walk
 from ..sbbf import KeySet, SplitBlockBloomFilter
 from ..thrift.structs import ColumnMetaData
@@ -80,8 +80,10 @@ def ruled_out(walk: Walk, group: int, predicate: Predicate, filter_of: FilterOf)
 
 def _outside(meta: ColumnMetaData, ordered: bool, term: Term) -> bool:
     """Do the statistics prove that no value satisfies the term?"""
-    low_high = bounds(meta, ordered)
-    return (low_high is not None and term.outside(*low_high)) or all_null(meta)
+    if term.op == "null":
+        return no_nulls(meta, term.leaf)
+    low_high = bounds(meta, term.leaf, ordered)
+    return (low_high is not None and term.outside(*low_high)) or all_null(meta, term.leaf)
 
 
 def survivors(walk: Walk, leaf: int, keys: KeySet, filter_of: FilterOf) -> Survivors:
@@ -91,8 +93,8 @@ def survivors(walk: Walk, leaf: int, keys: KeySet, filter_of: FilterOf) -> Survi
     for group in range(len(walk.footer.row_groups)):
         chunk = walk.chunk(group, leaf)
         meta = walk.meta(chunk)
-        asked = keys.between(*(bounds(meta, ordered) or (None, None)))
-        if all_null(meta) or not (keys.undecided or len(asked)):
+        asked = keys.between(*(bounds(meta, chunk.leaf, ordered) or (None, None)))
+        if all_null(meta, chunk.leaf) or not (keys.undecided or len(asked)):
             by_statistics += 1
             continue
         bloom_filter = None if keys.undecided else filter_of(chunk)

@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -44,19 +44,22 @@ def read_matching(
     wanted: Sequence[int],
     predicate: Predicate,
     result_schema: Callable[[], pa.Schema],
+    *,
+    int96_unit: str = "ns",
 ) -> pa.Table | None:
     """The rows of one row group that satisfy `predicate`; None where there are none.
 
     Args:
         wanted: leaves of the result, ascending.
         result_schema: gives the result's schema, top-level fields in the order wanted; asked only where a row matches.
+        int96_unit: as for `read_row_group`.
 
     Raises:
-        FormatError, IntegrityError, KeyAccessError.
+        FormatError, IntegrityError, KeyAccessError, UnsupportedError.
     """
     # A key retriever, which is the caller's code, may be asked on the way.
     with leased(2) as scratch:
-        group = _RowGroup(walk, row_group, scratch)
+        group = _RowGroup(walk, row_group, scratch, int96_unit)
         spans = group.candidates(predicate)
         if not spans and spans is not None:
             return None
@@ -66,7 +69,7 @@ def read_matching(
             # A row is most likely there: one decoder for all columns costs less than one for the predicate's, and one more.
             looked_at |= {leaf for leaf in wanted if group.exactly(leaf, spans)}
         first = group.columns(sorted(looked_at), spans)
-        hits: Rows = np.flatnonzero(predicate.mask(first).to_numpy())
+        hits = predicate.hits(first)
         if not len(hits):
             return None
         rows = hits if spans is None else _rows(spans)[hits]
@@ -113,6 +116,19 @@ class _Pages:
         return found
 
 
+class _PageBounds(NamedTuple):
+    """What a column index says of a data page; `nulls` is None where it does not count them."""
+
+    null: bool
+    low: bytes
+    high: bytes
+    nulls: int | None
+
+    def ruled_out(self, term: Term) -> bool:
+        """Does it prove that no value satisfies the term, if the page has as many rows as nulls where it is a null page?"""
+        return self.nulls is not None if self.null else term.outside(self.low, self.high)
+
+
 class _RowGroup:
     """One row group, of whose columns the pages are found once.
 
@@ -123,8 +139,9 @@ class _RowGroup:
         scratch: memory for the first column searched, good as long as this is.
     """
 
-    def __init__(self, walk: Walk, row_group: int, scratch: Scratch) -> None:
+    def __init__(self, walk: Walk, row_group: int, scratch: Scratch, int96_unit: str) -> None:
         self._walk = walk
+        self._int96_unit = int96_unit
         self._row_group = row_group
         self._num_rows = walk.footer.row_group(row_group).num_rows or 0
         self._known: dict[int, _Pages | None] = {}
@@ -168,12 +185,13 @@ class _RowGroup:
         tables = []
         for spans, selected in together.items():
             assert rows is not None  # noqa: S101
-            table = read_pages(self._walk, self._row_group, PageSelection(selected, _count(spans)))
+            selection = PageSelection(selected, _count(spans))
+            table = read_pages(self._walk, self._row_group, selection, int96_unit=self._int96_unit)
             # The pages hold these rows: where they hold as many, they hold no others.
             exact = table.num_rows == (_count(rows) if isinstance(rows, list) else len(rows))
             tables.append(table if exact else _take(table, np.searchsorted(_rows(spans), _rows(rows))))
         if whole:
-            table = read_row_group(self._walk, self._row_group, whole, use_threads=True)
+            table = read_row_group(self._walk, self._row_group, whole, int96_unit=self._int96_unit, use_threads=True)
             tables.append(table if rows is None else _take(table, _rows(rows)))
         if len(tables) == 1:
             return tables[0]
@@ -185,11 +203,20 @@ class _RowGroup:
         leaf = term.leaf.index
         if not self._walk.footer.type_ordered[leaf]:
             return every
-        ruled_out = _ruled_out(self._walk, self._walk.chunk(self._row_group, leaf), term)
-        pages = self._pages(leaf) if ruled_out and any(ruled_out) else None
-        if pages is None or ruled_out is None or len(ruled_out) != len(pages.offsets):
+        listed = _bounds(self._walk, self._walk.chunk(self._row_group, leaf)) if term.by_pages else []
+        ruled_out = [one.ruled_out(term) for one in listed]
+        pages = self._pages(leaf) if any(ruled_out) else None
+        if pages is None or len(ruled_out) != len(pages.offsets):
             return every
-        return _merged([pages.span(page) for page, out in enumerate(ruled_out) if not out])
+        spans = map(pages.span, range(len(listed)))
+        return _merged(
+            [
+                (first, end)
+                for (first, end), one, out in zip(spans, listed, ruled_out, strict=True)
+                # A page of nulls has one for each of its rows; whoever counts others did not look.
+                if not out or (one.null and one.nulls != end - first)
+            ]
+        )
 
     def _holding(self, term: Term, within: Spans) -> Spans | None:
         """The rows, of those `within`, on pages that could hold the term's values; None where a search does not pay."""
@@ -260,15 +287,19 @@ class _RowGroup:
             yield page
 
 
-def _ruled_out(walk: Walk, chunk: Chunk, term: Term) -> list[bool] | None:
-    """Per data page: do its bounds prove that no value satisfies the term?"""
-    if term.op in ("!=", "not in") or (raw := walk.index(chunk, ModuleType.COLUMN_INDEX)) is None:
-        return None
-    bounds = decode(ColumnIndex, raw)
-    nulls, lows, highs = bounds.null_pages or [], bounds.min_values or [], bounds.max_values or []
-    if not len(nulls) == len(lows) == len(highs):
-        return None
-    return [bool(null) or term.outside(low, high) for null, low, high in zip(nulls, lows, highs, strict=True)]
+def _bounds(walk: Walk, chunk: Chunk) -> list[_PageBounds]:
+    """The column index of a flat column, page by page; empty where there is none, or one that makes no sense."""
+    raw = walk.index(chunk, ModuleType.COLUMN_INDEX)
+    if raw is None:
+        return []
+    index = decode(ColumnIndex, raw)
+    null, lows, highs = index.null_pages or [], index.min_values or [], index.max_values or []
+    # Some writers without statistics call every page null, in REQUIRED columns too: only a count of nulls can prove it.
+    unknown: list[int | None] = [None] * len(null)
+    counts = (index.null_counts if chunk.leaf.definition else None) or unknown
+    if not len(null) == len(lows) == len(highs) == len(counts):
+        return []
+    return [_PageBounds(*one) for one in zip(null, lows, highs, counts, strict=True)]
 
 
 def _indexed_pages(walk: Walk, chunk: Chunk) -> _Pages | None:
@@ -281,12 +312,15 @@ def _indexed_pages(walk: Walk, chunk: Chunk) -> _Pages | None:
         return None
     offsets, sizes, first_rows = ([getattr(page, name) or 0 for page in listed] for name in _PLACE)
     start, length = walk.extent(chunk)
+    ends = [*offsets[1:], start + length]
     rows = walk.footer.row_group(chunk.row_group).num_rows or 0
     sound = (
         first_rows[0] == 0
         and all(before < after for before, after in pairwise([*first_rows, rows]))
         and all(size > 0 for size in sizes)
-        and all(start <= offset <= start + length - size for offset, size in zip(offsets, sizes, strict=True))
+        and start <= offsets[0]
+        # Pages stand one behind the other: a page left out, or out of its place, would move all rows behind it.
+        and all(offset + size == after for offset, size, after in zip(offsets, sizes, ends, strict=True))
     )
     return _Pages(offsets, sizes, first_rows, rows) if sound else None
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import posixpath
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ..errors import BloomsealError, UsageError
+from ..storage import tables
 from ..storage.atomic import identity_at
+from ..storage.files import Found, Kind, Problem
 from ..storage.ref import FileRef
-from ..storage.source import open_regular, resolve_path, walk_tree
+from ..storage.source import open_regular
+from ..storage.tables import Paths
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["ChangedError", "DataFile", "find_files", "in_turn", "mark_of", "place_of"]
-
-_ENDINGS: Final = (".parquet", ".parq", ".pq", ".parquet.encrypted")
+__all__ = ["ChangedError", "DataFile", "find_files", "in_turn", "mark_of"]
 
 
 class ChangedError(BloomsealError):
@@ -35,107 +35,73 @@ class DataFile:
         ref: where it is.
         relative: its path below the folder that was named; its name where it was named itself.
         size: bytes.
+        unseen: why nobody could look at it, so that nothing can be done with it.
+        dead: it lies in the folder of a table with a log, and no live version names it.
     """
 
     ref: FileRef
     relative: str
     size: int
+    unseen: Problem | None = None
+    dead: bool = False
 
     @property
     def name(self) -> str:
-        """How journal and report call it: its path, with the kind of file system in front of it unless that is local."""
+        """How journal and report call it: its path, with the kind of file system in front of it unless that is
+        local.
+        """
         filesystem = self.ref.filesystem
         return self.ref.path if filesystem is None else f"{filesystem.type_name}:{self.ref.path}"
 
-    @property
-    def is_link(self) -> bool:
-        """Is it a symbolic link to the file?"""
-        return self.ref.filesystem is None and os.path.islink(self.ref.path)  # noqa: PTH114
+    def check(self) -> None:
+        """Refuse what could not be looked at, so that the run does not call itself done.
+
+        Raises:
+            UsageError: it could not: a link that leads out of all places that were named, a folder that can't be
+                listed.
+        """
+        if self.unseen is not None:
+            raise UsageError(self.unseen.why, file=self.ref.path, hint=self.unseen.hint)
 
 
-def find_files(
-    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str], filesystem: FileSystem | None = None
-) -> list[DataFile]:
-    """All Parquet files at `paths`, in the order of their names, each once, however many links lead to it.
+def find_files(paths: Paths, filesystem: FileSystem | None = None, *, follow_links: bool = False) -> list[DataFile]:
+    """All files that a rotation is about, in the order of their names, each once, however many links lead to it.
 
-    A file that is named itself is taken whatever it is called. In folders, at any depth, those that end in ``.parquet``,
-    ``.parq``, ``.pq`` or ``.parquet.encrypted`` are; names that begin with ``_`` or ``.`` are left out, as Spark does
-    (Hive's ``column=value`` folders are not). Links to folders are followed.
+    They are what `bloomseal.storage.tables` finds: whatever a reader takes, and visible Parquet files of other names,
+    which Spark reads. Of Delta and Iceberg tables the live ones are to be rotated, the dead ones are told. So is
+    whatever could not be seen.
+
+    Args:
+        follow_links: follow links, and logs, that lead out of a folder.
 
     Raises:
         UsageError: nothing at one of the paths.
+        MissingDependencyError: a table without its library.
     """
-    found: dict[str, DataFile] = {}
-    for path in [paths] if isinstance(paths, str | os.PathLike) else paths:
-        ref = place_of(path, filesystem)
-        for file in _local(ref.path) if ref.filesystem is None else _remote(ref):
-            found.setdefault(file.name, file)
-    # A file and the symbolic links to it are one: it is done under its own name, beside which its key material is.
-    own: dict[str, DataFile] = {}
-    real = {name: os.path.realpath(name) if file.ref.filesystem is None else name for name, file in found.items()}
-    for name, file in sorted(found.items(), key=lambda item: (item[1].is_link, real[item[0]] != item[0], item[0])):
-        own.setdefault(real[name], file)
-    return sorted(own.values(), key=lambda file: file.name)
+    listed = [paths] if isinstance(paths, str | os.PathLike) else paths
+    # Absolute: the journal outlives the working directory.
+    places = [path if filesystem or "://" in os.fspath(path) else os.path.abspath(path) for path in listed]  # noqa: PTH100
+    found = tables.find_files(places, filesystem, everything=True, follow_links=follow_links)
+    files = [data for one in found.files if (data := _sized(one)) is not None]
+    files += [
+        replace(data, dead=True) for one in found.others if one.kind is Kind.DEAD and (data := _sized(one)) is not None
+    ]
+    files += [DataFile(FileRef(one.path, filesystem), one.path, 0, one) for one in found.problems]
+    return sorted(files, key=lambda file: file.name)
 
 
-def place_of(path: str | os.PathLike[str], filesystem: FileSystem | None) -> FileRef:
-    """As `resolve_path`; pyarrow's own local file system is local too, so that files are locked and renamed there."""
-    ref = resolve_path(path, filesystem)
-    if ref.filesystem is not None and ref.filesystem.type_name == "local":
-        return FileRef(ref.path)
-    return ref
-
-
-def _local(path: str) -> Iterator[DataFile]:
-    path = os.path.abspath(path)  # noqa: PTH100  # the journal outlives the working directory
-    if not os.path.isdir(path):  # noqa: PTH112
-        try:
-            size = os.stat(path).st_size  # noqa: PTH116
-        except OSError as error:
-            raise UsageError(f"can't read the file: {error.strerror}", file=path) from None
-        yield DataFile(FileRef(path), posixpath.basename(path), size)
-        return
-
-    def refused(error: OSError) -> None:
-        # A folder that can't be listed may hold files that would then be missed in silence.
-        raise UsageError(f"can't list the folder: {error.strerror}", file=error.filename)
-
-    for folder, folders, names in walk_tree(path, refused):
-        folders[:] = [name for name in folders if not _is_hidden(name)]
-        for name in names:
-            if _is_data(name):
-                full = posixpath.join(folder, name)
-                with contextlib.suppress(FileNotFoundError):
-                    yield DataFile(FileRef(full), os.path.relpath(full, path), os.stat(full).st_size)  # noqa: PTH116
-
-
-def _remote(ref: FileRef) -> Iterator[DataFile]:
-    from pyarrow.fs import FileSelector, FileType
-
-    assert ref.filesystem is not None  # noqa: S101
+def _sized(found: Found) -> DataFile | None:
+    """The file with its size; None where it is gone meanwhile."""
+    ref = found.ref
     try:
-        info = ref.filesystem.get_file_info(ref.path)
-        if info.type is FileType.File:
-            yield DataFile(ref, info.base_name, info.size)
-            return
-        if info.type is not FileType.Directory:
-            raise UsageError("can't read the file: no such file", file=ref.path)
-        below = ref.filesystem.get_file_info(FileSelector(ref.path, recursive=True))
+        if ref.filesystem is not None:
+            return DataFile(ref, found.relative, ref.filesystem.get_file_info(ref.path).size or 0)
+        return DataFile(ref, found.relative, os.stat(ref.path).st_size)  # noqa: PTH116
+    except FileNotFoundError:
+        return None
     except OSError as error:
-        raise UsageError(f"can't list the folder: {type(error).__name__}", file=ref.path) from None
-    for one in below:
-        relative = posixpath.relpath(one.path, ref.path)
-        *folders, name = relative.split("/")
-        if one.type is FileType.File and _is_data(name) and not any(map(_is_hidden, folders)):
-            yield DataFile(FileRef(one.path, ref.filesystem), relative, one.size)
-
-
-def _is_hidden(name: str) -> bool:
-    return name.startswith((".", "_")) and "=" not in name
-
-
-def _is_data(name: str) -> bool:
-    return name.endswith(_ENDINGS) and not _is_hidden(name)
+        why = f"can't read the file: {error.strerror or type(error).__name__}"
+        return DataFile(ref, found.relative, 0, Problem(ref.path, why))
 
 
 def mark_of(ref: FileRef) -> tuple[int, ...] | None:
@@ -151,7 +117,8 @@ def mark_of(ref: FileRef) -> tuple[int, ...] | None:
 
 @contextlib.contextmanager
 def in_turn(ref: FileRef) -> Iterator[None]:
-    """Keep other rotations away from a local file. Object stores have no locks; there the mark is compared before the upload.
+    """Keep other rotations away from a local file. Object stores have no locks; there the mark is compared before the
+    upload.
 
     Raises:
         ChangedError: another rotation is at work on the file, or has just replaced it.

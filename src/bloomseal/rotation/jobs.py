@@ -129,10 +129,18 @@ class Rewrap(Job):
         report = rewrap_file(file.ref, opening(self.decryption, file.ref), self._rewrapper, dry_run=True)
         if not report.keys:
             why = None if report.left else "every key is under the right version already"
-            return FilePlan(file.name, "none", why, file.size, left=report.left)
+            return FilePlan(file.name, "none", why, file.size, left=report.left, unreferenced=report.unreferenced)
         return FilePlan(
-            file.name, self.operation, None, file.size, report.bytes_written, report.bytes_copied, report.left, report.calls
-        )  # fmt: skip
+            file.name,
+            self.operation,
+            None,
+            file.size,
+            report.bytes_written,
+            report.bytes_copied,
+            report.left,
+            report.unreferenced,
+            report.calls,
+        )
 
     def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:  # noqa: ARG002
         report = rewrap_file(file.ref, opening(self.decryption, file.ref), self._rewrapper)
@@ -147,6 +155,7 @@ class Rewrap(Job):
             bytes_written=report.bytes_written,
             keys=told["keys"],
             left=report.left,
+            unreferenced=report.unreferenced,
             stamp=report.versions,
         )
 

@@ -22,7 +22,6 @@ from ..keytools.protocols import RewrappingKms, VersionedKms
 from ..policy import TablePolicy
 
 __all__ = [
-    "SOME_COLUMN",
     "Rewrapper",
     "Target",
     "Wrapping",
@@ -35,9 +34,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-
-SOME_COLUMN = ""
-"""A column whose name is not known: the footer did not open, or refers to the material no more."""
 
 Target = Callable[[str, str | None], str | None]
 """A master key's name and the column (None: the footer) → the master key that is to wrap it; None leaves it alone."""
@@ -60,14 +56,7 @@ def by_policy(table: TablePolicy) -> Target:
         if column is None:
             accepted = {table.footer_key, *table.previous_footer_keys}
             return table.footer_key if master_key in accepted else None
-        if column != SOME_COLUMN:
-            return table.master_key(column)
-        wanted = {
-            entry.key
-            for entry in table.columns.values()
-            if entry.key is not None and master_key in (entry.key, *entry.previous_keys)
-        }
-        return wanted.pop() if len(wanted) == 1 else None
+        return table.master_key(column)
 
     return target
 
@@ -139,7 +128,7 @@ class Rewrapper:
         new = self._target(material.master_key, column)
         if new is None:
             return None
-        if self._pins is not None and column != SOME_COLUMN:
+        if self._pins is not None:
             self._pins.check(material.master_key, column)
             self._pins.check(new, column)
         if new == material.master_key:
@@ -197,6 +186,7 @@ class Rewrapper:
         client, tools = calls.client, self.tools
         if isinstance(client, RewrappingKms):
             wrapped = calls.rewrap(old, master_key, new)
+            tools.check_writer(wrapped, new, calls)
             if not self.check_keys:
                 return wrapped
         else:

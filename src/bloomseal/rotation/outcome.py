@@ -19,6 +19,7 @@ class Status(StrEnum):
     NOTHING = "nothing to do"
     DONE_BEFORE = "done before"
     SINCE = "changed since the run"
+    DEAD = "not in the table"
     CHANGED = "changed by someone else"
     FAILED = "failed"
 
@@ -40,6 +41,7 @@ class FilePlan:
         bytes_to_write: through this process.
         bytes_to_copy: by the kernel, untouched.
         left: keys that can't be wrapped anew, each with `column` and `why`.
+        unreferenced: key material beside the file to which its footer does not refer; it stays as it is.
         calls: what the KMS will be asked → how often, at most. Files that share a KEK have entries in common.
     """
 
@@ -50,6 +52,7 @@ class FilePlan:
     bytes_to_write: int = 0
     bytes_to_copy: int = 0
     left: list[dict[str, Any]] = field(default_factory=list)
+    unreferenced: list[str] = field(default_factory=list)
     calls: dict[Hashable, int] = field(default_factory=dict, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
@@ -100,6 +103,7 @@ class FileOutcome:
         bytes_written: through this process; the kernel's copies are not among them.
         keys: keys that were wrapped anew (`RewrappedKey` as plain data).
         left: keys that were not, each with `column` and `why`.
+        unreferenced: key material beside the file to which its footer does not refer; it was left as it is.
         filters_dropped: filters in clear on encrypted columns, which no conversion takes over.
         filters_replaced: filters that were built anew in an older one's place.
         dropped: the dropped ones, each with `row_group`, `column` and `why`.
@@ -115,6 +119,7 @@ class FileOutcome:
     bytes_written: int = 0
     keys: list[dict[str, Any]] = field(default_factory=list)
     left: list[dict[str, Any]] = field(default_factory=list)
+    unreferenced: list[str] = field(default_factory=list)
     filters_dropped: int = 0
     filters_replaced: int = 0
     dropped: list[dict[str, Any]] = field(default_factory=list)
@@ -160,7 +165,9 @@ class RotationReport:
     @property
     def problems(self) -> list[FileOutcome]:
         """The files about which something is left to do or to know."""
-        return [file for file in self.files if not file.status.settled or file.status is Status.SINCE]
+        return [
+            file for file in self.files if not file.status.settled or file.status is Status.SINCE or file.unreferenced
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -8,19 +8,19 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BloomsealError, FormatError, KeyAccessError, UsageError
-from ..format.footer import FooterKind, peek
 from ..format.opening import open_footer
 from ..format.walk import Walk
 from ..keytools.calls import KmsCalls
-from ..keytools.material import KeyMaterial, KeyMetadata
+from ..keytools.material import FOOTER_KEY_REFERENCE, KeyMaterial, KeyMetadata
 from ..keytools.store import MaterialStore
 from ..policy import TablePolicy
 from ..specs import DecryptionSpec, decryption_for
 from ..storage.ref import FileRef
-from ..storage.source import Source
+from ..storage.source import Source, resolve_path
 from ..write.key_metadata import exchange_key_metadata, key_metadata_in_use
-from .files import ChangedError, in_turn, mark_of, place_of
-from .keys import SOME_COLUMN, Rewrapper, material_of, target_of, with_material
+from .files import ChangedError, in_turn, mark_of
+from .keys import Rewrapper, material_of, target_of, with_material
+from .settings import is_encrypted
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -33,7 +33,7 @@ class RewrappedKey:
     """One key of a file.
 
     Attributes:
-        column: dotted path; None for the footer key; empty where only the material is known.
+        column: dotted path; None for the footer key.
         master_key, version: what wrapped it; the version is None where the KMS does not tell.
         new_master_key, new_version: what wraps it now.
         external: its material lies beside the file.
@@ -56,6 +56,7 @@ class RewrapReport:
         dry_run: nothing was written, and nothing re-wrapped.
         keys: the keys that were wrapped anew.
         left: keys that were not, each with `column` and `why`; keys that are not due are not listed.
+        unreferenced: entries beside the file to which its footer does not refer; they stay as they are.
         bytes_written: beyond what the kernel copied: the new footer, or the key material beside the file.
         bytes_copied: by the kernel, untouched.
         kms_calls: to be expected, at most; counted in a dry run only.
@@ -66,6 +67,7 @@ class RewrapReport:
     dry_run: bool
     keys: list[RewrappedKey] = field(default_factory=list)
     left: list[dict[str, Any]] = field(default_factory=list)
+    unreferenced: list[str] = field(default_factory=list)
     bytes_written: int = 0
     bytes_copied: int = 0
     kms_calls: int = 0
@@ -93,9 +95,12 @@ def rewrap(
     copied by the kernel. Beside the file: only the material is replaced, at once. A data key that somebody has already got
     hold of goes on opening the file: against that only `rekey` helps.
 
+    Only what the verified footer refers to is wrapped anew. Whoever can write to the folder could otherwise put another
+    file's wrapped key there, and have it wrapped under a master key that he may use.
+
     Args:
-        decryption: its ``keys`` have master keys behind them, and lead to the footer key where material is internal. Or the
-            policy of the file's table, which then also says which master key is to wrap what.
+        decryption: its ``keys`` have master keys behind them, and lead to the footer key. Or the policy of
+            the file's table, which then also says which master key is to wrap what.
         master_keys: old name → new name; keys under other master keys are left alone. None: what the policy says, or else
             every key under the current version of the master key that it is under now.
         check_keys: unwrap every new wrapping and compare. Without it the data keys stay in a KMS that re-wraps itself.
@@ -107,7 +112,7 @@ def rewrap(
         FormatError, IntegrityError, PolicyError; BloomsealError where the storage failed or somebody else changed the file.
             In every case the file opens as before.
     """
-    ref = place_of(path, filesystem)
+    ref = resolve_path(path, filesystem)
     rewrapper = Rewrapper(decryption.keys, target_of(decryption, master_keys), check_keys=check_keys)
     spec = decryption_for(decryption, ref)
     assert spec is not None  # noqa: S101
@@ -155,24 +160,29 @@ class _One:
         self.report = RewrapReport(source.name, dry_run)
         self._store = MaterialStore(source.ref)
         self._entries = self._store.read()
-        self._walk: Walk | None = None
         self._due: list[tuple[_Held, str]] = []
-        self._footer_metadata = self._footer_key_metadata()
+        self._walk: Walk
         self._calls: KmsCalls
+        self._footer_material: KeyMaterial
 
     def collect(self) -> None:
         """Which keys are due, and what that will cost."""
-        try:
-            footer, keys = open_footer(self.source, self.decryption)
-            self._walk = Walk(self.source, footer, keys)
-        except KeyAccessError as error:
-            # Beside the file, material can be wrapped anew by whoever may use its KEK, with or without the footer key.
-            if error.retryable or KeyMetadata.from_bytes(self._footer_metadata).reference is None:
+        if not is_encrypted(self.source):
+            raise UsageError("a plaintext file has no keys", hint="seal")
+        footer, keys = open_footer(self.source, self.decryption)
+        if not footer.verified:
+            # Key metadata in a footer that nobody has verified may be anybody's.
+            try:
+                keys.footer()
+            except KeyAccessError as error:
+                error.what = f"re-wrapping needs the footer key, to know which keys are the file's: {error.what}"
                 raise
-        self._footer_material, _ = material_of(KeyMetadata.from_bytes(self._footer_metadata), self._entries)
+        assert footer.crypto is not None  # noqa: S101  # the file is encrypted
+        self._walk = Walk(self.source, footer, keys)
+        self._footer_metadata = KeyMetadata.from_bytes(footer.crypto.footer_key_metadata)
+        self._footer_material, _ = material_of(self._footer_metadata, self._entries)
         self._calls = self.rewrapper.calls_for(self._footer_material.kms_instance_url)
-        self._held_keys = self._held()
-        for held in self._held_keys:
+        for held in self._held():
             try:
                 new = self.rewrapper.due(held.material, held.column, self._calls)
             except BloomsealError as error:
@@ -213,25 +223,24 @@ class _One:
 
     def _held(self) -> list[_Held]:
         held, named = [], set()
-        for column, key_metadata in key_metadata_in_use(self._walk) if self._walk else ():
+        for column, key_metadata in key_metadata_in_use(self._walk):
             try:
                 metadata = KeyMetadata.from_bytes(key_metadata)
+                named.add(metadata.reference)
                 material, text = material_of(metadata, self._entries)
             except KeyAccessError as error:
                 self._leave(column, error)
                 continue
             held.append(_Held(column, material, key_metadata if text is None else text, metadata.reference))
-            named.add(metadata.reference)
-        for reference, text in self._entries.items():
-            if reference in named:
-                continue
-            try:
-                material = KeyMaterial.from_json(text)
-            except KeyAccessError as error:
-                self._leave(SOME_COLUMN, error)
-                continue
-            held.append(_Held(None if material.is_footer_key else SOME_COLUMN, material, text, reference))
+        if self._has_copy():
+            named.add(FOOTER_KEY_REFERENCE)
+        self.report.unreferenced = sorted(self._entries.keys() - named)
         return held
+
+    def _has_copy(self) -> bool:
+        """Does the footer key's material stand under its usual name too, for the rotations of parquet-java and of Arrow?"""
+        mine = self._entries.get(self._footer_metadata.reference or "")
+        return mine is not None and mine == self._entries.get(FOOTER_KEY_REFERENCE)
 
     def _estimate(self) -> None:
         report = self.report
@@ -241,7 +250,7 @@ class _One:
         for step in ("open", "check")[: 1 + bool(self._due)]:
             report.calls[step, *self.rewrapper.wrapping(self._footer_material, "")] = 1
         report.kms_calls = sum(report.calls.values())
-        if any(held.reference is None for held, _ in self._due) and self._walk is not None:
+        if any(held.reference is None for held, _ in self._due):
             report.bytes_copied = self._walk.footer.offset
             report.bytes_written = self.source.size - report.bytes_copied
         if any(held.reference is not None for held, _ in self._due):
@@ -262,7 +271,6 @@ class _One:
         self.report.left.append({"column": column, "why": error.what})
 
     def _write_inside(self, replacements: dict[bytes, bytes], before: tuple[int, ...] | None) -> None:
-        assert self._walk is not None  # noqa: S101  # internal material is only seen in an open footer
         ref = self.source.ref
 
         def check(walk: Walk) -> None:
@@ -289,6 +297,8 @@ class _One:
             for reference, (old, new) in edits.items():
                 if entries.get(reference) == old:
                     entries[reference] = new
+                    if reference == self._footer_metadata.reference and entries.get(FOOTER_KEY_REFERENCE) == old:
+                        entries[FOOTER_KEY_REFERENCE] = new
                 else:
                     lost.add(reference)
             self.report.bytes_written += sum(len(name) + len(text) for name, text in entries.items())
@@ -301,20 +311,6 @@ class _One:
 
     def _check_footer_key(self, done: list[tuple[_Held, KeyMaterial]]) -> None:
         """Before the old wrapping is gone, the new one must lead to the key that opened the footer."""
-        if self._walk is None:
-            return
         for held, material in done:
-            if held.column is None and held.reference is not None:
-                try:
-                    key = self._walk.keys.footer().key
-                except KeyAccessError:
-                    return
-                mine = held.reference == KeyMetadata.from_bytes(self._footer_metadata).reference
-                if mine and self.rewrapper.unwrap(material, self._calls) != key:
-                    raise KeyAccessError("the new wrapping of the footer key holds another key")
-
-    def _footer_key_metadata(self) -> bytes:
-        seen = peek(self.source)
-        if seen.kind is FooterKind.PLAINTEXT:
-            raise UsageError("a plaintext file has no keys", hint="seal")
-        return seen.key_metadata
+            if held.column is None and self.rewrapper.unwrap(material, self._calls) != self._walk.keys.footer().key:
+                raise KeyAccessError("the new wrapping of the footer key holds another key")

@@ -28,6 +28,7 @@ _UNREACHABLE_IN_A_ROW: Final = 3
 _SAMPLE_BYTES: Final = 4 << 20
 _DISK_BYTES_PER_SECOND: Final = 200e6
 _KMS_SECONDS: Final = 0.02
+_DEAD: Final = "no live version of the table names it; its keys stay as they are"
 
 
 def plan(
@@ -35,6 +36,7 @@ def plan(
     job: Job,
     *,
     filesystem: FileSystem | None = None,
+    follow_links: bool = False,
     journal: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> RotationPlan:
@@ -42,18 +44,20 @@ def plan(
 
     Args:
         paths: files, folders, or URIs of either.
+        follow_links: follow links that lead out of `paths` too. They are not done otherwise, and told.
         progress: called with (bytes of files looked at, bytes of all files).
 
     Raises:
         UsageError: nothing at one of the paths; or two files would go to the same place.
     """
-    files = _files(paths, job, filesystem)
+    files = _files(paths, job, filesystem, follow_links)
     told = RotationPlan(job.operation, str(journal or _default(paths, job)))
     calls: dict[Hashable, int] = {}
     done, total = 0, sum(file.size for file in files)
     for file in files:
         try:
-            one = job.plan(file)
+            file.check()
+            one = FilePlan(file.name, "none", _DEAD, file.size) if file.dead else job.plan(file)
         except BloomsealError as error:
             one = FilePlan(file.name, "fail", error.what, file.size)
         told.files.append(one)
@@ -74,26 +78,29 @@ def rotate(
     job: Job,
     *,
     filesystem: FileSystem | None = None,
+    follow_links: bool = False,
     journal: str | os.PathLike[str] | None = None,
     restart: bool = False,
     progress: Progress | None = None,
 ) -> RotationReport:
     """Do `job` with every file, each verified before it replaces the old one.
 
-    The same call again resumes an interrupted run, and does nothing after a finished one. A file that can't be done stays as
-    it was and is in the report; the rest goes on.
+    The same call again resumes an interrupted run, and does nothing after a finished one. A file that can't be done
+    stays as it was and is in the report; the rest goes on.
 
     Args:
         paths: files, folders, or URIs of either.
+        follow_links: follow links that lead out of `paths` too. They are not done otherwise, and told.
         journal: where the run keeps its journal; default: `journal.default_journal`.
         restart: begin a new run, whatever an earlier one has done.
         progress: called with (bytes done, bytes of all files).
 
     Raises:
-        UsageError: nothing at one of the paths; two files would go to the same place; or the journal is another job's, or in use.
+        UsageError: nothing at one of the paths; two files would go to the same place; or the journal is another
+            job's, or in use.
         BloomsealError: the journal can't be written.
     """
-    files = _files(paths, job, filesystem)
+    files = _files(paths, job, filesystem, follow_links)
     began = time.monotonic()
     place = journal or _default(paths, job)
     with Journal(place, job.operation, _digest(paths, job), restart=restart) as log:
@@ -145,7 +152,12 @@ class Run:
         return outcome
 
     def _before(self, file: DataFile) -> FileOutcome | None:
-        """What an earlier run makes of the file; None: it is to be rotated."""
+        """What an earlier run, or the table's log, makes of the file; None: it is to be rotated. Raises UsageError
+        for what could not be seen.
+        """
+        if file.dead:
+            return FileOutcome(file.name, Status.DEAD, _DEAD, old_size=file.size, new_size=file.size)
+        file.check()
         same = FileOutcome(file.name, Status.DONE_BEFORE, old_size=file.size, new_size=file.size)
         if file.name in self.log.done:
             mark, stamp = self.log.done[file.name]
@@ -202,10 +214,10 @@ class Run:
             self._progress(self._done + (size * done // total if total else 0), self._total)
 
 
-def _files(paths: Paths, job: Job, filesystem: FileSystem | None) -> list[DataFile]:
-    files = find_files(paths, filesystem)
+def _files(paths: Paths, job: Job, filesystem: FileSystem | None, follow_links: bool) -> list[DataFile]:
+    files = find_files(paths, filesystem, follow_links=follow_links)
     places: dict[str, DataFile] = {}
-    for file in files:
+    for file in (file for file in files if not file.dead and file.unseen is None):
         place = job.target(file).path
         if (other := places.setdefault(place, file)) is not file:
             raise UsageError(

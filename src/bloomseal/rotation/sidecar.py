@@ -58,6 +58,8 @@ def _references(ref: FileRef, decryption: DecryptionSpec | None) -> tuple[set[st
     needed, of_footer = set(), ""
     with Source.open(ref.path, ref.filesystem) as source:
         footer, keys = open_footer(source, decryption)
+        if not footer.verified:
+            keys.footer()  # raises: a footer that nobody has verified could name anything, or nothing
         for column, key_metadata in key_metadata_in_use(Walk(source, footer, keys)):
             try:
                 reference = KeyMetadata.from_bytes(key_metadata).reference

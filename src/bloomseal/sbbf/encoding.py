@@ -26,6 +26,10 @@ Encodings = tuple[bytes, ...] | None
 _ABSENT: Final[Encodings] = ()
 _UNDECIDED: Final[Encodings] = None
 
+_MOMENTS: Final = (
+    *(pa.TimestampScalar, pa.Time32Scalar, pa.Time64Scalar, pa.Date32Scalar, pa.Date64Scalar),
+    *(pa.DurationScalar, pa.MonthDayNanoIntervalScalar),  # which no column type takes
+)
 _BYTES: Final = (bytes, bytearray, memoryview, pa.Buffer)
 _INT_BYTES: Final = {PhysicalType.INT32: 4, PhysicalType.INT64: 8}
 NANOS: Final = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
@@ -49,6 +53,10 @@ _INT96_FROM_DAY: Final = dt.date(1900, 1, 1).toordinal() - _EPOCH_ORDINAL
 # keep a processor busy for hours. The widest decimals in use have 76 digits in 32 bytes.
 _MAX_PRECISION: Final = 1_000
 _MAX_DECIMAL_BYTES: Final = 512
+_MAX_DIGITS: Final = 1_300
+"""More than _MAX_DECIMAL_BYTES can hold."""
+_DECODED_BYTES: Final = ((38, 16), (76, 32))
+"""Up to this precision, decimals of variable length are decoded from up to so many bytes (Arrow's decimal128 and decimal256)."""
 
 
 def encode_value(value: Any, column_type: ColumnType, *, int96_utc: bool = False) -> Encodings:
@@ -88,18 +96,19 @@ def encode_value(value: Any, column_type: ColumnType, *, int96_utc: bool = False
 
 
 def unwrap(value: Any) -> Any:
-    """Take a pyarrow scalar apart; times and timestamps stay, because Python's own types stop at microseconds."""
+    """Take a pyarrow scalar apart; those of moments stay, because Python's types stop at microseconds and the year 9999."""
     while isinstance(value, pa.DictionaryScalar | pa.ExtensionScalar | pa.RunEndEncodedScalar):
         value = value.value if value.is_valid else None
     if not isinstance(value, pa.Scalar):
         return value
     if not value.is_valid:
         return None
-    if isinstance(value, pa.TimestampScalar | pa.Time32Scalar | pa.Time64Scalar):
+    if isinstance(value, _MOMENTS):
         return value
-    if isinstance(value, pa.DurationScalar | pa.MonthDayNanoIntervalScalar):
-        return value  # no column type takes them; as_py() may even fail
-    return value.as_py()
+    try:
+        return value.as_py()
+    except (ValueError, OverflowError, TypeError):
+        return value  # text that is not UTF-8, numbers that Python can't hold: no column type takes such
 
 
 def stands_for_null(value: Any) -> bool:
@@ -117,7 +126,8 @@ def _refusal(value: Any, column_type: ColumnType, hint: str | None = None) -> Us
 
 
 def _is_int(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+    # numpy counts its time spans as integers.
+    return isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
 
 
 # Integers, dates and times ---------------------------------------------------------------------------------------
@@ -163,6 +173,10 @@ def int_range(column_type: ColumnType) -> tuple[int, int] | None:
 def date_days(value: Any, column_type: ColumnType) -> int:
     if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
         return value.toordinal() - _EPOCH_ORDINAL
+    if isinstance(value, pa.Date32Scalar | pa.Date64Scalar):
+        days, rest = divmod(int(value.value), 1 if isinstance(value, pa.Date32Scalar) else 86_400_000)
+        if not rest:
+            return days
     if isinstance(value, np.datetime64) and np.datetime_data(value.dtype)[0] in ("Y", "M", "W", "D"):
         return int(value.astype("datetime64[D]").astype(np.int64))
     raise _refusal(value, column_type, "a datetime.date")
@@ -199,7 +213,10 @@ def moment_of(value: Any) -> tuple[int | Fraction, bool] | None:
         wall = dt.datetime(
             value.year, value.month, value.day, value.hour, value.minute, value.second, value.microsecond
         )
-        elapsed, offset = wall - _EPOCH, value.utcoffset()
+        try:
+            elapsed, offset = wall - _EPOCH, value.utcoffset()
+        except Exception:  # a zone is the caller's code, and may raise anything
+            return None
         if offset is not None:
             elapsed -= offset
         nanos = (elapsed // dt.timedelta(microseconds=1)) * NANOS["us"]
@@ -215,7 +232,7 @@ def _encode_int96(value: Any, column_type: ColumnType, utc: bool) -> Encodings:
     # Before 1900 writers differ: Spark's legacy mode counts in the hybrid calendar and in local mean times.
     if not utc or day < _INT96_FROM_DAY:
         return _UNDECIDED
-    if nanos != int(nanos):
+    if nanos != int(nanos) or day + _EPOCH_JULIAN_DAY >= 1 << 31:
         return _ABSENT
     return (struct.pack("<qi", int(nanos), int(day) + _EPOCH_JULIAN_DAY),)
 
@@ -225,7 +242,7 @@ def _encode_int96(value: Any, column_type: ColumnType, utc: bool) -> Encodings:
 
 def _encode_float(value: Any, column_type: ColumnType) -> Encodings:
     """Round to the column's width, as an equality that casts the literal does; exact values are among the results."""
-    if isinstance(value, bool) or not isinstance(value, float | int | np.floating | np.integer):
+    if not _is_int(value) and not isinstance(value, float | np.floating):
         raise _refusal(value, column_type, "a float or an int")
     if value != value:  # NaN has many bit patterns, and a reader may take any of them as equal
         return _UNDECIDED
@@ -283,16 +300,17 @@ def _encode_decimal(value: Any, column_type: ColumnType) -> Encodings:
                 return _UNDECIDED
             return _twos_complement(unscaled, column_type.type_length, "big")
         case PhysicalType.BYTE_ARRAY:
-            # Writers only *should* store the fewest bytes that hold the number.
-            widest = _signed_bytes(10**logical.precision - 1)
+            # Writers only *should* store the fewest bytes that hold the number, and no more digits than the precision.
+            decoded = (most for precision, most in _DECODED_BYTES if logical.precision <= precision)
+            widest = next(decoded, _signed_bytes(10**logical.precision - 1))
             widths = range(_signed_bytes(unscaled), widest + 1)
-            return tuple(unscaled.to_bytes(width, "big", signed=True) for width in widths)
+            return tuple(unscaled.to_bytes(width, "big", signed=True) for width in widths) or _UNDECIDED
         case _:
             return _UNDECIDED
 
 
 def _unscaled(value: Decimal, logical: LogicalType) -> int | None:
-    """The integer that a decimal column stores; None where its precision or scale cannot hold the value."""
+    """The integer that a decimal column stores, also beyond its precision; None where its scale cannot hold the value."""
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):  # infinite
         return None
@@ -300,16 +318,16 @@ def _unscaled(value: Decimal, logical: LogicalType) -> int | None:
     if number == 0:
         return 0
     shift = exponent + logical.scale
-    if shift < -len(digits) or shift > logical.precision:  # before any power of ten is computed
+    if shift < -len(digits):  # before any power of ten is computed
         return None
+    if len(digits) + shift > _MAX_DIGITS:
+        return 1 << 8 * _MAX_DECIMAL_BYTES
     if shift < 0:
         number, rest = divmod(number, int(10**-shift))
         if rest:
             return None
     else:
         number *= int(10**shift)
-    if number >= int(10**logical.precision):
-        return None
     return -number if sign else number
 
 
@@ -343,7 +361,7 @@ def _encode_bytes(value: Any, column_type: ColumnType) -> Encodings:
 def _text(value: Any, column_type: ColumnType) -> bytes:
     try:
         if isinstance(value, str):
-            return value.encode()
+            return str.encode(value)
         if isinstance(value, _BYTES):
             data = bytes(value)
             data.decode()

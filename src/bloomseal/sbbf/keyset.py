@@ -17,7 +17,7 @@ from .encoding import encode_value, stands_for_null, unwrap
 from .probe import ProbeSet, as_arrow, stands_for_itself
 from .types import ColumnType, PhysicalType
 
-__all__ = ["KeySet", "comparable"]
+__all__ = ["KeySet", "comparable", "interval"]
 
 U64 = npt.NDArray[np.uint64]
 Indices = npt.NDArray[np.intp]
@@ -79,10 +79,10 @@ class KeySet:
         """The hashes of the values that may lie between two bounds in plain encoding, both inclusive; None: no bound known."""
         if self._places is None or low is None or high is None:
             return self._hashes
-        least, greatest = comparable(low, self._type), comparable(high, self._type)
-        if least is None or greatest is None:
+        ends = interval(low, high, self._type)
+        if ends is None:
             return self._hashes
-        return self._hashes[self._index(least, "left") : self._index(greatest, "right")]
+        return self._hashes[self._index(ends[0], "left") : self._index(ends[1], "right")]
 
     def dump(self) -> bytes:
         """Its parts in one string, which tells the values to whoever holds it: to be sealed before it leaves the process."""
@@ -139,8 +139,21 @@ def comparable(data: bytes, column_type: ColumnType) -> Comparable | None:
             return None
         return int.from_bytes(data, "little", signed=_signed(column_type))
     if physical in (PhysicalType.BYTE_ARRAY, PhysicalType.FIXED_LEN_BYTE_ARRAY) and kind in _ORDERED_BYTES:
-        return bytes(data)
+        # A bound may be cut short; longer than the column's values it is none of theirs.
+        return None if column_type.type_length is not None and len(data) > column_type.type_length else bytes(data)
     return None
+
+
+def interval(low: bytes, high: bytes, column_type: ColumnType) -> tuple[Comparable, Comparable] | None:
+    """Two bounds in plain encoding as they are ordered; None where they prove nothing.
+
+    That is: a type whose order is not known; a length that the type does not have; a minimum above the maximum; and an
+    empty maximum, which some writers leave where they have none.
+    """
+    least, greatest = comparable(low, column_type), comparable(high, column_type)
+    if least is None or greatest is None or greatest == b"" or type(least) is not type(greatest):
+        return None
+    return None if least > greatest else (least, greatest)  # type: ignore[operator]
 
 
 def _signed(column_type: ColumnType) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
-__all__ = ["ColumnType", "LogicalType", "PhysicalType"]
+__all__ = ["ColumnType", "LogicalType", "PhysicalType", "annotates"]
 
 
 class PhysicalType(IntEnum):
@@ -27,7 +28,8 @@ class LogicalType:
 
     Args:
         kind: ``string``, ``enum``, ``json``, ``bson``, ``uuid``, ``decimal``, ``date``, ``time``, ``timestamp``,
-            ``int``, ``float16``, ``interval``, ``unknown``, or the name of a newer one.
+            ``int``, ``float16``, ``interval``, ``unknown``, or the name of a newer one; ``unrecognised`` stands for one
+            that is younger than this code or does not fit its physical type: values are then what the file stores.
         bit_width, signed: of ``int``: 8, 16, 32 or 64 bits.
         precision, scale: of ``decimal``, in digits.
         unit: of ``time`` and ``timestamp``: ``ms``, ``us`` or ``ns``.
@@ -86,3 +88,48 @@ class ColumnType:
     def __str__(self) -> str:
         length = f"({self.type_length})" if self.type_length is not None else ""
         return f"{self.physical.name}{length}{f' {self.logical}' if self.logical else ''}"
+
+
+_TEXT: Final = ("string", "enum", "json", "bson", "geometry", "geography")
+_LENGTHS: Final = {"uuid": 16, "float16": 2, "interval": 12}
+_DIGITS: Final = {PhysicalType.INT32: 9, PhysicalType.INT64: 18, PhysicalType.BYTE_ARRAY: 1_000}
+"""The greatest precision of a decimal; that of a BYTE_ARRAY has no limit but ours, since numbers are built from it."""
+_WIDE: Final = 512
+"""Bytes of a FIXED_LEN_BYTE_ARRAY beyond which its digits are not counted."""
+
+
+def annotates(logical: LogicalType, physical: PhysicalType, type_length: int | None, *, old: bool = False) -> bool:
+    """May this logical type stand on this physical type (Parquet LogicalTypes specification)?
+
+    Decoders pass over one that may not, and so must whoever compares values with theirs.
+
+    Args:
+        old: it is a converted type, of which decoders do not check a decimal's precision.
+    """
+    kind = logical.kind
+    match physical:
+        case PhysicalType.BYTE_ARRAY:
+            fits = kind in _TEXT
+        case PhysicalType.FIXED_LEN_BYTE_ARRAY:
+            fits = _LENGTHS.get(kind) == type_length
+        case PhysicalType.INT32:
+            fits = kind == "date" or (kind == "time" and logical.unit == "ms")
+            fits |= kind == "int" and logical.bit_width in (8, 16, 32)
+        case PhysicalType.INT64:
+            fits = kind == "timestamp" or (kind == "time" and logical.unit in ("us", "ns"))
+            fits |= kind == "int" and logical.bit_width == 64
+        case _:
+            fits = False
+    if kind == "decimal":
+        digits = _digits(physical, type_length)
+        fits = 0 <= logical.scale <= logical.precision and 0 < logical.precision <= (
+            1_000 if old and digits else digits
+        )
+    return fits or kind in ("unknown", "unrecognised")
+
+
+def _digits(physical: PhysicalType, type_length: int | None) -> int:
+    """The most decimal digits that every number of this type's width can have."""
+    if physical is PhysicalType.FIXED_LEN_BYTE_ARRAY:
+        return len(str((1 << 8 * min(type_length or 0, _WIDE) >> 1) - 1)) - 1 if type_length else 0
+    return _DIGITS.get(physical, 0)

@@ -18,7 +18,7 @@ from typing import Any, Final
 from ..errors import BloomsealError, MissingDependencyError, PolicyError
 from .runtime import java_home
 
-__all__ = ["KMS_CLIENT", "bridge_jar", "build_jar"]
+__all__ = ["KMS_CLIENT", "bridge_jar", "build_jar", "kept_file"]
 
 KMS_CLIENT: Final = "bloomseal.spark.KeyBridge"
 _SOURCES: Final = ("Figures.java", "KeyBridge.java")
@@ -48,6 +48,18 @@ def bridge_jar(jvm: Any) -> Path:
     path = folder / f"bloomseal-key-bridge-{version}.jar"
     if not path.exists():
         _replace(path, _compiled(jvm))
+    return path
+
+
+def kept_file(name: str, content: bytes) -> Path:
+    """A file in this user's cache beside the jar, for Spark to serve to the executors. Its name changes with its content.
+
+    Raises:
+        PolicyError: others could replace it.
+    """
+    path = _cache() / name
+    if not path.exists() or path.read_bytes() != content:
+        _replace(path, content)
     return path
 
 

@@ -9,6 +9,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import UsageError
+from ..storage import files
+from ..storage.files import is_hidden
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -51,18 +53,18 @@ def list_files(spark: SparkSession, path: str | os.PathLike[str]) -> TableFiles:
     """The data files below a folder, which need not be there; also those without a byte, which Spark passes over when it reads.
 
     Raises:
-        UsageError: a file, or a file system that the driver can't open.
+        UsageError: a file, a file system that the driver can't open, or what can't be listed: a link out of the table too.
     """
-    from pyarrow.fs import FileSelector, FileType, LocalFileSystem
-
     base, inside = split_uri(qualified(spark, path))
-    filesystem = open_filesystem(base) or LocalFileSystem()
-    if filesystem.get_file_info(inside).type is FileType.File:
+    try:
+        found = files.list_files(inside, open_filesystem(base), any_name=True)
+    except files.NothingThereError:
+        return TableFiles(base, ())
+    if found.root is None:
         raise UsageError("a table is a folder, and this is a file", file=inside)
-    found = filesystem.get_file_info(FileSelector(inside, allow_not_found=True, recursive=True))
-    below = len(inside.rstrip("/")) + 1
-    names = [one.path for one in found if one.type is FileType.File]
-    return TableFiles(base, tuple(sorted(name for name in names if not is_hidden(name[below:]))))
+    for problem in found.problems:
+        raise UsageError(problem.why, file=problem.path, hint=problem.hint)
+    return TableFiles(base, tuple(sorted(one.ref.path for one in found.files)))
 
 
 def classic_jvm(spark: SparkSession) -> Any:
@@ -137,8 +139,3 @@ def _open(base: str) -> tuple[FileSystem, str]:
     except (OSError, ValueError) as error:
         raise UsageError(f"can't look at files of {base}: {type(error).__name__}") from None
     return opened
-
-
-def is_hidden(name: str) -> bool:
-    """What Spark passes over in a table; `name` is a path below it."""
-    return any(part[:1] == "." or (part[:1] == "_" and "=" not in part) for part in name.split("/"))

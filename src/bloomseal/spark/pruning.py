@@ -280,6 +280,13 @@ class Question:
         show_figures(spark, "bloomseal: what pruning left", result.counts)
         return result
 
+    def open(self, spark: SparkSession, files_per_task: int) -> PruneResult:
+        """Open all files under the policy and rule nothing out."""
+        task = functools.partial(_opened, pickle.dumps(self.table), self.files.base)
+        with described(spark, f"open {len(self.files.names)} files of {self.path}"):
+            seen = packs(spark, self.files.names, files_per_task).mapPartitions(task).collect()
+        return PruneResult(self.path, self.column, tuple(seen), self.prediction, self.files.base)
+
     def _sealed_for(self, name: str) -> SealedKeys:
         with open_table_file(name, self.table, self.files.base) as file:
             leaf = place_of(file, self.column, case_sensitive=self.case_sensitive)
@@ -305,6 +312,17 @@ def _ask(
         except BloomsealError as error:
             # Raised, it would end the job. What could not be asked may hold anything.
             yield name, PrunedFile(name, (), 0, failure=error.what)
+
+
+def _opened(policy: bytes, base: str | None, names: Iterable[str]) -> Iterator[PrunedFile]:
+    table = table_of(policy)
+    for name in names:
+        try:
+            with open_table_file(name, table, base) as file:
+                every = tuple(range(file.num_row_groups))
+                yield PrunedFile(name, every, len(every), without_filter=len(every), identity=identity_of(file))
+        except BloomsealError as error:
+            yield PrunedFile(name, (), 0, failure=error.what)
 
 
 def _asked(file: SealedFile, column: str, keys: KeySet, sealed: SealedKeys, case_sensitive: bool) -> PrunedFile | None:
@@ -340,7 +358,7 @@ def _chances(file: SealedFile, leaf: int, keys: KeySet) -> Iterator[tuple[int, f
     footer = file.walk.footer
     for group in _some(file.num_row_groups):
         meta = file.walk.meta(file.walk.chunk(group, leaf))
-        asked = keys.between(*(bounds(meta, footer.type_ordered[leaf]) or (None, None)))
+        asked = keys.between(*(bounds(meta, footer.schema.leaves[leaf], footer.type_ordered[leaf]) or (None, None)))
         bloom_filter = None if keys.undecided else file.filter(group, file.columns[leaf])
         yield len(asked), None if bloom_filter is None else bloom_filter.false_positive_probability()
 

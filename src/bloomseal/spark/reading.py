@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import UsageError
 from ..policy import Policy, TablePolicy
 from .listing import matching
-from .session import known_policy, metrics_of, refuse_secrets, register_source, show_figures, table_policy
+from .session import as_active, known_policy, metrics_of, refuse_secrets, register_source, show_figures, table_policy
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from .source.options import SourceOptions
     from .source.stats import ReadStats
 
-__all__ = ["Request", "counted", "df_stats", "read"]
+__all__ = ["PARTITION_INFERENCE", "Request", "counted", "df_stats", "read"]
 
 _READ_ID: Final = "read_id"
 _MOVING: Final = re.compile(r"(?i)current_|now\(|localtime|\b(now|today|tomorrow|yesterday)\b")
 """What means something else the next time that the frame is computed: nothing is pruned by it."""
 _FILE: Final = re.compile(r"(?i)\binput_file_(name|block_start|block_length)\(")
 """What Spark knows of its own file readers only; of other sources it says nothing, and no row would be found."""
-_INFERENCE: Final = "spark.sql.sources.partitionColumnTypeInference.enabled"
+PARTITION_INFERENCE: Final = "spark.sql.sources.partitionColumnTypeInference.enabled"
 _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 PolicyChoice = Policy | TablePolicy | str | os.PathLike[str] | None
@@ -159,7 +159,7 @@ class Request:
         if table is not None and policy is None:
             self._options["table"] = table
         if "infer_partition_types" not in map(str.lower, self._options):
-            self._options["infer_partition_types"] = str(spark.conf.get(_INFERENCE, "true")).lower()
+            self._options["infer_partition_types"] = str(spark.conf.get(PARTITION_INFERENCE, "true")).lower()
         kms, known = known_policy(spark)
         if policy is not None:
             chosen = table_policy(policy, table)
@@ -212,7 +212,8 @@ class Request:
         schema = type(self.schema)([self.schema[name] for name in columns])
         zone = {} if "timezone" in map(str.lower, self._options) else {"timezone": self._zone}
         options = {**self._options, **zone, **more, _READ_ID: uuid.uuid4().hex}
-        return self._spark.read.format(self._format).schema(schema).options(**options).load(self._paths)
+        with as_active(self._spark):
+            return self._spark.read.format(self._format).schema(schema).options(**options).load(self._paths)
 
 
 def _references(frame: DataFrame) -> set[str]:

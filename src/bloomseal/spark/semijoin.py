@@ -7,7 +7,7 @@ import pickle
 import uuid
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -24,7 +24,9 @@ from ..sbbf import KeySet, ProbeSet
 from .jobs.common import job_table, table_of
 from .listing import qualified, split_uri
 from .pruning import PrunedFile, PruneResult, Question
+from .reading import PARTITION_INFERENCE
 from .sealed_keyset import SealedKeys, identity_of, key_column, open_table_file, place_of, quoted, values_of
+from .session import as_active
 from .source.options import SourceOptions
 from .source.reader import infer_schema, plan
 from .source.scan import Scan
@@ -62,8 +64,8 @@ def semi_join(
 
     Where a prediction says that pruning can't pay, the table is read whole, with a warning. Files of which most row groups are
     left are read by Spark's own Parquet reader; of the others only those row groups, by Bloomseal's. Spark decides every row again.
-    No key stands in the plan; see `prune` for what travels. Files are asked when the frame is made: when it runs, one of which single row
-    groups were left must still be the same.
+    No key stands in the plan; see `prune` for what travels. Every file is opened under the policy when the frame is made, also where nothing
+    is pruned. Each run opens those of which something is left once more, before Spark's reader does: they must still be the same.
 
     Args:
         path: the table's folder.
@@ -76,7 +78,7 @@ def semi_join(
 
     Raises:
         UsageError, KeyAccessError, IntegrityError: as `prune`.
-        PolicyError: files that can't be asked; what they hold is not known.
+        PolicyError: files that can't be opened under the policy, plaintext ones among them; what they hold is not known.
 
     Warns:
         BloomsealWarning: by the prediction pruning can't pay.
@@ -85,17 +87,16 @@ def semi_join(
     values = values_of(keys, column)
     question = Question.of(spark, path, column, values, chosen)
     native = spark.conf.get("bloomseal.kms", None) is not None and chosen.aad_prefix is None
-    settings = SourceOptions((qualified(spark, path),), kms=str(chosen.kms), table=chosen)
-    schema = spark.read.parquet(_literal(settings.paths[0])).schema if native else infer_schema(settings)
+    typed = str(spark.conf.get(PARTITION_INFERENCE, "true")).lower() == "true"
+    settings = SourceOptions((qualified(spark, path),), kms=str(chosen.kms), table=chosen, infer_partition_types=typed)
+    # Not by Spark's reader, which would take a stranger's file for the table's.
+    schema = infer_schema(settings)
     wanted = _keys_frame(spark, keys, values, column, _type_of(schema, column, case_sensitive=question.case_sensitive))
-    if question.prediction.pays:
-        found = question.ask(spark, files_per_task)
-        for file, failure in found.failures.items():
-            raise PolicyError(f"a file could not be asked for keys: {failure}", file=file)
-    else:
+    if not question.prediction.pays:
         warnings.warn(f"the table is read whole: {question.prediction}", BloomsealWarning, stacklevel=2)
-        whole = (PrunedFile(name, (), 0, failure="not asked") for name in question.files.names)
-        found = PruneResult(question.path, column, tuple(whole), question.prediction, question.files.base)
+    found = question.ask(spark, files_per_task) if question.prediction.pays else question.open(spark, files_per_task)
+    for file, failure in found.failures.items():
+        raise PolicyError(f"a file could not be asked for keys: {failure}", file=file)
     if columns is not None and where is None:
         needed = {*(name.lower() for name in columns), column.split(".")[0].lower()}
         schema = st.StructType([one for one in schema.fields if one.name.lower() in needed])
@@ -133,17 +134,15 @@ def _rows(
     native: bool,
 ) -> DataFrame:
     """What is left of the table: mostly whole files by Spark's own reader, of the others single row groups."""
-    whole: list[PrunedFile] = []
+    whole: list[str] = []
     parts: list[PrunedFile] = []
     for one in found.surviving:
-        mostly = one.failure is not None or len(one.row_groups) >= _MOSTLY * one.seen
-        (whole if native and mostly else parts).append(one)
+        mostly = native and len(one.row_groups) >= _MOSTLY * one.seen
+        if mostly:
+            whole.append(one.file)
+        # Spark's reader takes whatever lies there when it runs, plaintext too: so each run opens its files as well, and reads no row group.
+        parts.append(replace(one, row_groups=()) if mostly else one)
     frames = []
-    if whole:
-        at = _Spelling.of(settings.paths[0])
-        reader = spark.read.schema(schema).option("basePath", settings.paths[0])
-        # Spark adds the partition columns, asked for or not.
-        frames.append(reader.parquet(*(at.uri(one.file) for one in whole)).select(*map(quoted, schema.names)))
     if parts:
         tree = find_files(settings.paths, schema, infer=settings.infer_partition_types)
         pieces, _ = plan(tree, (), spark.conf.get("spark.sql.session.timeZone"))
@@ -155,10 +154,17 @@ def _rows(
         # Spark looks the source up when the frame runs, not when it is made: two reads of one name would both be the later one.
         name = f"bloomseal_row_groups_{uuid.uuid4().hex}"
         own = {"task": task, "tasks": tasks, "name": classmethod(lambda _: name)}
-        spark.dataSource.register(type("RowGroupsOfOneRead", (_RowGroups,), own))
-        frames.append(spark.read.format(name).schema(schema).load(settings.paths[0]))  # the path is for the plan
+        with as_active(spark):
+            spark.dataSource.register(type("RowGroupsOfOneRead", (_RowGroups,), own))
+            frames.append(spark.read.format(name).schema(schema).load(settings.paths[0]))  # the path is for the plan
+    if whole:
+        at = _Spelling.of(settings.paths[0])
+        reader = spark.read.schema(schema).option("basePath", settings.paths[0])
+        # Spark adds the partition columns, asked for or not.
+        frames.append(reader.parquet(*map(at.uri, whole)).select(*map(quoted, schema.names)))
     if not frames:
         return spark.createDataFrame([], schema)
+    # In this order: a run that stops at its first rows has looked at the files before.
     return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
 
 
@@ -191,7 +197,7 @@ class _Reading:
     """A task: the rows of single row groups that may hold a key, found by their hashes; Spark joins them all the same.
 
     Attributes:
-        asked: file → what is left of it; all of it where it was not asked.
+        asked: file → what is left of it for this to read.
         values: file → the values of its partition columns.
     """
 
@@ -205,23 +211,25 @@ class _Reading:
     def read(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows of these files."""
         table = table_of(self.policy)
-        keys = self.sealed.open(table)
+        keys: KeySet | None = None
         for name in names:
+            groups = self.asked[name].row_groups
             with open_table_file(name, table, self.base) as file:
-                yield from self._read(file, keys)
+                if self.asked[name].identity != identity_of(file):
+                    raise UnsupportedError(
+                        "the file was replaced while the query was under way", file=name, hint="run the query again"
+                    )
+                if groups:
+                    keys = keys or self.sealed.open(table)
+                    yield from self._read(file, groups, keys)
 
-    def _read(self, file: SealedFile, keys: KeySet) -> Iterator[pa.RecordBatch]:
+    def _read(self, file: SealedFile, groups: Sequence[int], keys: KeySet) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
         layout = self.scan.layout(file, frozenset())
         forget_arrow_schema(file)
         wanted = [leaf.index for leaf in layout.wanted]
-        asked = self.asked[file.path]
-        if asked.identity not in (None, identity_of(file)):
-            raise UnsupportedError(
-                "the file was replaced while the query was under way", file=file.path, hint="run the query again"
-            )
-        for group in range(file.num_row_groups) if asked.failure is not None else asked.row_groups:
+        for group in groups:
             found = read_row_group(file.walk, group, wanted, **DECODING)
             if (rows := self._hits(file, found, keys)) is not None:
                 if not len(rows):

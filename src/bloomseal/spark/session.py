@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote, urlsplit
 from ..errors import BloomsealWarning, UsageError
 from ..keytools.registry import check_uri
 from ..policy import Policy, TablePolicy
-from .jar import KMS_CLIENT, bridge_jar
+from .jar import KMS_CLIENT, bridge_jar, kept_file
 from .listing import classic_jvm
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ __all__ = [
     "CRYPTO_FACTORY",
     "absolute_kms",
     "advice",
+    "as_active",
     "chosen_table",
     "enable",
     "known_policy",
@@ -93,19 +94,24 @@ def enable(
         policy = Policy.load(policy, kms=kms)
     kms = absolute_kms(kms if kms is not None else _kms_of(policy))
     refuse_secrets(_settings(spark))
+    # Options of a table reach what parquet-java is configured by, and whoever writes to a catalog sets them: they must choose neither
+    # the program nor the KMS. So the bridge takes both from a file of the application's, and the configuration only names it.
+    given = {
+        "kms": kms,
+        "timeout": _whole(timeout, "timeout", 1),
+        "lifetime": _whole(cache_lifetime, "cache_lifetime", 0),
+        "python": python or _python(spark),
+    }
+    digest = _add_settings(spark, json.dumps(given, sort_keys=True).encode())
     settings = {
         "bloomseal.kms": kms,
-        "bloomseal.kms.timeout": str(_whole(timeout, "timeout", 1)),
-        "bloomseal.kms.lifetime": str(_whole(cache_lifetime, "cache_lifetime", 0)),
-        "bloomseal.python": python or _python(spark),
         "parquet.encryption.cache.lifetime.seconds": str(cache_lifetime),
         "parquet.encryption.kms.client.class": KMS_CLIENT,
         "parquet.crypto.factory.class": CRYPTO_FACTORY,
+        # parquet-java shares KMS clients and keys between all sessions of a JVM that show the same access token. No secret: a
+        # name for these settings, so that a session with others gets clients and keys of its own.
+        _ACCESS: f"bloomseal:{digest}",
     }
-    # parquet-java shares KMS clients and keys between all sessions of a JVM that show the same access token. No secret: a
-    # name for these settings, so that a session with others gets clients and keys of its own.
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
-    settings[_ACCESS] = f"bloomseal:{digest}"
     _add_jar(spark, str(Path(jar).absolute()) if jar else str(bridge_jar(jvm)))
     for name, value in settings.items():
         spark.conf.set(name, value)
@@ -134,8 +140,24 @@ def register_source(
     zone, parallelism = str(spark.conf.get("spark.sql.session.timeZone")), spark.sparkContext.defaultParallelism
     given = {"defaults": Defaults(kms, policy, metrics, zone, parallelism), "name": classmethod(lambda _: name)}
     # A class of its own travels by value, and its attributes with it.
-    spark.dataSource.register(type("BloomsealSource", (BloomsealSource,), given))
+    with as_active(spark):
+        spark.dataSource.register(type("BloomsealSource", (BloomsealSource,), given))
     return metrics
+
+
+@contextlib.contextmanager
+def as_active(spark: SparkSession) -> Iterator[None]:
+    """Spark looks data sources up in the active session of the thread, which may be another than the frame's, or none."""
+    sessions = spark._get_j_spark_session_class(classic_jvm(spark))
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
 
 
 def known_policy(spark: SparkSession) -> tuple[str | None, Policy | None]:
@@ -252,6 +274,18 @@ def _add_jar(spark: SparkSession, path: str) -> None:
         if quote(path) != path:
             # Spark 4.3 quotes a path twice on its way to the driver's class loader, which then finds nothing in the jar.
             session.sharedState().jarClassLoader().addURL(classic_jvm(spark).java.io.File(path).toURI().toURL())
+    # In local mode tasks get a query's own configuration, which looks for classes where the thread that planned the query did: without
+    # the jar, which threads need not know that were there before it. Queries' configurations are copies of this one.
+    session.sparkContext().hadoopConfiguration().setClassLoader(session.sharedState().jarClassLoader())
+
+
+def _add_settings(spark: SparkSession, text: bytes) -> str:
+    """Give all machines of the application the bridge's settings; their SHA-256, by which the file is named."""
+    digest = hashlib.sha256(text).hexdigest()
+    name = f"bloomseal-{digest}.json"
+    if not any(one.endswith(f"/{name}") for one in spark.sparkContext.listFiles):
+        spark.sparkContext.addFile(str(kept_file(name, text)))
+    return digest
 
 
 def _settings(spark: SparkSession) -> dict[str, str]:

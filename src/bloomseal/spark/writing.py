@@ -19,11 +19,10 @@ from ..format.statistics import all_null
 from ..format.walk import Chunk, Protection
 from ..policy import Policy, TablePolicy
 from ..read.file import SealedFile, open_file
-from ..specs import DecryptionSpec
 from ..storage.ref import FileRef
 from ..table.hive import check_partitioning
 from .listing import TableFiles, list_files, open_filesystem, qualified, split_uri
-from .session import chosen_table, refuse_secrets, register_source, table_policy
+from .session import as_active, chosen_table, refuse_secrets, register_source, table_policy
 from .settings import leaves, promised
 from .settings import options as table_options
 from .source.partitioned import has_plain_text
@@ -144,7 +143,8 @@ def write(
     known = mode if through == "bridge" or mode == "overwrite" else "append"
     try:
         # The data source sees no session, and so knows no default file system.
-        writer.mode(known).save(target if through == "bridge" else qualified(spark, target))
+        with as_active(spark):
+            writer.mode(known).save(target if through == "bridge" else qualified(spark, target))
     except Exception as error:
         told = _told(error)
         if told is None:
@@ -290,8 +290,7 @@ def _check(path: str, files: TableFiles, table: TablePolicy, filters: Mapping[st
 
     def look(file: str) -> _Checked:
         try:
-            spec = DecryptionSpec(**table.decryption_arguments(file))
-            with open_file(file, decryption=spec, filesystem=filesystem) as opened:
+            with open_file(file, decryption=table, filesystem=filesystem) as opened:
                 return _look(opened, file, table, filters)
         except KeyAccessError:
             raise
@@ -328,7 +327,7 @@ def _look(file: SealedFile, path: str, table: TablePolicy, filters: Mapping[str,
             name = chunk.leaf.name
             _check_protection(chunk, table, file.walk.source.ref)
             spec = next((spec for above, spec in filters.items() if _within(name, above)), None)
-            if spec is None or all_null(meta := file.walk.meta(chunk)) or not meta.num_values:
+            if spec is None or all_null(meta := file.walk.meta(chunk), chunk.leaf) or not meta.num_values:
                 continue
             opened = file.walk.filter(chunk)
             if opened is None:

@@ -64,8 +64,8 @@ def fsspec_location(uri: str) -> tuple[FileSystem, str] | None:
     return as_filesystem(filesystem), path
 
 
-def file_object(value: Any) -> tuple[FileSystem, str] | None:
-    """An open file or bytes as the one file of a file system, and its name there; None where `value` is neither.
+def file_object(value: Any) -> tuple[FileSystem, str]:
+    """An open file or bytes (`is_object`) as the one file of a file system, and its name there.
 
     Raises:
         UsageError: a file opened as text, or closed.
@@ -73,8 +73,6 @@ def file_object(value: Any) -> tuple[FileSystem, str] | None:
     name = f"<{type(value).__name__}>"
     if isinstance(value, bytes | bytearray | memoryview | pa.Buffer):
         value = pa.BufferReader(value)
-    if not (hasattr(value, "write") or (hasattr(value, "read") and hasattr(value, "seek"))):
-        return None
     if isinstance(value, io.TextIOBase):
         raise UsageError("a file object opened as text", file=name, hint="open it in binary mode: open(path, 'wb')")
     if getattr(value, "closed", False):
@@ -131,7 +129,8 @@ class _OneFile(FileSystemHandler):  # type: ignore[misc]
 
     def open_input_file(self, path: str) -> pa.PythonFile:
         self._need_own(path)
-        if not hasattr(self._value, "read") or not getattr(self._value, "readable", lambda: True)():
+        value = self._value
+        if not (hasattr(value, "read") and hasattr(value, "seek") and getattr(value, "readable", lambda: True)()):
             raise OSError(0, "the file object is not open to read")
         return pa.PythonFile(_Reading(self._value), mode="r")
 

@@ -18,7 +18,7 @@ class FileRef:
     Attributes:
         path: the path as its file system knows it.
         filesystem: None means local.
-        root: the folder of the table that the file was found in; None for a file named by itself.
+        root: the folder of the table that led to the file; None where the file was named itself.
         named: False for a file object, of which nobody knows where it is.
     """
 

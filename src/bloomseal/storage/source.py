@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import stat
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -23,11 +25,11 @@ __all__ = [
     "Scratch",
     "Source",
     "identity",
+    "is_object",
     "leased",
     "lend",
     "open_regular",
     "resolve_path",
-    "walk_tree",
 ]
 
 Buffer = bytes | bytearray | memoryview
@@ -120,6 +122,18 @@ class Source:
         """What tells the open file from one put in its place meanwhile; None on other file systems than the local one."""
         return None if self.fd is None else identity(os.fstat(self.fd))
 
+    @property
+    def real_path(self) -> str | None:
+        """Where the open file lies, whatever its name leads to by now; None where the system does not tell."""
+        if self.fd is None:
+            return None
+        try:
+            if sys.platform == "darwin":
+                return os.fsdecode(fcntl.fcntl(self.fd, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0"))
+            return os.readlink(f"/proc/self/fd/{self.fd}")  # noqa: PTH115
+        except OSError:
+            return None
+
     @classmethod
     def open(cls, path: FilePlace | FileRef, filesystem: FileSystem | None = None) -> Source:
         """Open a file, see `resolve_path`.
@@ -127,7 +141,7 @@ class Source:
         Raises:
             UsageError: there is no such file, or it can't be opened.
         """
-        ref = resolve_path(path, filesystem)
+        ref = path if isinstance(path, FileRef) else resolve_path(path, filesystem)
         try:
             if ref.filesystem is None:
                 fd = open_regular(ref.path)
@@ -203,6 +217,13 @@ class Source:
             self.close()
 
 
+def is_object(value: object) -> bool:
+    """Is it an open file, or bytes, rather than a path or several?"""
+    return isinstance(value, bytes | bytearray | memoryview) or any(
+        hasattr(value, name) for name in ("read", "write", "to_pybytes")
+    )
+
+
 def resolve_path(path: FilePlace | FileRef, filesystem: FileSystem | None = None) -> FileRef:
     """Where a file is: the one place that tells.
 
@@ -217,15 +238,15 @@ def resolve_path(path: FilePlace | FileRef, filesystem: FileSystem | None = None
         return path
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(text, str):
-        from .objects import file_object
-
-        found = file_object(path)
-        if found is None:
+        if not is_object(path):
             kind = type(path).__name__
             raise UsageError(f"a path is a str or an os.PathLike of str, or an open binary file, not {kind}")
+        from .objects import file_object
+
+        own, name = file_object(path)
         if filesystem is not None:
-            raise UsageError("a file object is on no file system", file=found[1], hint="filesystem=None")
-        return FileRef(found[1], found[0], named=False)
+            raise UsageError("a file object is on no file system", file=name, hint="filesystem=None")
+        return FileRef(name, own, named=False)
     if filesystem is not None:
         from .objects import as_filesystem
 
@@ -278,21 +299,3 @@ def identity(status: os.stat_result) -> tuple[int, ...]:
 
 def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or type(error).__name__
-
-
-def walk_tree(path: str, refused: Callable[[OSError], None]) -> Iterator[tuple[str, list[str], list[str]]]:
-    """As `os.walk`. Links to folders are followed, as readers of a table do, but never back into a folder on the way there.
-
-    Args:
-        refused: called with the error where a folder can't be listed.
-    """
-    above = {path: frozenset([os.path.realpath(path)])}
-    for folder, folders, names in os.walk(path, onerror=refused, followlinks=True):
-        way = above.pop(folder)
-        for name in list(folders):
-            below = os.path.join(folder, name)  # noqa: PTH118
-            if (real := os.path.realpath(below)) in way:
-                folders.remove(name)
-            else:
-                above[below] = way | {real}
-        yield folder, folders, names

@@ -1,6 +1,8 @@
 """A table's folder that files are written into: the files that it held before, and how they go.
 
-Nothing is removed but those, each compared by inode with the one that was listed. No link is followed on the way.
+Nothing is removed but those, each compared by inode with the one that was listed. No link is followed on the way; a link
+to a file is removed itself, since left behind it would lead nowhere. That is why names are listed here, not the files
+that they lead to, which `storage.files` tells.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from ..errors import BloomsealError, UnsupportedError, UsageError
 from ..keytools.store import MaterialStore
 from ..storage.aside import folder_lock
 from ..storage.atomic import storage_errors
+from ..storage.files import Kind, is_hidden, kind_of
 from ..storage.ref import FileRef
 from ..storage.source import FilePlace, Source, identity, resolve_path
 
@@ -24,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Existing", "TargetFolder"]
 
-_ENDINGS: Final = (".parquet", ".parq", ".pq")
 _MAGIC: Final = (b"PAR1", b"PARE")
 _NO_MARKERS: Final = ("s3", "gcs", "abfs")
 """Stores without folders: an empty object in the place of one serves nobody."""
@@ -78,7 +80,7 @@ class TargetFolder:
                 "a table with a log, which would not know of files written into its folder", file=self.ref.path,
                 hint="the library that keeps the log",
             )  # fmt: skip
-        if any(part[:1] == "." or (part[:1] == "_" and "=" not in part) for part in parts):
+        if is_hidden(relative):
             return
         if self._existing is Existing.ERROR:
             raise UsageError(
@@ -90,8 +92,7 @@ class TargetFolder:
 
     def _is_data(self, relative: str) -> bool:
         """Would a reader take it? Spark's takes a file of any name."""
-        lower = posixpath.basename(relative).lower()
-        if lower.endswith(_ENDINGS) or ".parquet" in lower:
+        if kind_of(relative) is Kind.DATA:
             return True
         try:
             with Source.open(self._at(relative)) as source:

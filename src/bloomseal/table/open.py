@@ -1,106 +1,301 @@
-"""A table of many files, read as one."""
+"""`SealedTable`: many files as one table, opened with one set of keys."""
 
 from __future__ import annotations
 
-import io
-import os
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from ..errors import UsageError
-from ..read.file import open_file
-from ..specs import DecryptionSpec
-from ..storage.ref import FileRef
-from ..storage.source import FilePlace, resolve_path
+from ..errors import UnsupportedError, UsageError
+from ..read.file import ReadStats, Verdict, open_file
+from ..storage.source import FilePlace
+from ..storage.tables import Places, find_files, is_one_file
+from .partitions import Partitions
+from .query import Query, Shape, TableParts, no_such_column, side_by_side
+from .report import TableVerifyReport, verify_files
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
     from ..policy import TablePolicy
+    from ..specs import DecryptionSpec
+    from ..write.attach import AttachReport
+    from ..write.writer import FilterRequest
 
-__all__ = ["list_files", "read_table"]
+__all__ = ["SealedTable", "open_table", "read_table"]
 
-Path = FilePlace
+
+class SealedTable:
+    """Many files as one table; make one with `open_table`. Threads may share it.
+
+    The list of files is that of the moment when it was opened; files are opened when they are asked.
+
+    Attributes:
+        stats: what the last `read` did, over all files.
+        version: of a Delta table its version, of an Iceberg table the snapshot's id; None for plain files.
+    """
+
+    def __init__(self, parts: TableParts) -> None:
+        self._parts = parts
+        self.stats = ReadStats()
+        self.version = None if parts.snapshot is None else parts.snapshot.version
+
+    @property
+    def files(self) -> list[str]:
+        """The files' paths, in the order in which their rows are read."""
+        return [found.ref.path for found in self._parts.files]
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns of all files, and behind them those of the folders' names. Opens every footer, once.
+
+        Raises:
+            UsageError: files whose types of a column have none in common; both are named.
+            FormatError, IntegrityError, KeyAccessError, PolicyError: one bad file refuses the schema.
+        """
+        query = Query(self._parts, None, None)
+        return query.target(query.numbers, self._shapes(query))
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the top-level columns."""
+        return list(self.schema.names)
+
+    def read(
+        self,
+        columns: Sequence[str] | None = None,
+        filters: Any = None,
+        *,
+        threads: int | None = None,
+        int96_unit: str = "ns",
+    ) -> pa.Table:
+        """Read rows.
+
+        Files are ruled out by their folders' names (or the table's log) without opening them, the others are opened
+        side by side and pruned as `SealedFile.read` does it. A column that a file lacks is null there, and comparison
+        with null keeps no row.
+
+        Args:
+            columns, filters, int96_unit: as for `SealedFile.read`; partition columns too.
+            threads: files read at the same time; None: one per processor.
+
+        Returns:
+            The rows, in the order of `files`. The schema is that of all files which the folders' names leave,
+            whatever matches.
+
+        Raises:
+            UsageError: a column that no file has, or files whose types of a column have none in common; both are named.
+            FormatError, IntegrityError, KeyAccessError, PolicyError: as for a single file; one bad file refuses the
+                read.
+        """
+        query = self._query(columns, filters, int96_unit)
+        answers = side_by_side(query.answer, query.numbers, threads)
+        schema = self._target(query, [answer.shape for answer in answers])
+        self.stats = _sum(answer.stats for answer in answers)
+        found = zip(query.numbers, answers, strict=True)
+        tables = [query.in_schema(number, rows, schema) for number, answer in found for rows in answer.tables]
+        return pa.concat_tables([schema.empty_table(), *tables])
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        filters: Any = None,
+        *,
+        threads: int | None = None,
+        int96_unit: str = "ns",
+    ) -> pa.RecordBatchReader:
+        """As `read`, as a stream: one row group per thread is held, whatever the table's size.
+
+        All footers are opened before the first row is given out, so that the schema holds. To drop the reader ends
+        the work.
+
+        Args:
+            columns, filters, threads, int96_unit: as for `read`.
+
+        Raises:
+            As `read`; what is found in single row groups, by the reader.
+        """
+        from .scan import stream
+
+        query = self._query(columns, filters, int96_unit)
+        return stream(query, query.numbers, self._target(query, self._shapes(query)), threads)
+
+    def probe(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> dict[str, list[list[Verdict]]]:
+        """Ask the filters of all files.
+
+        Returns:
+            File → one list per row group, one verdict per value, as `SealedFile.probe`. A file without the column
+            holds none of them.
+
+        Raises:
+            UsageError: a column that no file has, a partition column, or a value of the wrong kind.
+        """
+        asked = values if isinstance(values, pa.Array | pa.ChunkedArray) else list(values)
+        found = self._ask(column, lambda file: file.probe(column, asked))
+        absent = [Verdict.ABSENT] * len(asked)
+        return {path: [absent] * groups if verdicts is None else verdicts for path, groups, verdicts in found}
+
+    def maybe_present(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+        """As `probe`, an array of shape (files, values): False where no row group of the file holds the value.
+
+        Raises:
+            As `probe`.
+        """
+        asked = values if isinstance(values, pa.Array | pa.ChunkedArray) else list(values)
+        found = self._ask(column, lambda file: file.maybe_present(column, asked).any(axis=0))
+        rows = [np.zeros(len(asked), dtype=np.bool_) if maybe is None else maybe for _, _, maybe in found]
+        return np.stack(rows) if rows else np.empty((0, len(asked)), dtype=np.bool_)
+
+    def attach(self, filters: FilterRequest, **options: Any) -> dict[str, AttachReport]:
+        """Add filters to every file, see `bloomseal.attach_filters`. The first file that can't be done ends it; those
+        before it are done.
+
+        Returns:
+            File → report.
+
+        Raises:
+            UnsupportedError: a Delta or Iceberg table: its log keeps the size of each file, which would change.
+            As `attach_filters`.
+        """
+        from ..write.attach import attach_filters
+
+        if self._parts.snapshot is not None:
+            raise UnsupportedError(
+                "a table's log keeps the sizes of its files, which attach would change", hint="rewrite the table"
+            )
+        decryption = self._parts.decryption
+        return {
+            found.ref.path: attach_filters(found.ref, filters, decryption=decryption, **options)
+            for found in self._parts.files
+        }
+
+    def verify(self, *, threads: int | None = None) -> TableVerifyReport:
+        """Open every module of every file that the keys at hand can open. A file that can't be opened is in the
+        report, and the rest goes on.
+        """
+        return verify_files(self._parts, threads)
+
+    def __len__(self) -> int:
+        return len(self._parts.files)
+
+    def __repr__(self) -> str:
+        return f"<SealedTable of {len(self)} files>"
+
+    def _query(self, columns: Sequence[str] | None, filters: Any, int96_unit: str) -> Query:
+        query = Query(self._parts, columns, filters, int96_unit)
+        if query.condition.needs_schema:
+            query.condition.bind(self.schema)
+        return query
+
+    def _target(self, query: Query, shapes: Sequence[Shape]) -> pa.Schema:
+        if len(query.numbers) == len(self) or not query.lacks(shapes):
+            return query.target(query.numbers, shapes)
+        # The files that folders' names leave lack a column: the others say whether the table has it, and its type.
+        every = range(len(self))
+        return query.target(every, side_by_side(query.shape_of, every, None))
+
+    def _shapes(self, query: Query) -> list[Shape]:
+        return side_by_side(query.shape_of, query.numbers, None)
+
+    def _ask(self, column: str, ask: Any) -> list[tuple[str, int, Any]]:
+        """Path, row groups, and the answer of each file; None for one without the column."""
+        if column in self._parts.partitions.values and not self._parts.partitions.stored:
+            raise UsageError("the column is in the folders' names, where no filter is", column=column, hint="filters=")
+
+        def one(number: int) -> tuple[str, int, Any]:
+            with self._parts.open(number) as file:
+                has = file.walk.footer.schema.has(column)
+                if not has:
+                    file.plan()  # whether the footer is to be believed is asked there
+                return file.path, file.num_row_groups, ask(file) if has else None
+
+        found = side_by_side(one, range(len(self)), None)
+        if found and all(answer is None for _, _, answer in found):
+            raise no_such_column(column, self.columns)
+        return found
+
+
+def open_table(
+    path: Places,
+    *,
+    decryption: DecryptionSpec | TablePolicy | None = None,
+    version: int | None = None,
+    filesystem: FileSystem | None = None,
+    partitions: bool = True,
+    partition_types: pa.Schema | None = None,
+    follow_links: bool = False,
+) -> SealedTable:
+    """Open a table: list its files, and nothing more.
+
+    Args:
+        path: a folder, a pattern (``day=2024-*/*.parquet``), a list of files and folders, a Delta table, an Iceberg
+            table (its folder or a ``….metadata.json``), or one file. Which files of a folder count:
+            docs/adr/0012-one-rule-of-discovery.md.
+        decryption: keys and expectations for all files, or a table's policy; None for plaintext files.
+        version: a Delta table's version, or the id of an Iceberg table's snapshot; None: the current one.
+        filesystem: where the path is; None: local, or a URI.
+        partitions: folders such as ``country=DE`` give columns. Nothing seals their names, see docs/threat-model.md.
+        partition_types: types of such columns, where they shall not be inferred (``zip=07495``).
+        follow_links: take files to which links lead out of the folder.
+
+    Raises:
+        UsageError: nothing there; a folder without Parquet files, or a part of it that can't be listed.
+        UnsupportedError: a table whose log says more than which files are live.
+        MissingDependencyError: a Delta or Iceberg table, and not its library.
+    """
+    found = find_files(path, filesystem, version=version, follow_links=follow_links)
+    if found.snapshot is not None:
+        known = Partitions.of_log(found.files, found.live, found.snapshot)
+    elif partitions:
+        known = Partitions.of_folders(found.files, partition_types)
+    else:
+        known = Partitions({})
+    return SealedTable(TableParts(found.files, known, found.snapshot, decryption, follow_links))
 
 
 def read_table(
-    path: Path | Sequence[Path],
+    path: Places,
     *,
     columns: Sequence[str] | None = None,
     filters: Any = None,
     decryption: DecryptionSpec | TablePolicy | None = None,
+    version: int | None = None,
     filesystem: FileSystem | None = None,
     threads: int | None = None,
+    int96_unit: str = "ns",
 ) -> pa.Table:
-    """Read rows of one file, of several, or of all Parquet files below a folder.
+    """Read rows of one file, or of a table: `open_table(path).read(columns, filters)`.
 
     Each file is pruned as `SealedFile.read` does it; the keys are resolved once for all that share them.
 
     Args:
-        path: a file (also a file object, or bytes), a folder, or a list of files. In folders, names that begin with ``_`` or ``.`` are passed over.
-        columns, filters: as for `SealedFile.read`.
+        path: a file (also a file object, or bytes), a folder, a pattern, a list of files, a Delta or Iceberg table: as for `open_table`.
+        columns, filters, int96_unit: as for `SealedFile.read`; also of the columns that stand in folders' names.
+        version: as for `open_table`.
         threads: files read at the same time; None: one per processor.
 
     Returns:
         The rows, in the order of the files' paths.
 
     Raises:
-        UsageError: no such file, a folder without Parquet files, or files whose columns differ.
+        UsageError: no such file, a folder without Parquet files, a column that no file has, or files whose types have
+            none in common.
         FormatError, IntegrityError, KeyAccessError, PolicyError: as for a single file; one bad file refuses the read.
     """
-    refs = list_files(path, filesystem)
-    if filters is not None:
-        from ..read.predicate import shared
-
-        filters = shared(filters)
-
-    def one(ref: FileRef) -> tuple[list[pa.Table], pa.Table | None]:
-        with open_file(ref, decryption=decryption) as file:
-            plan = file.plan(columns, filters)
-            found = list(file.scan(plan))
-            # Only the first file's schema is needed where nothing matches anywhere.
-            return found, plan.empty if ref is refs[0] or found else None
-
-    if len(refs) == 1:
-        results = [one(refs[0])]
-    else:
-        with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
-            results = list(pool.map(one, refs))
-    empty = results[0][1]
-    assert empty is not None  # noqa: S101
-    for ref, (_, other) in zip(refs, results, strict=True):
-        if other is not None and not other.schema.equals(empty.schema):
-            raise UsageError(f"its columns are not those of {refs[0].path}", file=ref.path, hint="columns=[...]")
-    return pa.concat_tables([empty, *(table for tables, _ in results for table in tables)])
+    if version is None and is_one_file(path, filesystem):
+        with open_file(cast(FilePlace, path), decryption=decryption, filesystem=filesystem) as file:
+            return file.read(columns, filters, int96_unit=int96_unit)
+    table = open_table(path, decryption=decryption, version=version, filesystem=filesystem)
+    return table.read(columns, filters, threads=threads, int96_unit=int96_unit)
 
 
-def list_files(path: Path | Sequence[Path], filesystem: FileSystem | None = None) -> list[FileRef]:
-    """The files that `path` names, folders searched through, in order.
-
-    Raises:
-        UsageError: nothing there, or a folder without Parquet files.
-    """
-    if isinstance(path, Iterable) and not isinstance(path, str | bytes | bytearray | memoryview | io.IOBase):
-        return [ref for one in path for ref in list_files(one, filesystem)]
-    ref = resolve_path(path, filesystem)
-    if ref.filesystem is None and not os.path.isdir(ref.path):  # noqa: PTH112
-        return [ref]
-    from pyarrow.fs import FileSelector, FileType, LocalFileSystem
-
-    store = ref.filesystem or LocalFileSystem()
-    if store.get_file_info(ref.path).type is not FileType.Directory:
-        return [ref]
-    inside = sorted(info.path for info in store.get_file_info(FileSelector(ref.path, recursive=True)) if info.is_file)
-    wanted = [FileRef(name, ref.filesystem) for name in inside if _is_data(name, ref.path)]
-    if not wanted:
-        raise UsageError("the folder holds no Parquet files", file=ref.path, hint="files named *.parquet*")
-    return wanted
-
-
-def _is_data(name: str, folder: str) -> bool:
-    parts = PurePosixPath(name).relative_to(PurePosixPath(folder)).parts
-    return ".parquet" in parts[-1] and not any(part.startswith(("_", ".")) for part in parts)
+def _sum(parts: Any) -> ReadStats:
+    total = ReadStats()
+    for one in parts:
+        for name in ReadStats.__slots__:
+            setattr(total, name, getattr(total, name) + getattr(one, name))
+    return total

@@ -268,8 +268,15 @@ class LogicalTypeUnion(_View):
     )
 
     def kind(self) -> str | None:
-        """The name of the one member that is set; None for a member younger than this list."""
-        return next((name for name in self.__slots__ if getattr(self, name) is not None), None)
+        """The name of the one member that is set; None for a member younger than this list.
+
+        Raises:
+            FormatError: several are set, of which every reader takes the one that it likes.
+        """
+        named = [name for name in self.__slots__ if getattr(self, name) is not None]
+        if len(named) > 1:
+            raise FormatError(f"a logical type that is several at once: {', '.join(named)}")
+        return named[0] if named else None
 
 
 class SchemaElement(_View):
@@ -332,16 +339,18 @@ class OffsetIndex(_View):
 
 
 class ColumnIndex(_View):
-    """ColumnIndex: per data page, whether it holds nulls only, and its bounds."""
+    """ColumnIndex: per data page, whether it holds nulls only, its bounds and its number of nulls."""
 
-    __slots__ = ("max_values", "min_values", "null_pages")
+    __slots__ = ("max_values", "min_values", "null_counts", "null_pages")
     null_pages: list[bool] | None
     min_values: list[bytes] | None
     max_values: list[bytes] | None
+    null_counts: list[int] | None
     thrift_spec = _spec(
         (1, TType.LIST, "null_pages", (TType.BOOL, None, False)),
         (2, TType.LIST, "min_values", (TType.STRING, "BINARY", False)),
         (3, TType.LIST, "max_values", (TType.STRING, "BINARY", False)),
+        (5, TType.LIST, "null_counts", (TType.I64, None, False)),
     )
 
 
@@ -405,13 +414,24 @@ class PageHeader(_View):
 
 
 class _BloomUnion(_View):
-    __slots__ = ("first",)
+    """A union whose first member is the only one that the specification defines; `other` is any younger one."""
+
+    __slots__ = ("first", "other")
     first: _Empty | None
-    thrift_spec = _spec((1, TType.STRUCT, "first", _struct(_Empty)))
+    other: _Empty | None
+    thrift_spec = _spec(
+        (1, TType.STRUCT, "first", _struct(_Empty)),
+        *((number, TType.STRUCT, "other", _struct(_Empty)) for number in range(2, 64)),
+    )
+
+    @property
+    def known(self) -> bool:
+        """Is the first member set, and no other beside it?"""
+        return self.first is not None and self.other is None
 
 
 class BloomFilterHeader(_View):
-    """BloomFilterHeader; each union's first member is the only one that the specification defines."""
+    """BloomFilterHeader: the size of the bitset, and three unions that say how it is to be read."""
 
     __slots__ = ("algorithm", "compression", "hash", "num_bytes")
     num_bytes: int | None

@@ -21,6 +21,7 @@ from ..format.walk import Chunk, Walk
 from ..sbbf import FilterSpec, SplitBlockBloomFilter
 from ..specs import DecryptionSpec, decryption_for
 from ..storage.atomic import AtomicFile, fault_point
+from ..storage.ref import FileRef
 from ..storage.source import Source
 from ..thrift import Struct
 from .assemble import filter_modules
@@ -63,7 +64,7 @@ class AttachReport:
 
 
 def attach_filters(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | FileRef,
     bloom_filters: FilterRequest,
     *,
     decryption: DecryptionSpec | TablePolicy | None = None,

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..errors import BloomsealError, FormatError, UsageError
-from ..format.minifile import PageSelection, decode_batches, mini_file
+from ..format.minifile import PageSelection, decode_batches, leaf_values, mini_file
 from ..format.schema import Leaf
 from ..format.walk import Walk
 from ..sbbf import ColumnType, PhysicalType, hash_array
@@ -82,32 +82,8 @@ def _decoded(data: Buffer) -> Iterator[pa.ChunkedArray]:
     # Never by `read_dictionary`: of equal entries in a dictionary Arrow keeps one, and its indices then point to other values.
     # Decoding a whole column takes several times its memory, and Arrow's pool keeps what was given back to it.
     for column in decode_batches(data, _BATCH_ROWS):
-        yield _flatten(column)
+        yield leaf_values(column)
         pa.default_memory_pool().release_unused()
-
-
-def _flatten(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    chunks = column.chunks
-    while True:
-        kind = chunks[0].type if chunks else column.type
-        if pa.types.is_struct(kind):
-            # flatten() gives children the parent's nulls, which field() would not.
-            chunks = [chunk.flatten()[0] for chunk in chunks]
-        elif pa.types.is_map(kind):
-            keys_only = kind.item_type == pa.null()
-            chunks = [chunk.keys if keys_only else chunk.items for chunk in chunks]
-        elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-            chunks = [chunk.flatten() for chunk in chunks]
-        else:
-            return pa.chunked_array(chunks, type=None if chunks else kind)
-        if not chunks:
-            return pa.chunked_array([], type=_leaf_type(kind))
-
-
-def _leaf_type(kind: pa.DataType) -> pa.DataType:
-    while pa.types.is_nested(kind):
-        kind = kind.field(0).type
-    return kind
 
 
 def _is_plain_encoding(kind: pa.DataType, leaf: Leaf) -> bool:

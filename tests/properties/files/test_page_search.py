@@ -122,7 +122,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     seen: list[int] = []
     by_pages, whole = rows.read_pages, rows.read_row_group
     monkeypatch.setattr(
-        rows, "read_pages", lambda w, g, selection: (seen.append(selection.num_rows), by_pages(w, g, selection))[1]
+        rows, "read_pages", lambda w, g, pages, **k: (seen.append(pages.num_rows), by_pages(w, g, pages, **k))[1]
     )
     monkeypatch.setattr(rows, "read_row_group", lambda *a, **k: (seen.append(-1), whole(*a, **k))[1])
     return seen

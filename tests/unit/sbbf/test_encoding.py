@@ -43,6 +43,10 @@ def time_of(unit: str) -> ColumnType:
     return column("INT32" if unit == "ms" else "INT64", None, "time", unit=unit)
 
 
+def widths(number: int, least: int, most: int) -> tuple[bytes, ...]:
+    return tuple(number.to_bytes(width, "big", signed=True) for width in range(least, most + 1))
+
+
 def decimal(physical: str, precision: int, scale: int, length: int | None = None) -> ColumnType:
     return column(physical, length, "decimal", precision=precision, scale=scale)
 
@@ -141,7 +145,8 @@ NOON = dt.datetime(2026, 7, 8, 12)
         (7, decimal("INT32", 9, 2), i32(700)),
         (np.int64(7), decimal("INT32", 9, 2), i32(700)),
         (Decimal("1.505"), decimal("INT32", 9, 2), ()),
-        (Decimal("10000000"), decimal("INT32", 9, 2), ()),
+        (Decimal("10000000"), decimal("INT32", 9, 2), i32(10**9)),  # beyond the precision, not the width
+        (Decimal("100000000"), decimal("INT32", 9, 2), ()),
         (Decimal("Infinity"), decimal("INT32", 9, 2), ()),
         (Decimal("1E+999999999"), decimal("INT64", 18, 2), ()),
         (Decimal("1E-999999999"), decimal("INT64", 18, 2), ()),
@@ -149,10 +154,14 @@ NOON = dt.datetime(2026, 7, 8, 12)
         (Decimal("1.5"), decimal("FIXED_LEN_BYTE_ARRAY", 9, 2, 5), (b"\0\0\0\0\x96",)),
         (Decimal("-1.5"), decimal("FIXED_LEN_BYTE_ARRAY", 9, 2, 5), (b"\xff\xff\xff\xff\x6a",)),
         (Decimal("327.68"), decimal("FIXED_LEN_BYTE_ARRAY", 9, 2, 2), ()),  # the length cannot hold the precision
-        (Decimal("1.27"), decimal("BYTE_ARRAY", 5, 2), (b"\x7f", b"\0\x7f", b"\0\0\x7f")),
-        (Decimal("1.28"), decimal("BYTE_ARRAY", 5, 2), (b"\0\x80", b"\0\0\x80")),
-        (Decimal("-1.28"), decimal("BYTE_ARRAY", 5, 2), (b"\x80", b"\xff\x80", b"\xff\xff\x80")),
-        (Decimal(0), decimal("BYTE_ARRAY", 2, 0), (b"\0",)),
+        (Decimal("1.27"), decimal("BYTE_ARRAY", 5, 2), widths(127, 1, 16)),
+        (Decimal("1.28"), decimal("BYTE_ARRAY", 5, 2), widths(128, 2, 16)),
+        (Decimal("-1.28"), decimal("BYTE_ARRAY", 5, 2), widths(-128, 1, 16)),
+        (Decimal(0), decimal("BYTE_ARRAY", 2, 0), widths(0, 1, 16)),
+        (Decimal(0), decimal("BYTE_ARRAY", 39, 0), widths(0, 1, 32)),
+        (Decimal(0), decimal("BYTE_ARRAY", 80, 0), widths(0, 1, 34)),
+        (Decimal(10**30), decimal("BYTE_ARRAY", 2, 0), widths(10**30, 13, 16)),  # beyond the precision
+        (Decimal("1E+999999999"), decimal("FIXED_LEN_BYTE_ARRAY", 900, 2, 512), ()),
         (pa.scalar(Decimal("1.5"), pa.decimal128(9, 4)), decimal("INT32", 9, 2), i32(150)),
         # Text, bytes, UUIDs
         ("ß", STRING, ("ß".encode(),)),
@@ -189,6 +198,8 @@ def test_encodings(value: Any, column_type: ColumnType, expected: tuple[bytes, .
         (np.float32("nan"), FLOAT),
         (float("nan"), HALF),
         (Decimal("NaN"), decimal("INT32", 9, 2)),
+        (Decimal(10**40), decimal("BYTE_ARRAY", 9, 2)),  # wider than any width that was asked for
+        (Decimal("1E+999999999"), decimal("BYTE_ARRAY", 9, 2)),
         (True, BOOLEAN),
         (np.False_, BOOLEAN),
         (NOON, INT96),

@@ -8,12 +8,15 @@ import sys
 PROBE = """
 import sys
 from bloomseal.sbbf import ColumnType, FilterSpec, PhysicalType, ProbeSet, hash_array
+import numpy as np
 import pyarrow as pa
-kind = ColumnType(PhysicalType.BYTE_ARRAY)
-hashes = hash_array(pa.array([b"%d" % i for i in range(10_000)]), kind)
+kind, count = ColumnType(PhysicalType.BYTE_ARRAY), 10_000
+# pa.array would load pandas.
+ends, values = np.arange(0, 7 * count + 1, 7, dtype=np.int32), b"".join(b"%07d" % i for i in range(count))
+hashes = hash_array(pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(values)]), kind)
 found = FilterSpec().build(hashes)
-assert ProbeSet.of([b"5", b"77"], kind).check(found).all()
-print(*sorted({"numba", "llvmlite", "cryptography", "thrift"} & set(sys.modules)))
+assert ProbeSet.of([b"0000005", b"0000077"], kind).check(found).all()
+print(*sorted({"numba", "llvmlite", "pandas", "cryptography", "thrift"} & set(sys.modules)))
 """
 
 

@@ -54,7 +54,8 @@ def test_integers_between_bounds_are_exactly_there(data: st.DataObject, kind: Co
     found = KeySet.of(values, kind).between(
         low.to_bytes(width, "little", signed=signed), high.to_bytes(width, "little", signed=signed)
     )
-    assert set(found.tolist()) == hashes([value for value in values if low <= value <= high], kind)
+    # Bounds upside down bound nothing.
+    assert set(found.tolist()) == hashes([value for value in values if low > high or low <= value <= high], kind)
 
 
 @pytest.mark.parametrize(

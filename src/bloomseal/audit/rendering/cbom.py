@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from ..._version import __version__
-from ..places import library
+from ...storage.snapshot import library
 from ..report import Report
 
 __all__ = ["to_cbom"]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from html import escape
+from html import escape as escape_markup
 from typing import Any, Final
 
+from ..._text import safe_text
 from ..._version import __version__
+from ...storage.snapshot import library
 from ..findings import Severity
-from ..places import library
 from ..report import Report
 from ..views import EXPOSED
 
@@ -60,7 +61,7 @@ def to_html(report: Report) -> str:
     Raises:
         MissingDependencyError: `jinja2` is not installed.
     """
-    environment = library("jinja2", "report", _jinja2).Environment(autoescape=True)
+    environment = library("jinja2", "report", _jinja2).Environment(autoescape=True, finalize=_shown)
     markup = library("markupsafe", "report", _markupsafe)
     plots = [(title, caption, markup(svg)) for title, caption, svg in _plots(report) if svg]
     chunks = report.inventory.num_rows - report.inventory["row_group"].null_count
@@ -68,6 +69,15 @@ def to_html(report: Report) -> str:
         report=report, chunks=chunks, colours=_COLOURS, plots=plots, most=_MOST_LISTED, version=__version__
     )
     return text + "\n"
+
+
+def _shown(value: Any) -> Any:
+    """What the template puts in, markup of ours apart, is one line that shows what is there."""
+    return safe_text(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+
+
+def escape(text: str) -> str:
+    return escape_markup(safe_text(text))
 
 
 def _plots(report: Report) -> list[tuple[str, str, str]]:

@@ -10,6 +10,7 @@ from pathlib import PurePath
 from typing import Any, Final
 from urllib.parse import quote
 
+from ..._text import safe_text
 from ..._version import __version__
 from ..findings import Finding, Severity
 from ..report import Report
@@ -52,7 +53,8 @@ def to_sarif(report: Report, *, base: str | os.PathLike[str] | None = None) -> s
                     {
                         "executionSuccessful": True,
                         "toolExecutionNotifications": [
-                            {"level": "note", "message": {"text": f"Not seen: {text}"}} for text in report.unseen
+                            {"level": "note", "message": {"text": safe_text(f"Not seen: {text}")}}
+                            for text in report.unseen
                         ],
                     }
                 ],
@@ -87,7 +89,7 @@ def _result(finding: Finding, order: list[str], base: str | os.PathLike[str] | N
         "ruleId": finding.rule.id,
         "ruleIndex": order.index(finding.rule.id),
         "level": _LEVELS[finding.severity],
-        "message": {"text": f"{text}. Mend it: {finding.fix}"},
+        "message": {"text": safe_text(f"{text}. Mend it: {finding.fix}")},
         "locations": [place] if place else [],
         "partialFingerprints": {"placeAndRule/v1": hashlib.sha256(identity.encode()).hexdigest()[:32]},
         "properties": {"severity": finding.severity.label, "rowGroups": list(finding.row_groups)},

@@ -3,7 +3,8 @@
 Without a passphrase the key bytes stand in the file as base64, and its mode (0600) is what protects them. With one, two
 keys are derived by scrypt: each version's bytes are sealed with AES-GCM under the first, bound to the key's name and
 version, and the whole set is authenticated with HMAC-SHA256 under the second, so that no entry can be exchanged,
-dropped or re-enabled by whoever can write the file. (Putting back an older file as a whole can't be noticed from inside it.)
+dropped or re-enabled by whoever can write the file. Putting back an older file as a whole can't be noticed from inside
+it; `check_succession` notices it from what a running process has seen.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import hashlib
 import hmac
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -29,7 +30,7 @@ from ..access import shown
 from ..material import parse_object
 from ..protocols import KeyState
 
-__all__ = ["MAX_KEYRING_BYTES", "KeyVersion", "MasterKey", "Protection", "dump", "load"]
+__all__ = ["MAX_KEYRING_BYTES", "KeyVersion", "MasterKey", "Protection", "check_succession", "dump", "load"]
 
 MAX_KEYRING_BYTES: Final = 16 * 1024 * 1024
 _FORMAT: Final = "bloomseal keyring"
@@ -95,6 +96,11 @@ class Protection:
         self._gcm = AESGCM(derived[:32])
         self._mac = derived[32:]
 
+    @property
+    def is_strong(self) -> bool:
+        """Its cost is at least the one that fresh keyrings get."""
+        return self.n >= _SCRYPT_N
+
     def matches(self, header: dict[str, Any]) -> bool:
         return header == self.header()
 
@@ -121,7 +127,7 @@ class Protection:
         """The protection that a file's header describes; `known` is used again where it fits (scrypt is slow on purpose).
 
         Raises:
-            KeyAccessError: parameters outside the allowed ones.
+            KeyAccessError: parameters outside the allowed ones, or cheaper than those of `known`.
         """
         if not isinstance(header, dict):
             raise _broken("its protection is not an object")
@@ -137,6 +143,8 @@ class Protection:
             raise _broken("unknown protection")
         if type(n) is not int or n not in _SCRYPT_N_ALLOWED:
             raise _broken("scrypt's cost is outside 2^14 to 2^20")
+        if known is not None and n < known.n:
+            raise _went_back("scrypt's cost is lower than before")
         return cls(passphrase, salt, n)
 
 
@@ -168,18 +176,31 @@ def dump(keys: Iterable[MasterKey], protection: Protection | None) -> bytes:
 
 
 def load(
-    text: bytes, passphrase: str | None, known: Protection | None = None
+    text: bytes, passphrase: str | None, known: Protection | None = None, *, must_protect: bool = False
 ) -> tuple[dict[str, MasterKey], Protection | None]:
     """The file's master keys and its protection.
 
+    Args:
+        passphrase: None where none was given.
+        known: the protection that the file had when it was read before.
+        must_protect: the caller knows of a passphrase, whether or not it is at hand.
+
     Raises:
-        KeyAccessError: not a keyring, no or a wrong passphrase, or altered contents.
+        KeyAccessError: not a keyring, no or a wrong passphrase, no protection where a passphrase was given or `known`, or
+            altered contents.
     """
     document = parse_object(text, "keyring", MAX_KEYRING_BYTES)
     if document.get("format") != _FORMAT or document.get("formatVersion") != 1:
         raise _broken("not a keyring of format version 1")
     protection = None
-    if (header := document.get("protection")) is not None:
+    header = document.get("protection")
+    # Whoever can write the file could put one without protection in its place: every later key would be stored in clear.
+    if header is None and (passphrase or known is not None or must_protect):
+        raise KeyAccessError(
+            "a passphrase is expected, and the keyring has no protection; another file may stand in its place",
+            hint="if it never had one, open it without the passphrase and give it one: bloomseal keyring passphrase",
+        )
+    if header is not None:
         if not passphrase:
             raise KeyAccessError(
                 "the keyring is protected by a passphrase",
@@ -195,6 +216,23 @@ def load(
     if not isinstance(entries, dict):
         raise _broken("no keys")
     return {name: _master_key(name, versions, protection) for name, versions in entries.items()}, protection
+
+
+def check_succession(before: Mapping[str, MasterKey], after: Mapping[str, MasterKey]) -> None:
+    """Refuse a keyring that is older than one that this process has read from the same file.
+
+    Keys and versions are only ever added, and what is destroyed stays so: anything else is an old copy put back.
+
+    Raises:
+        KeyAccessError: a key or a version is gone, or a destroyed version is back.
+    """
+    for name, old in before.items():
+        new = after.get(name)
+        if new is None or len(new.versions) < len(old.versions):
+            raise _went_back(f"key {shown(name)} has lost versions")
+        for was, now in zip(old.versions, new.versions, strict=False):
+            if was.state is KeyState.DESTROYED and now.state is not KeyState.DESTROYED:
+                raise _went_back(f"version {was.version} of key {shown(name)} was destroyed, and is back")
 
 
 def _master_key(name: str, entries: object, protection: Protection | None) -> MasterKey:
@@ -242,6 +280,13 @@ def _unb64(text: object) -> bytes:
 
 def _broken(what: str) -> KeyAccessError:
     return KeyAccessError(f"not a usable keyring: {what}")
+
+
+def _went_back(what: str) -> KeyAccessError:
+    return KeyAccessError(
+        f"an older or weaker keyring was put in the place of the one in use: {what}",
+        hint="if that was meant, start this program again",
+    )
 
 
 def _altered() -> KeyAccessError:

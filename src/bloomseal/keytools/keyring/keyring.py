@@ -18,6 +18,7 @@ from ...errors import BloomsealError, KeyAccessError, PolicyError, UsageError
 from ...storage.atomic import replace_durably
 from ...storage.source import open_regular
 from ..access import KmsAccessError, Problem, shown
+from ..forked import renewed_in_child
 from ..material import parse_object
 from ..protocols import KeyDates, KeyState
 from ..wrapping import unwrap_locally, wrap_locally
@@ -43,25 +44,38 @@ class Keyring:
 
     Raises:
         PolicyError: the file can be read or written by others than its owner.
-        KeyAccessError: no such file, a wrong or missing passphrase, altered contents.
+        KeyAccessError: no such file, a wrong or missing passphrase, altered contents; a file without protection where a
+            passphrase was given, or where this object has seen protection; an older file put back while it is in use.
 
     Threads and processes may share the file: changes are made under a file lock and replace it atomically. A pickled
-    Keyring carries its path only; whoever unpickles it reads the file and the passphrase's variable where they are.
+    Keyring carries its path, and whether it is protected; whoever unpickles it reads the file and the passphrase's
+    variable where they are.
     """
 
     kms_name = _KMS
 
     def __init__(self, path: str | os.PathLike[str], *, passphrase: str | None = None, create: bool = False) -> None:
-        self._path = Path(path).expanduser().absolute()
-        self._passphrase = passphrase
-        self._lock = threading.RLock()
-        self._seen: tuple[int, ...] | None = None
-        self._keys: dict[str, MasterKey] = {}
-        self._protection: Protection | None = None
+        self._prepare(path, passphrase, must_protect=passphrase is not None)
         if create and not self._path.exists():
             with self._changing(missing_ok=True):
                 pass
         self._load()
+
+    def _prepare(self, path: str | os.PathLike[str], passphrase: str | None, *, must_protect: bool) -> None:
+        if passphrase == "":
+            raise UsageError("an empty passphrase protects nothing", hint="leave it out, or give one")
+        self._path = Path(path).expanduser().absolute()
+        self._passphrase = passphrase
+        self._must_protect = must_protect
+        self._seen: tuple[int, ...] | None = None
+        self._keys: dict[str, MasterKey] = {}
+        self._protection: Protection | None = None
+        self._renew()
+        renewed_in_child(self)
+
+    def _renew(self) -> None:
+        self._lock = threading.RLock()
+        self._seen = None
 
     @classmethod
     def from_environment(cls) -> Keyring:
@@ -84,6 +98,30 @@ class Keyring:
         """True where a passphrase seals the keys."""
         self._load()
         return self._protection is not None
+
+    def change_passphrase(self, new: str | None) -> None:
+        """Seal the keys in the file anew, under another passphrase. The one way to add or take away protection.
+
+        Args:
+            new: the passphrase from now on, which wins over the environment's; None leaves the keys in clear, guarded by
+                the file's mode only.
+
+        Raises:
+            UsageError: an empty passphrase; or None, while the environment's variable still gives one.
+            KeyAccessError: the file does not open as it is, or the passphrase is no text.
+
+        Other objects and processes that hold the keyring open refuse it until they are given the new passphrase. Copies of
+        the old file go on opening with the old one.
+        """
+        if new == "" or (new is None and os.environ.get(PASSPHRASE_VARIABLE)):
+            raise UsageError(
+                f"an empty passphrase, or none although {PASSPHRASE_VARIABLE} is set",
+                hint=f"unset {PASSPHRASE_VARIABLE}, or give a new passphrase",
+            )
+        with self._changing():
+            self._protection = None if new is None else Protection(new)
+        self._passphrase, self._must_protect = new, new is not None
+        self._load()
 
     # Managing keys
 
@@ -195,6 +233,10 @@ class Keyring:
         key = self._key(master_key_identifier, self._load())
         return KeyDates(created=key.created, rotated=key.rotated)
 
+    def authenticates_writers(self, wrapped_key: str, master_key_identifier: str) -> bool:  # noqa: ARG002
+        """True: its keys are symmetric."""
+        return True
+
     def change_marker(self) -> Hashable:
         """Differs once the file was replaced, so that a disabled or destroyed key stops working at once."""
         self._load()
@@ -249,11 +291,13 @@ class Keyring:
                     else "check the path and its owner",
                 ) from None
             try:
-                self._keys, self._protection = keyfile.load(text, self._secret(), self._protection)
+                keys, protection = keyfile.load(text, self._secret(), self._protection, must_protect=self._must_protect)
+                keyfile.check_succession(self._keys, keys)
             except BloomsealError as error:
                 error.at(file=str(self._path))
                 raise
-            self._seen = now
+            self._keys, self._protection, self._seen = keys, protection, now
+            self._must_protect = protection is not None
             return self._keys
 
     @contextlib.contextmanager
@@ -275,6 +319,8 @@ class Keyring:
                     if fresh and (secret := self._secret()):
                         self._protection = Protection(secret)
                     yield keys
+                    if self._protection is not None and not self._protection.is_strong and (secret := self._secret()):
+                        self._protection = Protection(secret)
                     replace_durably(target, keyfile.dump(keys.values(), self._protection), mode=0o600)
                     self._seen = None
             except LockTimeout:
@@ -285,13 +331,20 @@ class Keyring:
                 raise KeyAccessError(f"the keyring {self._path} can't be written: {error.strerror}") from None
 
     def _secret(self) -> str | None:
-        return self._passphrase or os.environ.get(PASSPHRASE_VARIABLE)
+        return self._passphrase or os.environ.get(PASSPHRASE_VARIABLE) or None
 
     def __repr__(self) -> str:
         return f"<Keyring {str(self._path)!r}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Keyring, (str(self._path),))
+        return (_unpickled, (str(self._path), self._must_protect))
+
+
+def _unpickled(path: str, must_protect: bool) -> Keyring:
+    ring = Keyring.__new__(Keyring)
+    ring._prepare(path, None, must_protect=must_protect)
+    ring._load()
+    return ring
 
 
 def _version(number: int, bits: int) -> KeyVersion:

@@ -1,6 +1,7 @@
-"""``aws-kms://REGION`` (or ``aws-kms://``: the environment's region), optionally ``?profile=NAME`` or ``?endpoint=URL``: AWS KMS.
+"""``aws-kms://REGION`` (or ``aws-kms://``: the environment's region), optionally ``?profile=NAME``, ``?endpoint=URL``: AWS KMS.
 
 Needs ``bloomseal[aws]``. Credentials come from boto3's own chain: environment, profile, instance or web identity role.
+An endpoint has TLS, unless it is on this machine or ``&allow_http=true`` is said.
 
 Master keys are named by key id, ARN, or alias (``alias/NAME``, or an alias's ARN), and must be symmetric.
 
@@ -17,8 +18,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from ...errors import UsageError
 from ..access import KmsAccessError, Problem, shown
+from ..forked import renewed_in_child
 from ..protocols import KeyDates, KeyState
-from .common import Diagnosis, answered, unb64, vendor_library
+from .common import Diagnosis, answered, is_here, unb64, vendor_library
 
 __all__ = ["AwsKms", "from_uri"]
 
@@ -72,11 +74,23 @@ class AwsKms:
         region: None takes the environment's.
         profile: a profile of the shared configuration; None takes the environment's.
         endpoint: another address than the region's: a VPC endpoint, or a stand-in for tests.
+        allow_http: send data keys over plain HTTP to another machine than this one.
+
+    Raises:
+        UsageError: an endpoint, also one from the environment, with plain HTTP on another machine.
+        MissingDependencyError: boto3 isn't installed.
     """
 
     kms_name = "AWS KMS"
 
-    def __init__(self, region: str | None = None, *, profile: str | None = None, endpoint: str | None = None) -> None:
+    def __init__(
+        self,
+        region: str | None = None,
+        *,
+        profile: str | None = None,
+        endpoint: str | None = None,
+        allow_http: bool = False,
+    ) -> None:
         boto3 = vendor_library("boto3", "aws")
         config = vendor_library("botocore.config", "aws").Config(
             connect_timeout=5,
@@ -87,6 +101,15 @@ class AwsKms:
         )
         session = boto3.session.Session(profile_name=profile)
         self._client = session.client("kms", region_name=region, endpoint_url=endpoint, config=config)
+        # Asked of the client: the environment and the profile can name an endpoint too.
+        if is_here(self._client.meta.endpoint_url, allow_http=allow_http):
+            direct = config.merge(type(config)(proxies={}))
+            self._client = session.client("kms", region_name=region, endpoint_url=endpoint, config=direct)
+        renewed_in_child(self)
+
+    def _renew(self) -> None:
+        # In a forked child: an answer on a connection that both use could be the other one's.
+        self._client.close()
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
         """`key_bytes` encrypted under the master key."""
@@ -137,6 +160,11 @@ class AwsKms:
         """By DescribeKey. Whatever is neither enabled nor to be deleted counts as disabled: it can't be used."""
         return _STATES.get(self._describe(master_key_identifier).get("KeyState", ""), KeyState.DISABLED)
 
+    def authenticates_writers(self, wrapped_key: str, master_key_identifier: str) -> bool | None:  # noqa: ARG002
+        """By DescribeKey: what an asymmetric key unwraps anybody may have wrapped."""
+        spec = self._describe(master_key_identifier).get("KeySpec")
+        return None if spec is None else bool(spec == "SYMMETRIC_DEFAULT")
+
     def key_dates(self, master_key_identifier: str) -> KeyDates:
         """By DescribeKey, and ListKeyRotations where that is allowed."""
         described = self._describe(master_key_identifier)
@@ -178,12 +206,15 @@ def from_uri(uri: str) -> AwsKms:
     """
     parts = urlsplit(uri)
     query = parse_qs(parts.query)
-    if parts.path.strip("/") or set(query) - {"endpoint", "profile"}:
+    if parts.path.strip("/") or set(query) - {"allow_http", "endpoint", "profile"}:
         raise UsageError(
             f"{shown(uri)} is no AWS KMS URI", hint="aws-kms://eu-central-1?profile=NAME; keys are named elsewhere"
         )
     return AwsKms(
-        parts.netloc or None, profile=query.get("profile", [None])[0], endpoint=query.get("endpoint", [None])[0]
+        parts.netloc or None,
+        profile=query.get("profile", [None])[0],
+        endpoint=query.get("endpoint", [None])[0],
+        allow_http=query.get("allow_http", ["false"])[0] == "true",
     )
 
 

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from ...errors import UsageError
 from ..access import KmsAccessError, Problem, shown
 from ..protocols import KeyDates, KeyState
-from .common import Diagnosis, answered, pack, unpack, vendor_library
+from .common import Diagnosis, answered, is_here, pack, unpack, vendor_library
 
 __all__ = ["AzureKeyVault", "from_uri"]
 
@@ -36,11 +36,16 @@ class AzureKeyVault:
         vault_url: ``https://NAME.vault.azure.net``.
         credential: a token credential; None takes ``DefaultAzureCredential``.
         options: for the vendor's clients, such as a transport of the caller's own.
+
+    Raises:
+        UsageError: an address without TLS.
+        MissingDependencyError: azure-keyvault-keys or azure-identity isn't installed.
     """
 
     kms_name = "Azure Key Vault"
 
     def __init__(self, vault_url: str, credential: Any = None, **options: Any) -> None:
+        is_here(vault_url)  # the vendor's client refuses to send a token without TLS, even to this machine
         keys = vendor_library("azure.keyvault.keys", "azure")
         self._crypto = vendor_library("azure.keyvault.keys.crypto", "azure")
         self._url = vault_url.rstrip("/")
@@ -106,6 +111,12 @@ class AzureKeyVault:
     def key_state(self, master_key_identifier: str) -> KeyState:
         """The latest version's state."""
         return KeyState.ENABLED if self._get(master_key_identifier).properties.enabled else KeyState.DISABLED
+
+    def authenticates_writers(self, wrapped_key: str, master_key_identifier: str) -> bool | None:
+        """By the algorithm: what an RSA key unwraps anybody may have wrapped who has its public half."""
+        # As the blob says; the vault refuses AES key wrap under a version that is an RSA key.
+        algorithm = unpack(wrapped_key, master_key_identifier, self.kms_name)[2].get("algorithm")
+        return {"A256KW": True, "RSA-OAEP-256": False}.get(str(algorithm))
 
     def key_dates(self, master_key_identifier: str) -> KeyDates:
         """The latest version's date; the vault does not tell the first one's without a right to list versions."""

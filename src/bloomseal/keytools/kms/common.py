@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import base64
 import binascii
+import ipaddress
 import json
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
-from ...errors import BloomsealError, KeyAccessError, MissingDependencyError
+from ...errors import BloomsealError, KeyAccessError, MissingDependencyError, UsageError
 from ..access import KmsAccessError, Problem
 from ..material import parse_object
 
-__all__ = ["Diagnosis", "answered", "pack", "unb64", "unpack", "vendor_library"]
+__all__ = ["Diagnosis", "answered", "is_here", "pack", "unb64", "unpack", "vendor_library"]
 
 T = TypeVar("T")
 Diagnosis = tuple[Problem, str | None]
@@ -31,6 +33,31 @@ def vendor_library(module: str, extra: str) -> Any:
     except ImportError:
         pass
     raise MissingDependencyError(f"this KMS needs the library {module}", hint=f"pip install 'bloomseal[{extra}]'")
+
+
+def is_here(url: str, *, allow_http: bool = False) -> bool:
+    """Is the KMS at `url` on this very machine? Then no proxy belongs in between, whatever the environment says: it would
+    see tokens and data keys, which need no TLS on the way to a loopback address.
+
+    Raises:
+        UsageError: neither http nor https; or plain HTTP to another machine, unless `allow_http`.
+    """
+    try:
+        parts = urlsplit(url)
+        scheme, host = parts.scheme, parts.hostname or ""
+    except ValueError:
+        scheme, host = "", ""
+    if scheme not in ("http", "https") or not host:
+        raise UsageError("a KMS's address begins with https://, and names a host")
+    try:
+        here = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        here = host == "localhost"
+    if scheme == "http" and not here and not allow_http:
+        raise UsageError(
+            "plain HTTP would send the token and the keys in clear", hint="https; allow_http=true if that is meant"
+        )
+    return here
 
 
 def answered(call: Callable[[], T], diagnose: Callable[[Exception], Diagnosis], master_key: str, kms: str) -> T:

@@ -115,6 +115,11 @@ class GcpKms:
         """The primary version's state."""
         return _state(self._call("get_crypto_key", master_key_identifier).primary)
 
+    def authenticates_writers(self, wrapped_key: str, master_key_identifier: str) -> bool | None:  # noqa: ARG002
+        """By the key's purpose: what an asymmetric key unwraps anybody may have wrapped."""
+        purpose = self._call("get_crypto_key", master_key_identifier).purpose.name
+        return {"ENCRYPT_DECRYPT": True, "ASYMMETRIC_DECRYPT": False}.get(purpose)
+
     def key_dates(self, master_key_identifier: str) -> KeyDates:
         """When the key and its primary version were made."""
         key = self._call("get_crypto_key", master_key_identifier)

@@ -22,6 +22,7 @@ from urllib.parse import unquote
 
 from ...errors import UsageError
 from ..access import KmsAccessError, Problem, shown
+from ..forked import renewed_in_child
 from ..protocols import KeyDates, KeyState
 from .common import Diagnosis, answered, pack, unpack, vendor_library
 
@@ -79,9 +80,13 @@ class Pkcs11Kms:
     ) -> None:
         self._pkcs11 = vendor_library("pkcs11", "pkcs11")
         self._module, self._token, self._serial, self._slot, self._pin = module, token, serial, slot, pin
+        self._mechanisms: Any = frozenset()
+        self._renew()
+        renewed_in_child(self)
+
+    def _renew(self) -> None:
         self._lock = threading.Lock()
         self._session: Any = None
-        self._mechanisms: Any = frozenset()
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
         """`key_bytes` under the highest version."""
@@ -163,6 +168,10 @@ class Pkcs11Kms:
             return KeyState.ENABLED
 
         return self._call(state, master_key_identifier)
+
+    def authenticates_writers(self, wrapped_key: str, master_key_identifier: str) -> bool:  # noqa: ARG002
+        """True: it uses AES keys only."""
+        return True
 
     def key_dates(self, master_key_identifier: str) -> KeyDates:
         """By CKA_START_DATE of the first and the highest version, where it is set."""

@@ -1,7 +1,7 @@
 """``vault://HOST[:PORT]/MOUNT`` (mount default: transit), optionally ``?namespace=NAME``: the transit engine of Vault and OpenBao.
 
 Needs ``bloomseal[vault]``. The token comes from ``$VAULT_TOKEN`` or ``~/.vault-token``, as for the vendor's own tools; a private CA from
-``$VAULT_CACERT``. ``?plain_http=true`` leaves TLS out, for a server on this machine only.
+``$VAULT_CACERT``. ``?plain_http=true`` leaves TLS out, for a server on this machine; for another one ``&allow_http=true`` must be said too.
 
 Master keys are named as in the engine, and must be of a symmetric type with authentication (the default, aes256-gcm96).
 
@@ -12,7 +12,6 @@ to re-wrap ``update`` on ``MOUNT/rewrap/KEY``. Without ``create`` on the encrypt
 from __future__ import annotations
 
 import base64
-import ipaddress
 import os
 import re
 from datetime import UTC, datetime
@@ -21,8 +20,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from ...errors import UsageError
 from ..access import KmsAccessError, Problem, shown
+from ..forked import renewed_in_child
 from ..protocols import KeyDates, KeyState
-from .common import Diagnosis, answered, unb64, vendor_library
+from .common import Diagnosis, answered, is_here, unb64, vendor_library
 
 __all__ = ["VaultKms", "from_uri"]
 
@@ -52,13 +52,25 @@ class VaultKms:
         mount: where the engine is mounted.
         namespace: of Vault Enterprise or OpenBao.
         token: None takes the environment's, and takes it again once it is refused.
+        allow_http: send tokens and data keys over plain HTTP to another machine than this one.
+
+    Raises:
+        UsageError: plain HTTP to another machine.
+        MissingDependencyError: hvac isn't installed.
     """
 
     kms_name = "Vault"
 
     def __init__(
-        self, url: str, *, mount: str = "transit", namespace: str | None = None, token: str | None = None
+        self,
+        url: str,
+        *,
+        mount: str = "transit",
+        namespace: str | None = None,
+        token: str | None = None,
+        allow_http: bool = False,
     ) -> None:
+        here = is_here(url, allow_http=allow_http)
         hvac = vendor_library("hvac", "vault")
         self._url, self._mount, self._given = url, mount, token is not None
         # A redirect would carry the token to an address that nobody has named.
@@ -69,7 +81,14 @@ class VaultKms:
             timeout=_TIMEOUT_SECONDS,
             verify=os.environ.get("VAULT_CACERT") or True,
             allow_redirects=False,
+            # Empty ones win over the environment's; TLS's settings still come from there.
+            proxies={"http": "", "https": ""} if here else None,
         )
+        renewed_in_child(self)
+
+    def _renew(self) -> None:
+        # In a forked child: an answer on a connection that both use could be the other one's.
+        self._client.session.close()
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
         """``vault:vN:…``, as the engine gives it."""
@@ -110,6 +129,11 @@ class VaultKms:
         versions = self._call("read_key", master_key_identifier, "keys")["keys"]
         made = [_moment(versions[number]) for number in sorted(versions, key=int)]
         return KeyDates(created=made[0] if made else None, rotated=made[-1] if len(made) > 1 else None)
+
+    def authenticates_writers(self, wrapped_key: str, master_key_identifier: str) -> bool | None:  # noqa: ARG002
+        """By the key's type: what an RSA key unwraps anybody may have wrapped."""
+        kind = str(self._call("read_key", master_key_identifier, "type")["type"])
+        return False if kind.startswith("rsa") else kind.startswith(("aes", "chacha20")) or None
 
     def _call(self, operation: str, master_key: str, needed: str, **request: Any) -> dict[str, Any]:
         if not _NAME.fullmatch(master_key):
@@ -158,23 +182,15 @@ def from_uri(uri: str) -> VaultKms:
     """
     parts = urlsplit(uri)
     query = parse_qs(parts.query)
-    if not parts.hostname or set(query) - {"namespace", "plain_http"} or parts.username:
+    if not parts.hostname or set(query) - {"allow_http", "namespace", "plain_http"} or parts.username:
         raise UsageError(f"{shown(uri)} is no Vault URI", hint="vault://host:8200/transit")
     plain = query.get("plain_http", ["false"])[0] == "true"
-    if plain and not _is_this_machine(parts.hostname):
-        raise UsageError("plain HTTP would send the token and the keys in clear", hint="leave ?plain_http out")
     return VaultKms(
         f"{'http' if plain else 'https'}://{parts.netloc}",
         mount=parts.path.strip("/") or "transit",
         namespace=query.get("namespace", [None])[0],
+        allow_http=query.get("allow_http", ["false"])[0] == "true",
     )
-
-
-def _is_this_machine(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _version(wrapped_key: str, master_key: str) -> str:

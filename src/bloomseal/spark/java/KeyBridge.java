@@ -4,11 +4,15 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.BufferedReader;
+import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.security.GeneralSecurityException;
+import java.security.MessageDigest;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.Iterator;
@@ -28,6 +32,7 @@ import org.apache.logging.log4j.core.config.Configurator;
 import org.apache.parquet.crypto.KeyAccessDeniedException;
 import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
 import org.apache.parquet.crypto.keytools.KmsClient;
+import org.apache.spark.SparkFiles;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -35,8 +40,9 @@ import org.slf4j.LoggerFactory;
  * A KMS client for parquet-java that asks Bloomseal's key helper, a Python process of which each JVM has one. The protocol is
  * described in bloomseal/keytools/helper.py.
  *
- * The configuration holds no secrets: {@code bloomseal.kms} (a KMS URI), {@code bloomseal.python} (the
- * interpreter), {@code bloomseal.kms.timeout} and {@code bloomseal.kms.lifetime} (seconds).
+ * Which KMS is asked and which program is started says a file of the application's, {@code bloomseal-DIGEST.json}, that
+ * {@code bloomseal.spark.enable} has given to Spark for all its machines. It holds no secrets: {@code kms} (a URI), {@code python} (the
+ * interpreter), {@code timeout} and {@code lifetime} (seconds).
  *
  * Written for Janino, hence without lambdas and generics.
  */
@@ -50,19 +56,44 @@ public final class KeyBridge implements KmsClient {
     /** The address may be one that a file names. It is never followed: only the KMS that the session has configured is asked. */
     public void initialize(Configuration conf, String instance, String url, String token) throws KeyAccessDeniedException {
         hush();
-        String kms = conf.getTrimmed("bloomseal.kms", "");
-        if (kms.isEmpty()) {
-            throw new ParquetCryptoRuntimeException("no KMS is configured; call bloomseal.spark.enable(spark, kms=...)");
-        }
-        int seconds = conf.getInt("bloomseal.kms.timeout", 30);
+        JsonNode given = given(token);
+        int seconds = given.get("timeout").asInt();
         ObjectNode node = JSON.createObjectNode();
-        node.put("kms", kms);
+        node.put("kms", given.get("kms").textValue());
         node.put("timeout", seconds);
-        node.put("lifetime", conf.getInt("bloomseal.kms.lifetime", 600));
+        node.put("lifetime", given.get("lifetime").asInt());
         settings = node.toString();
-        python = conf.getTrimmed("bloomseal.python", "python3");
+        python = given.get("python").textValue();
         // The helper keeps its own time; this is for one that is stuck, or that takes long to start.
         millis = 1000L * (seconds + 30);
+    }
+
+    /**
+     * What enable was given. Nothing is taken from the configuration: Spark merges the options of a table into it, and whoever writes to
+     * the catalog would choose the program that is started here, and the KMS that is sent our keys. The token, an option too, chooses
+     * among what this application was given, no more.
+     */
+    private static JsonNode given(String token) {
+        if (token == null || !token.matches("bloomseal:[0-9a-f]{64}")) {
+            throw new ParquetCryptoRuntimeException("no KMS is configured; call bloomseal.spark.enable(spark, kms=...)");
+        }
+        String digest = token.substring("bloomseal:".length());
+        try {
+            byte[] text = Files.readAllBytes(new File(SparkFiles.get("bloomseal-" + digest + ".json")).toPath());
+            StringBuilder hex = new StringBuilder();
+            byte[] hash = MessageDigest.getInstance("SHA-256").digest(text);
+            for (int i = 0; i < hash.length; i++) {
+                hex.append(String.format("%02x", new Object[] {Byte.valueOf(hash[i])}));
+            }
+            if (!hex.toString().equals(digest)) {
+                throw new ParquetCryptoRuntimeException("the settings of bloomseal.spark.enable have changed on their way to this machine");
+            }
+            return JSON.readTree(text);
+        } catch (IOException e) {
+            throw new ParquetCryptoRuntimeException("no KMS is configured: bloomseal.spark.enable gave this application no such settings");
+        } catch (GeneralSecurityException e) {
+            throw new ParquetCryptoRuntimeException("this Java has no SHA-256");
+        }
     }
 
     /** parquet-java logs every pushed filter with its values, at INFO: what is asked of a sealed column would stand in executor logs. */

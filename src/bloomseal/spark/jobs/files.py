@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ...format.walk import Chunk
     from ...read.file import SealedFile
     from ...sbbf import FilterSpec
-    from ...specs import DecryptionSpec
 
 __all__ = ["attach", "verify"]
 
@@ -153,7 +152,7 @@ def _attached(name: str, table: TablePolicy, base: str | None) -> Row:
             missing, present = _missing(file, table)
         if not missing:
             return name, 0, present, 0, None
-        report = attach_filters(name, missing, decryption=_decryption(name, table), filesystem=open_filesystem(base))
+        report = attach_filters(name, missing, decryption=table, filesystem=open_filesystem(base))
     except BloomsealError as error:
         with contextlib.suppress(BloomsealError), _open(name, table, base) as file:
             missing, present = _missing(file, table)
@@ -187,10 +186,4 @@ def _has_filter(file: SealedFile, chunk: Chunk) -> bool:
 def _open(name: str, table: TablePolicy, base: str | None) -> SealedFile:
     from ...read.file import open_file
 
-    return open_file(name, decryption=_decryption(name, table), filesystem=open_filesystem(base))
-
-
-def _decryption(name: str, table: TablePolicy) -> DecryptionSpec:
-    from ...specs import DecryptionSpec
-
-    return DecryptionSpec(**table.decryption_arguments(name))
+    return open_file(name, decryption=table, filesystem=open_filesystem(base))

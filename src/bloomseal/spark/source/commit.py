@@ -3,36 +3,39 @@
 ::
 
     TABLE/_bloomseal_temporary/JOB/ATTEMPT/[a=1/]part-….parquet     tasks write here; nothing is visible yet
-    TABLE/_bloomseal_temporary/JOB/plan.json                       the point of no return: which files come, which go
+    TABLE/_bloomseal_temporary/JOB/plan.json                       the point of no return: which files come, which go (`plan`)
     TABLE/[a=1/]part-….parquet                                     moved one by one; then the old ones are removed
     TABLE/_SUCCESS                                                 gone from the plan on, back when all is done
 
 Before the plan a job leaves no trace once its folder is removed. From the plan on it only goes forward: every step can be
 repeated, so that whoever finds the plan of a job that died finishes it (`recover`, which each commit begins with).
+
+Others may write to the table's folder too. A plan is believed only where a writer of the table has made it, and on this machine's file
+systems no link below the table is followed (`linkless`): a link is removed or refused as what it is. Object stores have none.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import posixpath
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from ...errors import BloomsealError, FormatError, UsageError
-from ...keytools.durable import replace_durably
+from ...errors import BloomsealError, UsageError
 from ...keytools.store import MaterialStore
 from ...storage.atomic import fault_point
 from ...storage.ref import FileRef
 from ..listing import is_hidden, open_filesystem, split_uri
+from .linkless import LinklessFolder
+from .plan import MAX_PLAN_BYTES, Plan
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem
+
+    from ...policy import TablePolicy
 
 __all__ = ["ABANDONED", "TEMPORARY", "Job", "Staged", "TableFolder", "recover"]
 
@@ -41,7 +44,6 @@ ABANDONED: Final = timedelta(hours=24)
 """A job that has written nothing for so long, and has no plan, is taken for dead."""
 _PLAN: Final = "plan.json"
 _SUCCESS: Final = "_SUCCESS"
-_VERSION: Final = 1
 _OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
 
 
@@ -82,10 +84,16 @@ class TableFolder:
         return cls(*split_uri(path))
 
     @property
-    def filesystem(self) -> FileSystem:
-        from pyarrow.fs import LocalFileSystem
+    def local(self) -> LinklessFolder | None:
+        """The folder, if it is on this machine."""
+        return LinklessFolder(self.folder) if self.base is None else None
 
-        return open_filesystem(self.base) or LocalFileSystem()
+    @property
+    def filesystem(self) -> FileSystem:
+        """Its file system; a local one reaches nothing outside the folder, and follows no link in it."""
+        found = open_filesystem(self.base) if self.local is None else self.local.filesystem
+        assert found is not None  # noqa: S101  # there is a base
+        return found
 
     def path(self, *parts: str) -> str:
         return posixpath.join(self.folder, *filter(None, parts))
@@ -109,9 +117,9 @@ class TableFolder:
             self.filesystem.create_dir(below, recursive=False)
 
     def files(self, *below: str) -> list[str]:
-        """Visible files of the table, as paths below it, in no order."""
+        """Visible files of the table, as paths below it, in no order. A link is one, too: readers would follow it."""
         found = _entries(self, self.path(*below))
-        names = [posixpath.relpath(one.path, self.folder) for one in found if one.is_file]
+        names = [posixpath.relpath(one.path, self.folder) for one in found if _is_leaf(one)]
         return [name for name in names if not is_hidden(name)]
 
     @contextlib.contextmanager
@@ -121,7 +129,8 @@ class TableFolder:
             yield
         except OSError as error:
             reason = error.strerror or str(error).splitlines()[0][:200] or type(error).__name__
-            raise BloomsealError(f"can't {doing}: {reason}", file=self.folder) from None
+            named = isinstance(error.filename, str) and error.filename.startswith(f"{self.folder}/")
+            raise BloomsealError(f"can't {doing}: {reason}", file=error.filename if named else self.folder) from None
 
 
 @dataclass(frozen=True)
@@ -131,10 +140,12 @@ class Job:
     Attributes:
         table: the table's folder.
         name: no other job's.
+        policy: whose footer key plans are under. It holds no key.
     """
 
     table: TableFolder
     name: str
+    policy: TablePolicy
 
     @property
     def folder(self) -> str:
@@ -153,22 +164,22 @@ class Job:
             replaced: visible files, as paths below the table.
 
         Raises:
-            BloomsealError: a file is not there as it was written; nothing has changed then. Or the storage failed on the way:
-                the next write to the table goes on from there.
+            BloomsealError: a file is not there as it was written, or a link is where a file is to go; nothing has changed then. Or
+                the storage failed on the way: the next write to the table goes on from there.
+            KeyAccessError: the table's footer key can't be used; nothing has changed.
         """
         if any(file.name in replaced for file in files):
             raise UsageError("a new file has the name of one that it replaces", file=self.table.folder)
         with self.table.errors("look at the files just written"):
             self._check(files)
-        plan = {
-            "version": _VERSION,
-            "files": [[posixpath.join(file.attempt, file.name), file.name] for file in files],
-            "replaced": sorted(replaced),
-        }
+        plan = Plan(
+            tuple((posixpath.join(file.attempt, file.name), file.name) for file in files), tuple(sorted(replaced))
+        )
+        stored = plan.sealed(self.policy, self.name)
         fault_point("staged")
         with self.table.errors("write the commit's plan"):
             self.table.make_folder(self.folder)
-            _write(self.table, posixpath.join(self.folder, _PLAN), json.dumps(plan).encode())
+            _write(self.table, posixpath.join(self.folder, _PLAN), stored)
         fault_point("planned")
         self._carry_out(plan)
 
@@ -182,14 +193,15 @@ class Job:
         """Carry out the plan that a dead job left; False where there is none.
 
         Raises:
-            FormatError: the plan is not one of ours.
+            FormatError, IntegrityError, KeyAccessError, PolicyError: as `Plan.opened`. Nothing has changed.
         """
+        path = posixpath.join(self.folder, _PLAN)
         try:
-            with self.table.filesystem.open_input_file(posixpath.join(self.folder, _PLAN)) as stream:
-                text = stream.read()
+            with self.table.filesystem.open_input_file(path) as stream:
+                text = stream.read(MAX_PLAN_BYTES + 1)
         except FileNotFoundError:
             return False
-        self._carry_out(_parsed(text, self.folder))
+        self._carry_out(Plan.opened(text, self.policy, self.name, path))
         return True
 
     def _check(self, files: Sequence[Staged]) -> None:
@@ -203,33 +215,36 @@ class Job:
                     file=info.path,
                     hint=f"nothing else may tidy up below {TEMPORARY}",
                 )
+        if self.table.local is not None:
+            # Before the plan stands, while there is a way back: it raises where a link is in the way.
+            self.table.local.get_file_info([self.table.path(file.name) for file in files])
 
-    def _carry_out(self, plan: dict[str, Any]) -> None:
+    def _carry_out(self, plan: Plan) -> None:
         """Every step may have been done before, by a job that died or by another one that finds the plan at this moment."""
         table = self.table
         with table.errors("put the new files into place; the next write to the table goes on"):
             _delete(table, _SUCCESS)
-            for folder in sorted({posixpath.dirname(name) for _, name in plan["files"]}):
+            for folder in sorted({posixpath.dirname(name) for _, name in plan.files}):
                 table.make_folder(table.path(folder))
-            for staged, name in plan["files"]:
+            for staged, name in plan.files:
                 source = posixpath.join(self.folder, staged)
                 # Key material first: a file without it can't be read.
                 _move(table, MaterialStore(FileRef(source)).path, MaterialStore(FileRef(table.path(name))).path)
                 _move(table, source, table.path(name))
                 fault_point("moved")
-            for name in plan["replaced"]:
+            for name in plan.replaced:
                 _delete(table, name)
                 _delete(table, MaterialStore(FileRef(name)).path)
                 if table.base is None:
                     _delete(table, _checksum(name))
                 fault_point("removed")
-            _remove_empty_folders(table, {posixpath.dirname(name) for name in plan["replaced"]})
+            _remove_empty_folders(table, {posixpath.dirname(name) for name in plan.replaced})
             _write(table, table.path(_SUCCESS), b"")
             fault_point("successful")
             self._remove_folder()
 
     def _has_plan(self) -> bool:
-        return bool(self.table.filesystem.get_file_info(posixpath.join(self.folder, _PLAN)).is_file)
+        return _is_leaf(self.table.filesystem.get_file_info(posixpath.join(self.folder, _PLAN)))
 
     def _remove_folder(self) -> None:
         # Tasks that were cancelled may go on for a moment: a file that comes while its folder is emptied stops the removal.
@@ -243,7 +258,7 @@ class Job:
         _remove_empty_folders(self.table, {TEMPORARY})
 
 
-def recover(table: TableFolder, now: datetime | None = None) -> list[str]:
+def recover(table: TableFolder, policy: TablePolicy, now: datetime | None = None) -> list[str]:
     """Finish what jobs that died had planned, and remove what others left that never came so far.
 
     Jobs at work are not disturbed: one that carries out its plan at this moment is helped, and one without a plan is taken for
@@ -254,14 +269,15 @@ def recover(table: TableFolder, now: datetime | None = None) -> list[str]:
 
     Raises:
         BloomsealError: the storage failed.
-        FormatError: a plan that is not one of ours.
+        FormatError, IntegrityError, KeyAccessError, PolicyError: a plan that is not one of a writer of this table, or whose key
+            can't be had.
     """
     now = now or datetime.now(UTC)
     done = []
     with table.errors("look for jobs that died"):
         for info in _entries(table, table.path(TEMPORARY), recursive=False):
-            job = Job(table, info.base_name)
-            if info.is_file:
+            job = Job(table, info.base_name, policy)
+            if _is_leaf(info):
                 continue
             inside = _entries(table, job.folder)
             if job.finish():
@@ -292,7 +308,7 @@ def _move(table: TableFolder, source: str, target: str) -> None:
         filesystem.move(source, target)
     except OSError:
         # Done before, or there was none (key material inside the files).
-        if filesystem.get_file_info(source).is_file:
+        if _is_leaf(filesystem.get_file_info(source)):
             raise
 
 
@@ -301,26 +317,33 @@ def _delete(table: TableFolder, name: str) -> None:
     try:
         table.filesystem.delete_file(path)
     except OSError:
-        if table.filesystem.get_file_info(path).is_file:
+        if _is_leaf(table.filesystem.get_file_info(path)):
             raise
+
+
+def _is_leaf(info: FileInfo) -> bool:
+    """A file, or what stands in the place of one: a link, a pipe."""
+    from pyarrow.fs import FileType
+
+    return info.type not in (FileType.NotFound, FileType.Directory)
 
 
 def _remove_empty_folders(table: TableFolder, names: Iterable[str]) -> None:
     """Local ones only: elsewhere a folder can't be removed without what somebody else has just put there."""
-    if table.base is not None:
+    if (local := table.local) is None:
         return
     for name in sorted(names, reverse=True):
         while name:
             try:
-                Path(table.path(name)).rmdir()
+                local.remove_empty_folder(table.path(name))
             except OSError:
                 break
             name = posixpath.dirname(name)
 
 
 def _write(table: TableFolder, path: str, data: bytes) -> None:
-    if table.base is None:
-        replace_durably(Path(path), data, mode=0o666)
+    if table.local is not None:
+        table.local.replace(path, data)
         return
     filesystem = table.filesystem
     # An object appears when its upload is complete; elsewhere a rename makes it so.
@@ -335,20 +358,3 @@ def _write(table: TableFolder, path: str, data: bytes) -> None:
 def _checksum(name: str) -> str:
     """Where Hadoop keeps the checksums of a local file."""
     return posixpath.join(posixpath.dirname(name), f".{posixpath.basename(name)}.crc")
-
-
-def _parsed(text: bytes, folder: str) -> dict[str, Any]:
-    try:
-        plan = json.loads(text)
-        names = [*plan["replaced"], *(name for pair in plan["files"] for name in pair)]
-        lawful = plan["version"] == _VERSION and all(len(pair) == 2 for pair in plan["files"])
-        # A plan reaches nothing outside its table, whoever wrote it.
-        lawful = lawful and all(
-            name == posixpath.normpath(name) and not re.match(r"/|\.\.(/|$)", name) for name in names
-        )
-    except (ValueError, TypeError, KeyError, LookupError):
-        lawful = False
-    if not lawful:
-        raise FormatError("a commit's plan that is not one of ours", file=posixpath.join(folder, _PLAN))
-    found: dict[str, Any] = plan
-    return found

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ...errors import UsageError
+from ...errors import PolicyError, UsageError
 from ...policy import Policy, TablePolicy
 from ...specs import DecryptionSpec
 from ..session import refuse_secrets, table_policy
@@ -113,11 +113,12 @@ class SourceOptions:
 
         Raises:
             UsageError: an option that looks like a secret, that is not known, or has no lawful value.
-            PolicyError: the policy can't be used.
+            PolicyError: the policy can't be used; or another KMS or policy than the session's.
         """
         defaults = defaults or Defaults()
         given = {name.lower(): value for name, value in options.items()}
         refuse_secrets(given)
+        _refuse_another(given, defaults)
         known = {*_KNOWN, *_FLAGS, *_WRITING}
         if unknown := sorted(set(given) - known):
             from difflib import get_close_matches
@@ -167,10 +168,13 @@ class SourceOptions:
         source = as_key_source(self.kms) if self.table is None else self._own_table.keys.tools
         return source.counters.unwraps if isinstance(source, KeyTools) else 0
 
-    def decryption(self, file: str) -> DecryptionSpec | None:
+    def decryption(self, file: str) -> DecryptionSpec | TablePolicy | None:
         """How one file is opened; None where it must be in plaintext, since there is no way to a key."""
         if self.kms is None:
             return None
+        said = self.aad_prefix is not None or self.encrypted_columns
+        if self.table is not None and not (said or self.allow_plaintext or self.allow_unverified_footer):
+            return self._own_table
         arguments = {"keys": self.kms} if self.table is None else self._own_table.decryption_arguments(file)
         if self.aad_prefix is not None:
             arguments["aad_prefix"] = self.aad_prefix
@@ -196,6 +200,17 @@ def shared_table(pickled: bytes) -> TablePolicy:
     """One policy object, and so one key cache, for all tasks of a Python worker."""
     loaded: TablePolicy = pickle.loads(pickled)  # noqa: S301 - our own driver's
     return loaded
+
+
+def _refuse_another(given: Mapping[str, str], defaults: Defaults) -> None:
+    """A table of the catalog has options, too: whoever writes to it must not choose the KMS that gets our credentials and keys."""
+    said = {"kms": defaults.kms is not None and given.get("kms", defaults.kms) != defaults.kms}
+    said["policy"] = defaults.policy is not None and "policy" in given
+    for name in (name for name, another in said.items() if another):
+        raise PolicyError(
+            f"the option {name} stands against what the session was given",
+            hint="it may be a catalog's; bloomseal.spark.enable changes the session's, bloomseal.spark.read takes policy=",
+        )
 
 
 def _table(given: Mapping[str, str], defaults: Defaults, kms: str | None) -> TablePolicy | None:

@@ -20,9 +20,12 @@ from pyspark.sql import types as st
 
 from ...errors import UsageError
 from ...format.schema import Leaf
+from ...format.statistics import all_null, null_count
 from ...format.walk import Walk
+from ...read.like import successor
 from ...read.predicate import Predicate
 from ...sbbf import PhysicalType
+from ...thrift.structs import ColumnMetaData
 
 __all__ = ["Bound", "Condition", "admits", "bind", "collated", "conditions", "from_text", "to_text"]
 
@@ -41,10 +44,8 @@ _OPERATORS: Final = {
     "GreaterThanOrEqual": ">=",
 }
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
-_LAST_CHARACTER: Final = 0x10FFFF
 _REPLACED: Final = "\ufffd"
 """What Spark hands to Python instead of bytes that are not UTF-8: which bytes were meant, nobody knows."""
-_SURROGATES: Final = range(0xD800, 0xE000)
 
 Term = tuple[str, Any]
 
@@ -136,7 +137,7 @@ def _understood(pushed: Any) -> list[Condition]:
     if kind == "In" and isinstance(value, list | tuple):
         return [Condition(path, "in", tuple(one for one in value if one is not None))]
     if kind == "StringStartsWith" and isinstance(value, str) and value:
-        after = _successor(value)
+        after = successor(value)
         return [Condition(path, ">=", (value,)), *([Condition(path, "<", (after,))] if after else [])]
     if kind in _OPERATORS and value is not None:
         return [Condition(path, _OPERATORS[kind], (value,))]
@@ -145,16 +146,6 @@ def _understood(pushed: Any) -> list[Condition]:
 
 def _listed(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) else (value,)
-
-
-def _successor(prefix: str) -> str | None:
-    """The least text that is greater than all that begin so; by code points, which is the order of their UTF-8 too."""
-    for end in range(len(prefix), 0, -1):
-        point = ord(prefix[end - 1]) + 1
-        point = _SURROGATES.stop if point in _SURROGATES else point
-        if point <= _LAST_CHARACTER:
-            return prefix[: end - 1] + chr(point)
-    return None
 
 
 # Partition values -------------------------------------------------------------------------------------------------
@@ -211,12 +202,11 @@ class Bound:
     def rules_out(self, walk: Walk, row_group: int) -> bool:
         """Do the numbers of nulls rule out a row group?"""
 
-        def nulls(leaf: Leaf) -> tuple[int | None, int | None]:
-            meta = walk.meta(walk.chunk(row_group, leaf.index))
-            return meta.statistics.null_count if meta.statistics else None, meta.num_values
+        def meta(leaf: Leaf) -> ColumnMetaData:
+            return walk.meta(walk.chunk(row_group, leaf.index))
 
-        return any(known is not None and known == count for known, count in map(nulls, self.valid)) or any(
-            known == 0 for known, _ in map(nulls, self.null)
+        return any(all_null(meta(leaf), leaf) for leaf in self.valid) or any(
+            null_count(meta(leaf), leaf) == 0 for leaf in self.null
         )
 
 

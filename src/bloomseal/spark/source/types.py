@@ -40,8 +40,8 @@ __all__ = [
 Convert = Callable[[pa.Array], pa.Array] | None
 """What makes of a decoded column the column that Spark wants; None where it is that already."""
 
-DECODING: Final[dict[str, Any]] = {"coerce_int96_timestamp_unit": "us", "arrow_extensions_enabled": False}
-"""How pyarrow decodes: INT96 in microseconds, since nanoseconds overflow outside of 1677 to 2262."""
+DECODING: Final[dict[str, Any]] = {"int96_unit": "us", "cut_moments": True, "arrow_extensions_enabled": False}
+"""How columns are decoded: INT96 in microseconds, to which Spark cuts it; nanoseconds can't hold 9999-12-31."""
 
 _SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
 _WHOLE: Final = {st.ByteType: 8, st.ShortType: 16, st.IntegerType: 32, st.LongType: 64}

@@ -16,7 +16,6 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from ...errors import BloomsealError, UnsupportedError, UsageError
 from ...table.hive import check_partitioning, folders
 from ...write.writer import DEFAULT_ROW_GROUP_SIZE, SealedWriter
-from ..listing import open_filesystem
 from ..session import absolute_kms
 from ..settings import leaves, promised
 from .commit import Job, Staged, TableFolder, recover
@@ -89,7 +88,7 @@ class TableWriter(DataSourceArrowWriter):
         self._group_rows = positive("row_group_size", said["row_group_size"]) if "row_group_size" in said else None
         self._target = positive("target_file_bytes", said.get("target_file_bytes", str(_TARGET_BYTES)))
         self._open_files = positive("max_open_files", said.get("max_open_files", str(_OPEN_FILES)))
-        self._job = Job(TableFolder.at(settings.paths[0]), uuid.uuid4().hex)
+        self._job = Job(TableFolder.at(settings.paths[0]), uuid.uuid4().hex, shared_table(self._policy))
         self._job.begin()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
@@ -113,7 +112,7 @@ class TableWriter(DataSourceArrowWriter):
             raise BloomsealError("a task did not say what it wrote", file=self._job.table.folder)
         files = [file for message in messages if isinstance(message, Written) for file in message.files]
         table = self._job.table
-        recover(table)
+        recover(table, self._job.policy)
         with table.errors("list the table"):
             if not self._overwrite:
                 replaced: set[str] = set()
@@ -189,7 +188,7 @@ class _Attempt:
             self._job._stored,
             encryption=shared_table(self._job._policy),
             row_group_size=self._group_rows or DEFAULT_ROW_GROUP_SIZE,
-            filesystem=open_filesystem(table.base),
+            filesystem=table.filesystem,
             compression=self._job._compression,
             store_decimal_as_integer=True,
         )

@@ -1,0 +1,113 @@
+"""Delta tables: the live files of a version, by the library ``deltalake``.
+
+Deletion vectors, column mapping and every other feature that changes what a file's rows mean are refused: rows that
+the log calls deleted, or names that are not the table's, are a wrong answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ..errors import UnsupportedError
+from .ref import FileRef
+from .snapshot import LiveFile, Snapshot, in_table, library, location, opened
+
+__all__ = ["DeltaLog"]
+
+_HARMLESS: Final = {"columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
+"""Reader features that leave files as they are, and the two that are looked into."""
+
+
+class DeltaLog:
+    """The log of a Delta table.
+
+    Raises:
+        MissingDependencyError: `deltalake` is not installed.
+        UsageError: not a table that it understands, or no such version.
+    """
+
+    def __init__(self, ref: FileRef, version: int | None = None) -> None:
+        self._ref = ref
+        table = library("deltalake", "delta", _deltalake).DeltaTable
+        self._table: Any = opened(ref, lambda: table(location(ref), version=version))
+
+    def snapshot(self) -> Snapshot:
+        """The version that was asked for, its rows readable file by file.
+
+        Raises:
+            UnsupportedError: its files' rows are not its rows: deletion vectors, column mapping, an unknown feature.
+        """
+        self._refuse_more_than_files()
+        return opened(self._ref, self._read)
+
+    def paths(self) -> set[str]:
+        """The live files of the loaded version, whatever features it has."""
+        return opened(self._ref, lambda: {in_table(row["path"], self._ref, quoted=True) for row in self._actions()})
+
+    def retained(self) -> list[int]:
+        """The versions that the log still describes."""
+        return sorted({entry["version"] for entry in self._table.history() if "version" in entry})
+
+    def paths_at(self, version: int) -> set[str]:
+        """As `paths`, of another version. Raises whatever the library raises."""
+        self._table.load_as_version(version)
+        return self.paths()
+
+    def bounds(self) -> dict[str, set[str]]:
+        """File → columns whose least and greatest values the log holds, whatever the files themselves hide."""
+        rows = self._actions(flatten=True)
+        return {
+            in_table(row["path"], self._ref, quoted=True): {
+                name.partition(".")[2]
+                for name, held in row.items()
+                if name.startswith(("min.", "max.")) and held is not None
+            }
+            for row in rows
+        }
+
+    def _read(self) -> Snapshot:
+        import pyarrow as pa
+
+        live = [
+            LiveFile(in_table(row["path"], self._ref, quoted=True), row.get("partition") or {})
+            for row in self._actions()
+        ]
+        schema = pa.schema(self._table.schema().to_arrow())
+        return Snapshot(self._table.version(), schema, tuple(sorted(live, key=lambda one: one.path)))
+
+    def _actions(self, *, flatten: bool = False) -> list[dict[str, Any]]:
+        # deltalake's `file_uris` quotes some parts of a path and some not; the actions have it as the log does.
+        import pyarrow as pa
+
+        rows: list[dict[str, Any]] = pa.table(self._table.get_add_actions(flatten=flatten)).to_pylist()
+        return rows
+
+    def _refuse_more_than_files(self) -> None:
+        protocol = self._table.protocol()
+        features = set(protocol.reader_features or ())
+        if unknown := features - _HARMLESS:
+            raise UnsupportedError(f"a Delta table with the feature {min(unknown)}", file=self._ref.path)
+        mapping = (self._table.metadata().configuration or {}).get("delta.columnMapping.mode", "none")
+        if mapping != "none":
+            raise UnsupportedError(f"a Delta table with column mapping by {mapping}", file=self._ref.path)
+        if "deletionVectors" in features and self._has_deletion_vectors():
+            raise UnsupportedError(
+                "a Delta table with deletion vectors",
+                file=self._ref.path,
+                hint="REORG TABLE ... APPLY (PURGE) in Delta",
+            )
+
+    def _has_deletion_vectors(self) -> bool:
+        """Has a live file rows that were deleted? A vector that can't be read is one."""
+        import pyarrow as pa
+
+        try:
+            return bool(pa.table(self._table.deletion_vectors()).num_rows)
+        except Exception:
+            return True
+
+
+def _deltalake() -> Any:
+    import deltalake
+
+    return deltalake

@@ -1,0 +1,366 @@
+"""The rule of discovery: which files a place holds, told once for readers, rotation, audit and Spark.
+
+A reader takes the names that say *Parquet* and are not hidden. Rotation and audit ask for `everything`: all files
+that end as Parquet does, whatever they are called. Whatever could not be looked at is a `Problem`, never left out:
+not seen is not absent. docs/adr/0012-one-rule-of-discovery.md says why.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import stat
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from ..errors import BloomsealError, UsageError
+from .pattern import PathPattern
+from .ref import FileRef
+from .source import Source, resolve_path
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+__all__ = [
+    "MATERIAL_PREFIX",
+    "Found",
+    "Kind",
+    "Layout",
+    "Listing",
+    "NothingThereError",
+    "Problem",
+    "is_hidden",
+    "kind_of",
+    "list_files",
+]
+
+MATERIAL_PREFIX: Final = "_KEY_MATERIAL_FOR_"
+_ENDINGS: Final = (".parquet", ".parq", ".pq")
+_MAGIC: Final = (b"PAR1", b"PARE")
+_ASIDE: Final = ".bloomseal-tmp"
+"""How the names of new files end that have not taken their place, and of the key material beside them; they begin
+hidden."""
+_DELTA_LOG: Final = "_delta_log"
+_METADATA: Final = ".metadata.json"
+
+
+class NothingThereError(UsageError):
+    """There is neither a file nor a folder, or it can't be reached."""
+
+
+class Kind(StrEnum):
+    """What a file's name makes of it."""
+
+    DATA = "data"
+    """A reader's: the name says Parquet, and no part of its way is hidden."""
+    OTHER = "other"
+    """Visible, under a name that says nothing of Parquet. Spark reads it all the same."""
+    HIDDEN = "hidden"
+    """In no table: a folder or name that begins with ``.``, or with ``_`` and has no ``=``."""
+    LEFTOVER = "leftover"
+    """The file aside of a writer that was killed, or is still at work."""
+    DEAD = "dead"
+    """In the folder of a table with a log, whose version asked for does not name it."""
+
+
+class Layout(StrEnum):
+    """What keeps the list of a table's files, where it is not the folder."""
+
+    DELTA = "Delta"
+    ICEBERG = "Iceberg"
+    HUDI = "Hudi"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file.
+
+    Attributes:
+        ref: where it is.
+        relative: its path below the folder that was named; its name where it was named itself.
+        kind: as its name has it.
+    """
+
+    ref: FileRef
+    relative: str
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A place that could not be looked at, and why; `leads_out`: since a link or a log leads there, out of the
+    table.
+    """
+
+    path: str
+    why: str
+    leads_out: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.why}"
+
+    @property
+    def hint(self) -> str | None:
+        """What to try."""
+        return "name its target too, or follow_links=True (--follow-links)" if self.leads_out else None
+
+
+@dataclass
+class Listing:
+    """What lies at a place.
+
+    Attributes:
+        files: in the order of their relative paths, each file once, however many links lead to it.
+        sidecars: external key material.
+        tables: folders that hold a table with a log, and which; "" is the place itself.
+        problems: what could not be looked at.
+        root: the folder that was searched; None where a file was named.
+    """
+
+    files: list[Found] = field(default_factory=list)
+    sidecars: list[FileRef] = field(default_factory=list)
+    tables: dict[str, Layout] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    root: FileRef | None = None
+
+
+def is_hidden(relative: str) -> bool:
+    """Is any part of this path below a table hidden, as Spark and Hive have it? ``_day=1`` is a partition, not
+    hidden.
+    """
+    return any(part[:1] == "." or (part[:1] == "_" and "=" not in part) for part in relative.split("/"))
+
+
+def kind_of(relative: str) -> Kind:
+    """What the name of a file makes of it; `relative` is its path below the table's root."""
+    name = posixpath.basename(relative)
+    if is_hidden(relative):
+        return Kind.LEFTOVER if is_hidden(name) and name.endswith(_ASIDE) else Kind.HIDDEN
+    lower = name.lower()
+    return Kind.DATA if lower.endswith(_ENDINGS) or ".parquet." in lower else Kind.OTHER
+
+
+def list_files(
+    path: str | os.PathLike[str],
+    filesystem: FileSystem | None = None,
+    *,
+    everything: bool = False,
+    any_name: bool = False,
+    follow_links: bool = False,
+) -> Listing:
+    """The files at one place, without opening those whose names say enough.
+
+    Args:
+        path: a file, taken whatever it is called; a folder, searched to any depth; or a pattern
+            (``day=2024-*/*.parquet``, ``**`` for any folders), whose matches count as they would below the folder in
+            front of it.
+        everything: also files of every other `Kind` that end as Parquet does.
+        any_name: also files that are not hidden, whatever they are: what Spark reads.
+        follow_links: follow links that lead out of the folder. Links inside it lead to the same files again.
+
+    Raises:
+        NothingThereError: nothing there.
+    """
+    ref = resolve_path(path, filesystem)
+    base, pattern = PathPattern.split(ref.path)
+    if pattern is not None and not _exists(ref):
+        ref = FileRef(base, ref.filesystem)
+    else:
+        pattern = None
+    walk = _Walk(ref, everything, any_name, follow_links, pattern)
+    if ref.filesystem is None:
+        walk.local()
+    else:
+        walk.remote()
+    if pattern is not None and not (walk.listing.files or walk.listing.problems):
+        raise NothingThereError("nothing matches the pattern", file=os.fspath(path), hint="files named *.parquet*")
+    return walk.listing
+
+
+class _Walk:
+    """One pass over a place.
+
+    Real folders come before links, and visible names before hidden ones: a file is found under the name that says
+    most about it.
+    """
+
+    def __init__(
+        self, ref: FileRef, everything: bool, any_name: bool, follow_links: bool, pattern: PathPattern | None
+    ) -> None:
+        self.listing = Listing()
+        self._ref = ref
+        self._everything = everything
+        self._named = (Kind.DATA, Kind.OTHER) if any_name else (Kind.DATA,)
+        self._follow = follow_links
+        self._pattern = pattern
+        self._found: dict[str, Found] = {}
+
+    def local(self) -> None:
+        """A place on this machine."""
+        path = self._ref.path
+        try:
+            mode = os.stat(path).st_mode  # noqa: PTH116
+        except OSError as error:
+            raise NothingThereError(f"can't read the file: {error.strerror}", file=self._ref.path) from None
+        if not stat.S_ISDIR(mode):
+            self.listing.files = [Found(self._ref, posixpath.basename(path), Kind.DATA)]
+            return
+        self.listing.root = FileRef(path)
+        self._real_root = os.path.realpath(path)
+        self._visited: set[str] = set()
+        waiting: tuple[list[tuple[str, str, str]], ...] = ([("", path, self._real_root)], [], [])
+        self._visible, self._linked, self._concealed = waiting
+        while folders := next((stack for stack in waiting if stack), None):
+            relative, folder, real = folders.pop()
+            # Each real folder once: links between folders would otherwise lead to each in a factorial number of ways.
+            if real not in self._visited:
+                self._visited.add(real)
+                self._folder(relative, folder, real)
+        self._done()
+
+    def _folder(self, relative: str, folder: str, real: str) -> None:
+        try:
+            with os.scandir(folder) as inside:
+                entries = sorted(inside, key=lambda entry: entry.name)
+        except OSError as error:
+            self._problem(folder, f"can't list the folder: {error.strerror}")
+            return
+        for entry in entries:
+            name = f"{relative}/{entry.name}" if relative else entry.name
+            self._mark(name)
+            if entry.is_symlink():
+                self._link(name, entry)
+            elif entry.is_dir(follow_symlinks=False):
+                self._below(name, entry.path, f"{real}/{entry.name}", self._visible)
+            else:
+                self._file(name, entry.path, f"{real}/{entry.name}", entry.is_file(follow_symlinks=False))
+
+    def _below(self, name: str, path: str, real: str, stack: list[tuple[str, str, str]]) -> None:
+        if self._pattern is not None and not self._pattern.may_lead(name):
+            return
+        if not is_hidden(name):
+            stack.append((name, path, real))
+        elif self._everything:
+            self._concealed.append((name, path, real))
+
+    def _link(self, name: str, entry: os.DirEntry[str]) -> None:
+        if is_hidden(name) and not self._everything:
+            return
+        real = os.path.realpath(entry.path)
+        try:
+            mode = os.stat(real).st_mode  # noqa: PTH116
+        except OSError as error:
+            # A link to nothing holds nothing, but where its name promises data, somebody misses them.
+            if kind_of(name) is Kind.DATA or not isinstance(error, FileNotFoundError):
+                self._problem(entry.path, f"a link that leads nowhere: {error.strerror}", name)
+            return
+        if stat.S_ISDIR(mode):
+            if self._leads_out(name, entry.path, real):
+                return
+            self._below(name, entry.path, real, self._linked)
+        elif not (self._matters(name, real) and self._leads_out(name, entry.path, real)):
+            self._file(name, entry.path, real, stat.S_ISREG(mode), link=True)
+
+    def _leads_out(self, name: str, path: str, real: str) -> bool:
+        if self._follow or real == self._real_root or real.startswith(self._real_root.rstrip("/") + "/"):
+            return False
+        if not is_hidden(name):
+            self._problem(path, "a link that leads out of the table; it was not followed", name, leads_out=True)
+        return True
+
+    def _matters(self, name: str, path: str) -> bool:
+        return kind_of(name) in self._named or (self._everything and self._ends_as_parquet(path) is not False)
+
+    def _file(self, name: str, path: str, real: str, regular: bool, *, link: bool = False) -> None:
+        if self._pattern is not None and not self._pattern.matches(name):
+            return
+        ref = FileRef(path, None, self._ref.path)
+        if self._keep(name, ref, regular):
+            found = Found(ref, name, kind_of(name))
+            before = self._found.get(real)
+            # Under its own name rather than a link's, as long as that one is not hidden.
+            if before is None or (not link and found.kind is before.kind) or _RANK[found.kind] < _RANK[before.kind]:
+                self._found[real] = found
+
+    def remote(self) -> None:
+        """A place on another file system, which lists it in one request as it sees fit."""
+        from pyarrow.fs import FileSelector, FileType
+
+        filesystem = self._ref.filesystem
+        assert filesystem is not None  # noqa: S101
+        try:
+            info = filesystem.get_file_info(self._ref.path)
+            if info.type is FileType.NotFound:
+                raise NothingThereError("can't read the file: no such file", file=self._ref.path)
+            if info.type is not FileType.Directory:
+                self.listing.files = [Found(self._ref, info.base_name, Kind.DATA)]
+                return
+            entries = filesystem.get_file_info(FileSelector(self._ref.path, recursive=True))
+        except OSError as error:
+            raise NothingThereError(f"can't list the folder: {type(error).__name__}", file=self._ref.path) from None
+        self.listing.root = self._ref
+        base = self._ref.path.rstrip("/") + "/" if self._ref.path else ""
+        for one in sorted(entries, key=lambda entry: entry.path):
+            name = one.path.removeprefix(base)
+            self._mark(name)
+            matched = self._pattern is None or self._pattern.matches(name)
+            if one.type is FileType.Directory or not matched:
+                continue
+            ref = FileRef(one.path, filesystem, self._ref.path)
+            if self._keep(name, ref, one.type is FileType.File):
+                self._found[one.path] = Found(ref, name, kind_of(name))
+        self._done()
+
+    def _mark(self, name: str) -> None:
+        """Remember the folder of a table with a log."""
+        folder, _, last = name.rpartition("/")
+        parent, _, own = folder.rpartition("/")
+        if last == _DELTA_LOG and not is_hidden(folder):
+            self.listing.tables[folder] = Layout.DELTA
+        elif last == ".hoodie" and not is_hidden(folder):
+            self.listing.tables[folder] = Layout.HUDI
+        elif last.endswith(_METADATA) and own == "metadata" and not is_hidden(parent):
+            self.listing.tables[parent] = Layout.ICEBERG
+
+    def _keep(self, name: str, ref: FileRef, regular: bool) -> bool:
+        """Is it a file that was asked for? Key material is put aside."""
+        last = posixpath.basename(name)
+        if last.startswith(MATERIAL_PREFIX) and last.endswith(".json"):
+            self.listing.sidecars.append(ref)
+            return False
+        if kind_of(name) in self._named:
+            return True
+        if not self._everything or not regular or f"/{_DELTA_LOG}/" in f"/{posixpath.dirname(name)}/":
+            # A log's own checkpoints are no data: sealed, they would end the table.
+            return False
+        if (ends := self._ends_as_parquet(ref.path)) is None:
+            self._problem(ref.path, "can't be read, so that nobody knows whether it is Parquet", name)
+        return bool(ends)
+
+    def _ends_as_parquet(self, path: str) -> bool | None:
+        """Does the file end as Parquet does? None where it can't be read."""
+        try:
+            with Source.open(path, self._ref.filesystem) as source:
+                return source.size >= 4 and bytes(source.read(source.size - 4, 4)) in _MAGIC
+        except BloomsealError:
+            return None if os.path.lexists(path) or self._ref.filesystem is not None else False  # gone meanwhile
+
+    def _problem(self, path: str, why: str, name: str | None = None, *, leads_out: bool = False) -> None:
+        if name is None or self._pattern is None or self._pattern.matches(name) or self._pattern.may_lead(name):
+            self.listing.problems.append(Problem(path, why, leads_out))
+
+    def _done(self) -> None:
+        self.listing.files = sorted(self._found.values(), key=lambda found: found.relative)
+        self.listing.sidecars.sort(key=lambda ref: ref.path)
+
+
+_RANK: Final = {kind: rank for rank, kind in enumerate(Kind)}
+
+
+def _exists(ref: FileRef) -> bool:
+    if ref.filesystem is None:
+        return os.path.lexists(ref.path)
+    from pyarrow.fs import FileType
+
+    return bool(ref.filesystem.get_file_info(ref.path).type is not FileType.NotFound)

@@ -1,0 +1,184 @@
+"""Iceberg tables: the live files of a snapshot, by the library ``pyiceberg``, from the metadata that lie in the
+table's folder.
+
+Which metadata file is the current one, a catalog knows. Without one the newest in the folder is taken, and an older
+one that was named is refused: it would bring back rows that were deleted.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import Any, Final
+
+from ..errors import UnsupportedError, UsageError
+from .ref import FileRef
+from .snapshot import LiveFile, Snapshot, in_table, library, location, opened
+from .source import Source
+
+__all__ = ["METADATA_ENDING", "IcebergLog"]
+
+METADATA_ENDING: Final = ".metadata.json"
+_NUMBER: Final = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
+_HINT: Final = "version-hint.text"
+
+
+class IcebergLog:
+    """The metadata of an Iceberg table.
+
+    Args:
+        ref: the table's folder, or one of its metadata files.
+        version: the id of a snapshot; None: the current one.
+
+    Raises:
+        MissingDependencyError: `pyiceberg` is not installed.
+        UsageError: not a table that it understands, no such snapshot, or metadata older than others beside them.
+    """
+
+    def __init__(self, ref: FileRef, version: int | None = None) -> None:
+        self.folder, metadata = _newest(ref)
+        self._ref = self.folder
+        table = library("pyiceberg", "iceberg", _pyiceberg)
+        self._table: Any = opened(ref, lambda: table.from_metadata(location(metadata)))
+        self._version = version
+        if version is not None and self._table.snapshot_by_id(version) is None:
+            raise UsageError(f"the table has no snapshot {version}", file=ref.path)
+
+    def snapshot(self) -> Snapshot:
+        """The snapshot that was asked for, its rows readable file by file.
+
+        Raises:
+            UnsupportedError: its files' rows are not its rows: delete files, or columns with defaults.
+        """
+        found = opened(self._ref, self._read)
+        if found.deletes:
+            raise UnsupportedError(
+                "an Iceberg table with delete files",
+                file=self._ref.path,
+                hint="rewrite_data_files in the engine that wrote it",
+            )
+        return found
+
+    def retained(self) -> list[int]:
+        """The ids of all snapshots that the metadata still name."""
+        return [snapshot.snapshot_id for snapshot in self._table.metadata.snapshots]
+
+    def paths(self) -> set[str]:
+        """The files of the snapshot that was asked for, with those that tell which rows were deleted."""
+        return opened(self._ref, lambda: self._paths(self._version))
+
+    def paths_at(self, version: int) -> set[str]:
+        """As `paths`, of another snapshot. Raises whatever the library raises."""
+        return self._paths(version)
+
+    def bounds(self) -> dict[str, set[str]]:
+        """File → columns whose least and greatest values the manifests hold, whatever the files themselves hide."""
+        found: dict[str, set[str]] = {}
+        for task in self._table.scan(snapshot_id=self._version).plan_files():
+            ids = {*(task.file.lower_bounds or {}), *(task.file.upper_bounds or {})}
+            names = {self._table.schema().find_column_name(number) for number in ids}
+            found.setdefault(self._path(task.file), set()).update(name for name in names if name is not None)
+        return found
+
+    def _read(self) -> Snapshot:
+        scan = self._table.scan(snapshot_id=self._version)
+        schema = scan.projection()
+        if any(getattr(one, "initial_default", None) is not None for one in schema.fields):
+            raise UnsupportedError("an Iceberg table whose columns have defaults", file=self._ref.path)
+        files, deletes = [], set()
+        for task in scan.plan_files():
+            if str(getattr(task.file.file_format, "value", task.file.file_format)).upper() != "PARQUET":
+                raise UnsupportedError("an Iceberg table with data that are not Parquet", file=self._path(task.file))
+            files.append(LiveFile(self._path(task.file), self._partition(task.file, schema)))
+            deletes |= {self._path(one) for one in task.delete_files}
+        return Snapshot(
+            self._version if self._version is not None else self._table.metadata.current_snapshot_id,
+            schema.as_arrow(),
+            tuple(sorted(files, key=lambda one: one.path)),
+            tuple(sorted(deletes)),
+            dict(schema._name_to_id),
+            stored=True,
+        )
+
+    def _partition(self, file: Any, schema: Any) -> dict[str, Any]:
+        """The values that all rows of the file share, of the columns that partition the table as they are."""
+        spec = self._table.specs()[file.spec_id]
+        return {
+            schema.find_column_name(field.source_id): file.partition[place]
+            for place, field in enumerate(spec.fields)
+            if str(field.transform) == "identity" and schema.find_column_name(field.source_id) is not None
+        }
+
+    def _paths(self, snapshot: int | None) -> set[str]:
+        found: set[str] = set()
+        for task in self._table.scan(snapshot_id=snapshot).plan_files():
+            # Whoever reads the rows needs the files that tell which of them were deleted, too.
+            deletes = (one for one in task.delete_files if one.file_format == "PARQUET")
+            found |= {self._path(one) for one in (task.file, *deletes)}
+        return found
+
+    def _path(self, file: Any) -> str:
+        return in_table(file.file_path, self._ref, quoted=False)
+
+
+def _newest(ref: FileRef) -> tuple[FileRef, FileRef]:
+    """The table's folder, and its newest metadata file."""
+    named = posixpath.basename(ref.path) if METADATA_ENDING in posixpath.basename(ref.path) else None
+    inside = posixpath.dirname(ref.path) if named else posixpath.join(ref.path, "metadata")
+    numbered: dict[int, list[str]] = {}
+    for name in _names(FileRef(inside, ref.filesystem)):
+        if found := _NUMBER.fullmatch(name):
+            numbered.setdefault(int(found[1]), []).append(name)
+    folder = FileRef(posixpath.dirname(inside) or ".", ref.filesystem)
+    own = _NUMBER.fullmatch(named) if named else None
+    if named and not (own and posixpath.basename(inside) == "metadata"):
+        # Named by a rule of its own: nothing beside it can be told to be newer.
+        return folder, ref
+    if not numbered:
+        raise UsageError("an Iceberg table without metadata", file=ref.path)
+    newest = max(numbered)
+    if (hinted := _hint(FileRef(posixpath.join(inside, _HINT), ref.filesystem))) is not None and hinted > newest:
+        raise UsageError(f"version-hint.text names version {hinted}, and its metadata are not there", file=ref.path)
+    if own and int(own[1]) < newest:
+        raise UsageError(
+            f"newer metadata lie beside these: {numbered[newest][0]}",
+            file=ref.path,
+            hint="the folder, and version= a snapshot's id",
+        )
+    if named:
+        return folder, ref
+    if len(numbered[newest]) > 1:
+        raise UsageError(
+            f"{len(numbered[newest])} metadata files are the newest; the catalog knows which one counts",
+            file=ref.path,
+            hint=f"name one of {', '.join(sorted(numbered[newest]))}",
+        )
+    return folder, FileRef(posixpath.join(inside, numbered[newest][0]), ref.filesystem)
+
+
+def _names(ref: FileRef) -> list[str]:
+    try:
+        if ref.filesystem is None:
+            import os
+
+            return sorted(os.listdir(ref.path or "."))  # noqa: PTH208
+        from pyarrow.fs import FileSelector
+
+        return sorted(info.base_name for info in ref.filesystem.get_file_info(FileSelector(ref.path)))
+    except OSError as error:
+        raise UsageError(f"the table's metadata can't be listed: {type(error).__name__}", file=ref.path) from None
+
+
+def _hint(ref: FileRef) -> int | None:
+    try:
+        with Source.open(ref.path, ref.filesystem) as source:
+            text = bytes(source.read(0, min(source.size, 64))).decode("ascii", errors="replace").strip()
+    except UsageError:
+        return None
+    return int(text) if text.isdecimal() else None
+
+
+def _pyiceberg() -> Any:
+    from pyiceberg.table import StaticTable
+
+    return StaticTable

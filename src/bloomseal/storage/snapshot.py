@@ -1,0 +1,118 @@
+"""What a table's log says: the live files of one version, and what their rows are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import unquote
+
+from ..errors import BloomsealError, MissingDependencyError, UsageError
+from .ref import FileRef
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["LiveFile", "Snapshot", "in_table", "library", "location", "opened"]
+
+T = TypeVar("T")
+_URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)", re.DOTALL)
+_SCHEMES: Final = {"s3": "s3", "gcs": "gs", "abfs": "abfss"}
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFile:
+    """A file that a version of a table names.
+
+    Attributes:
+        path: on the table's file system; the URI as it stands where it leads to another one.
+        partition: the values of partition columns, by name, as the log has them.
+        elsewhere: the path leads to another file system than the table's.
+    """
+
+    path: str
+    partition: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def elsewhere(self) -> bool:
+        return _URI.match(self.path) is not None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One version of a table.
+
+    Attributes:
+        version: its number or id, as the log has it.
+        schema: of its rows, partition columns among them.
+        files: the live files, in the order of their paths.
+        deletes: files that tell which rows were deleted.
+        field_ids: column → id, where files are matched by ids and not by names.
+        stored: partition columns are stored in the files as a rule; the log's value counts only where one is not.
+    """
+
+    version: int | str | None
+    schema: pa.Schema
+    files: tuple[LiveFile, ...]
+    deletes: tuple[str, ...] = ()
+    field_ids: Mapping[str, int] = field(default_factory=dict)
+    stored: bool = False
+
+
+def library(name: str, extra: str, load: Callable[[], T]) -> T:
+    """An optional library.
+
+    Raises:
+        MissingDependencyError: it isn't installed.
+    """
+    try:
+        return load()
+    except ImportError:
+        pass
+    raise MissingDependencyError(f"this needs the library {name}", hint=f"pip install 'bloomseal[{extra}]'")
+
+
+def opened(ref: FileRef, load: Callable[[], T]) -> T:
+    """What a library makes of a table.
+
+    Raises:
+        UsageError: it can't; its own words may name other places.
+    """
+    try:
+        return load()
+    except BloomsealError:
+        raise
+    except Exception as error:
+        failed = type(error).__name__
+    raise UsageError(f"the table can't be opened ({failed})", file=ref.path)
+
+
+def location(ref: FileRef) -> str:
+    """A place as table libraries take it.
+
+    Raises:
+        UsageError: on a file system that they don't know.
+    """
+    if ref.filesystem is None:
+        return ref.path
+    if (scheme := _SCHEMES.get(ref.filesystem.type_name)) is None:
+        raise UsageError(f"tables on a {ref.filesystem.type_name} file system can't be opened", file=ref.path)
+    return f"{scheme}://{ref.path}"
+
+
+def in_table(name: str, ref: FileRef, *, quoted: bool) -> str:
+    """A data file's path as the table's file system knows it; the URI as it is, where it leads to another file system.
+
+    Args:
+        name: as the log has it, relative to the table or a URI.
+        quoted: the log percent-encodes its paths. Delta does; Iceberg writes them down as they are, ``p=a%2Fb`` being
+            the folder's own name.
+    """
+    name = unquote(name) if quoted else name
+    if (uri := _URI.match(name)) is None:
+        return name if name.startswith("/") else f"{ref.path.rstrip('/')}/{name}"
+    scheme, host, path = uri.groups()
+    if (scheme.lower() == "file") != (ref.filesystem is None):
+        return name
+    return path if ref.filesystem is None else "/".join(part for part in (host or "", path.lstrip("/")) if part)

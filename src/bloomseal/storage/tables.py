@@ -1,0 +1,290 @@
+"""A table's files, wherever their list is kept: in the folder itself, in a Delta log, in Iceberg's metadata.
+
+A folder that has a log is never read as a plain folder: it holds dead files beside the live ones.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, cast
+
+from ..errors import BloomsealError, UnsupportedError, UsageError
+from .delta import DeltaLog
+from .files import Found, Kind, Layout, Listing, NothingThereError, Problem, list_files
+from .iceberg import METADATA_ENDING, IcebergLog
+from .ref import FileRef
+from .snapshot import LiveFile, Snapshot
+from .source import FilePlace, is_object, resolve_path
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+__all__ = [
+    "NothingThereError",
+    "Paths",
+    "Places",
+    "TableFiles",
+    "files_at",
+    "find_files",
+    "is_file",
+    "is_one_file",
+    "open_log",
+]
+
+Path = str | os.PathLike[str]
+Paths = Sequence[Path] | Path
+Places = Paths | FilePlace
+"""Paths, or the one file that a file object or bytes are."""
+
+
+@dataclass
+class TableFiles:
+    """The files of a table, or of several places.
+
+    Attributes:
+        files: what a reader takes, in order; with `everything` also visible Parquet files of other names.
+        others: with `everything`, the Parquet files that no reader takes: hidden ones, leftovers, files that no live
+            version names.
+        problems: what could not be looked at.
+        snapshot: what the log says, where one table with a log was opened to be read.
+        live: path → what the log says about the file.
+        missing: files that a current version names and that are not there; each is a problem too.
+        logs: folders of tables with a log → the log.
+        sidecars: external key material found in the folders.
+    """
+
+    files: list[Found] = field(default_factory=list)
+    others: list[Found] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    snapshot: Snapshot | None = None
+    live: dict[str, LiveFile] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+    logs: dict[str, DeltaLog | IcebergLog] = field(default_factory=dict)
+    sidecars: list[FileRef] = field(default_factory=list)
+
+
+def find_files(
+    paths: Places,
+    filesystem: FileSystem | None = None,
+    *,
+    version: int | None = None,
+    everything: bool = False,
+    follow_links: bool = False,
+) -> TableFiles:
+    """The files at these places: files, folders, patterns, Delta tables, Iceberg tables (the folder, or a
+    ``….metadata.json``).
+
+    Args:
+        paths: each file is taken once, however many names lead to it.
+        version: a Delta table's version, an Iceberg table's snapshot id; None: the current one.
+        everything: for rotation and audit: all Parquet files, whatever they are called, and problems told instead of
+            raised.
+        follow_links: files outside a folder that was named, which a link inside it or the table's log leads to.
+
+    Raises:
+        UsageError: nothing there. Without `everything` also: a place that can't be listed, a link out of the table, a
+            table with a log below the folder, a folder without Parquet files.
+        UnsupportedError: without `everything`: a table whose files' rows are not its rows.
+        MissingDependencyError: a table with a log, and not the library that reads it.
+    """
+    alone = isinstance(paths, str | os.PathLike) or is_object(paths)
+    listed = [cast(Path, paths)] if alone else list(cast(Sequence[Path], paths))
+    if len(listed) > 1 and any(map(is_object, listed)):
+        raise UsageError("file objects are opened one by one", hint="pyarrow.concat_tables")
+    if not listed:
+        raise UsageError("no path is given", hint="a file, a folder or a table")
+    result = TableFiles()
+    for path in listed:
+        _add(result, path, filesystem, version, everything, follow_links, alone=len(listed) == 1)
+    if version is not None and not result.logs:
+        raise UsageError("version= is for Delta and Iceberg tables", file=os.fspath(listed[0]))
+    if any(problem.leads_out for problem in result.problems):
+        # What lies at another place that was named is found there.
+        roots = [os.path.realpath(resolve_path(path, filesystem).path) for path in listed]
+        result.problems = [one for one in result.problems if not (one.leads_out and _below(one.path, roots))]
+    if not everything:
+        for problem in result.problems:
+            raise UsageError(problem.why, file=problem.path, hint=problem.hint)
+    if len(listed) > 1:
+        result.files = _once(result.files)
+        result.others = _once(result.others)
+    return result
+
+
+def is_one_file(path: Places, filesystem: FileSystem | None = None) -> bool:
+    """Is it a file object, or the path of a file, or of nothing at all: what is opened as it is?"""
+    if not isinstance(path, str | os.PathLike):
+        return is_object(path)
+    ref = resolve_path(path, filesystem)
+    if ref.filesystem is None:
+        if os.path.isdir(ref.path):  # noqa: PTH112
+            return False
+        return not ref.path.endswith(METADATA_ENDING) and (
+            os.path.lexists(ref.path) or not any(c in ref.path for c in "*?[")
+        )
+    from pyarrow.fs import FileType
+
+    kind = ref.filesystem.get_file_info(ref.path).type
+    return bool(kind is FileType.File and not ref.path.endswith(METADATA_ENDING))
+
+
+def files_at(path: str, filesystem: FileSystem | None = None) -> list[FileRef | str]:
+    """The files that a path names: itself, where it is a file's; else those that a reader takes.
+
+    Raises:
+        As `find_files`.
+    """
+    if is_one_file(path, filesystem):
+        return [path]
+    return [found.ref for found in find_files(path, filesystem).files]
+
+
+def open_log(ref: FileRef, layout: Layout, version: int | None = None) -> DeltaLog | IcebergLog:
+    """The log of a table.
+
+    Raises:
+        MissingDependencyError, UsageError.
+        UnsupportedError: a log that no library here reads.
+    """
+    if layout is Layout.DELTA:
+        return DeltaLog(ref, version)
+    if layout is Layout.ICEBERG:
+        return IcebergLog(ref, version)
+    raise UnsupportedError(f"{layout} tables are not read", file=ref.path, hint="a list of the live files")
+
+
+def _add(
+    result: TableFiles,
+    path: Path,
+    filesystem: FileSystem | None,
+    version: int | None,
+    everything: bool,
+    follow_links: bool,
+    *,
+    alone: bool,
+) -> None:
+    ref = named = resolve_path(path, filesystem)
+    if named.path.endswith(METADATA_ENDING):
+        ref = FileRef(posixpath.dirname(posixpath.dirname(ref.path)) or ".", ref.filesystem)
+        if posixpath.basename(posixpath.dirname(named.path)) != "metadata":
+            ref = FileRef(posixpath.dirname(named.path) or ".", ref.filesystem)
+    else:
+        _refuse_part_of_delta(ref)
+    listing = list_files(ref.path, ref.filesystem, everything=everything, follow_links=follow_links)
+    if named is not ref:
+        listing.tables[""] = Layout.ICEBERG
+    files = {found.relative: found for found in listing.files}
+    for below, layout in sorted(listing.tables.items()):
+        folder = FileRef(posixpath.join(ref.path, below) if below else ref.path, ref.filesystem)
+        if below and not everything:
+            raise UsageError(
+                f"a {layout} table lies below the folder", file=folder.path, hint="open it by its own path"
+            )
+        try:
+            log = open_log(named if not below else folder, layout, version)
+            if not everything:
+                if not alone:
+                    raise UsageError("a table with a log is opened alone", file=folder.path)
+                result.snapshot = log.snapshot()
+                live = result.snapshot.files
+            else:
+                live = tuple(map(LiveFile, sorted(log.paths())))
+        except BloomsealError as error:
+            if not below or not everything:
+                raise
+            listing.problems.append(Problem(folder.path, str(error)))
+            continue
+        result.logs[folder.path] = log
+        _keep_live(files, live, listing, folder, below, result, follow_links)
+    _sort_out(result, files.values(), listing, everything)
+    if not everything and listing.root is not None and not (files or listing.problems or result.logs):
+        raise UsageError("the folder holds no Parquet files", file=ref.path, hint="files named *.parquet*")
+
+
+def _sort_out(result: TableFiles, files: Iterable[Found], listing: Listing, everything: bool) -> None:
+    wanted = (Kind.DATA, Kind.OTHER) if everything else (Kind.DATA,)
+    for found in files:
+        (result.files if found.kind in wanted else result.others).append(found)
+    result.problems += listing.problems
+    result.sidecars += listing.sidecars
+
+
+def _keep_live(
+    files: dict[str, Found],
+    live: Sequence[LiveFile],
+    listing: Listing,
+    folder: FileRef,
+    below: str,
+    result: TableFiles,
+    follow_links: bool,
+) -> None:
+    """Of the files below the folder keep those that the log names; the others are dead, whatever they are called."""
+    prefix = f"{below}/" if below else ""
+    for relative, found in list(files.items()):
+        if relative.startswith(prefix) and found.kind in (Kind.DATA, Kind.OTHER):
+            files[relative] = replace(found, kind=Kind.DEAD)
+    for one in live:
+        if one.elsewhere:
+            listing.problems.append(Problem(one.path, "on another file system than its table"))
+            continue
+        inside = _inside(one, folder)
+        if inside is None and not follow_links:
+            # Nobody sealed the log: whoever writes it must not choose which files elsewhere are read or replaced.
+            listing.problems.append(
+                Problem(one.path, "the table's log leads out of the table; it was not followed", leads_out=True)
+            )
+            continue
+        name = prefix + inside if inside is not None else one.path.lstrip("/")
+        if (held := files.get(name)) is None:
+            path = posixpath.join(folder.path, inside) if inside is not None else one.path
+            if not is_file(FileRef(path, folder.filesystem)):
+                listing.problems.append(Problem(one.path, "the table's current version names it, and it is not there"))
+                result.missing.append(one.path)
+                continue
+            held = Found(FileRef(path, folder.filesystem, folder.path), name, Kind.DATA)
+        files[name] = replace(held, kind=Kind.DATA)
+        result.live[held.ref.path] = one
+
+
+def _inside(one: LiveFile, folder: FileRef) -> str | None:
+    """A live file's path below its table's folder; None where it lies outside."""
+    if folder.filesystem is not None:
+        base = folder.path.rstrip("/") + "/"
+        return one.path.removeprefix(base) if one.path.startswith(base) and "/../" not in one.path else None
+    # The log has the path as its writer saw it; the folder may have been named by another way there.
+    base = os.path.realpath(folder.path)
+    real = os.path.realpath(one.path)
+    return os.path.relpath(real, base) if real.startswith(base.rstrip("/") + "/") else None
+
+
+def is_file(ref: FileRef) -> bool:
+    """Is there a file?"""
+    if ref.filesystem is None:
+        return os.path.isfile(ref.path)  # noqa: PTH113
+    from pyarrow.fs import FileType
+
+    return bool(ref.filesystem.get_file_info(ref.path).type is FileType.File)
+
+
+def _refuse_part_of_delta(ref: FileRef) -> None:
+    """A partition's folder of a Delta table holds dead files too, and its log lies above."""
+    above = ref.path.rstrip("/")
+    while "=" in posixpath.basename(above):
+        above = posixpath.dirname(above)
+        if ref.filesystem is None and os.path.isdir(posixpath.join(above, "_delta_log")):  # noqa: PTH112
+            raise UsageError("the folder is a part of a Delta table", file=ref.path, hint=f"filters= over {above}")
+
+
+def _below(path: str, roots: Iterable[str]) -> bool:
+    real = os.path.realpath(path)
+    return any(real == root or real.startswith(root.rstrip("/") + "/") for root in roots)
+
+
+def _once(files: list[Found]) -> list[Found]:
+    own: dict[str, Found] = {}
+    for found in files:
+        own.setdefault(found.ref.path if found.ref.filesystem else os.path.realpath(found.ref.path), found)
+    return list(own.values())

@@ -1,0 +1,66 @@
+"""What verifying a whole table found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..errors import BloomsealError
+from ..format.verify import VerifyReport
+from .query import TableParts, side_by_side
+
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["TableVerifyReport", "verify_files"]
+
+
+@dataclass
+class TableVerifyReport:
+    """What `SealedTable.verify` found.
+
+    Attributes:
+        files: file → its report; files that could not be opened are not among them.
+        failures: file → why it could not be opened or read.
+    """
+
+    files: dict[str, VerifyReport] = field(default_factory=dict)
+    failures: dict[str, BloomsealError] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Every file was opened, and nothing that was opened is broken."""
+        return not self.failures and all(report.ok for report in self.files.values())
+
+    @property
+    def complete(self) -> bool:
+        """Every module of every file was opened and found authentic."""
+        return not self.failures and all(report.complete for report in self.files.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data."""
+        return {
+            "ok": self.ok,
+            "complete": self.complete,
+            "failures": {path: error.to_dict() for path, error in self.failures.items()},
+            "files": {path: report.to_dict() for path, report in self.files.items()},
+        }
+
+
+def verify_files(parts: TableParts, threads: int | None) -> TableVerifyReport:
+    """Verify each file; see `SealedTable.verify`."""
+
+    def one(number: int) -> VerifyReport | BloomsealError:
+        try:
+            with parts.open(number) as file:
+                return file.verify()
+        except BloomsealError as error:
+            return error.at(file=parts.files[number].ref.path)
+
+    report = TableVerifyReport()
+    for found, result in zip(parts.files, side_by_side(one, range(len(parts.files)), threads), strict=True):
+        if isinstance(result, VerifyReport):
+            report.files[found.ref.path] = result
+        else:
+            report.failures[found.ref.path] = result
+    return report

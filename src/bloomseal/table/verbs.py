@@ -1,0 +1,130 @@
+"""What can be done with a file, done with a table wherever one is named instead."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from ..storage.tables import Places, find_files, is_one_file
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow.fs import FileSystem
+
+    from ..format.inspect import Inspection
+    from ..format.verify import VerifyReport
+    from ..policy import TablePolicy
+    from ..read.file import Verdict
+    from ..specs import DecryptionSpec
+    from ..write.attach import AttachReport, Progress
+    from ..write.writer import FilterRequest
+    from .report import TableVerifyReport
+
+__all__ = ["attach_filters", "inspect", "probe", "verify"]
+
+Path = str | os.PathLike[str]
+
+
+def probe(
+    path: Places,
+    column: str,
+    values: Sequence[Any] | pa.Array | pa.ChunkedArray,
+    *,
+    decryption: DecryptionSpec | TablePolicy | None = None,
+    filesystem: FileSystem | None = None,
+) -> Any:
+    """`open_file(path).probe(column, values)`, or of a table `open_table(path).probe(column, values)`.
+
+    Returns:
+        Of a file: one list per row group, one `Verdict` per value. Of a table: a dictionary, file → such lists.
+    """
+    if is_one_file(path, filesystem):
+        from ..read import file
+
+        found: list[list[Verdict]] = file.probe(
+            cast(Path, path), column, values, decryption=decryption, filesystem=filesystem
+        )
+        return found
+    from .open import open_table
+
+    return open_table(path, decryption=decryption, filesystem=filesystem).probe(column, values)
+
+
+def verify(
+    path: Places,
+    *,
+    decryption: DecryptionSpec | TablePolicy | None = None,
+    filesystem: FileSystem | None = None,
+) -> VerifyReport | TableVerifyReport:
+    """`open_file(path).verify()`, or of a table `open_table(path).verify()`; both have ``ok`` and ``complete``."""
+    if is_one_file(path, filesystem):
+        from ..read import file
+
+        return file.verify(cast(Path, path), decryption=decryption, filesystem=filesystem)
+    from .open import open_table
+
+    return open_table(path, decryption=decryption, filesystem=filesystem).verify()
+
+
+def inspect(path: Places, *, filesystem: FileSystem | None = None) -> Any:
+    """Look at a file without a key. Opens, verifies and decrypts nothing.
+
+    Returns:
+        Of a file: an `Inspection`. Of a table: a list of them, in the order of its files.
+
+    Raises:
+        FormatError: not a Parquet file, or a broken footer.
+    """
+    from ..format import inspect as one
+
+    if is_one_file(path, filesystem):
+        return one.inspect(cast(Path, path), filesystem=filesystem)
+    found = find_files(path, filesystem).files
+    inspections: list[Inspection] = [one.inspect(file.ref.path, filesystem=file.ref.filesystem) for file in found]
+    return inspections
+
+
+def attach_filters(
+    path: Places,
+    bloom_filters: FilterRequest,
+    *,
+    decryption: DecryptionSpec | TablePolicy | None = None,
+    filesystem: FileSystem | None = None,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> Any:
+    """Add filters to a file, or to every file of a table, or replace those it has. See
+    `bloomseal.write.attach.attach_filters`.
+
+    Args:
+        path: a file; or whatever `open_table` takes but Delta and Iceberg tables, whose logs keep the sizes of the
+            files.
+        bloom_filters: column → `FilterSpec`, or True for the default.
+        decryption: keys, or a table's policy.
+        dry_run: tell sizes, write nothing.
+        progress: called with (bytes done, bytes of all) of each file.
+
+    Returns:
+        Of a file: its report. Of a table: file → report.
+
+    Raises:
+        UsageError, UnsupportedError, FormatError, IntegrityError, KeyAccessError, PolicyError. In a table the first
+        file that can't be done ends it; those before it are done.
+    """
+    if is_one_file(path, filesystem):
+        from ..write import attach
+
+        report: AttachReport = attach.attach_filters(
+            cast(Path, path),
+            bloom_filters,
+            decryption=decryption,
+            filesystem=filesystem,
+            dry_run=dry_run,
+            progress=progress,
+        )
+        return report
+    from .open import open_table
+
+    table = open_table(path, decryption=decryption, filesystem=filesystem, partitions=False)
+    return table.attach(bloom_filters, dry_run=dry_run, progress=progress)

@@ -1,0 +1,282 @@
+"""Tables with a log: Delta and Iceberg. What is live is read, dead files are told, and nothing is read as a plain
+folder.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import bloomseal as bs
+from bloomseal.audit import audit
+from bloomseal.audit.places import find_files as to_audit
+from bloomseal.rotation import Rewrap, Status, rotate
+
+deltalake = pytest.importorskip("deltalake")
+memory = pytest.importorskip("pyiceberg.catalog.memory")
+
+DATA = pa.table(
+    {
+        "country": ["DE", "FR", None, "a b/é"],
+        "day": pa.array([1, 2, 3, None], pa.int32()),
+        "ssn": ["000", "111", "222", "333"],
+        "n": pa.array([1, 2, 3, 4], pa.int16()),
+    }
+)
+
+
+@pytest.fixture
+def ring(tmp_path: Path) -> bs.Keyring:
+    ring = bs.Keyring(tmp_path / "keys.json", create=True)
+    for name in ("footer", "pii"):
+        ring.create(name)
+    return ring
+
+
+def seal(folder: Path, ring: bs.Keyring) -> None:
+    """All that is in clear, sealed in place. A Delta log's sizes are then no longer the files'."""
+    spec = bs.EncryptionSpec("footer", {"ssn": "pii"}, keys=ring)
+    for path in folder.rglob("*.parquet"):
+        if path.read_bytes()[-4:] == b"PAR1" and "_delta_log" not in path.parts:
+            bs.seal_file(path, encryption=spec, bloom_filters={"ssn": True})
+
+
+def rows(table: pa.Table) -> list[dict[str, Any]]:
+    return sorted(table.to_pylist(), key=lambda row: json.dumps(row, default=str))
+
+
+@pytest.fixture
+def delta(tmp_path: Path, ring: bs.Keyring) -> Path:
+    folder = tmp_path / "delta"
+    deltalake.write_deltalake(str(folder), DATA, partition_by=["country", "day"])
+    deltalake.write_deltalake(str(folder), DATA.slice(0, 2), partition_by=["country", "day"], mode="overwrite")
+    seal(folder, ring)
+    return folder
+
+
+@pytest.fixture
+def spec(ring: bs.Keyring) -> bs.DecryptionSpec:
+    return bs.DecryptionSpec(bs.KeyTools(ring))
+
+
+def test_delta_reads_the_live_files_of_a_version(delta: Path, spec: bs.DecryptionSpec) -> None:
+    assert rows(bs.read_table(delta, decryption=spec)) == rows(DATA.slice(0, 2))
+    assert rows(bs.read_table(delta, decryption=spec, version=0)) == rows(DATA)
+    table = bs.open_table(delta, decryption=spec)
+    assert table.version == 1
+    assert table.schema.names == DATA.schema.names
+    assert table.schema.types == DATA.schema.types
+    assert len(table) == 2
+    assert table.read(["ssn"], [("day", "==", 2), ("country", "==", "FR")]).to_pylist() == [{"ssn": "111"}]
+    assert table.read(["n"], [("ssn", "==", "000")]).to_pylist() == [{"n": 1}]
+    assert table.scan().read_all().num_rows == 2
+    old = bs.open_table(delta, decryption=spec, version=0)
+    assert old.read(["ssn"], [("country", "==", "a b/é")]).to_pylist() == [{"ssn": "333"}]
+    assert old.read(["ssn"], [("day", ">=", 2)])["ssn"].to_pylist() == ["111", "222"]
+    assert old.verify().ok
+    with pytest.raises(bs.UnsupportedError, match="sizes"):
+        table.attach({"n": True})
+    with pytest.raises(bs.UsageError, match="can't be opened"):
+        bs.open_table(delta, version=7)
+
+
+def test_delta_columns_that_came_late_and_grew(tmp_path: Path) -> None:
+    folder = tmp_path / "delta"
+    deltalake.write_deltalake(str(folder), pa.table({"a": [1]}))
+    deltalake.write_deltalake(str(folder), pa.table({"a": [2], "b": ["x"]}), mode="append", schema_mode="merge")
+    found = bs.read_table(folder)
+    assert rows(found) == [{"a": 1, "b": None}, {"a": 2, "b": "x"}]
+    assert bs.read_table(folder, filters=[("b", "==", "x")]).num_rows == 1
+    assert bs.read_table(folder, version=0).column_names == ["a"]
+
+
+def test_a_part_of_a_delta_table_and_a_folder_above_are_refused(delta: Path, spec: bs.DecryptionSpec) -> None:
+    with pytest.raises(bs.UsageError, match="part of a Delta table"):
+        bs.read_table(delta / "country=DE", decryption=spec)
+    with pytest.raises(bs.UsageError, match="Delta table lies below"):
+        bs.read_table(delta.parent, decryption=spec)
+
+
+def test_without_the_library_nothing_is_read(delta: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    with pytest.raises(bs.MissingDependencyError, match=r"bloomseal\[delta\]"):
+        bs.read_table(delta)
+    (delta / "_delta_log").rename(delta / "metadata")
+    (delta / "metadata" / "v1.metadata.json").write_text("{}")
+    monkeypatch.setitem(sys.modules, "pyiceberg.table", None)
+    with pytest.raises(bs.MissingDependencyError, match=r"bloomseal\[iceberg\]"):
+        bs.read_table(delta)
+
+
+def log_more(folder: Path, *actions: dict[str, Any]) -> None:
+    number = len(list((folder / "_delta_log").glob("*.json")))
+    text = "\n".join(map(json.dumps, actions))
+    (folder / "_delta_log" / f"{number:020d}.json").write_text(text)
+
+
+def test_what_changes_a_files_rows_is_refused(tmp_path: Path) -> None:
+    def fresh(name: str) -> Path:
+        folder = tmp_path / name
+        deltalake.write_deltalake(str(folder), pa.table({"a": [1, 2]}))
+        return folder
+
+    def protocol(feature: str) -> dict[str, Any]:
+        versions = {"minReaderVersion": 3, "minWriterVersion": 7}
+        return {"protocol": {**versions, "readerFeatures": [feature], "writerFeatures": [feature]}}
+
+    vectors = fresh("vectors")
+    first = json.loads((vectors / "_delta_log" / f"{0:020d}.json").read_text().splitlines()[-1])
+    add = next(
+        json.loads(line)["add"]
+        for line in (vectors / "_delta_log" / f"{0:020d}.json").read_text().splitlines()
+        if "add" in json.loads(line)
+    )
+    assert first
+    add["deletionVector"] = {
+        "storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 4, "sizeInBytes": 40, "cardinality": 1,
+    }  # fmt: skip
+    remove = {"remove": {"path": add["path"], "deletionTimestamp": 1, "dataChange": True}}
+    log_more(vectors, protocol("deletionVectors"), remove, {"add": add})
+    with pytest.raises(bs.UnsupportedError, match="deletion vectors"):
+        bs.read_table(vectors)
+    quiet = fresh("quiet")
+    log_more(quiet, protocol("deletionVectors"))
+    assert bs.read_table(quiet).num_rows == 2
+    unknown = fresh("unknown")
+    log_more(unknown, protocol("rowsUpsideDown"))
+    with pytest.raises(bs.BloomsealError, match=r"rowsUpsideDown|can't be opened"):
+        bs.read_table(unknown)
+    (tmp_path / "hudi" / ".hoodie").mkdir(parents=True)
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "hudi" / "a.parquet")
+    with pytest.raises(bs.UnsupportedError, match="Hudi"):
+        bs.read_table(tmp_path / "hudi")
+
+
+def test_a_log_leads_nowhere_else(delta: Path, spec: bs.DecryptionSpec, tmp_path: Path, ring: bs.Keyring) -> None:
+    other = tmp_path / "other.parquet"
+    bs.write_table(DATA.select(["ssn", "n"]), other, encryption=bs.EncryptionSpec("footer", {"ssn": "pii"}, keys=ring))
+    before = other.read_bytes()
+    for path in (str(other), f"file://{other}", "../other.parquet"):
+        add = {
+            "path": path,
+            "partitionValues": {"country": "DE", "day": "1"},
+            "size": 1,
+            "modificationTime": 1,
+            "dataChange": True,
+        }
+        log_more(delta, {"add": add})
+        with pytest.raises(bs.UsageError, match=r"leads out of the table|can't be opened"):
+            bs.read_table(delta, decryption=spec)
+        report = rotate(delta, Rewrap(spec), journal=tmp_path / "j", restart=True)
+        assert not report.ok
+        assert other.read_bytes() == before
+        sorted((delta / "_delta_log").glob("*.json"))[-1].unlink()
+    live = bs.open_table(delta).files[0]
+    Path(live).unlink()
+    with pytest.raises(bs.UsageError, match="not there"):
+        bs.read_table(delta, decryption=spec)
+
+
+def test_rotation_and_audit_take_the_live_and_name_the_dead(
+    delta: Path, ring: bs.Keyring, spec: bs.DecryptionSpec, tmp_path: Path
+) -> None:
+    live = set(bs.open_table(delta).files)
+    every = set(map(str, delta.rglob("country=*/**/*.parquet")))
+    ring.rotate("pii")
+    report = rotate(delta, Rewrap(bs.DecryptionSpec(bs.KeyTools(ring))), journal=tmp_path / "j")
+    assert report.ok
+    assert {file.path for file in report.files if file.status is Status.ROTATED} == live
+    assert {file.path for file in report.files if file.status is Status.DEAD} == every - live
+    assert bs.read_table(delta, decryption=spec).num_rows == 2
+    places = to_audit(delta)
+    assert {ref.path for ref in places.files} == live
+    assert set(places.dead) == every - live
+    assert any("no live version" in what for what in audit(delta).unseen)
+
+
+@pytest.fixture
+def iceberg(tmp_path: Path, ring: bs.Keyring) -> Any:
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.transforms import IdentityTransform
+    from pyiceberg.types import IntegerType, NestedField, StringType
+
+    catalog = memory.InMemoryCatalog("test", warehouse=f"file://{tmp_path}/ice")
+    catalog.create_namespace("n")
+    schema = Schema(
+        NestedField(1, "country", StringType()),
+        NestedField(2, "day", IntegerType()),
+        NestedField(3, "ssn", StringType()),
+        NestedField(4, "n", IntegerType()),
+    )
+    partition = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "country"))
+    table = catalog.create_table("n.t", schema=schema, partition_spec=partition)
+    data = DATA.set_column(3, "n", DATA["n"].cast(pa.int32()))
+    table.append(data)
+    table.overwrite(data.slice(0, 2))
+    seal(tmp_path / "ice", ring)
+    return table
+
+
+def test_iceberg_reads_the_live_files_of_a_snapshot(iceberg: Any, spec: bs.DecryptionSpec, tmp_path: Path) -> None:
+    folder = tmp_path / "ice" / "n" / "t"
+    assert rows(bs.read_table(folder, decryption=spec)) == rows(DATA.slice(0, 2))
+    first = iceberg.metadata.snapshots[0].snapshot_id
+    table = bs.open_table(folder, decryption=spec, version=first)
+    assert rows(table.read()) == rows(DATA)
+    assert table.read(["ssn"], [("country", "==", "a b/é")]).to_pylist() == [{"ssn": "333"}]
+    assert table.read(["n"], [("ssn", "==", "222")]).to_pylist() == [{"n": 3}]
+    newest = iceberg.metadata_location.removeprefix("file://")
+    assert bs.read_table(newest, decryption=spec).num_rows == 2
+    stale = min((folder / "metadata").glob("*.metadata.json"))
+    with pytest.raises(bs.UsageError, match="newer metadata"):
+        bs.read_table(stale, decryption=spec)
+    (folder / "metadata" / "version-hint.text").write_text("99")
+    with pytest.raises(bs.UsageError, match="version 99"):
+        bs.read_table(folder, decryption=spec)
+    (folder / "metadata" / "version-hint.text").unlink()
+    with pytest.raises(bs.UsageError, match="no snapshot"):
+        bs.read_table(newest, decryption=spec, version=1)
+
+
+def test_two_newest_metadata_are_no_answer(iceberg: Any, spec: bs.DecryptionSpec, tmp_path: Path) -> None:
+    newest = Path(iceberg.metadata_location.removeprefix("file://"))
+    shutil.copy(newest, newest.with_name(f"{newest.name[:5]}-0000-another.metadata.json"))
+    with pytest.raises(bs.UsageError, match="2 metadata files are the newest"):
+        bs.read_table(newest.parent.parent, decryption=spec)
+    assert bs.read_table(newest, decryption=spec).num_rows == 2
+
+
+def test_iceberg_columns_go_by_their_ids(iceberg: Any, spec: bs.DecryptionSpec, tmp_path: Path) -> None:
+    folder = tmp_path / "ice" / "n" / "t"
+    from pyiceberg.types import StringType
+
+    with iceberg.update_schema() as change:
+        change.add_column("late", StringType())
+    found = bs.read_table(folder, decryption=spec)
+    assert found["late"].null_count == found.num_rows == 2
+    with iceberg.update_schema() as change:
+        change.rename_column("ssn", "number")
+    with pytest.raises(bs.UnsupportedError, match="renamed"):
+        bs.read_table(folder, decryption=spec)
+    with pytest.raises(bs.UnsupportedError, match="renamed"):
+        bs.read_table(folder, columns=["day"], decryption=spec)
+
+
+def test_iceberg_that_was_copied_is_not_read_where_it_was(
+    iceberg: Any, spec: bs.DecryptionSpec, tmp_path: Path
+) -> None:
+    copied = tmp_path / "copied"
+    shutil.copytree(tmp_path / "ice" / "n" / "t", copied)
+    with pytest.raises(bs.UsageError, match="leads out of the table"):
+        bs.read_table(copied, decryption=spec)
+    (tmp_path / "moved").symlink_to(tmp_path / "ice")
+    assert bs.read_table(tmp_path / "moved" / "n" / "t", decryption=spec).num_rows == 2
