@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..write.attach import AttachReport
     from ..write.writer import FilterRequest
 
-__all__ = ["SealedTable", "open_table", "read_table"]
+__all__ = ["SealedTable", "as_table", "open_table", "read_table"]
 
 
 class SealedTable:
@@ -255,6 +255,19 @@ def open_table(
     else:
         known = Partitions({})
     return SealedTable(TableParts(found.files, known, found.snapshot, decryption, follow_links))
+
+
+def as_table(table: SealedTable | Places, options: dict[str, Any]) -> SealedTable:
+    """A table that is open, or one opened with these options of `open_table`.
+
+    Raises:
+        UsageError: options for a table that is open already; and as `open_table`.
+    """
+    if not isinstance(table, SealedTable):
+        return open_table(table, **options)
+    if options:
+        raise UsageError("the table is open already", hint="these options go to open_table: " + ", ".join(options))
+    return table
 
 
 def read_table(
