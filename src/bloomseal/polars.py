@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-import polars as pl
-from polars.io.plugins import register_io_source
-
+from .errors import MissingDependencyError
 from .read.values import Values
 from .table.open import SealedTable, as_table
+
+try:
+    import polars as pl
+    from polars.io.plugins import register_io_source
+except ImportError:
+    raise MissingDependencyError("this needs the library polars", hint="pip install 'bloomseal[polars]'") from None
 
 if TYPE_CHECKING:
     from .storage.tables import Places

@@ -65,7 +65,7 @@ def leaf(chance: random.Random) -> pl.Expr:
             ("small", [-5, 0, 4, 100]),
             ("text", ["", "a", "ß", "nobody"]),
             ("day", [DAY, DAY + dt.timedelta(3), dt.date(1, 1, 1)]),
-            ("number", [*NUMBERS[:-1], 7]),
+            ("number", [*NUMBERS[:-1], 7.0]),
             ("raw", [b"", b"\xff", b"no"]),
             ("when", [dt.datetime(2024, 1, 3), dt.datetime(2024, 1, 8)]),
             ("part", ["x", "y/z", "nobody"]),
@@ -85,10 +85,11 @@ def leaf(chance: random.Random) -> pl.Expr:
             lambda: column.is_in([one, other]),
             lambda: column.is_in([one, None]),
             lambda: column.is_in([]),
-            lambda: column.is_between(one, other, closed=chance.choice(["both", "left", "right", "none"])),
+            lambda: column.is_between(
+                pl.lit(one), pl.lit(other), closed=chance.choice(["both", "left", "right", "none"])
+            ),
             lambda: column.is_null(),
             lambda: column.eq_missing(one),
-            lambda: column == None,  # noqa: E711
         ]
     )()
 
