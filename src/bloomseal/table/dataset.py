@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import pyarrow as pa
 
 from ..errors import BloomsealError, UsageError
+from ..notebook import ShownInNotebooks
 from ..specs import EncryptionSpec
 from ..write.arguments import FilterRequest, a_count
 from ..write.rows_in import Rows, plain_schema, rows_in
@@ -41,7 +42,7 @@ _NAMED: Final = 10
 
 
 @dataclass
-class DatasetReport:
+class DatasetReport(ShownInNotebooks):
     """What `write_dataset` did.
 
     Attributes:
