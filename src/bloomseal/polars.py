@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+
 from .errors import MissingDependencyError
 from .read.values import Values
 from .table.open import SealedTable, as_table
@@ -66,7 +68,8 @@ def scan(table: SealedTable | Places, **options: Any) -> pl.LazyFrame:
         # A limit counts rows in front of the predicate: then there is nothing to prune by.
         terms = None if predicate is None or most is not None else _pushed(predicate, schema)
         # Where no column is asked for, their number is.
-        read = opened.scan(columns or schema.names()[:1] if columns is not None else None, terms)
+        names = schema.names() if columns is None else columns or schema.names()[:1]
+        read = opened.scan_in(pa.schema([opened.schema.field(name) for name in names]), terms)
         none = True
         for batch in read:
             frame = _frame(batch)

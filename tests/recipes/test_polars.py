@@ -124,13 +124,13 @@ class Asked:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: list[tuple[Any, Any]] = []
-        scan = SealedTable.scan
+        scan = SealedTable.scan_in
 
-        def noted(table: SealedTable, columns: Any = None, filters: Any = None, **rest: Any) -> Any:
-            self.calls.append((columns, filters))
-            return scan(table, columns, filters, **rest)
+        def noted(table: SealedTable, schema: pa.Schema, filters: Any = None) -> Any:
+            self.calls.append((schema.names, filters))
+            return scan(table, schema, filters)
 
-        monkeypatch.setattr(SealedTable, "scan", noted)
+        monkeypatch.setattr(SealedTable, "scan_in", noted)
 
 
 @pytest.mark.parametrize(
@@ -177,6 +177,22 @@ def test_a_limit_ends_the_reading_and_columns_are_few(table: bs.SealedTable, mon
     assert lazy.head(10).filter(pl.col("id") >= 0).collect().height == 10
     assert lazy.filter(pl.col("text") == "nobody").collect().schema == lazy.collect_schema()
     assert len(asked.calls[1][0]) == 1
+
+
+def test_files_that_differ_have_the_schema_of_the_table(tmp_path: Path) -> None:
+    """The types are those of all files, also where a predicate leaves only some of them."""
+    for part, rows in (
+        ("x", pa.table({"id": pa.array([1, 2], pa.int32())})),
+        ("y", pa.table({"id": [3], "new": ["n"]})),
+    ):
+        (tmp_path / f"part={part}").mkdir()
+        bs.write_table(rows, tmp_path / f"part={part}" / "a.parquet")
+    lazy = bp.scan(tmp_path)
+    assert lazy.collect_schema()["id"] == pl.Int64
+    found = lazy.filter(pl.col("part") == "x").collect()
+    assert found.schema == lazy.collect_schema()
+    assert found.select("id", "new").rows() == [(1, None), (2, None)]
+    assert lazy.filter(pl.col("new") == "n").collect()["id"].to_list() == [3]
 
 
 def test_a_path_and_options(tmp_path: Path, table: bs.SealedTable) -> None:
