@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from ..format.walk import Chunk, Walk
 from ..sbbf import KeySet, ProbeSet, SplitBlockBloomFilter
 from ..specs import DecryptionSpec, decryption_for
 from ..storage.ref import FileRef
-from ..storage.source import Scratch, Source, lend
+from ..storage.source import FilePlace, Scratch, Source, lend
 from .prune import RuledOut, Survivors, ruled_out, survivors
 
 if TYPE_CHECKING:
@@ -440,7 +439,7 @@ def _matching(plan: ReadPlan, group: int) -> pa.Table | None:
 
 
 def open_file(
-    path: str | os.PathLike[str] | FileRef,
+    path: FilePlace | FileRef,
     *,
     decryption: DecryptionSpec | TablePolicy | None = None,
     filesystem: FileSystem | None = None,
@@ -448,7 +447,9 @@ def open_file(
     """Open a Parquet file: one read of its tail, the footer opened or its signature verified.
 
     Args:
-        path: local path, URI, or path on `filesystem`; or a place that was found in a table.
+        path: local path, URI, or path on `filesystem`; a file object that can seek, or the file's bytes; or a place that
+            was found in a table.
+        filesystem: of pyarrow or fsspec.
         decryption: keys and expectations, or a table's policy (`Policy.for_table`); None for a plaintext file.
 
     Raises:
@@ -463,7 +464,7 @@ def open_file(
 
 
 def probe(
-    path: str | os.PathLike[str],
+    path: FilePlace,
     column: str,
     values: Sequence[Any] | pa.Array | pa.ChunkedArray,
     *,
@@ -476,7 +477,7 @@ def probe(
 
 
 def verify(
-    path: str | os.PathLike[str],
+    path: FilePlace,
     *,
     decryption: DecryptionSpec | TablePolicy | None = None,
     filesystem: FileSystem | None = None,

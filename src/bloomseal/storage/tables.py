@@ -9,7 +9,7 @@ import os
 import posixpath
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ..errors import BloomsealError, UnsupportedError, UsageError
 from .delta import DeltaLog
@@ -17,7 +17,7 @@ from .files import Found, Kind, Layout, Listing, NothingThereError, Problem, Uns
 from .iceberg import METADATA_ENDING, IcebergLog
 from .ref import FileRef
 from .snapshot import LiveFile, Snapshot
-from .source import resolve_path, type_at
+from .source import FilePlace, is_object, resolve_path, type_at
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "NothingThereError",
     "Paths",
+    "Places",
     "TableFiles",
     "UnseenError",
     "files_at",
@@ -36,6 +37,8 @@ __all__ = [
 
 Path = str | os.PathLike[str]
 Paths = Sequence[Path] | Path
+Places = Paths | FilePlace
+"""Paths, or the one file that a file object or bytes are."""
 
 
 @dataclass
@@ -65,7 +68,7 @@ class TableFiles:
 
 
 def find_files(
-    paths: Paths,
+    paths: Places,
     filesystem: FileSystem | None = None,
     *,
     version: int | None = None,
@@ -88,7 +91,10 @@ def find_files(
         UnsupportedError: without `everything`: a table whose files' rows are not its rows.
         MissingDependencyError: a table with a log, and not the library that reads it.
     """
-    listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    alone = isinstance(paths, str | os.PathLike) or is_object(paths)
+    listed = [cast(Path, paths)] if alone else list(cast(Sequence[Path], paths))
+    if len(listed) > 1 and any(map(is_object, listed)):
+        raise UsageError("file objects are opened one by one", hint="pyarrow.concat_tables")
     if not listed:
         raise UsageError("no path is given", hint="a file, a folder or a table")
     result = TableFiles()
@@ -109,10 +115,10 @@ def find_files(
     return result
 
 
-def is_one_file(path: Paths, filesystem: FileSystem | None = None) -> bool:
-    """Is it the path of a file, or of nothing at all: what is opened as it is?"""
+def is_one_file(path: Places, filesystem: FileSystem | None = None) -> bool:
+    """Is it a file object, or the path of a file, or of nothing at all: what is opened as it is?"""
     if not isinstance(path, str | os.PathLike):
-        return False
+        return is_object(path)
     ref = resolve_path(path, filesystem)
     if ref.filesystem is None:
         if os.path.isdir(ref.path):  # noqa: PTH112

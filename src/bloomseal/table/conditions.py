@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ..errors import UsageError
 
-__all__ = ["Bound", "Condition"]
+__all__ = ["Bound", "Condition", "conjunctions"]
 
 Term = tuple[Any, ...]
 
@@ -58,7 +58,7 @@ class Condition:
         self._known_values = known
         self.bound: Bound | None = None
         self._decided: list[bool] | None = None
-        self._any_of = None if filters is None else _conjunctions(filters)
+        self._any_of = None if filters is None else conjunctions(filters)
         self._holds: dict[int, list[bool]] = {}
         self.columns = {term[0] for conjunction in self._any_of or () for term in conjunction}
         for conjunction in self._any_of or ():
@@ -128,7 +128,7 @@ class Condition:
         return answers is None or answers[file]
 
 
-def _conjunctions(filters: Any) -> list[list[Term]] | None:
+def conjunctions(filters: Any) -> list[list[Term]] | None:
     """The terms; None for a predicate of another form, which `Predicate` takes or refuses."""
     if not isinstance(filters, list | tuple) or not filters:
         return None
