@@ -14,10 +14,10 @@ from ..encryption import FRAME_BYTES, ModuleCipher, ModuleType, framed_length, m
 from ..errors import BloomsealError, FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError
 from ..limits import MAX_BITSET_BYTES, MAX_BLOOM_HEADER_BYTES, MIN_BITSET_BYTES
 from ..storage.source import Buffer, Scratch, Source
-from ..thrift import Cursor, Struct, WireType, encode_binary
-from ..thrift.structs import BloomFilterHeader, ColumnChunk, ColumnMetaData, decode, decode_at
+from ..thrift import Cursor, Struct
+from ..thrift.structs import BloomFilterHeader, ColumnChunk, ColumnMetaData, ColumnPath, decode, decode_at
 from .footer import Footer
-from .layout import Column, Meta
+from .layout import Column
 from .opening import KeysAtHand
 from .pages import Page, read_page
 from .schema import Leaf
@@ -165,9 +165,10 @@ class Walk:
         """Is the chunk protected as the caller expects? Everything that is made of its bytes asks this first.
 
         Raises:
-            PolicyError: it is in plaintext, or under the footer key, and must not be.
+            PolicyError: it is in plaintext, or under the footer key, and must not be; or its name could be taken for another.
         """
         try:
+            self.keys.expectation.name(chunk.leaf.name)
             if chunk.protection is Protection.PLAINTEXT:
                 self.keys.expectation.plaintext_column(chunk.leaf.name)
             elif chunk.protection is Protection.FOOTER_KEY:
@@ -199,7 +200,7 @@ class Walk:
             else:
                 raise FormatError("a column chunk without metadata", **chunk.place)  # type: ignore[arg-type]
             self._check(chunk, meta)
-            if not self.footer.verified:
+            if chunk.protection is Protection.COLUMN_KEY or not self.footer.verified:
                 self._check_path(chunk)
             chunk.meta = meta
         return chunk.meta
@@ -349,12 +350,12 @@ class Walk:
         raise failure.at(**chunk.place) from None
 
     def _check_path(self, chunk: Chunk) -> None:
-        """Nobody has authenticated the schema: the sealed metadata says of itself which column it is of.
+        """What is sealed under the column's own key says of itself which column it is of.
 
-        Column ordinals alone are bound to the key, so that names which were exchanged would give one column's answers for another's.
+        Column ordinals alone are bound to that key. Whoever can change the schema (a signed footer that nobody has verified,
+        or the footer's key) could else exchange two names, and have one column's values and filters answer for the other.
         """
-        path = Struct.parse(self.meta_raw(chunk)).elements(Meta.PATH, WireType.BINARY)
-        if path != [encode_binary(name.encode()) for name in chunk.leaf.path]:
+        if decode(ColumnPath, self.meta_raw(chunk)).path != [name.encode() for name in chunk.leaf.path]:
             raise FormatError(
                 "the footer calls the column otherwise than its own metadata does",
                 file=self.source.name,

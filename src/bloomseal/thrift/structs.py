@@ -19,6 +19,7 @@ __all__ = [
     "ColumnChunk",
     "ColumnIndex",
     "ColumnMetaData",
+    "ColumnPath",
     "DataPageHeader",
     "DataPageHeaderV2",
     "DictionaryPageHeader",
@@ -112,6 +113,14 @@ class ColumnMetaData(_View):
         (14, TType.I64, "bloom_filter_offset"),
         (15, TType.I32, "bloom_filter_length"),
     )
+
+
+class ColumnPath(_View):
+    """Of ColumnMetaData the path in schema alone."""
+
+    __slots__ = ("path",)
+    path: list[bytes] | None
+    thrift_spec = _spec((3, TType.LIST, "path", (TType.STRING, "BINARY", False)))
 
 
 class _Empty(_View):

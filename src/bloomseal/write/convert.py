@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BloomsealError, UsageError
-from ..format.opening import open_footer
+from ..format.opening import need_verified, open_footer
 from ..format.verify import verify_walk
 from ..format.walk import Walk
 from ..specs import DecryptionSpec, EncryptionSpec, decryption_for, encryption_for
@@ -141,6 +141,7 @@ def _convert(
         footer, at_hand = open_footer(source, decryption)
         if decryption is None and footer.crypto is not None:
             raise UsageError("the file is encrypted already", file=source.name, hint="rekey")
+        need_verified(footer, source, "the new file")
         walk = Walk(source, footer, at_hand)
         keys = OutputKeys(encryption, footer.schema, target) if encryption is not None else None
         out = None
