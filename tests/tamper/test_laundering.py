@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import bloomseal as bs
+from bloomseal.encryption import ModuleType
 from bloomseal.format.footer import FooterKind, peek
 from bloomseal.format.layout import FileMeta
 from bloomseal.storage.source import Source
@@ -50,3 +52,89 @@ def test_a_footer_that_nobody_verified_is_not_sealed_anew(tmp_path: Path, how: s
     with pytest.raises(bs.PolicyError, match="footer"):
         CONVERSIONS[how](path, out, reader)
     assert not out.exists()
+
+
+# Levels in clear
+
+
+def with_levels_in_clear(path: Path, spec: Any, *, nulls: int | None = None) -> list[tuple[int, int]]:
+    """V2 pages in the layout of parquet-java: levels in clear before the sealed values. Where the levels are.
+
+    Args:
+        nulls: what the sealed headers say of nulls instead, of one digit.
+    """
+    data, places = bytearray(path.read_bytes()), []
+    with bs.open_file(path, decryption=spec) as file:
+        walk = file.walk
+        chunk = walk.chunk(0, 0)
+        cipher = walk.cipher(chunk)
+        assert cipher is not None
+        for page in walk.pages(chunk):
+            if (v2 := page.v2) is None:
+                continue
+            body = bytes(page.body())
+            levels = (v2.repetition_levels or 0) + (v2.definition_levels or 0)
+            sealed = cipher.seal(body[levels:], page.kind, walk.aad(chunk, page.kind, page.ordinal))
+            start = page.offset + page.length - len(page.stored)
+            data[start : start + len(page.stored)] = body[:levels] + sealed
+            places.append((start, levels))
+            if nulls is not None:
+                header = Struct.parse(page.header)
+                inner = header.struct(8)
+                assert inner is not None
+                inner.set_i32(2, nulls)
+                header.set_struct(8, inner)
+                kind = ModuleType.DATA_PAGE_HEADER
+                framed = cipher.seal(header.to_bytes(), kind, walk.aad(chunk, kind, page.ordinal))
+                assert page.offset + len(framed) == start
+                data[page.offset : start] = framed
+    path.write_bytes(data)
+    return places
+
+
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_levels_in_clear_do_not_take_values_away(tmp_path: Path, dictionary: bool) -> None:
+    """Storage calls all values null, waits for a filter to be built of them, and puts the levels back."""
+    path, plain = tmp_path / "t.parquet", tmp_path / "plain.parquet"
+    rows = pa.table({"ssn": [*TABLE["ssn"].to_pylist(), None]})
+    pq.write_table(rows, plain, data_page_version="2.0", use_dictionary=dictionary, write_statistics=False)
+    bs.seal_file(plain, path, encryption=bs.EncryptionSpec(FOOTER))
+    spec = bs.DecryptionSpec(bs.ExplicitKeys(FOOTER))
+    [(start, levels)] = with_levels_in_clear(path, spec)
+    honest = path.read_bytes()
+    assert bs.read_table(path, decryption=spec).equals(rows)
+    bs.attach_filters(path, {"ssn": True}, decryption=spec)
+    assert bs.probe(path, "ssn", TABLE["ssn"], decryption=spec) == [[bs.Verdict.MAYBE_PRESENT] * 12]
+
+    forged = bytearray(honest)
+    # One run of thirteen zeros: length in ULEB128 without its last bit, then the level (RLE hybrid).
+    forged[start : start + levels] = (bytes([13 << 1, 0]) + bytes(levels))[:levels]
+    path.write_bytes(forged)
+    uses = {
+        "read": lambda: bs.read_table(path, decryption=spec),
+        "look up": lambda: bs.read_table(path, filters=[("ssn", "==", "003-45-6789")], decryption=spec),
+        "attach": lambda: bs.attach_filters(path, {"ssn": True}, decryption=spec),
+        "rekey": lambda: bs.rekey(
+            path, decryption=spec, encryption=bs.EncryptionSpec(NEW), bloom_filters={"ssn": True}
+        ),
+        "unseal": lambda: bs.unseal_file(path, tmp_path / "out.parquet", decryption=spec),
+    }
+    for use in uses.values():
+        with pytest.raises(bs.IntegrityError, match="levels"):
+            use()
+        assert path.read_bytes() == forged
+    assert not bs.verify(path, decryption=spec).ok
+
+
+def test_no_filter_is_built_where_nothing_counts_the_nulls(tmp_path: Path) -> None:
+    """parquet-java without statistics counts -1 nulls: then nothing tells how many values the sealed ones are."""
+    path, plain = tmp_path / "t.parquet", tmp_path / "plain.parquet"
+    pq.write_table(pa.table({"ssn": ["078-05-1120", None]}), plain, data_page_version="2.0")
+    bs.seal_file(plain, path, encryption=bs.EncryptionSpec(FOOTER))
+    spec = bs.DecryptionSpec(bs.ExplicitKeys(FOOTER))
+    with_levels_in_clear(path, spec, nulls=-1)
+    before = path.read_bytes()
+    assert bs.read_table(path, decryption=spec).num_rows == 2
+    with pytest.raises(bs.UnsupportedError, match="nulls"):
+        bs.attach_filters(path, {"ssn": True}, decryption=spec)
+    assert path.read_bytes() == before

@@ -298,6 +298,8 @@ class Walk:
             page, end = read_page(data, 0, offset, ordinal, *self._of_pages(chunk))
             if end != length or page.ordinal != ordinal:
                 raise FormatError("the offset index does not name this page", module=ModuleType.OFFSET_INDEX.label)
+            if page.clear_levels:
+                _check_levels(page, chunk.leaf)
         except BloomsealError as error:
             raise error.at(file=self.source.name, **chunk.place) from None
         return page
@@ -314,6 +316,8 @@ class Walk:
         try:
             while position < length:
                 page, position = read_page(data, position, start, ordinal, cipher, aad)
+                if page.clear_levels:
+                    _check_levels(page, chunk.leaf)
                 ahead.append(page)
                 ordinal = page.ordinal + 1
                 values += page.num_values
@@ -456,6 +460,16 @@ class Walk:
             # parquet-java fills a filter that its length cuts short with zeros: false negatives.
             raise FormatError(f"bloom_filter_length says {length} bytes, the filter has {begin + size}")
         return FilterBytes(offset, length, False, memoryview(data)[begin:], header, unknown)
+
+
+def _check_levels(page: Page, leaf: Leaf) -> None:
+    # Few writers leave any in clear, and a cold probe should not pay for it.
+    from .levels import check_clear_levels
+
+    try:
+        check_clear_levels(page, leaf)
+    except IntegrityError as error:
+        raise error.at(module=f"{page.kind.label} {page.ordinal}") from None
 
 
 def _no_aad(_kind: ModuleType, _page: int) -> bytes:

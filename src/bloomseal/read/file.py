@@ -349,6 +349,14 @@ class SealedFile:
         return bool(self._decryption and self._decryption.int96_utc)
 
     def need_verified(self, what: str) -> None:
+        """Refuse what would rely on a footer that could not be verified, if that was not allowed.
+
+        Args:
+            what: the use, in a word.
+
+        Raises:
+            PolicyError: the footer's signature could not be checked.
+        """
         allowed = self._decryption is not None and self._decryption.allow_unverified_footer
         if not allowed:
             hint = "the footer key, or DecryptionSpec(allow_unverified_footer=True)"
