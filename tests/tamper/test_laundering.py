@@ -138,3 +138,66 @@ def test_no_filter_is_built_where_nothing_counts_the_nulls(tmp_path: Path) -> No
     with pytest.raises(bs.UnsupportedError, match="nulls"):
         bs.attach_filters(path, {"ssn": True}, decryption=spec)
     assert path.read_bytes() == before
+
+
+# Pages that nothing authenticates
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy"])
+@pytest.mark.parametrize("how", CONVERSIONS)
+def test_a_file_that_was_relabelled_is_not_rewritten_into_garbage(tmp_path: Path, how: str, compression: Any) -> None:
+    """Storage calls a GCM file CTR before a rekey that allows CTR: its pages would open to noise, and the old keys die."""
+    path, out = tmp_path / "t.parquet", tmp_path / "out.parquet"
+    bs.write_table(TABLE, path, encryption=bs.EncryptionSpec(FOOTER, column_keys={"ssn": PII}), compression=compression)
+    seen = peek(Source.memory(data := path.read_bytes()))
+    assert seen.algorithm is not None
+    inner = seen.algorithm.struct(1)
+    assert inner is not None
+    head, union = Struct(), Struct()
+    union.set_struct(2, inner)
+    head.set_struct(1, union)
+    body = head.to_bytes() + seen.sealed
+    path.write_bytes(data[: seen.offset] + body + len(body).to_bytes(4, "little") + b"PARE")
+    spec = bs.DecryptionSpec(bs.ExplicitKeys(FOOTER, {"ssn": PII}), allow_ctr=True)
+    with pytest.raises(bs.IntegrityError, match="altered"):
+        CONVERSIONS[how](path, out, spec)
+    assert not out.exists()
+
+
+# Filters in clear
+
+
+def with_a_filter_that_lacks_values(path: Path, spec: Any) -> None:
+    """The filter of ssn in clear, all but one of its bits taken out; whoever writes to the storage can do that."""
+    data = bytearray(path.read_bytes())
+    with bs.open_file(path, decryption=spec) as file:
+        found = file.walk.filter(file.walk.chunk(0, 0))
+        assert found is not None
+        end, size = found.offset + found.length, len(found.bitset)
+    data[end - size : end] = bytes(size - 1) + b"\x01"
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("how", ["seal", "rekey"])
+def test_a_filter_that_was_in_clear_is_sealed_only_if_it_holds_its_columns_values(tmp_path: Path, how: str) -> None:
+    """A sealed filter is believed: what was altered while it stood in clear would deny rows that are there."""
+    path, out = tmp_path / "t.parquet", tmp_path / "out.parquet"
+    new = bs.EncryptionSpec(NEW, column_keys={"ssn": NEWER})
+    old = bs.EncryptionSpec(FOOTER, column_keys={"n": PII}) if how == "rekey" else None
+    bs.write_table(TABLE, path, encryption=old, bloom_filters={"ssn": True, "n": True})
+    key = bs.DecryptionSpec(bs.ExplicitKeys(FOOTER, {"n": PII}))
+    reader = bs.DecryptionSpec(bs.ExplicitKeys(NEW, {"ssn": NEWER}))
+
+    def convert() -> Any:
+        if how == "seal":
+            return bs.seal_file(path, out, encryption=new)
+        return bs.rekey(path, out, decryption=key, encryption=new)
+
+    assert (report := convert()).filters_kept == 2, report
+    assert bs.probe(out, "ssn", TABLE["ssn"], decryption=reader) == [[bs.Verdict.MAYBE_PRESENT] * 12]
+    with_a_filter_that_lacks_values(path, key if how == "rekey" else None)
+    report = convert()
+    assert (report.filters_kept, report.filters_dropped) == (1, 1)
+    assert "lacks" in report.dropped[0]["why"]
+    assert bs.probe(out, "ssn", TABLE["ssn"], decryption=reader) == [[bs.Verdict.NO_FILTER] * 12]
+    assert bs.read_table(out, filters=[("ssn", "==", "003-45-6789")], decryption=reader).num_rows == 1

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BloomsealError, UsageError
+from ..errors import BloomsealError, FormatError, UnsupportedError, UsageError
 from ..format.opening import need_verified, open_footer
 from ..format.verify import verify_walk
-from ..format.walk import Walk
+from ..format.walk import Chunk, FilterBytes, Protection, Walk
+from ..sbbf import PhysicalType, SplitBlockBloomFilter
 from ..specs import DecryptionSpec, EncryptionSpec, decryption_for, encryption_for
 from ..storage.atomic import AtomicFile
 from ..storage.ref import FileRef
@@ -39,8 +40,8 @@ class ConversionReport:
         row_groups: converted.
         filters_kept, filters_built: filters taken over, and built anew on request.
         filters_replaced: of the built ones, those that took an older filter's place.
-        filters_dropped: filters in clear on encrypted columns, which were not taken over: nothing proves that they are
-            whole.
+        filters_dropped: filters in clear that were not taken over: on encrypted columns, since nothing proves that they are
+            whole; on columns that are encrypted from now on, where they lack values.
         dropped: one entry for each of them: row_group, column, why.
         old_size, new_size: bytes.
     """
@@ -182,13 +183,12 @@ def _assemble(
                 report.filters_replaced += walk.meta(chunk).bloom_filter_offset is not None
             # A filter stays until the row group is written: opened into memory of its own, or copied out of what was read.
             elif (found := walk.stored_filter(chunk, (stored, Scratch()))) is not None:
-                if chunk.encrypted and not found.sealed:
+                carried = found if found.sealed else replace(found, bitset=bytes(found.bitset))
+                if (why := _why_not(walk, chunk, carried, keys)) is not None:
                     report.filters_dropped += 1
-                    report.dropped.append(
-                        {"row_group": group, "column": chunk.leaf.name, "why": "in clear on an encrypted column"}
-                    )
+                    report.dropped.append({"row_group": group, "column": chunk.leaf.name, "why": why})
                     continue
-                filters[chunk.leaf.index] = found if found.sealed else replace(found, bitset=bytes(found.bitset))
+                filters[chunk.leaf.index] = carried
                 report.filters_kept += 1
         assembler.add_row_group(walk, group, filters)
         report.row_groups += 1
@@ -197,6 +197,27 @@ def _assemble(
     assembler.finish(walk.footer.struct)
     report.new_size = assembler.position
     return report
+
+
+def _why_not(walk: Walk, chunk: Chunk, found: FilterBytes, keys: OutputKeys | None) -> str | None:
+    """Why a filter is not taken over; None where it is.
+
+    A sealed filter is believed. Whoever altered one while it stood in clear would have it deny rows that are there.
+    """
+    if found.sealed:
+        return None
+    if chunk.encrypted:
+        return "in clear on an encrypted column"
+    stays_clear = keys is None or keys.protection(chunk.leaf) is Protection.PLAINTEXT
+    if stays_clear or found.unknown is not None or chunk.leaf.type.physical is PhysicalType.BOOLEAN:
+        return None  # believed no more than before, or not at all
+    try:
+        hashes = chunk_hashes(walk, chunk.row_group, chunk.leaf)
+    except (FormatError, UnsupportedError) as error:
+        return f"in clear until now, and can't be held against the column's values: {error.what}"
+    if SplitBlockBloomFilter.from_bitset(found.bitset).check_hashes(hashes).all():
+        return None
+    return "in clear until now, and lacks values of its column"
 
 
 def _check(reopened: Source, keys: OutputKeys | None) -> None:
