@@ -15,7 +15,7 @@ from ..errors import BloomsealError, FormatError, IntegrityError, KeyAccessError
 from ..limits import MAX_BITSET_BYTES, MAX_BLOOM_HEADER_BYTES, MIN_BITSET_BYTES
 from ..storage.source import Buffer, Scratch, Source
 from ..thrift import Cursor, Struct
-from ..thrift.structs import BloomFilterHeader, ColumnChunk, ColumnMetaData, ColumnPath, decode, decode_at
+from ..thrift.structs import BloomFilterHeader, ColumnChunk, ColumnMetaData, SealedColumnMetaData, decode, decode_at
 from .footer import Footer
 from .layout import Column
 from .opening import KeysAtHand
@@ -106,6 +106,7 @@ class Walk:
         self.keys = keys
         self._file_aad = footer.crypto.file_aad if footer.crypto else b""
         self._recent: tuple[int, dict[int, Chunk]] = -1, {}
+        self._named: set[int] = set()
 
     def chunk(self, row_group: int, column: int) -> Chunk:
         """A column chunk, without opening anything; the same one as long as no other row group is asked for.
@@ -168,7 +169,9 @@ class Walk:
             PolicyError: it is in plaintext, or under the footer key, and must not be; or its name could be taken for another.
         """
         try:
-            self.keys.expectation.name(chunk.leaf.name)
+            if chunk.leaf.index not in self._named:
+                self.keys.expectation.name(chunk.leaf.name)
+                self._named.add(chunk.leaf.index)
             if chunk.protection is Protection.PLAINTEXT:
                 self.keys.expectation.plaintext_column(chunk.leaf.name)
             elif chunk.protection is Protection.FOOTER_KEY:
@@ -192,16 +195,14 @@ class Walk:
         if chunk.meta is None:
             self.expected(chunk)
             if chunk.view.encrypted_column_metadata is not None and chunk.encrypted:
-                meta = decode(ColumnMetaData, self.meta_raw(chunk))
+                meta: ColumnMetaData = self._named_meta(chunk)
             elif chunk.view.meta_data is not None:
                 if chunk.protection is Protection.COLUMN_KEY:
                     raise FormatError("the column has a key of its own, but its metadata is not sealed", **chunk.place)  # type: ignore[arg-type]
-                meta = chunk.view.meta_data
+                meta = chunk.view.meta_data if self.footer.verified else self._named_meta(chunk)
             else:
                 raise FormatError("a column chunk without metadata", **chunk.place)  # type: ignore[arg-type]
             self._check(chunk, meta)
-            if chunk.protection is Protection.COLUMN_KEY or not self.footer.verified:
-                self._check_path(chunk)
             chunk.meta = meta
         return chunk.meta
 
@@ -353,19 +354,22 @@ class Walk:
                 failure = error
         raise failure.at(**chunk.place) from None
 
-    def _check_path(self, chunk: Chunk) -> None:
-        """What is sealed under the column's own key says of itself which column it is of.
+    def _named_meta(self, chunk: Chunk) -> SealedColumnMetaData:
+        """Metadata that says of itself which column it is of.
 
-        Column ordinals alone are bound to that key. Whoever can change the schema (a signed footer that nobody has verified,
-        or the footer's key) could else exchange two names, and have one column's values and filters answer for the other.
+        Column ordinals alone are bound to a column's key. Whoever can change the schema (a signed footer that nobody has
+        verified, or the footer's key) could else exchange two names, and have one column's values and filters answer for the
+        other.
         """
-        if decode(ColumnPath, self.meta_raw(chunk)).path != [name.encode() for name in chunk.leaf.path]:
+        meta = decode(SealedColumnMetaData, self.meta_raw(chunk))
+        if meta.path != [name.encode() for name in chunk.leaf.path]:
             raise FormatError(
                 "the footer calls the column otherwise than its own metadata does",
                 file=self.source.name,
                 module="Column metadata",
                 **chunk.place,  # type: ignore[arg-type]
             )
+        return meta
 
     def _check(self, chunk: Chunk, meta: ColumnMetaData) -> None:
         def wrong(what: str) -> FormatError:

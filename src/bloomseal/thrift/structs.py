@@ -19,7 +19,6 @@ __all__ = [
     "ColumnChunk",
     "ColumnIndex",
     "ColumnMetaData",
-    "ColumnPath",
     "DataPageHeader",
     "DataPageHeaderV2",
     "DictionaryPageHeader",
@@ -29,6 +28,7 @@ __all__ = [
     "RowGroup",
     "RowGroupHead",
     "SchemaElement",
+    "SealedColumnMetaData",
     "Statistics",
     "decode",
     "decode_at",
@@ -115,12 +115,14 @@ class ColumnMetaData(_View):
     )
 
 
-class ColumnPath(_View):
-    """Of ColumnMetaData the path in schema alone."""
+class SealedColumnMetaData(ColumnMetaData):
+    """ColumnMetaData with the path in schema: what is sealed on its own names its column."""
 
     __slots__ = ("path",)
     path: list[bytes] | None
-    thrift_spec = _spec((3, TType.LIST, "path", (TType.STRING, "BINARY", False)))
+    thrift_spec = _spec(
+        (3, TType.LIST, "path", (TType.STRING, "BINARY", False)), *filter(None, ColumnMetaData.thrift_spec)
+    )
 
 
 class _Empty(_View):
