@@ -72,6 +72,9 @@ def seal_file(
 ) -> ConversionReport:
     """Encrypt a plaintext Parquet file, written by anyone, its filters sealed with it, also those of an unknown kind.
 
+    A filter that lacks values of its column is left out and reported: sealed, it would be believed. Pages, statistics and
+    indexes are sealed as they are found.
+
     The new file has the old one's mode, group and access list, never more.
 
     Args:
@@ -99,7 +102,8 @@ def unseal_file(
 
     Raises:
         KeyAccessError: the key of any column is not at hand.
-        FormatError, IntegrityError, PolicyError.
+        PolicyError: the file is not as expected; or a signed footer that can't be verified without its key.
+        FormatError, IntegrityError.
     """
     return _convert(path, output, decryption, None, None, filesystem, progress)
 
@@ -120,7 +124,8 @@ def rekey(
 
     Raises:
         KeyAccessError: a key is not at hand.
-        FormatError, IntegrityError, PolicyError; in every case the file is as it was.
+        PolicyError: as `unseal_file`.
+        FormatError, IntegrityError; in every case the file is as it was.
     """
     return _convert(path, output, decryption, encryption, bloom_filters, filesystem, progress)
 
