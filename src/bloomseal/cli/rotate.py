@@ -297,6 +297,10 @@ def unseal(run: RunOptions, opening: OpeningOptions, output: str | None, in_plac
 def _decryption(run: RunOptions, opening: OpeningOptions) -> DecryptionSpec | TablePolicy:
     policy = run.table_policy(opening.keys)
     if policy is not None:
+        if opening.encrypted_column:
+            raise UsageError(
+                "--encrypted-column does not go with --policy, which says it", hint="a key for the column there"
+            )
         changes: dict[str, Any] = {"allow_ctr": True} if opening.allow_ctr else {}
         if opening.aad_prefix is not None:
             # A prefix on the command line is the one that the files have now; the policy's is then the new one.

@@ -17,7 +17,7 @@ import pyarrow as pa
 from ..errors import BloomsealWarning, PolicyError, UnsupportedError, UsageError
 from ..format.layout import FileMeta
 from ..format.minifile import read_row_group
-from ..format.opening import open_footer
+from ..format.opening import need_verified, open_footer
 from ..format.schema import Schema
 from ..format.statistics import all_null
 from ..format.verify import VerifyReport, verify_walk
@@ -223,7 +223,7 @@ class SealedFile:
         return np.stack(answers) if answers else np.empty((0, len(values)), dtype=np.bool_)
 
     def _ask(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> Iterator[_Hits]:
-        self._need_verified("probe")
+        self.need_verified("probe")
         leaf = self._footer.schema.leaf(column)
         asked = ProbeSet.of(values, leaf.type, int96_utc=self._int96_utc)
         for group in range(self.num_row_groups):
@@ -250,7 +250,7 @@ class SealedFile:
         Raises:
             As `probe`.
         """
-        self._need_verified("probe")
+        self.need_verified("probe")
         leaf = self._footer.schema.leaf(column).index
         self._refuse_clear([leaf], None)
         return survivors(self._walk, leaf, keys, self._filter)
@@ -284,7 +284,7 @@ class SealedFile:
 
     def plan(self, columns: Sequence[str] | None = None, filters: Any = None, *, int96_unit: str = "ns") -> ReadPlan:
         """Check a read's arguments, as `read` takes and refuses them, without reading anything."""
-        self._need_verified("read")
+        self.need_verified("read")
         if int96_unit not in ("ns", "us"):
             raise UsageError("int96_unit= is 'ns' or 'us'")
         schema = self._footer.schema
@@ -359,14 +359,19 @@ class SealedFile:
     def _int96_utc(self) -> bool:
         return bool(self._decryption and self._decryption.int96_utc)
 
-    def _need_verified(self, what: str) -> None:
+    def need_verified(self, what: str) -> None:
+        """Refuse what would rely on a footer that could not be verified, if that was not allowed.
+
+        Args:
+            what: the use, in a word.
+
+        Raises:
+            PolicyError: the footer's signature could not be checked.
+        """
         allowed = self._decryption is not None and self._decryption.allow_unverified_footer
-        if not self._footer.verified and not allowed:
-            raise PolicyError(
-                f"the footer's signature can't be checked without the footer key, so a {what} could miss row groups",
-                file=self.path,
-                hint="the footer key, or DecryptionSpec(allow_unverified_footer=True)",
-            )
+        if not allowed:
+            hint = "the footer key, or DecryptionSpec(allow_unverified_footer=True)"
+            need_verified(self._footer, self._source, f"a {what}", hint)
 
     def _refuse_clear(self, wanted: Sequence[int], predicate: Predicate | None) -> None:
         """Whether a column in plaintext is refused must not depend on which row groups are opened."""

@@ -317,6 +317,8 @@ def _check(path: str, files: TableFiles, table: TablePolicy, filters: Mapping[st
 
 
 def _look(file: SealedFile, path: str, table: TablePolicy, filters: Mapping[str, FilterSpec] | None) -> _Checked:
+    # A footer that nobody has verified says nothing about the file that Spark will read.
+    file.need_verified("check")
     filters = table.bloom_filters() if filters is None else filters
     missing = [name for name in table.columns if not any(_within(leaf, name) for leaf in file.columns)]
     if missing:
@@ -326,6 +328,7 @@ def _look(file: SealedFile, path: str, table: TablePolicy, filters: Mapping[str,
         for chunk in file.walk.chunks(group):
             name = chunk.leaf.name
             _check_protection(chunk, table, file.walk.source.ref)
+            file.walk.expected(chunk)
             spec = next((spec for above, spec in filters.items() if _within(name, above)), None)
             if spec is None or all_null(meta := file.walk.meta(chunk), chunk.leaf) or not meta.num_values:
                 continue
