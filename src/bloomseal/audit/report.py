@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from ..policy import Policy, TablePolicy
-from .checks import Facts, check
+from .checks import check
 from .facts import Policies, look, to_table
 from .findings import Finding, Severity
+from .judged import Facts
 from .places import Places, find_files
 from .scan import FileFacts
 
