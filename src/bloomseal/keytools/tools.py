@@ -394,17 +394,8 @@ class ToolsFileKeys:
         if not self._new or not self._existing():
             return
 
-        def keep_mine(entries: dict[str, str]) -> None:
-            # What came meanwhile is another writer's, and the file in place may be its.
-            for reference in self._existing():
-                entries.pop(reference, None)
-            entries.update(self._new)
-            # Under the usual name too, because the rotation of parquet-java and of Arrow starts from it.
-            footer = next((text for name, text in self._new.items() if name.startswith(FOOTER_KEY_REFERENCE)), None)
-            if footer is not None:
-                entries[FOOTER_KEY_REFERENCE] = footer
-
-        self._store.change(keep_mine)
+        footer = next((name for name in self._new if name.startswith(FOOTER_KEY_REFERENCE)), None)
+        self._store.supersede(self._existing(), self._new, footer, self._new)
 
     def _material(self, metadata: KeyMetadata) -> KeyMaterial:
         if metadata.material is not None:

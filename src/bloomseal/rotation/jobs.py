@@ -20,10 +20,9 @@ from ..policy import TablePolicy
 from ..specs import DecryptionSpec, EncryptionSpec
 from ..storage.ref import FileRef
 from ..storage.source import Source, resolve_path
-from ..write.convert import ConversionReport, rekey, seal_file, unseal_file
+from ..write.convert import ConversionReport, convert, unseal_file
 from ..write.writer import FilterRequest
-from .files import DataFile, mark_of
-from .guard import GuardedKeys
+from .files import DataFile, mark_of, unchanged
 from .keys import Rewrapper, key_tools, target_of
 from .outcome import FileOutcome, FilePlan, Status
 from .rewrap import rewrap_file
@@ -217,15 +216,7 @@ class Rekey(Job):
             walk = opened(source, decryption)
             spec = self._spec(walk, decryption)
             refuse_old_keys(walk, spec)
-        guarded = GuardedKeys.around(spec, ref)
-        report = rekey(
-            ref.path,
-            decryption=decryption,
-            encryption=guarded,
-            bloom_filters=self.bloom_filters,
-            filesystem=ref.filesystem,
-            progress=progress,
-        )
+        report = _convert(ref, ref, decryption, spec, self.bloom_filters, progress)
         return _converted(file, report, lambda: prune(ref, entries, reading(spec)))
 
     def tools(self) -> list[KeyTools]:
@@ -292,14 +283,7 @@ class Seal(Job):
             self.check_free(file)
         _make_place(file, target)
         entries = entries_beside(target)
-        report = seal_file(
-            ref.path,
-            None if target == ref else target.path,
-            encryption=GuardedKeys.around(spec, ref),
-            bloom_filters=filters,
-            filesystem=ref.filesystem,
-            progress=progress,
-        )
+        report = _convert(ref, target, None, spec, filters, progress)
         return _converted(file, report, lambda: prune(target, entries, reading(spec)))
 
     def target(self, file: DataFile) -> FileRef:
@@ -388,6 +372,28 @@ def _make_place(file: DataFile, target: FileRef) -> None:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise BloomsealError(f"can't make the folder: {reason}", file=folder) from None
+
+
+def _convert(
+    ref: FileRef,
+    target: FileRef,
+    decryption: DecryptionSpec | None,
+    encryption: EncryptionSpec,
+    bloom_filters: FilterRequest | None,
+    progress: Progress | None,
+) -> ConversionReport:
+    """Seal a file again, or for the first time. The predecessor's key material stays, for `prune`."""
+    return convert(
+        ref.path,
+        None if target == ref else target.path,
+        decryption,
+        encryption,
+        bloom_filters,
+        ref.filesystem,
+        progress,
+        last_look=unchanged(ref),
+        tidy=False,
+    )
 
 
 def _converted(file: DataFile, report: ConversionReport, tidy: Callable[[], object]) -> FileOutcome:

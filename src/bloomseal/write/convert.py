@@ -12,7 +12,7 @@ from ..format.opening import open_footer
 from ..format.verify import verify_walk
 from ..format.walk import Walk
 from ..specs import DecryptionSpec, EncryptionSpec, decryption_for, encryption_for
-from ..storage.atomic import AtomicFile
+from ..storage.atomic import AtomicFile, fault_point
 from ..storage.ref import FileRef
 from ..storage.source import Scratch, Source, resolve_path
 from .assemble import AnyFilter, Assembler
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ..policy import TablePolicy
 
-__all__ = ["ConversionReport", "rekey", "seal_file", "unseal_file"]
+__all__ = ["ConversionReport", "convert", "rekey", "seal_file", "unseal_file"]
 
 Progress = Callable[[int, int], None]
 
@@ -82,7 +82,7 @@ def seal_file(
         UsageError: the file is encrypted already (`rekey` changes its keys).
         FormatError, KeyAccessError, UnsupportedError; in every case the file is as it was.
     """
-    return _convert(path, output, None, encryption, bloom_filters, filesystem, progress)
+    return convert(path, output, None, encryption, bloom_filters, filesystem, progress)
 
 
 def unseal_file(
@@ -100,7 +100,7 @@ def unseal_file(
         KeyAccessError: the key of any column is not at hand.
         FormatError, IntegrityError, PolicyError.
     """
-    return _convert(path, output, decryption, None, None, filesystem, progress)
+    return convert(path, output, decryption, None, None, filesystem, progress)
 
 
 def rekey(
@@ -121,10 +121,10 @@ def rekey(
         KeyAccessError: a key is not at hand.
         FormatError, IntegrityError, PolicyError; in every case the file is as it was.
     """
-    return _convert(path, output, decryption, encryption, bloom_filters, filesystem, progress)
+    return convert(path, output, decryption, encryption, bloom_filters, filesystem, progress)
 
 
-def _convert(
+def convert(
     path: str | os.PathLike[str],
     output: str | os.PathLike[str] | None,
     decryption: DecryptionSpec | TablePolicy | None,
@@ -132,7 +132,22 @@ def _convert(
     bloom_filters: FilterRequest | None,
     filesystem: FileSystem | None,
     progress: Progress | None,
+    *,
+    last_look: Callable[[], None] | None = None,
+    tidy: bool = True,
 ) -> ConversionReport:
+    """`seal_file` without `decryption`, `unseal_file` without `encryption`, `rekey` with both.
+
+    Args:
+        last_look: called when all is ready, just before the new file is put in its place; what it raises keeps the old one.
+        tidy: drop the key material that only the old file needed. False leaves that to the caller.
+    """
+
+    def check(reopened: Source) -> None:
+        _check(reopened, keys)
+        if last_look is not None:
+            last_look()
+
     with Source.open(path, filesystem) as source:
         target = source.ref if output is None else resolve_path(output, filesystem)
         in_place = target == source.ref and target.filesystem is None
@@ -149,8 +164,9 @@ def _convert(
                 report = _assemble(walk, out, keys, bloom_filters or {}, target, progress)
                 if keys is not None:
                     keys.store()
-                out.commit(lambda reopened: _check(reopened, keys))
-            if keys is not None:
+                    fault_point("stored")
+                out.commit(check)
+            if keys is not None and tidy:
                 keys.committed()
         except BaseException:
             if keys is not None and not (out is not None and out.placed):
