@@ -12,7 +12,8 @@ from ..limits import MAX_ORDINAL, MAX_SCHEMA_DEPTH
 from ..sbbf import ColumnType, LogicalType, PhysicalType
 from ..sbbf.types import annotates
 from ..thrift import Struct
-from ..thrift.structs import SchemaElement, decode
+from ..thrift.schema_structs import SchemaElement
+from ..thrift.structs import decode
 
 __all__ = ["Leaf", "Schema"]
 
