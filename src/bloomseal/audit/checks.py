@@ -6,11 +6,11 @@ import posixpath
 from collections.abc import Iterator
 
 from ..policy import TablePolicy
+from .filefacts import FileFacts, Seen
 from .filterchecks import check_filters, check_sizes
 from .findings import Finding, Severity
 from .judged import SENSITIVE, Facts, Line, found, lines
 from .keychecks import check_keys, check_material, check_nonces
-from .scan import FileFacts, Seen
 from .views import EXPOSED
 
 __all__ = ["check"]

@@ -9,9 +9,9 @@ import numpy as np
 
 from ..policy import TablePolicy
 from ..sbbf import FilterSpec, bits_per_value
+from .filefacts import FileFacts, Seen
 from .findings import Finding
 from .judged import Line, found
-from .scan import FileFacts, Seen
 
 if TYPE_CHECKING:
     from .facts import Policies

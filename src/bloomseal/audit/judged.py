@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from ..policy import Sensitivity, TablePolicy
 from .facts import Policies
+from .filefacts import ChunkFacts, FileFacts
 from .findings import Finding, Severity
 from .keyfacts import KeyFacts
 from .places import Places
 from .rules import RULES
-from .scan import ChunkFacts, FileFacts
 
 if TYPE_CHECKING:
     from .deep import Nonces

@@ -11,10 +11,10 @@ from ..limits import MAX_GCM_SEALS
 from ..policy import TablePolicy
 from ..storage.files import MATERIAL_PREFIX
 from ..storage.ref import FileRef
+from .filefacts import FileFacts
 from .findings import Finding, Severity
 from .judged import SENSITIVE, Facts, found
 from .keyfacts import KeyFacts
-from .scan import FileFacts
 
 if TYPE_CHECKING:
     from .deep import Nonces
