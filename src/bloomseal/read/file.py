@@ -249,7 +249,7 @@ class SealedFile:
             table = read_row_group(self._walk, row_group, plan.wanted, int96_unit=unit, use_threads=True)
             table = table.select(plan.order)
         else:
-            found = _matching(plan, row_group)
+            found = plan.matching(row_group)
             if found is None:
                 return None
             table = found
@@ -345,14 +345,6 @@ def _predicate(filters: Any, schema: Schema, int96_utc: bool) -> Predicate:
     from .predicate import Predicate
 
     return Predicate(filters, schema, int96_utc=int96_utc)
-
-
-def _matching(plan: ReadPlan, group: int) -> pa.Table | None:
-    from .rows import read_matching
-
-    assert plan.predicate is not None  # noqa: S101
-    schema = lambda: plan.empty.schema  # noqa: E731
-    return read_matching(plan.walk, group, plan.wanted, plan.predicate, schema, int96_unit=plan.int96_unit)
 
 
 def open_file(

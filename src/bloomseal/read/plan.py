@@ -71,3 +71,11 @@ class ReadPlan:
                 _EMPTY.clear()
             _EMPTY[asked] = found
         return found
+
+    def matching(self, row_group: int) -> pa.Table | None:
+        """The rows of one row group that the predicate asks for; None where there are none."""
+        from .rows import read_matching
+
+        assert self.predicate is not None  # noqa: S101
+        schema = lambda: self.empty.schema  # noqa: E731
+        return read_matching(self.walk, row_group, self.wanted, self.predicate, schema, int96_unit=self.int96_unit)
