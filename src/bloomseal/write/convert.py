@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BloomsealError, FormatError, UnsupportedError, UsageError
+from ..format.filter_bytes import FilterBytes
 from ..format.opening import need_verified, open_footer
 from ..format.verify import verify_walk
-from ..format.walk import Chunk, FilterBytes, Protection, Walk
+from ..format.walk import Chunk, Protection, Walk
 from ..notebook import ShownInNotebooks
 from ..sbbf import PhysicalType, SplitBlockBloomFilter
 from ..specs import DecryptionSpec, EncryptionSpec, decryption_for, encryption_for
