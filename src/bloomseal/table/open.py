@@ -21,6 +21,7 @@ from .report import TableVerifyReport, verify_files
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
+    from ..format.schema import Schema
     from ..policy import TablePolicy
     from ..specs import DecryptionSpec
     from ..write.attach import AttachReport
@@ -59,6 +60,21 @@ class SealedTable:
         """
         query = Query(self._parts, None, None)
         return query.target(query.numbers, self._shapes(query))
+
+    @cached_property
+    def leaves(self) -> Schema:
+        """The leaves of `schema`: what a value means in each of them.
+
+        Raises:
+            As `schema`.
+        """
+        from .leaves import leaves_of
+
+        if self._parts.files:
+            with self._parts.open(0) as file:
+                if file.plan().empty.schema.equals(self.schema):
+                    return file.walk.footer.schema
+        return leaves_of(self.schema)
 
     @property
     def columns(self) -> list[str]:
@@ -188,7 +204,7 @@ class SealedTable:
     def _query(self, columns: Sequence[str] | None, filters: Any, int96_unit: str) -> Query:
         query = Query(self._parts, columns, filters, int96_unit)
         if query.condition.needs_schema:
-            query.condition.bind(self.schema)
+            query.condition.bind(self.schema, self.leaves)
         return query
 
     def _target(self, query: Query, shapes: Sequence[Shape]) -> pa.Schema:
