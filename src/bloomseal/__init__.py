@@ -9,6 +9,8 @@ from ._lazy import lazily
 from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from . import audit as audit
+    from . import rotation as rotation
     from .errors import (
         BloomsealError,
         BloomsealWarning,
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
         IntegrityError,
         KeyAccessError,
         MissingDependencyError,
+        MissingFileError,
         PolicyError,
         UnsupportedError,
         UsageError,
@@ -52,6 +55,7 @@ __all__ = [
     "KeyTools",
     "Keyring",
     "MissingDependencyError",
+    "MissingFileError",
     "Policy",
     "PolicyError",
     "RewrapReport",
@@ -98,6 +102,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "KeyTools": "keytools",
             "Keyring": "keytools",
             "MissingDependencyError": "errors",
+            "MissingFileError": "errors",
             "Policy": "policy",
             "PolicyError": "errors",
             "RewrapReport": "rotation.rewrap",

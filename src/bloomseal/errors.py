@@ -9,6 +9,7 @@
     ├─ KeyAccessError             key metadata, key not found, access denied, KMS unavailable (retryable), invocation limit
     ├─ PolicyError                plaintext where encryption is required, wrong AAD prefix, key not allowed
     ├─ UsageError(ValueError)     column not found, value does not fit the column's type
+    │  └─ MissingFileError(FileNotFoundError)   no such file
     └─ MissingDependencyError     names the extra to install
 
 No other exception type leaves the package for any input file. No message carries key bytes, a wrapping
@@ -17,6 +18,8 @@ token, a probed value or a computed tag.
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import Any, Self
 
 from ._text import safe_text
@@ -28,6 +31,7 @@ __all__ = [
     "IntegrityError",
     "KeyAccessError",
     "MissingDependencyError",
+    "MissingFileError",
     "PolicyError",
     "UnsupportedError",
     "UsageError",
@@ -126,6 +130,19 @@ class PolicyError(BloomsealError):
 
 class UsageError(BloomsealError, ValueError):
     """The call is wrong: no such column, a value that does not fit the column's type, contradicting options."""
+
+
+class MissingFileError(UsageError, FileNotFoundError):
+    """There is no such file. ``except FileNotFoundError`` catches it too; `errno` is ``ENOENT``, `filename` is `file`."""
+
+    def __init__(self, what: str, **rest: Any) -> None:
+        super().__init__(what, **rest)
+        self.errno = errno.ENOENT
+        self.strerror = os.strerror(errno.ENOENT)
+
+    @property
+    def filename(self) -> str | None:
+        return self.file
 
 
 class MissingDependencyError(BloomsealError):

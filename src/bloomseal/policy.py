@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .encryption import Algorithm
 from .errors import BloomsealError, PolicyError
 from .limits import MAX_GCM_SEALS
+from .spelling import nearest
 from .storage.ref import FileRef
 from .storage.source import open_regular, resolve_path
 
@@ -54,7 +55,7 @@ _SETTINGS: Final = {
 
 
 class Sensitivity(StrEnum):
-    """How bad it would be if a column's values became known. CONFIDENTIAL and RESTRICTED columns must have a key."""
+    """The harm if a column's values became known. CONFIDENTIAL and RESTRICTED columns must have a key."""
 
     PUBLIC = "public"
     INTERNAL = "internal"
@@ -217,7 +218,7 @@ class TablePolicy:
         return path
 
     def encryption_arguments(self, file: FileRef | str | os.PathLike[str]) -> dict[str, Any]:
-        """What to write a file of this table with: the keyword arguments of `bloomseal.EncryptionSpec`.
+        """The arguments that a file of this table is written with: the keyword arguments of `bloomseal.EncryptionSpec`.
 
         Args:
             file: its final place.
@@ -235,7 +236,7 @@ class TablePolicy:
         }
 
     def decryption_arguments(self, file: FileRef | str | os.PathLike[str]) -> dict[str, Any]:
-        """What to read a file of this table with: keyword arguments of `bloomseal.DecryptionSpec`."""
+        """The arguments that a file of this table is read with: keyword arguments of `bloomseal.DecryptionSpec`."""
         return {
             "keys": self.keys,
             "aad_prefix": self.prefix(file),
@@ -322,13 +323,13 @@ class Policy:
             with open(open_regular(path), "rb") as file:
                 document = tomllib.load(file)
         except OSError as error:
-            raise PolicyError(f"the policy can't be read: {error.strerror}", file=os.fspath(path)) from None
+            raise PolicyError(f"the policy can't be read: {error.strerror}", file=os.fspath(path)) from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise PolicyError(f"the policy is not TOML: {error}", file=os.fspath(path)) from None
         try:
             return cls.from_dict(document, kms=kms)
         except BloomsealError as error:
-            raise error.at(file=os.fspath(path)) from None
+            raise error.at(file=os.fspath(path)) from error.__cause__
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, kms: Any = None) -> Policy:
@@ -428,12 +429,14 @@ class _Reader:
         if not isinstance(entries, Mapping):
             raise PolicyError(f"{where} is not a table")
         self._rest = dict(entries)
+        self._known: list[str] = []
         self.where = where
 
     def names(self) -> tuple[str, ...]:
         return tuple(self._rest)
 
     def take(self, name: str, kind: type | tuple[type, ...], default: Any = ...) -> Any:
+        self._known.append(name)
         value = self._rest.pop(name, default)
         if value is ...:
             raise PolicyError(f"{self.where} lacks {name}")
@@ -452,12 +455,14 @@ class _Reader:
         return tuple(values)
 
     def inner(self, name: str) -> _Reader:
+        self._known.append(name)
         where = name if self.where == "the policy" else f"{self.where}.{name}"
         return _Reader(self._rest.pop(name, {}), where)
 
     def settings(self) -> dict[str, Any]:
         """The settings that defaults and tables share, as `TablePolicy` names them."""
         given = {name: self.take(name, kind) for name, kind in _SETTINGS.items() if name in self._rest}
+        self._known += _SETTINGS
         if "algorithm" in given:
             if given["algorithm"] not in tuple(Algorithm):
                 raise PolicyError(f"{self.where}: no algorithm {given['algorithm']!r}", hint=" or ".join(Algorithm))
@@ -476,8 +481,10 @@ class _Reader:
 
     def done(self) -> None:
         if self._rest:
+            unknown = sorted(self._rest, key=repr)
             raise PolicyError(
-                f"{self.where}: {', '.join(sorted(map(repr, self._rest)))} is not understood", hint="check the spelling"
+                f"{self.where}: {', '.join(map(repr, unknown))} is not understood",
+                hint=f"one of {', '.join(nearest(unknown[0], self._known, most=len(self._known)))}",
             )
 
 

@@ -1,4 +1,4 @@
-"""What the caller says about keys: to write with (`EncryptionSpec`) and to read with (`DecryptionSpec`)."""
+"""The caller's word about keys: to write with (`EncryptionSpec`) and to read with (`DecryptionSpec`)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .encryption import Algorithm, SecretKey
 from .errors import UsageError
+from .spelling import named_options
 from .storage.ref import FileRef
 
 if TYPE_CHECKING:
@@ -19,9 +20,10 @@ KeyChoice = str | bytes | SecretKey | tuple[bytes | SecretKey, bytes | str]
 """A master key's name (str), a data key, or a data key with the key metadata to store for it."""
 
 
+@named_options
 @dataclass(frozen=True)
 class EncryptionSpec:
-    """How a file is encrypted.
+    """The keys and modes that encrypt a file.
 
     Args:
         footer_key: key of the footer, and of every column "under the footer key".
@@ -79,9 +81,10 @@ class EncryptionSpec:
         )
 
 
+@named_options
 @dataclass(frozen=True)
 class DecryptionSpec:
-    """How a file is opened. Handing one over says that the file is expected to be encrypted.
+    """The keys that open a file, and the caller's expectations. Handing one over says: this file is encrypted.
 
     Args:
         keys: `ExplicitKeys`, any `KeyRetriever`, a `Keyring`, a `KeyTools`, a KMS client, or a KMS URI.
@@ -124,7 +127,7 @@ class DecryptionSpec:
 
 
 def encryption_for(encryption: EncryptionSpec | TablePolicy | None, file: FileRef | str) -> EncryptionSpec | None:
-    """What a policy says about one file of its table, as a specification; specifications pass through.
+    """A policy's specification for one file of its table; specifications pass through.
 
     Args:
         file: its final place, never that of a file aside: an AAD prefix may be made of it.

@@ -289,6 +289,26 @@ def test_a_template_with_path_wants_to_know_the_tables_folder(tmp_path: Path, ke
     assert not list(tmp_path.glob("*.parquet"))
 
 
+def test_whoever_is_given_the_folder_knows_where_paths_begin(tmp_path: Path, keyring: bs.Keyring) -> None:
+    from bloomseal.audit import audit
+    from bloomseal.rotation import Rekey, Rewrap, Seal, rotate
+
+    table, root = policy(keyring, **PATH_POLICY), tmp_path / "people"
+    for tenant in "ab":
+        (root / f"tenant={tenant}").mkdir(parents=True)
+        bs.write_table(TABLE, root / f"tenant={tenant}/part-0.parquet")
+    for job in (Seal(table), Rekey(table, table), Rekey(table), Rewrap(table)):
+        assert rotate(root, job).ok
+    assert bs.open_table(root, decryption=table).verify().ok
+    bs.attach_filters(root, {"n": True}, decryption=table)
+    assert bs.read_table(root, filters=[("n", "==", 1)], decryption=table)["tenant"].to_pylist() == ["a", "b"]
+    seen = audit(root, keys=table.keys, policy=table).inventory
+    assert set(seen["footer_verified"].to_pylist()) == {True}
+    (root / "tenant=a/part-0.parquet").replace(root / "tenant=b/part-0.parquet")
+    with pytest.raises(bs.IntegrityError):
+        bs.read_table(root, decryption=table)
+
+
 @pytest.mark.parametrize(
     "template", ["{table}/{path}", "{table}{path}/", "{path}/{table}/", "{path}/{file}", "{path}{path}/"]
 )

@@ -95,7 +95,7 @@ class Line:
 
 @dataclass
 class Facts:
-    """What there is to judge.
+    """The facts to judge.
 
     Attributes:
         files, places: what was looked at.

@@ -1,4 +1,4 @@
-"""What reads whole files: no nonce may stand twice under one key, over all files; no filter in clear may lie in an encrypted one."""
+"""Reads whole files: no nonce may stand twice under one key, over all files; no filter in clear may lie in an encrypted one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Nonces:
     Attributes:
         modules: how many were looked at.
         clear_levels: file and column of V2 pages whose levels are in clear.
-        unseen: files of which some modules could not be told apart.
+        unseen: files in which some modules could not be told apart.
     """
 
     def __init__(self) -> None:

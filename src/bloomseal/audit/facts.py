@@ -1,6 +1,6 @@
 """The inventory: one row per file × row group × column chunk, as an Arrow table.
 
-A file of which no column chunk can be seen has one row, without row group and column. What can't be seen is null.
+A file whose column chunks can't be seen has one row, without row group and column. Unseen facts are null.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ seen have sealed under a data key (at the least, where ``modules_counted`` is fa
 
 
 class Policies:
-    """Which table, and so which policy, a file belongs to.
+    """Assigns files to tables, and so to policies.
 
     Args:
         policy: one table's policy, which then holds for all files; or a policy file's, where a file belongs to the table that
@@ -161,7 +161,7 @@ def inventory(
     deep: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> pa.Table:
-    """What protects what, over any number of files.
+    """The protection of every column chunk, over any number of files.
 
     Without keys it never fails: what can't be seen is null, a file that can't be read is a row with an error.
 
@@ -222,7 +222,7 @@ def scanner_for(
     filters: bool | None = None,
     visit: Any = None,
 ) -> Scanner:
-    """What looks at single files; arguments as of `inventory`, `visit` as of `Scanner`."""
+    """The scanner of single files; arguments as of `inventory`, `visit` as of `Scanner`."""
     source = None if keys is None else as_key_source(keys)
     if isinstance(source, PinnedKeys):
         # Pins refuse what they don't expect; an audit has to see it.

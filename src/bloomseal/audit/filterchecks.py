@@ -23,7 +23,7 @@ _USELESS: Final = 0.5
 
 
 def check_filters(line: Line) -> Iterator[Finding]:
-    """What the opened filters of alike chunks give cause to say."""
+    """The findings about the opened filters of alike chunks."""
     judged = [chunk for chunk in line.chunks if chunk.bloom is not None]
     for rule, message, wrong in (
         (
@@ -71,7 +71,14 @@ def check_sizes(files: Sequence[FileFacts], policies: Policies) -> Iterator[Find
                 message = f"lengths {', '.join(map(str, sorted(sizes)))}, where {wanted} bytes of bitset are the policy's size"
                 groups = tuple(sorted(group for found_in in off.values() for group in found_in))
                 yield found(
-                    "BS402", message, None, file.path, column, groups, policy, {"filter": f"bytes={wanted},hide"}
+                    "BS402",
+                    message,
+                    None,
+                    file.path,
+                    column,
+                    groups,
+                    policy,
+                    {"filter": f"num_bytes={wanted},hide_size"},
                 )
 
 

@@ -10,7 +10,7 @@ __all__ = ["Finding", "Rule", "Severity"]
 
 
 class Severity(IntEnum):
-    """How bad it is: INFO is worth knowing, WARNING weakens, ERROR breaks what was promised, CRITICAL lets values out."""
+    """INFO is worth knowing, WARNING weakens, ERROR breaks a promise, CRITICAL lets values out."""
 
     INFO = 1
     WARNING = 2

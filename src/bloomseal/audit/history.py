@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from ..errors import FormatError, UsageError
 from ..policy import Policy, TablePolicy
+from ..storage.source import refusal
 from .facts import Policies, look, to_table
 from .places import find_files
 
@@ -26,12 +27,12 @@ Version = tuple[str, str | None]
 
 @dataclass(frozen=True)
 class Changes:
-    """What has changed from an older inventory to a newer one.
+    """The changes from an older inventory to a newer one.
 
     Attributes:
         rotated: files none of whose keys is wrapped by a version that the older inventory had for it.
         rekeyed: files whose data keys are all fresh; seen only where both inventories were made with keys.
-        partly: files of which some keys were rotated, and some not.
+        partly: files with rotated keys and with others.
         missed: encrypted files that are as they were.
         added, removed: files in one inventory only.
         unknown: files whose key versions can't be seen in one of the two.
@@ -112,13 +113,13 @@ def load_inventory(path: str | os.PathLike[str]) -> pa.Table:
     """An inventory that was written to Parquet.
 
     Raises:
-        UsageError: it can't be opened.
+        MissingFileError: there is no such file. UsageError: it can't be opened.
         FormatError: not an inventory.
     """
     try:
         table = pq.read_table(path)
     except OSError as error:
-        raise UsageError(f"can't open the inventory ({type(error).__name__})", file=os.fspath(path)) from None
+        raise refusal("can't open the inventory", os.fspath(path), error) from error
     except pa.ArrowException:
         table = None
     if table is None or not {"file", "footer_master_key", "master_key", "key_version"} <= set(table.column_names):
@@ -127,7 +128,7 @@ def load_inventory(path: str | os.PathLike[str]) -> pa.Table:
 
 
 def compare(old: pa.Table, new: pa.Table) -> Changes:
-    """What was rotated between two inventories, what was missed, and which versions are needed still."""
+    """The files that were rotated or missed between two inventories, and the versions that are still needed."""
     before, after = _files(old), _files(new)
     changes = Changes(added=sorted(after.keys() - before.keys()), removed=sorted(before.keys() - after.keys()))
     for path in sorted(before.keys() & after.keys()):

@@ -1,4 +1,4 @@
-"""What a file's key metadata tells, and what the keys at hand and their KMS add to it."""
+"""The facts in a file's key metadata, and those that the keys at hand and their KMS add."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class SidecarView:
 
 
 class Kms:
-    """What a KMS client can tell of master keys, asked once per question.
+    """A KMS client's answers about master keys; each question is asked once.
 
     Args:
         client: None where there is none; versions are then read from the wrapped keys of known clients.

@@ -34,7 +34,7 @@ class NothingLeaksError(UsageError):
 
 @dataclass(frozen=True)
 class Demonstration:
-    """What a filter in clear tells. No candidate is ever repeated.
+    """The answers of a filter in clear. No candidate is ever repeated.
 
     Attributes:
         file, column: where.
@@ -87,7 +87,7 @@ def demonstrate(
     Args:
         path, filesystem: the file.
         column: dotted path.
-        candidates: values, or a pattern of which at most `most` texts are tried, evenly spread. Texts are turned into the
+        candidates: values, or a pattern; at most `most` of its texts are tried, evenly spread. Texts are turned into the
             column's type.
         keys: used only to count how many of the confirmed candidates are truly there; for a plaintext column none are needed.
 

@@ -46,7 +46,7 @@ class Pattern:
 
     @property
     def total(self) -> int:
-        """How many texts the pattern stands for."""
+        """The number of texts that the pattern stands for."""
         return sum(_count(shape) for shape in self._shapes)
 
     def sample(self, most: int) -> Iterator[list[str]]:

@@ -23,7 +23,7 @@ __all__ = ["Places", "find_files"]
 
 @dataclass
 class Places:
-    """What there is to look at.
+    """The files and tables to look at.
 
     Attributes:
         files: the data files, each once, in order of their paths.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from ..notebook import ShownInNotebooks
 from ..policy import Policy, TablePolicy
 from .checks import Facts, check
 from .facts import Policies, look, to_table
@@ -30,8 +31,8 @@ _PROBLEMS: Final = 20
 
 
 @dataclass
-class Report:
-    """What an audit found.
+class Report(ShownInNotebooks):
+    """The results of an audit.
 
     Attributes:
         inventory: one row per column chunk (`bloomseal.audit.facts.SCHEMA`).

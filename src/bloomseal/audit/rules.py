@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import Final
 
 from .findings import Rule, Severity
@@ -19,8 +20,8 @@ _TABLE: Final = (
          "bloomseal {seal} {file} --policy POLICY --table {table}", "policy", "critical on a restricted column"),
     Rule("BS102", "clear-filter-on-encrypted-column", "The filter of an encrypted column is in clear", _CRITICAL,
          "Anybody can ask the filter whether a value is in the file, without any key. Of a small domain, such as social security "
-         "numbers, all values can be listed. Some writers (arrow-rs among them) leave the filters of encrypted columns so.",
-         "bloomseal attach {file} --filter {column}"),
+         "numbers, all values can be listed. Some writers leave the filters of encrypted columns so.",
+         "bloomseal attach {file} --bloom-filter {column}"),
     Rule("BS103", "clear-filter-on-sensitive-column", "A sensitive column in plaintext has a filter as well", _ERROR,
          "The filter answers membership even to those who see the footer and the filter only, such as caches and scanners.",
          "bloomseal {seal} {file} --policy POLICY --table {table}", "policy", "critical on a restricted column"),
@@ -52,8 +53,8 @@ _TABLE: Final = (
          "nothing", "error on a column that the policy calls confidential or restricted"),
     Rule("BS114", "stray-clear-filter", "An encrypted file holds a filter in clear that no readable metadata names", _CRITICAL,
          "An encrypted footer hides where a filter stands, not its bytes: they can be searched for, and the filter answers anybody. "
-         "arrow-rs leaves the filters of encrypted columns so; or it is the remainder of a rewrite.",
-         "bloomseal audit {file} --deep with the keys, which names the column; then bloomseal attach {file} --filter COLUMN", "--deep",
+         "Some writers leave the filters of encrypted columns so; or it is the remainder of a rewrite.",
+         "bloomseal audit {file} --deep with the keys, which names the column; then bloomseal attach {file} --bloom-filter COLUMN", "--deep",
          "info where metadata that can't be seen may name it as a plaintext column's"),
     # What can't be trusted
     Rule("BS201", "unreadable-file", "A file that can't be read", _ERROR,
@@ -61,7 +62,7 @@ _TABLE: Final = (
          "bloomseal verify {file}"),
     Rule("BS202", "filter-not-authentic", "A filter does not authenticate", _ERROR,
          "It was altered, or comes from another place. A wrong filter makes readers skip rows that are there.",
-         "bloomseal attach {file} --filter {column}", "keys"),
+         "bloomseal attach {file} --bloom-filter {column}", "keys"),
     Rule("BS203", "footer-not-authentic", "The footer does not authenticate", _CRITICAL,
          "The footer was altered, the file was moved from the place that its AAD prefix names, or its key was exchanged.",
          "bloomseal verify {file}", "keys"),
@@ -69,7 +70,7 @@ _TABLE: Final = (
          "Row groups and columns could be missing or exchanged, and nobody would notice.",
          "bloomseal verify {file}", "nothing", "error where there is no signature at all"),
     Rule("BS205", "empty-filter", "A filter without a single bit over a chunk with values", _WARNING,
-         "Readers that believe it find nothing, silently.", "bloomseal attach {file} --filter {column}", "keys"),
+         "Readers that believe it find nothing, silently.", "bloomseal attach {file} --bloom-filter {column}", "keys"),
     Rule("BS206", "module-not-authentic", "Column metadata that can't be opened or believed", _ERROR,
          "It does not authenticate under the column's key, or contradicts the schema.", "bloomseal verify {file}", "keys"),
     Rule("BS207", "unbound-modules", "An encrypted file without aad_file_unique", _WARNING,
@@ -77,7 +78,7 @@ _TABLE: Final = (
          "bloomseal write {file} NEW"),
     Rule("BS208", "broken-filter", "A filter that can't be used", _WARNING,
          "Its header or length breaks the specification; readers ignore it, or worse, fill it up with zeros.",
-         "bloomseal attach {file} --filter {column}", "keys"),
+         "bloomseal attach {file} --bloom-filter {column}", "keys"),
     # Keys
     Rule("BS301", "old-key-version", "A key version older than the policy allows", _WARNING,
          "The longer a version is in use, the more one leak of it opens.", "bloomseal rewrap {file}", "keys and policy"),
@@ -119,13 +120,13 @@ _TABLE: Final = (
     # Filters
     Rule("BS401", "overfull-filter", "A filter holds more values than it is for", _WARNING,
          "Its false positives make readers open row groups for nothing.",
-         "bloomseal attach {file} --filter {column}", "keys",
+         "bloomseal attach {file} --bloom-filter {column}", "keys",
          "the policy's probability doubled, or one half without a policy, and more values than the size is for"),
     Rule("BS402", "telling-filter-size", "Filter sizes that tell the number of distinct values", _WARNING,
          "The policy wants one constant size: lengths stay visible under encryption.",
-         "bloomseal attach {file} --filter {column}:{filter}", "policy"),
+         "bloomseal attach {file} --bloom-filter {column}:{filter}", "policy"),
     Rule("BS403", "missing-filter", "No filter where the policy wants one", _INFO,
-         "Look-ups read the column chunk.", "bloomseal attach {file} --filter {column}", "policy"),
+         "Look-ups read the column chunk.", "bloomseal attach {file} --bloom-filter {column}", "policy"),
 )  # fmt: skip
 
 RULES: Final[dict[str, Rule]] = {rule.id: rule for rule in _TABLE}
@@ -156,9 +157,9 @@ def rules_as_markdown() -> str:
                 lines += [
                     f"### {rule.id} {rule.name}",
                     "",
-                    f"{rule.title}. {rule.why}",
+                    fill(f"{rule.title}. {rule.why}", 120, break_long_words=False, break_on_hyphens=False),
                     "",
-                    f"- Severity: {severity}",
+                    fill(f"- Severity: {severity}", 120, subsequent_indent="  ", break_on_hyphens=False),
                     f"- Seen with: {rule.needs}",
                     f"- Mend it: `{_shown(rule.fix)}`",
                     "",

@@ -36,7 +36,7 @@ _SMALL_LISTS: Final = 4096
 
 
 class Seen(IntEnum):
-    """How a filter or an index stands in the file."""
+    """The state of a filter or an index in the file."""
 
     NONE = 0
     CLEAR = 1
@@ -162,7 +162,7 @@ class Scanner:
         """A file's facts. Never raises for what is in the file."""
         facts = FileFacts(ref)
         try:
-            with Source.open(ref.path, ref.filesystem) as source:
+            with Source.open(ref) as source:
                 facts.size = source.size
                 facts.modified = _modified(ref)
                 self._scan(facts, source)

@@ -16,7 +16,7 @@ __all__ = ["EXPOSED", "AuditGroup", "AuditMeta", "exposed"]
 
 
 class _Present:
-    """A struct of which only its being there counts."""
+    """A struct that only has to be there."""
 
     __slots__ = ()
     thrift_spec = ()
@@ -93,7 +93,7 @@ EXPOSED: Final = (
     "key-value metadata",
     "page encoding counts",
 )
-"""What the clear copy of an encrypted column's metadata can hold; bit i of `exposed` stands for entry i."""
+"""Fields that the clear copy of an encrypted column's metadata can hold; bit i of `exposed` stands for entry i."""
 
 
 def exposed(meta: AuditMeta) -> int:

@@ -10,13 +10,13 @@ from ..write.attach import AttachReport
 from .filters import filter_option, parse_filters
 from .keys import OpeningOptions, opening_options
 from .render import facts, print_json, progress, size, table
-from .state import State, common_options
+from .state import PATH, State, common_options
 
 __all__ = ["attach"]
 
 
 @click.command()
-@click.argument("file")
+@click.argument("file", type=PATH)
 @filter_option
 @click.option("--dry-run", is_flag=True, help="Build the filters and report; write nothing.")
 @opening_options
@@ -29,11 +29,11 @@ def attach(file: str, filters: tuple[str, ...], dry_run: bool, opening: OpeningO
 
     \b
     Example:
-      bloomseal attach people.parquet --filter ssn:fpp=0.001 --keyring keys.json
+      bloomseal attach people.parquet --bloom-filter ssn:fpp=0.001 --keyring keys.json
     """
     specs = parse_filters(filters)
     if not specs:
-        raise UsageError("no filter to attach", hint="--filter COLUMN")
+        raise UsageError("no filter to attach", hint="--bloom-filter COLUMN")
     decryption = opening.decryption()
     with progress("Building filters") as tell:
         found = attach_filters(file, specs, decryption=decryption, dry_run=dry_run, progress=tell)

@@ -11,7 +11,7 @@ import click
 from ..errors import BloomsealError, UsageError
 from .keys import KeyOptions, key_options
 from .render import facts, print_json, printable, progress, remark, table
-from .state import State, common_options
+from .state import PATH, Renamed, State, common_options
 
 if TYPE_CHECKING:
     from ..audit import Report
@@ -22,8 +22,8 @@ _REPORTS = ("json", "parquet", "findings", "sarif", "html", "cbom")
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--policy", metavar="FILE", help="Policy file to hold the files against.")
+@click.argument("paths", nargs=-1, type=PATH, required=True, metavar="PATH...")
+@click.option("--policy", type=PATH, metavar="FILE", help="Policy file to hold the files against.")
 @click.option("--table", "table_name", metavar="NAME", help="The policy's table, where paths don't tell it.")
 @click.option("--aad-prefix", metavar="TEXT", help="AAD prefix of files that don't store theirs, without a policy.")
 @click.option("--deep", is_flag=True, help="Read whole files: repeated nonces, filters in clear.")
@@ -42,7 +42,10 @@ _REPORTS = ("json", "parquet", "findings", "sarif", "html", "cbom")
     help="Also write a report: json, parquet (the inventory), findings (as Parquet), sarif, html, or cbom. Repeatable.",
 )
 @click.option(
-    "--since", metavar="FILE", help="An older inventory (--report parquet=FILE): tell what was rotated since."
+    "--since",
+    type=PATH,
+    metavar="FILE",
+    help="An older inventory (--report parquet=FILE): tell what was rotated since.",
 )
 @click.option(
     "--may-destroy",
@@ -51,9 +54,15 @@ _REPORTS = ("json", "parquet", "findings", "sarif", "html", "cbom")
 )
 @click.option("--demonstrate", metavar="COLUMN", help="Show what this column's filter in clear confirms to anybody.")
 @click.option("--pattern", metavar="PATTERN", help=r"Candidates for --demonstrate, such as '\d{3}-\d{2}-\d{4}'.")
-@click.option("--candidates", metavar="FILE", help="Candidates for --demonstrate, one per line.")
+@click.option("--candidates", type=PATH, metavar="FILE", help="Candidates for --demonstrate, one per line.")
 @click.option(
-    "--bound", type=click.IntRange(1), default=1_000_000, show_default=True, help="Candidates to try at most."
+    "--most",
+    cls=Renamed,
+    formerly=("--bound",),
+    type=click.IntRange(1),
+    default=1_000_000,
+    show_default=True,
+    help="Candidates to try at most.",
 )
 @key_options
 @common_options()
@@ -70,7 +79,7 @@ def audit(
     demonstrate: str | None,
     pattern: str | None,
     candidates: str | None,
-    bound: int,
+    most: int,
     keys: KeyOptions,
 ) -> int:
     """Audit files, folders, Delta tables (folders) and Iceberg tables (folders, or .metadata.json) at each PATH.
@@ -96,7 +105,7 @@ def audit(
         "aad_prefix": aad_prefix,
     }
     if demonstrate is not None:
-        return _demonstrate(paths, demonstrate, pattern, candidates, bound, common["keys"])
+        return _demonstrate(paths, demonstrate, pattern, candidates, most, common["keys"])
     if may_destroy is not None:
         return _may_destroy(may_destroy, paths, common)
     from ..audit import Severity
@@ -205,7 +214,7 @@ def _may_destroy(what: str, paths: tuple[str, ...], common: dict[str, Any]) -> i
 
 
 def _demonstrate(
-    paths: tuple[str, ...], column: str, pattern: str | None, candidates: str | None, bound: int, keys: Any
+    paths: tuple[str, ...], column: str, pattern: str | None, candidates: str | None, most: int, keys: Any
 ) -> int:
     from ..audit.leaks import NothingLeaksError, demonstrate
     from ..audit.pattern import Pattern
@@ -217,7 +226,7 @@ def _demonstrate(
     results, failed = [], False
     for ref in find_files(list(paths)).files:
         try:
-            results.append(demonstrate(ref.path, column, asked, most=bound, keys=keys, filesystem=ref.filesystem))
+            results.append(demonstrate(ref.path, column, asked, most=most, keys=keys, filesystem=ref.filesystem))
         except BloomsealError as error:
             failed |= not isinstance(error, NothingLeaksError)
             remark(f"bloomseal: {error.at(file=ref.path)}")

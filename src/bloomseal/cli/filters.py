@@ -1,4 +1,4 @@
-"""``--filter ssn:fpp=0.01,ndv=100000,hide`` → a column and its `FilterSpec`."""
+"""``--bloom-filter ssn:fpp=0.01,ndv=100000,hide_size`` → a column and its `FilterSpec`."""
 
 from __future__ import annotations
 
@@ -10,29 +10,30 @@ import click
 
 from ..errors import BloomsealError, UsageError
 from ..sbbf import FilterSpec
+from ..spelling import nearest
+from .state import Renamed
 
 __all__ = ["filter_option", "parse_filters"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-_FORM: Final = "COLUMN[:fpp=0.01,ndv=N,bytes=N,max=N,hide]"
-_SETTINGS: Final = re.compile(r"(?:(?:fpp|ndv|bytes|max)=[^,:]*|hide)(?:,(?:(?:fpp|ndv|bytes|max)=[^,:]*|hide))*")
-_NAMES: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
-    "fpp": ("fpp", float),
-    "ndv": ("ndv", int),
-    "bytes": ("num_bytes", int),
-    "max": ("max_bytes", int),
-}
+_FORM: Final = "COLUMN[:fpp=0.01,ndv=N,num_bytes=N,max_bytes=N,hide_size]"
+# A column's name may hold a colon: settings are behind the last one, and each but hide_size has an equals sign.
+_SETTINGS: Final = re.compile(r"(?:\w+=[^,:]*|hide_size|hide)(?:,(?:\w+(?:=[^,:]*)?))*")
+_NAMES: Final[dict[str, Callable[[str], Any]]] = {"fpp": float, "ndv": int, "num_bytes": int, "max_bytes": int}
+_FORMERLY: Final = {"bytes": "num_bytes", "max": "max_bytes", "hide": "hide_size"}
 
 
 def filter_option(function: Function) -> Function:
-    """Give a command ``filters``, the texts of its ``--filter`` options."""
+    """Give a command ``filters``, the texts of its ``--bloom-filter`` options."""
     option = click.option(
-        "--filter",
+        "--bloom-filter",
         "filters",
+        cls=Renamed,
+        formerly=("--filter",),
         multiple=True,
         metavar=_FORM,
         help="A filter for COLUMN: false positive probability; sized by distinct values per row group or in bytes, else built "
-        "large and folded; hide makes all row groups' filters one size. Repeatable.",
+        "large and folded; hide_size makes all row groups' filters one size. Repeatable.",
     )
     return option(function)
 
@@ -51,12 +52,15 @@ def parse_filters(texts: Sequence[str]) -> dict[str, FilterSpec]:
         arguments: dict[str, Any] = {}
         try:
             for setting in filter(None, settings.split(",")):
-                name, _, value = setting.partition("=")
-                if name == "hide":
-                    arguments["hide_size"] = True
+                given, equals, value = setting.partition("=")
+                name = _FORMERLY.get(given, given)
+                if name == "hide_size" and not equals:
+                    arguments[name] = True
+                elif name in _NAMES and equals:
+                    arguments[name] = _NAMES[name](value)
                 else:
-                    argument, parse = _NAMES[name]
-                    arguments[argument] = parse(value)
+                    known = nearest(given, [*_NAMES, "hide_size"])
+                    raise UsageError(f"a filter has no setting {given!r}", hint=f"one of {', '.join(known)}: {_FORM}")
             specs[column] = FilterSpec(**arguments)
         except BloomsealError as error:
             raise error.at(column=column) from None

@@ -26,9 +26,10 @@ _IN_OPTIONS: Final = {
     "keys=bloomseal.Keyring": "--keyring PATH",
     "keys= a Keyring or KMS": "--keyring PATH or --kms URI",
     "if you trust it: KeyTools": "the KMS that the file was written with, by --kms",
-    "ndv= or num_bytes= beside": "--filter COLUMN:ndv=N,hide or COLUMN:bytes=N,hide",
-    "a greater ndv= or num_bytes=": "a greater ndv= or bytes=, a higher fpp=, or smaller row groups (--row-group-size)",
+    "ndv= or num_bytes= beside": "--bloom-filter COLUMN:ndv=N,hide_size or COLUMN:num_bytes=N,hide_size",
+    "a greater ndv= or num_bytes=": "a greater ndv= or num_bytes=, a higher fpp=, or smaller row groups (--row-group-size)",
     "probe() asks": "bloomseal probe asks its filters",
+    "exist_ok=True": "--exist-ok, keyring rotate, or another name",
     "row_group_size=": "--row-group-size of at least 1",
 }
 

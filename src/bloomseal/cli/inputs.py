@@ -13,6 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from ..errors import BloomsealError, FormatError, UsageError
+from ..spelling import nearest
 from .csv_input import COMPRESSIONS, CsvReader, bad_line
 
 __all__ = ["FORMATS", "Input", "open_input", "parse_type"]
@@ -96,7 +97,9 @@ def open_input(
             raise broken(error) from None
         if missing := [name for name in types if name not in found.schema.names]:
             raise UsageError(
-                "no such column in the input", column=missing[0], hint=f"one of {', '.join(found.schema.names[:10])}"
+                "no such column in the input",
+                column=missing[0],
+                hint=f"one of {', '.join(nearest(missing[0], found.schema.names))}",
             )
         if kind in ("parquet", "arrow") and types:
             found = _cast(found, types)

@@ -6,13 +6,13 @@ import click
 
 from ..format.inspect import inspect as look
 from .render import facts, print_json, printable, size, table
-from .state import State, common_options
+from .state import PATH, State, common_options
 
 __all__ = ["inspect"]
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, type=PATH, required=True, metavar="FILE...")
 @common_options()
 def inspect(files: tuple[str, ...]) -> None:
     """Show what anybody sees of each FILE without a key, and what stays hidden. Nothing is opened or verified.

@@ -15,7 +15,7 @@ from ..keytools.keyring.keyfile import MasterKey
 from ..keytools.keyring.keyring import PASSPHRASE_VARIABLE, PATH_VARIABLE
 from .keys import open_keyring, read_passphrase
 from .render import print_json, remark, table
-from .state import State, common_options
+from .state import PATH, State, common_options
 
 __all__ = ["keyring"]
 
@@ -29,9 +29,12 @@ _VERSION: Final = click.option("--version", "number", type=int, metavar="N", hel
 def _keyring_options(function: Function) -> Function:
     for option in (
         click.option(
-            "--passphrase-file", metavar="PATH", help=f"File with the passphrase (default: ${PASSPHRASE_VARIABLE})."
+            "--passphrase-file",
+            type=PATH,
+            metavar="PATH",
+            help=f"File with the passphrase (default: ${PASSPHRASE_VARIABLE}).",
         ),
-        click.option("--keyring", "path", metavar="PATH", help=f"Keyring file (default: ${PATH_VARIABLE})."),
+        click.option("--keyring", "path", type=PATH, metavar="PATH", help=f"Keyring file (default: ${PATH_VARIABLE})."),
     ):
         function = option(function)
     return function
@@ -78,12 +81,15 @@ def create(
 @keyring.command(short_help="Add master keys.")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @_BITS
+@click.option("--exist-ok", is_flag=True, help="Leave keys that are there already as they are.")
 @_keyring_options
 @common_options()
-def add(names: tuple[str, ...], bits: str | None, path: str | None, passphrase_file: str | None) -> None:
+def add(
+    names: tuple[str, ...], bits: str | None, exist_ok: bool, path: str | None, passphrase_file: str | None
+) -> None:
     """Add a master key for each NAME."""
     ring = open_keyring(_path(path), passphrase_file)
-    _show([ring.create(name, bits=int(bits or 256)) for name in names])
+    _show([ring.create(name, bits=int(bits or 256), exist_ok=exist_ok) for name in names])
     _tell_protection(ring)
 
 

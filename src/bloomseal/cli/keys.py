@@ -26,7 +26,7 @@ from ..keytools import ExplicitKeys, Keyring, KeyTools
 from ..keytools.keyring.keyring import PASSPHRASE_VARIABLE, PATH_VARIABLE
 from ..specs import DecryptionSpec
 from ..storage.source import open_regular
-from .state import State
+from .state import PATH, State
 
 __all__ = ["Given", "KeyOptions", "OpeningOptions", "key_options", "open_keyring", "opening_options", "read_passphrase"]
 
@@ -107,7 +107,7 @@ class KeyOptions:
         return state.tools
 
     def reading(self) -> ExplicitKeys | KeyTools | None:
-        """What a reader takes for ``keys=``; None where no keys were named."""
+        """The ``keys=`` of a reader; None where no keys were named."""
         if (given := self.given) is not None:
             return ExplicitKeys(given.footer, given.columns, given.ids)
         return self.tools()
@@ -142,9 +142,10 @@ class OpeningOptions:
 
 
 _KEY_OPTIONS: Final = (
-    click.option("--keyring", metavar="PATH", help=f"Keyring file (default: ${PATH_VARIABLE})."),
+    click.option("--keyring", type=PATH, metavar="PATH", help=f"Keyring file (default: ${PATH_VARIABLE})."),
     click.option(
         "--passphrase-file",
+        type=PATH,
         metavar="PATH",
         help=f"File with the keyring's passphrase (default: ${PASSPHRASE_VARIABLE}, or a prompt).",
     ),

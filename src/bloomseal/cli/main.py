@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any, Final, TextIO
 
 import click
+from click.shell_completion import CompletionItem
 
 from .. import __version__
 from ..errors import BloomsealError, BloomsealWarning, UsageError
@@ -22,6 +23,7 @@ __all__ = ["cli", "main"]
 
 _ERROR, _INTERRUPTED, _BROKEN_PIPE = 2, 130, 141
 _COMMANDS: Final = {
+    "doctor": "Check versions, extras, keys, the policy, and a table against it.",
     "demo": "Write, look up, compare and attack a million made-up people.",
     "write": "Write CSV, Parquet, Arrow or JSON lines into a sealed Parquet file.",
     "attach": "Add filters to an existing file, or replace them, without touching a page.",
@@ -53,6 +55,11 @@ class _Commands(click.Group):
         command: click.Command = getattr(import_module(f".{_HOMES.get(cmd_name, cmd_name)}", __package__), cmd_name)
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        # Names and helps are at hand: the completion of a name loads no command.
+        found = [CompletionItem(name, help=text) for name, text in _COMMANDS.items() if name.startswith(incomplete)]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl(list(_COMMANDS.items()))
@@ -70,7 +77,7 @@ def cli() -> None:
     Examples:
       bloomseal keyring create --keyring keys.json footer pii
       bloomseal write people.csv people.parquet --keyring keys.json \\
-          --footer-key footer --column-key ssn=pii --filter ssn
+          --footer-key footer --column-key ssn=pii --bloom-filter ssn
       bloomseal probe people.parquet ssn 078-05-1120 --keyring keys.json
     """
 
@@ -83,6 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         the reader of the output went away.
     """
     state = State()
+    streams = sys.stdout, sys.stderr
     if sys.stdout is None:
         remark("bloomseal: standard output is closed, so there is nowhere to answer to")
         return _ERROR
@@ -97,9 +105,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
             return int(code or 0)
         except BrokenPipeError:
-            # Python would complain again when it flushes at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return _BROKEN_PIPE
+            return _reader_left()
+        except SystemExit:
+            if sys.stdout is streams[0]:
+                raise
+            # click ends a broken pipe by 1, which is an answer here. It has wrapped the streams, to hide the next one.
+            sys.stdout, sys.stderr = streams
+            return _reader_left()
         except (click.Abort, KeyboardInterrupt):
             remark("interrupted")
             return _INTERRUPTED
@@ -123,6 +135,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if state.verbose and state.tools is not None:
             _print_counters(state)
         return _ERROR
+
+
+def _reader_left() -> int:
+    # Python would complain again when it flushes at exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return _BROKEN_PIPE
 
 
 def _print_error(error: BloomsealError, state: State) -> None:

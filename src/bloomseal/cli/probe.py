@@ -8,7 +8,7 @@ from ..errors import BloomsealError, UsageError
 from ..read.file import Verdict, open_file
 from .keys import OpeningOptions, opening_options
 from .render import print_json, table
-from .state import State, common_options
+from .state import PATH, State, common_options
 from .values import parse_value, read_lines
 
 __all__ = ["probe"]
@@ -17,7 +17,7 @@ _ABSENT_EXIT = 1
 
 
 @click.command()
-@click.argument("file")
+@click.argument("file", type=PATH)
 @click.argument("column")
 @click.argument("values", nargs=-1, metavar="[VALUE]...")
 @click.option(

@@ -22,7 +22,7 @@ from ..storage.ref import FileRef
 from ..storage.tables import find_files
 from .keys import OpeningOptions, opening_options
 from .render import busy, json_line, plain, remark, table
-from .state import State, common_options
+from .state import PATH, State, common_options
 from .values import parse_value, read_lines
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _EXTENSIONS: Final = {
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, type=PATH, required=True, metavar="FILE...")
 @click.option("--columns", "-c", multiple=True, metavar="NAME[,NAME...]", help="Columns to read (default: all).")
 @click.option(
     "--where",

@@ -20,7 +20,7 @@ from ..specs import DecryptionSpec, EncryptionSpec
 from .filters import filter_option, parse_filters
 from .keys import KeyOptions, OpeningOptions, key_options, open_keyring, opening_options
 from .render import facts, print_json, progress, size, table
-from .state import State, common_options
+from .state import PATH, State, common_options
 from .write import encryption_of
 
 __all__ = ["rekey", "rewrap", "seal", "unseal"]
@@ -70,11 +70,15 @@ class RunOptions:
 
 
 _RUN_OPTIONS: Final = (
-    click.argument("paths", nargs=-1, required=True, metavar="PATH..."),
-    click.option("--policy", metavar="FILE", help="Policy file that says which key protects what; needs --table."),
+    click.argument("paths", nargs=-1, type=PATH, required=True, metavar="PATH..."),
+    click.option(
+        "--policy", type=PATH, metavar="FILE", help="Policy file that says which key protects what; needs --table."
+    ),
     click.option("--table", metavar="NAME", help="The table's name in the policy."),
     click.option("--follow-links", is_flag=True, help="Follow links that lead out of PATH, too."),
-    click.option("--journal", metavar="PATH", help="Where to keep the journal (default: in the user's state folder)."),
+    click.option(
+        "--journal", type=PATH, metavar="PATH", help="Where to keep the journal (default: in the user's state folder)."
+    ),
     click.option("--restart", is_flag=True, help="Begin a new run, whatever an earlier one has done."),
     click.option("--dry-run", is_flag=True, help="Tell what would be done and what it costs; write nothing."),
 )
@@ -160,7 +164,7 @@ def rewrap(
 @_with(_FROM_TO, _SEALING)
 @click.option("--new-aad-prefix", metavar="TEXT", help="Identity bound into the new files; empty: none.")
 @click.option("--plaintext-footer/--encrypted-footer", default=None, help="Change the footer's mode.")
-@click.option("--new-keyring", metavar="PATH", help="Keyring of the new keys, if it is another one.")
+@click.option("--new-keyring", type=PATH, metavar="PATH", help="Keyring of the new keys, if it is another one.")
 @click.option("--new-kms", metavar="URI", help="KMS of the new keys, if it is another one.")
 @_run_options
 @opening_options
@@ -228,7 +232,7 @@ def rekey(
 @_with(_SEALING)
 @click.option("--aad-prefix", metavar="TEXT", help="Identity of the files, bound into every module.")
 @click.option("--plaintext-footer", is_flag=True, help="Leave the footer readable, and sign it.")
-@click.option("--output", metavar="FOLDER", help="Folder for the new files (default: in place).")
+@click.option("--output", type=PATH, metavar="FOLDER", help="Folder for the new files (default: in place).")
 @_run_options
 @key_options
 @common_options()
@@ -252,7 +256,7 @@ def seal(
 
     \b
     Examples:
-      bloomseal seal tables/customers --keyring keys.json --footer-key footer --column-key ssn=pii --filter ssn
+      bloomseal seal tables/customers --keyring keys.json --footer-key footer --column-key ssn=pii --bloom-filter ssn
       bloomseal seal tables/customers --policy policy.toml --table customers
     """
     policy = run.table_policy(keys)
@@ -275,7 +279,7 @@ def seal(
 
 
 @click.command(short_help="Decrypt files.")
-@click.option("--output", metavar="FOLDER", help="Folder for the plaintext files.")
+@click.option("--output", type=PATH, metavar="FOLDER", help="Folder for the plaintext files.")
 @click.option("--in-place", is_flag=True, help="Replace the files themselves.")
 @_run_options
 @opening_options

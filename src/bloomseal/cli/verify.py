@@ -9,13 +9,13 @@ from ..read.file import open_file
 from ..storage.tables import files_at
 from .keys import OpeningOptions, opening_options
 from .render import facts, print_json, printable, progress, table
-from .state import State, common_options
+from .state import PATH, State, common_options
 
 __all__ = ["verify"]
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, type=PATH, required=True, metavar="FILE...")
 @click.option(
     "--strict", is_flag=True, help="Also fail on modules without a key, and on those that nothing authenticates."
 )

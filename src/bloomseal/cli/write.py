@@ -28,7 +28,7 @@ from .filters import filter_option, parse_filters
 from .inputs import FORMATS, open_input, parse_type
 from .keys import KeyOptions, key_options
 from .render import facts, print_json, progress, size, table
-from .state import State, common_options
+from .state import PATH, State, common_options
 
 __all__ = ["encryption_of", "write"]
 
@@ -37,8 +37,8 @@ _DEFAULT_ROW_GROUP_SIZE: Final = 1 << 20
 
 
 @click.command()
-@click.argument("source", metavar="INPUT")
-@click.argument("target", metavar="OUTPUT")
+@click.argument("source", type=PATH, metavar="INPUT")
+@click.argument("target", type=PATH, metavar="OUTPUT")
 @click.option("--input-format", type=click.Choice(FORMATS), help="Kind of INPUT (default: by its name).")
 @click.option("--delimiter", metavar="CHARACTER", help="Between the values of CSV (default: , and a tab in .tsv).")
 @click.option(
@@ -99,8 +99,8 @@ def write(
     \b
     Examples:
       bloomseal write people.csv people.parquet --keyring keys.json --footer-key footer \\
-          --column-key ssn=pii --filter ssn:fpp=0.001 --type ssn=string
-      bloomseal write - events.parquet --input-format ndjson --key-env footer=FOOTER_KEY --filter user
+          --column-key ssn=pii --bloom-filter ssn:fpp=0.001 --type ssn=string
+      bloomseal write - events.parquet --input-format ndjson --key-env footer=FOOTER_KEY --bloom-filter user
     """
     specs = parse_filters(filters)
     encryption = None

@@ -1,4 +1,4 @@
-"""What the demonstration does: write, look up, compare with pyarrow, verify, attack. Every number is measured."""
+"""The steps of the demonstration: write, look up, compare with pyarrow, verify, attack. Every number is measured."""
 
 from __future__ import annotations
 

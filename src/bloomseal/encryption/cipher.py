@@ -165,8 +165,8 @@ class ModuleCipher:
         """Check `signature` over the footer's raw bytes.
 
         Raises:
-            IntegrityError: it does not fit. The computed tag stays here: whoever can submit footers and read logs would
-                learn valid tags from it.
+            IntegrityError: the signature does not fit. The message never shows the computed tag: somebody who submits
+                footers and reads logs would collect valid tags.
         """
         nonce, tag = signature[:NONCE_BYTES], signature[NONCE_BYTES:]
         computed = self._gcm.encrypt(nonce, footer, aad)[-TAG_BYTES:]

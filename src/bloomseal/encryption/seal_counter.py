@@ -19,7 +19,7 @@ __all__ = ["SealCounter"]
 
 
 class SealCounter:
-    """How often one key has sealed. All holders of equal keys share one counter.
+    """The number of seals that one key has made. All holders of equal keys share one counter.
 
     Obtain it with `SealCounter.of`; `limit` starts at 2^32 and can only be lowered.
     """

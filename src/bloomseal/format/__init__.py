@@ -1,1 +1,1 @@
-"""What a Parquet file is: layout, schema, footer, walk, pages. One file, nothing chosen and nothing written."""
+"""The parts of a Parquet file: layout, schema, footer, walk, pages. One file, nothing chosen and nothing written."""

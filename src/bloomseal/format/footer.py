@@ -78,7 +78,7 @@ class FileCrypto:
 
 
 class FooterKind(StrEnum):
-    """How a file ends (Parquet encryption, section 5)."""
+    """The kinds of footers (Parquet encryption, section 5)."""
 
     PLAINTEXT = "plaintext"
     SIGNED = "signed"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BloomsealError, KeyAccessError
 from ..keytools.material import KeyMetadata
+from ..notebook import ShownInNotebooks
 from ..storage.source import Source
 from ..thrift import Cursor, Struct
 from ..thrift.structs import BloomFilterHeader, KeyValue, decode, decode_at
@@ -42,7 +43,7 @@ _FOOTERS = {
 
 @dataclass
 class ColumnFacts:
-    """What anybody sees of one column.
+    """The facts of one column that anybody sees.
 
     Attributes:
         column: dotted path.
@@ -62,8 +63,8 @@ class ColumnFacts:
 
 
 @dataclass
-class Inspection:
-    """What anybody sees of one file; everything that is None can't be seen without the footer key.
+class Inspection(ShownInNotebooks):
+    """The facts of one file that anybody sees; None stands for those that take the footer key.
 
     Attributes:
         path, size: the file and its bytes.
@@ -103,7 +104,7 @@ def inspect(path: str | os.PathLike[str], *, filesystem: FileSystem | None = Non
         try:
             return _inspect(source)
         except BloomsealError as error:
-            raise error.at(file=source.name) from None
+            raise error.at(file=source.name) from error.__cause__
 
 
 def _inspect(source: Source) -> Inspection:
@@ -163,7 +164,7 @@ def _exposed(walk: Walk, chunk: Chunk) -> Iterator[str]:
 
 
 def _filter_state(walk: Walk, chunk: Chunk) -> str:
-    """Where a filter can be found without a key, and whether it answers."""
+    """The place of a filter that can be found without a key, and its state."""
     meta = chunk.view.meta_data
     if meta is None or meta.bloom_filter_offset is None:
         return "not visible" if chunk.view.encrypted_column_metadata is not None else "none"

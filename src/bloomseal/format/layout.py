@@ -14,7 +14,7 @@ __all__ = ["MAGIC", "MAGIC_ENCRYPTED", "TAIL_BYTES", "Tail", "read_tail"]
 MAGIC: Final = b"PAR1"
 MAGIC_ENCRYPTED: Final = b"PARE"
 TAIL_BYTES: Final = 64 * 1024
-"""What the first read takes from the end; most footers fit, so that opening costs one request."""
+"""Bytes that the first read takes from the end; most footers fit, so that opening costs one request."""
 
 
 class FileMeta:
@@ -78,7 +78,7 @@ class Meta:
     GEOSPATIAL: Final = 17
 
     REVEALING: Final = (KEY_VALUE, STATISTICS, ENCODING_STATS, BLOOM_OFFSET, BLOOM_LENGTH, SIZE_STATISTICS, GEOSPATIAL)
-    """What the clear copy of an encrypted column's metadata must not hold (design: no field that tells of values)."""
+    """Fields that the clear copy of an encrypted column's metadata must not hold, since they tell of values."""
 
 
 @dataclass(frozen=True, slots=True)

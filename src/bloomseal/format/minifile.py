@@ -62,7 +62,7 @@ def read_row_group(
             return _decode(data, coerce_int96_timestamp_unit=int96_unit, **options)
         return _decode_moments(walk, leaves, data, int96_unit, cut_moments, **options)
     except BloomsealError as error:
-        raise error.at(file=walk.source.name, row_group=row_group) from None
+        raise error.at(file=walk.source.name, row_group=row_group) from error.__cause__
 
 
 def read_pages(walk: Walk, row_group: int, selection: PageSelection, *, int96_unit: str = "ns") -> pa.Table:
@@ -72,7 +72,7 @@ def read_pages(walk: Walk, row_group: int, selection: PageSelection, *, int96_un
         data = mini_file(walk, row_group, leaves, selection=selection)
         return _decode_moments(walk, leaves, data, int96_unit)
     except BloomsealError as error:
-        raise error.at(file=walk.source.name, row_group=row_group) from None
+        raise error.at(file=walk.source.name, row_group=row_group) from error.__cause__
 
 
 def decode_batches(data: Buffer, rows: int) -> Iterator[pa.ChunkedArray]:
@@ -310,7 +310,9 @@ def _open_into(walk: Walk, chunk: Chunk, page: Page, out: memoryview) -> None:
     try:
         page.open_into(out)
     except BloomsealError as error:
-        raise error.at(file=walk.source.name, module=f"{page.kind.label} {page.ordinal}", **chunk.place) from None
+        raise error.at(
+            file=walk.source.name, module=f"{page.kind.label} {page.ordinal}", **chunk.place
+        ) from error.__cause__
 
 
 def plain_header(page: Page, size: int | None = None) -> bytes:

@@ -9,6 +9,7 @@ from copy import copy
 from ..encryption import ModuleCipher, ModuleType, SecretKey, module_aad
 from ..errors import BloomsealError, IntegrityError, KeyAccessError
 from ..keytools import as_key_source
+from ..keytools.access import raised_by
 from ..keytools.protocols import KeyRetriever
 from ..specs import DecryptionSpec
 from ..storage.source import Source
@@ -82,7 +83,7 @@ class KeysAtHand:
             raise error.at(column=column) from None
         except Exception as error:
             # A retriever is the caller's code: whatever it raises becomes ours, and its message may hold a secret.
-            raise KeyAccessError(f"the key retriever failed with {type(error).__name__}", column=column) from None
+            raise KeyAccessError(f"the key retriever failed with {raised_by(error)}", column=column) from None
         return ModuleCipher(key if isinstance(key, SecretKey) else SecretKey(key), self.crypto.algorithm)
 
 
@@ -103,7 +104,7 @@ def open_footer(
     try:
         return _open(source, peek(source), decryption, NO_EXPECTATION if keyless else Expectation.of(decryption))
     except BloomsealError as error:
-        raise error.at(file=source.name) from None
+        raise error.at(file=source.name) from error.__cause__
 
 
 def _open(

@@ -17,7 +17,7 @@ __all__ = ["Page", "read_page", "resized_header"]
 _HEADER_WINDOW: Final = 512
 _INDEX_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 1, 2, 3
 _MOST_INFLATED: Final = {0: 1, 1: 22, 2: 1_040, 5: 256, 6: 1 << 15, 7: 256}
-"""How many bytes one byte can stand for at most, by CompressionCodec (none, Snappy, gzip, both LZ4, zstd); Brotli knows no such bound."""
+"""The most bytes that one byte can stand for, by CompressionCodec (none, Snappy, gzip, both LZ4, zstd); Brotli knows no such bound."""
 
 
 class Page:
@@ -189,7 +189,7 @@ def read_page(
         module_aad = aad(kind, number) if cipher else b""
         page = Page(kind, number, header, view, data[position:end], (base + begin, end - begin), cipher, module_aad)
     except BloomsealError as error:
-        raise error.at(module=f"{kind.label} {number}") from None
+        raise error.at(module=f"{kind.label} {number}") from error.__cause__
     return page, end
 
 
@@ -219,7 +219,7 @@ def _open_page_header(
     try:
         return cipher.open(framed, kind, aad(kind, max(ordinal, 0)))
     except IntegrityError as error:
-        raise error.at(module=f"{kind.label} {max(ordinal, 0)}") from None
+        raise error.at(module=f"{kind.label} {max(ordinal, 0)}") from error.__cause__
 
 
 def _plain_page_header(data: memoryview) -> tuple[PageHeader, bytes]:

@@ -11,6 +11,7 @@ from ..errors import FormatError, UsageError
 from ..limits import MAX_ORDINAL, MAX_SCHEMA_DEPTH
 from ..sbbf import ColumnType, LogicalType, PhysicalType
 from ..sbbf.types import annotates
+from ..spelling import nearest
 from ..thrift import Struct
 from ..thrift.structs import SchemaElement, decode
 
@@ -152,11 +153,8 @@ class Schema:
         """
         found = self._below.get(name, [])
         if not found:
-            from difflib import get_close_matches
-
-            near = get_close_matches(name, [*self._by_name, *self.top_level], n=3)
-            hint = f"one of {', '.join(near)}" if near else f"one of {', '.join(list(self._by_name)[:10])}"
-            raise UsageError("no such column", column=name, hint=hint)
+            near = nearest(name, [*self._by_name, *self.top_level])
+            raise UsageError("no such column", column=name, hint=f"one of {', '.join(near)}" if near else None)
         return found
 
     def whole_fields(self, leaves: Collection[int]) -> list[bool]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..encryption import ModuleType
 from ..errors import BloomsealError, FormatError, IntegrityError, KeyAccessError
+from ..notebook import ShownInNotebooks
 from ..sbbf import SplitBlockBloomFilter
 from ..storage.source import Scratch, leased
 from .pages import Page
@@ -22,8 +23,8 @@ _HEADER_BYTES = 14
 
 
 @dataclass
-class VerifyReport:
-    """What `verify` found.
+class VerifyReport(ShownInNotebooks):
+    """The results of `verify`.
 
     Attributes:
         path: the file.
@@ -139,7 +140,7 @@ def _verify_pages(walk: Walk, chunk: Chunk, report: VerifyReport, sealed: Scratc
             try:
                 page.open_into(opened.take(page.size))
             except BloomsealError as error:
-                raise error.at(module=f"{page.kind.label} {page.ordinal}") from None
+                raise error.at(module=f"{page.kind.label} {page.ordinal}") from error.__cause__
             counts[1] += 1
             counts[3] += page.clear_levels > 0
     finally:

@@ -29,7 +29,7 @@ _AHEAD = 32
 
 
 class Protection(StrEnum):
-    """Which key a column chunk is under (ColumnCryptoMetaData)."""
+    """The kind of key that a column chunk is under (ColumnCryptoMetaData)."""
 
     PLAINTEXT = "plaintext"
     FOOTER_KEY = "footer key"
@@ -246,7 +246,7 @@ class Walk:
             stored, opened = scratch or (Scratch(), Scratch())
             return self._filter(chunk, meta.bloom_filter_offset, meta.bloom_filter_length, stored, opened)
         except BloomsealError as error:
-            raise error.at(file=self.source.name, **chunk.place) from None
+            raise error.at(file=self.source.name, **chunk.place) from error.__cause__
 
     def index(self, chunk: Chunk, kind: ModuleType) -> bytes | None:
         """The plaintext of the chunk's column index or offset index (modules 6 and 7); None where there is none."""
@@ -264,7 +264,7 @@ class Walk:
         try:
             return cipher.open(data, kind, self.aad(chunk, kind))
         except BloomsealError as error:
-            raise error.at(file=self.source.name, module=kind.label, **chunk.place) from None
+            raise error.at(file=self.source.name, module=kind.label, **chunk.place) from error.__cause__
 
     def extent(self, chunk: Chunk) -> tuple[int, int]:
         """Offset and length of the chunk's pages."""
@@ -283,7 +283,7 @@ class Walk:
         try:
             yield from self._pages(chunk, scratch or Scratch())
         except BloomsealError as error:
-            raise error.at(file=self.source.name, **chunk.place) from None
+            raise error.at(file=self.source.name, **chunk.place) from error.__cause__
 
     def page_at(self, chunk: Chunk, offset: int, length: int, ordinal: int) -> Page:
         """One page by its place, as an offset index or `extent` names it; ordinal −1 asks for the dictionary page.
@@ -298,7 +298,7 @@ class Walk:
             if end != length or page.ordinal != ordinal:
                 raise FormatError("the offset index does not name this page", module=ModuleType.OFFSET_INDEX.label)
         except BloomsealError as error:
-            raise error.at(file=self.source.name, **chunk.place) from None
+            raise error.at(file=self.source.name, **chunk.place) from error.__cause__
         return page
 
     def _pages(self, chunk: Chunk, scratch: Scratch) -> Iterator[Page]:
@@ -306,7 +306,7 @@ class Walk:
         data = self.source.read_into(scratch, start, length)
         cipher, aad = self._of_pages(chunk)
         position, values = 0, 0
-        # Which of two writers' habits tells of a dictionary page is no matter: the first header says it (its AAD does).
+        # Writers announce a dictionary page in two ways. The first page's header decides: its AAD names the kind.
         ordinal = -1
         # Some headers ahead: a page's body pushes out of the processor's caches what reading the next header needs.
         ahead: list[Page] = []

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sysconfig
+import traceback
 from enum import StrEnum
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from .._text import safe_text
 from ..errors import KeyAccessError
 
-__all__ = ["KmsAccessError", "Problem", "shown"]
+__all__ = ["KmsAccessError", "Problem", "raised_by", "shown"]
+
+_HERE: Final = Path(__file__).parents[1]
+_LIBRARIES: Final = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))
 
 
 class Problem(StrEnum):
@@ -43,6 +49,17 @@ _HINT = {
 def shown(name: str) -> str:
     """A master key's name or an address, as messages show it: quoted, safe to show, of bounded length."""
     return f"'{safe_text(name if len(name) <= 200 else name[:197] + '...')}'"
+
+
+def raised_by(failure: BaseException) -> str:
+    """Type and place of what foreign code raised, such as ``ValueError at my_kms.py:12``; never its message, which may hold a
+    secret. The place is the innermost line outside Bloomseal, of installed libraries only where nothing else was on the way.
+    """
+    lines = [(Path(frame.f_code.co_filename), number) for frame, number in traceback.walk_tb(failure.__traceback__)]
+    foreign = [(path, number) for path, number in lines if not path.is_relative_to(_HERE)]
+    own = [(path, number) for path, number in foreign if not any(map(path.is_relative_to, _LIBRARIES))]
+    place = (own or foreign)[-1:]
+    return type(failure).__name__ + "".join(f" at {path.name}:{number}" for path, number in place)
 
 
 class KmsAccessError(KeyAccessError):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from ..encryption import SecretKey
 from ..errors import BloomsealError, KeyAccessError
 from ..limits import MAX_KEY_METADATA_BYTES
-from .access import KmsAccessError, Problem
+from .access import KmsAccessError, Problem, raised_by
 from .forked import renewed_in_child
 from .protocols import AuthenticatingKms, KmsClient, RewrappingKms
 
@@ -220,10 +220,10 @@ class KmsCalls:
         raise error
 
     def _translated(self, failure: BaseException, master_key: str) -> BloomsealError:
-        """The error for what a client raised. A foreign message may hold a token or a key, so only its type is told."""
+        """The error for what a client raised. A foreign message may hold a token or a key, so only its type and place are told."""
         if isinstance(failure, BloomsealError):
             return failure
-        detail = f"the client failed with {type(failure).__name__}"
+        detail = raised_by(failure)
         if isinstance(failure, PermissionError):
             problem = Problem.DENIED
         elif isinstance(failure, LookupError):
@@ -233,7 +233,7 @@ class KmsCalls:
         elif isinstance(failure, ConnectionError):
             problem = Problem.UNREACHABLE
         else:
-            problem = Problem.INVALID
+            problem, detail = Problem.INVALID, f"the client failed with {detail}"
         return KmsAccessError.because(problem, master_key, self.name, detail=detail)
 
     def _count(self, **more: float) -> None:

@@ -8,11 +8,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
 from ..errors import BloomsealError, UsageError
-from .access import shown
+from .access import raised_by, shown
 from .protocols import KmsClient
 
 __all__ = ["ENTRY_POINTS", "ClientFactory", "check_uri", "client_for", "register_kms", "schemes"]
@@ -98,7 +99,7 @@ def _made(uri: str) -> KmsClient:
         raise
     except Exception as error:
         # A vendor's message may quote what it was configured with.
-        failed = f"it failed with {type(error).__name__}"
+        failed = f"it failed with {raised_by(error)}"
     raise UsageError(f"the KMS client for {shown(uri)} could not be made: {failed}")
 
 
@@ -113,7 +114,10 @@ def _factory(uri: str) -> ClientFactory:
         if point.name.lower() == scheme:
             found: ClientFactory = point.load()
             return found
-    raise UsageError(f"no KMS client for {shown(uri)}", hint=f"known schemes: {', '.join(schemes())}")
+    hint = f"known schemes: {', '.join(schemes())}"
+    if ":" not in uri and (uri.endswith(".json") or os.path.sep in uri or Path(uri).is_file()):
+        hint = f"keyring:{uri}, if that is a keyring file"
+    raise UsageError(f"no KMS client for {shown(uri)}", hint=hint)
 
 
 def _renew() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..encryption import SecretKey
 from ..errors import BloomsealError, KeyAccessError, UsageError
 from ..storage.ref import FileRef
+from .access import raised_by
 from .protocols import FileKeys, KeyRetriever, KeySource, KmsClient
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ def as_key_source(keys: Any) -> KeySource:
         return _shared_tools(keys)
     if isinstance(keys, KeyRetriever):
         return _Retrieving(keys)
+    if isinstance(keys, os.PathLike):
+        raise UsageError("keys come from a KMS, not from a path", hint=f"keyring:{os.fspath(keys)}, or Keyring(path)")
     raise UsageError(
         f"keys can't come from a {type(keys).__name__}",
         hint="a Keyring, KeyTools, a KMS client, a KMS URI, or ExplicitKeys",
@@ -94,7 +97,7 @@ class _Retrieving:
         except BloomsealError as error:
             raise error.at(column=column) from None
         except Exception as error:
-            failure = f"{name} failed with {type(error).__name__}"
+            failure = f"{name} failed with {raised_by(error)}"
         # Raised out here, so that the chain ends here: a foreign message may hold a key or a token.
         raise KeyAccessError(failure, column=column)
 

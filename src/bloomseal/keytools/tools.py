@@ -17,7 +17,7 @@ from ..encryption import SealCounter, SecretKey
 from ..errors import BloomsealError, KeyAccessError, PolicyError, UsageError
 from ..limits import MAX_GCM_SEALS
 from ..storage.ref import FileRef
-from .access import shown
+from .access import raised_by, shown
 from .cache import Cache
 from .calls import Counters, KmsCalls
 from .material import COLUMN_KEY_REFERENCE, DEFAULT_INSTANCE, FOOTER_KEY_REFERENCE, KeyMaterial, KeyMetadata
@@ -458,7 +458,7 @@ def _epoch(client: KmsClient) -> Hashable:
         raise
     except Exception as error:
         # Raised below, so that the chain ends there: a foreign message may hold a secret.
-        failed = type(error).__name__
+        failed = raised_by(error)
     raise KeyAccessError(f"the KMS client's change_marker failed with {failed}")
 
 

@@ -1,8 +1,8 @@
-"""Reading the rows that match: the predicate's columns first, of the others only the pages that hold those rows.
+"""Read the rows that match. The predicate's columns come first; other columns are read only in pages with such rows.
 
-Below the row group, pages are found by the offset index and ruled out by the column index (modules 7 and 6; Parquet page
-index specification), then by a search for the values asked for (`needle`). Only flat columns are read by pages; nested
-ones, and those without an index, are read whole.
+The offset index finds the pages of a row group, and the column index rules pages out (modules 7 and 6; Parquet page index
+specification). A search for the values (`page_search`) then rules out more. Only flat columns are read page by page;
+nested columns, and columns without an index, are read whole.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which files a rotation is about, one rotation at a time for each, and what tells a file from another in its place."""
+"""Find the files of a rotation, keep a second rotation away from each, and notice a file that took another one's place."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..storage import tables
 from ..storage.atomic import identity_at
 from ..storage.files import Found, Kind, Problem
 from ..storage.ref import FileRef
-from ..storage.source import open_regular
+from ..storage.source import open_regular, refusal
 from ..storage.tables import Paths
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def in_turn(ref: FileRef) -> Iterator[None]:
     try:
         fd = open_regular(ref.path)
     except OSError as error:
-        raise UsageError(f"can't read the file: {error.strerror}", file=ref.path) from None
+        raise refusal("can't read the file", ref.path, error) from error
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

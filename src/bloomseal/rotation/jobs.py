@@ -201,7 +201,7 @@ class Rekey(Job):
 
     def plan(self, file: DataFile) -> FilePlan:
         decryption = opening(self.decryption, file.ref)
-        with Source.open(file.ref.path, file.ref.filesystem) as source:
+        with Source.open(file.ref) as source:
             walk = opened(source, decryption)
             spec = self._spec(walk, decryption)
             calls = unwraps(walk, decryption) | wraps(spec, walk.footer.schema, file.name)
@@ -213,7 +213,7 @@ class Rekey(Job):
         if begun and self.encryption is not None and opens_with(ref, sealing(self.encryption, ref)):
             # Explicit keys open only the old file or only the new one, so this one is the new one.
             return FileOutcome(file.name, Status.ROTATED, why="done just before the interruption", old_size=file.size)
-        with Source.open(ref.path, ref.filesystem) as source:
+        with Source.open(ref) as source:
             walk = opened(source, decryption)
             spec = self._spec(walk, decryption)
             refuse_old_keys(walk, spec)
@@ -269,7 +269,7 @@ class Seal(Job):
     passes: ClassVar[int] = 2
 
     def plan(self, file: DataFile) -> FilePlan:
-        with Source.open(file.ref.path, file.ref.filesystem) as source:
+        with Source.open(file.ref) as source:
             if is_encrypted(source):
                 refuse_half_sealed(source, self.encryption)
                 return FilePlan(file.name, "none", "encrypted already", file.size)
@@ -279,7 +279,7 @@ class Seal(Job):
 
     def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:
         ref, target = file.ref, self.target(file)
-        with Source.open(ref.path, ref.filesystem) as source:
+        with Source.open(ref) as source:
             if is_encrypted(source):
                 refuse_half_sealed(source, self.encryption)
                 status = Status.ROTATED if begun else Status.NOTHING
@@ -332,7 +332,7 @@ class Unseal(Job):
 
     def plan(self, file: DataFile) -> FilePlan:
         decryption = opening(self.decryption, file.ref)
-        with Source.open(file.ref.path, file.ref.filesystem) as source:
+        with Source.open(file.ref) as source:
             if not is_encrypted(source):
                 return FilePlan(file.name, "none", "plaintext already", file.size)
             walk = opened(source, decryption)
@@ -343,7 +343,7 @@ class Unseal(Job):
         ref, target = file.ref, self.target(file)
         if self.in_place and ref.filesystem is not None:
             raise UsageError("in place only on a local file system", file=ref.path, hint="output=")
-        with Source.open(ref.path, ref.filesystem) as source:
+        with Source.open(ref) as source:
             if not is_encrypted(source):
                 status = Status.ROTATED if begun else Status.NOTHING
                 if begun:
@@ -372,7 +372,7 @@ class Unseal(Job):
 
 def _below(folder: str, file: DataFile) -> FileRef:
     root = resolve_path(folder, file.ref.filesystem)
-    return replace(root, path=posixpath.join(root.path, file.relative))
+    return replace(root, path=posixpath.join(root.path, file.relative), root=root.path)
 
 
 def _make_place(file: DataFile, target: FileRef) -> None:

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from ..notebook import ShownInNotebooks
+
 __all__ = ["FileOutcome", "FilePlan", "RotationPlan", "RotationReport", "Status"]
 
 
@@ -133,7 +135,7 @@ class FileOutcome:
 
 
 @dataclass
-class RotationReport:
+class RotationReport(ShownInNotebooks):
     """What a run did.
 
     Attributes:

@@ -7,12 +7,13 @@ from collections.abc import Hashable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BloomsealError, FormatError, KeyAccessError, UsageError
+from ..errors import BloomsealError, FormatError, KeyAccessError, MissingFileError, UsageError
 from ..format.opening import open_footer
 from ..format.walk import Walk
 from ..keytools.calls import KmsCalls
 from ..keytools.material import FOOTER_KEY_REFERENCE, KeyMaterial, KeyMetadata
 from ..keytools.store import MaterialStore
+from ..notebook import ShownInNotebooks
 from ..policy import TablePolicy
 from ..specs import DecryptionSpec, decryption_for
 from ..storage.ref import FileRef
@@ -48,7 +49,7 @@ class RewrappedKey:
 
 
 @dataclass
-class RewrapReport:
+class RewrapReport(ShownInNotebooks):
     """What `rewrap` did, or would do.
 
     Attributes:
@@ -121,8 +122,10 @@ def rewrap(
             return rewrap_file(ref, spec, rewrapper, dry_run=True)
         with in_turn(ref):
             return rewrap_file(ref, spec, rewrapper)
+    except MissingFileError:
+        raise
     except OSError as error:
-        raise BloomsealError(f"the storage failed: {error.strerror or type(error).__name__}", file=ref.path) from None
+        raise BloomsealError(f"the storage failed: {error.strerror or type(error).__name__}", file=ref.path) from error
 
 
 def rewrap_file(
@@ -131,14 +134,14 @@ def rewrap_file(
     """As `rewrap`, with a `Rewrapper` that other files share; the caller keeps other rotations away."""
     # Before it is opened: a file put in its place afterwards then differs.
     before = mark_of(ref)
-    with Source.open(ref.path, ref.filesystem) as source:
+    with Source.open(ref) as source:
         try:
             one = _One(source, decryption, rewrapper, dry_run)
             one.collect()
             if not dry_run:
                 one.write(before)
         except BloomsealError as error:
-            raise error.at(file=ref.path) from None
+            raise error.at(file=ref.path) from error.__cause__
     return one.report
 
 

@@ -79,7 +79,7 @@ def opens_with(ref: FileRef, spec: EncryptionSpec) -> bool:
     """Is the file sealed with these explicit keys already?"""
     if isinstance(spec.footer_key, str):
         return False
-    with Source.open(ref.path, ref.filesystem) as source:
+    with Source.open(ref) as source:
         try:
             return open_footer(source, reading(spec))[0].verified
         except (IntegrityError, KeyAccessError, PolicyError):

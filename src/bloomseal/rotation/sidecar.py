@@ -56,7 +56,7 @@ def _references(ref: FileRef, decryption: DecryptionSpec | None) -> tuple[set[st
     if decryption is None:
         return set(), ""
     needed, of_footer = set(), ""
-    with Source.open(ref.path, ref.filesystem) as source:
+    with Source.open(ref) as source:
         footer, keys = open_footer(source, decryption)
         if not footer.verified:
             keys.footer()  # raises: a footer that nobody has verified could name anything, or nothing

@@ -92,7 +92,7 @@ class KeySet:
 
     @classmethod
     def load(cls, data: bytes | bytearray, column_type: ColumnType) -> Self:
-        """What `dump` has made of a set for this column type.
+        """A set from the bytes that `dump` made of it for this column type.
 
         Raises:
             FormatError: it was not made by `dump`.

@@ -22,7 +22,7 @@ U64 = npt.NDArray[np.uint64]
 Indices = npt.NDArray[np.intp]
 Bools = npt.NDArray[np.bool_]
 _Unusual = tuple[Indices, Bools]
-"""Which value each hash is an encoding of, and per value whether no filter can exclude it."""
+"""The value that each hash encodes, and per value a mark where no filter can exclude it."""
 
 
 _FEW: Final = 3

@@ -1,4 +1,4 @@
-"""How large a column's filters shall be, and building one by it."""
+"""The size of a column's filters, and building a filter of that size."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ import numpy.typing as npt
 
 from .. import limits
 from ..errors import UsageError
+from ..spelling import named_options
 from .filter import SplitBlockBloomFilter, check_num_bytes
 from .sizing import bits_per_value, check_fpp, check_ndv, num_bytes
 
 __all__ = ["FilterSpec"]
 
 
+@named_options
 @dataclass(frozen=True)
 class FilterSpec:
-    """What filter a column gets.
+    """The filter that a column gets.
 
     Sizes that Bloomseal chooses are powers of two: Arrow C++, Velox and ClickHouse refuse any other bitset.
 

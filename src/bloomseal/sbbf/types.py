@@ -1,4 +1,4 @@
-"""What a footer says about a column: the physical type, its length, and the logical type."""
+"""The type of a column, as the footer has it: the physical type, its length, and the logical type."""
 
 from __future__ import annotations
 

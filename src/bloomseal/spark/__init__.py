@@ -13,7 +13,8 @@ from .._lazy import lazily
 if TYPE_CHECKING:
     from .explaining import explain
     from .jar import build_jar
-    from .jobs import TableAudit, attach, audit, rekey, rewrap, verify
+    from .jobs import attach, rekey, rewrap, verify
+    from .jobs.audit import TableAudit, audit
     from .pruning import PruneResult, prune
     from .reading import df_stats, read
     from .runtime import java_home

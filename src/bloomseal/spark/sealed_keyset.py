@@ -1,8 +1,8 @@
 """A set of probe values on its way to the executors: hashed, and sealed under a key of the table itself.
 
-Whatever a task carries ends up on disks: Spark broadcasts it. Probed values are as telling as the rows that they find, so they
-travel sealed. The key is derived from the probed column's own data key, which an executor gets from the KMS as it does to open that
-column's filters: who may not use the column can't open the set either, and no key travels.
+Spark broadcasts the content of a task, so that it ends up on disks. Probed values tell as much as the rows that they find,
+so they travel sealed. Their key is derived from the probed column's data key. An executor gets that one from the KMS, as it
+does to open the column's filters. So nobody opens the set who may not use the column, and no key travels.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Where files are, how they are read at positions, and how one is replaced. Knows no Parquet and no key."""
+"""Places of files, reading at positions, and the replacement of a file. Knows no Parquet and no key."""

@@ -41,7 +41,7 @@ def storage_errors(what: str, path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise BloomsealError(f"can't {what}: {error.strerror or type(error).__name__}", file=path) from None
+        raise BloomsealError(f"can't {what}: {error.strerror or type(error).__name__}", file=path) from error
 
 
 class Output(Protocol):
@@ -92,7 +92,7 @@ class AtomicFile:
             self._aside = Aside(self._target, like=None if like is None else like.fd)
             self._fd = self._aside.fd
         except OSError as error:
-            raise UsageError(f"can't write beside the file: {error.strerror}", file=ref.path) from None
+            raise UsageError(f"can't write beside the file: {error.strerror}", file=ref.path) from error
 
     @property
     def placed(self) -> bool:

@@ -171,7 +171,7 @@ def _names(ref: FileRef) -> list[str]:
 
 def _hint(ref: FileRef) -> int | None:
     try:
-        with Source.open(ref.path, ref.filesystem) as source:
+        with Source.open(ref) as source:
             text = bytes(source.read(0, min(source.size, 64))).decode("ascii", errors="replace").strip()
     except UsageError:
         return None

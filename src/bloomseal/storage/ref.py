@@ -1,4 +1,4 @@
-"""Where a file is: the one way that all rooms name a place."""
+"""The place of a file, named in one way by all rooms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["FileRef"]
 
 @dataclass(frozen=True, slots=True)
 class FileRef:
-    """Where a data file is, for sources that keep key material beside it.
+    """The place of a data file, for sources that keep key material beside it.
 
     Attributes:
         path: the path as its file system knows it.

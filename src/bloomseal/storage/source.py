@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, NoReturn, Self
 
-from ..errors import BloomsealError, FormatError, UsageError
+from ..errors import BloomsealError, FormatError, MissingFileError, UsageError
 from ..storage.ref import FileRef
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["Buffer", "Scratch", "Source", "identity", "leased", "lend", "open_regular", "resolve_path"]
+__all__ = ["Buffer", "Scratch", "Source", "identity", "leased", "lend", "open_regular", "refusal", "resolve_path"]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -105,7 +105,7 @@ class Source:
 
     @property
     def identity(self) -> tuple[int, ...] | None:
-        """What tells the open file from one put in its place meanwhile; None on other file systems than the local one."""
+        """Tells the open file from another one put in its place meanwhile; None where the file system is not local."""
         return None if self.fd is None else identity(os.fstat(self.fd))
 
     @property
@@ -125,7 +125,8 @@ class Source:
         """Open a file.
 
         Raises:
-            UsageError: there is no such file, or it can't be opened.
+            MissingFileError: there is no such file.
+            UsageError: it can't be opened.
         """
         ref = path if isinstance(path, FileRef) else resolve_path(path, filesystem)
         try:
@@ -141,7 +142,7 @@ class Source:
             file = ref.filesystem.open_input_file(ref.path)
             return cls(ref, file.size(), lambda offset, length: file.read_at(length, offset), file.close)
         except OSError as error:
-            raise UsageError(f"can't open the file: {_reason(error)}", file=ref.path) from None
+            raise refusal("can't open the file", ref.path, error) from error
 
     @classmethod
     def memory(cls, data: Buffer, name: str = "memory") -> Source:
@@ -164,7 +165,9 @@ class Source:
         try:
             data = self._read(offset, length)
         except OSError as error:
-            raise BloomsealError(f"can't read the file: {_reason(error)}", file=self.name) from None
+            raise BloomsealError(
+                f"can't read the file: {_reason(error)}", file=self.name, hint=_where_said(error)
+            ) from error
         if len(data) != length:
             raise FormatError("the file became shorter while it was read", file=self.name)
         return data
@@ -177,7 +180,9 @@ class Source:
         try:
             done = os.preadv(self.fd, [out], offset)
         except OSError as error:
-            raise BloomsealError(f"can't read the file: {_reason(error)}", file=self.name) from None
+            raise BloomsealError(
+                f"can't read the file: {_reason(error)}", file=self.name, hint=_where_said(error)
+            ) from error
         # The kernel hands out at most 2 GiB at a time.
         return out if done == length else memoryview(self.read(offset, length))
 
@@ -214,7 +219,7 @@ def resolve_path(path: str | os.PathLike[str], filesystem: FileSystem | None = N
         try:
             filesystem, text = FileSystem.from_uri(text)
         except (ValueError, OSError) as error:
-            raise UsageError(f"can't open the location: {_reason(error)}", file=text) from None
+            raise refusal("can't open the location", text, error) from error
     if getattr(filesystem, "type_name", None) == "local":
         # pyarrow's own local file system is local too, so that files are locked and renamed there.
         filesystem = None
@@ -250,5 +255,19 @@ def identity(status: os.stat_result) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
+def refusal(what: str, path: str, error: Exception) -> UsageError:
+    """The error for a path that storage refuses; a MissingFileError where nothing is there."""
+    kind = MissingFileError if isinstance(error, FileNotFoundError) else UsageError
+    return kind(f"{what}: {_reason(error)}", file=path, hint=_where_said(error))
+
+
 def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or type(error).__name__
+    # By the number where there is one: Arrow's texts name paths, and more.
+    number = errno.ENOENT if isinstance(error, FileNotFoundError) else getattr(error, "errno", None)
+    return os.strerror(number) if number else type(error).__name__
+
+
+def _where_said(error: Exception) -> str | None:
+    """The place of a store's own message, which is not repeated: it may quote addresses, and secrets in them."""
+    known = isinstance(error, FileNotFoundError) or getattr(error, "errno", None)
+    return None if known else "the storage's own message: __cause__, or --debug"

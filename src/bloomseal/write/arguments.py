@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import operator
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import pyarrow.parquet as pq
 
 from ..errors import UsageError
 from ..format.schema import Leaf, Schema
 from ..sbbf import FilterSpec
 from ..specs import EncryptionSpec
+from ..spelling import nearest
 from .chunk_hashes import carries_filter
 
 if TYPE_CHECKING:
@@ -20,7 +26,9 @@ __all__ = ["FilterLayout", "FilterRequest", "a_count", "a_filesystem", "check_op
 FilterLayout = Literal["row_group", "end"]
 FilterRequest = Mapping[str, FilterSpec | bool]
 
-_OURS = {
+_ARGUMENTS: Final = ("encryption", "bloom_filters", "row_group_size", "filter_layout", "filesystem", "threads")
+_PASSED_THROUGH: Final = ("data_page_size", "coerce_timestamps", "allow_truncated_timestamps")
+_OURS: Final = {
     "encryption_properties",
     "bloom_filter_options",
     "row_group_size",
@@ -59,9 +67,22 @@ def a_filesystem(value: Any) -> FileSystem | None:
     return None if value is None else is_a(FileSystem, value, "filesystem")
 
 
+@functools.cache
+def _encoding_options() -> tuple[str, ...]:
+    """The options of this pyarrow's writer, with those that only its C++ part knows."""
+    named = inspect.signature(pq.ParquetWriter.__init__).parameters.values()
+    taken = [one.name for one in named if one.kind is not one.VAR_KEYWORD and one.name not in ("self", "schema")]
+    return (*taken, *_PASSED_THROUGH)
+
+
 def check_options(options: dict[str, Any], encryption: EncryptionSpec | None) -> None:
     if taken := _OURS & options.keys():
         raise UsageError(f"{', '.join(sorted(taken))} can't be passed on to pyarrow here")
+    known = [*_ARGUMENTS, *(name for name in _encoding_options() if name not in _OURS)]
+    if unknown := [name for name in options if name not in known]:
+        raise UsageError(
+            f"the writer has no option {unknown[0]!r}", hint=f"one of {', '.join(nearest(unknown[0], known))}"
+        )
     if encryption is not None and options.get("data_page_version", "1.0") != "1.0":
         # parquet-java leaves the levels of encrypted V2 pages in clear, Arrow C++ seals them: no V2 page suits both.
         raise UsageError("encrypted files are written with V1 data pages", hint='data_page_version="1.0"')
@@ -86,7 +107,11 @@ def resolve_filters(schema: Schema, wanted: FilterRequest) -> list[tuple[Leaf, F
         if spec is False or spec is None:
             continue
         if not isinstance(spec, FilterSpec) and spec is not True:
-            raise UsageError(f"a FilterSpec or True, not {type(spec).__name__}", column=name)
+            raise UsageError(
+                f"a FilterSpec or True, not {type(spec).__name__}",
+                column=name,
+                hint=f"FilterSpec with any of {', '.join(one.name for one in fields(FilterSpec))}",
+            )
         leaf = schema.leaf(name)
         carries_filter(leaf)
         if leaf.index in specs:

@@ -140,7 +140,7 @@ class Assembler:
             sealing = self._sealing(chunk.leaf, ordinal)
         except BloomsealError as error:
             # The row group is counted in the file being written: the writer's source is one row group in memory.
-            raise error.at(file=walk.source.name, row_group=ordinal, column=chunk.leaf.name) from None
+            raise error.at(file=walk.source.name, row_group=ordinal, column=chunk.leaf.name) from error.__cause__
         start, first_data, locations = self.position, None, []
         meta.remove(Meta.DICTIONARY_PAGE, Meta.INDEX_PAGE, Meta.BLOOM_OFFSET, Meta.BLOOM_LENGTH)
         for page in walk.pages(chunk, self._chunk):
@@ -148,7 +148,7 @@ class Assembler:
             try:
                 self._add_page(page, sealing)
             except BloomsealError as error:
-                raise error.at(file=walk.source.name, row_group=ordinal, column=chunk.leaf.name) from None
+                raise error.at(file=walk.source.name, row_group=ordinal, column=chunk.leaf.name) from error.__cause__
             if page.ordinal < 0:
                 meta.set_i64(Meta.DICTIONARY_PAGE, position)
             else:

@@ -18,6 +18,7 @@ from ..format.layout import Column, FileMeta, Group, Meta
 from ..format.opening import KeysAtHand, open_footer
 from ..format.schema import Leaf
 from ..format.walk import Chunk, Walk
+from ..notebook import ShownInNotebooks
 from ..sbbf import FilterSpec, SplitBlockBloomFilter
 from ..specs import DecryptionSpec, decryption_for
 from ..storage.atomic import AtomicFile, fault_point
@@ -39,7 +40,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass
-class AttachReport:
+class AttachReport(ShownInNotebooks):
     """What `attach_filters` did, or would do.
 
     Attributes:
@@ -134,7 +135,7 @@ class _Attaching:
                 try:
                     changed[leaf.index] = self._attach(chunk, spec, out)
                 except BloomsealError as error:
-                    raise error.at(file=self.walk.source.name, **chunk.place) from None
+                    raise error.at(file=self.walk.source.name, **chunk.place) from error.__cause__
                 done += 1
                 if progress is not None:
                     progress(done, total)

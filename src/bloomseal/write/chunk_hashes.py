@@ -47,7 +47,7 @@ def chunk_hashes(
     try:
         hashes = _hashes(walk, row_group, leaf)
     except BloomsealError as error:
-        raise error.at(file=walk.source.name, row_group=row_group, column=leaf.name) from None
+        raise error.at(file=walk.source.name, row_group=row_group, column=leaf.name) from error.__cause__
     return np.concatenate(hashes) if hashes else np.zeros(0, dtype=np.uint64)
 
 

@@ -11,6 +11,7 @@ from ..errors import BloomsealError, UsageError
 from ..format.opening import open_footer
 from ..format.verify import verify_walk
 from ..format.walk import Walk
+from ..notebook import ShownInNotebooks
 from ..specs import DecryptionSpec, EncryptionSpec, decryption_for, encryption_for
 from ..storage.atomic import AtomicFile
 from ..storage.ref import FileRef
@@ -31,7 +32,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass
-class ConversionReport:
+class ConversionReport(ShownInNotebooks):
     """What a conversion did.
 
     Attributes:

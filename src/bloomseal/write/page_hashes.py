@@ -1,6 +1,6 @@
-"""Hashes of values straight from a column chunk's pages, without a decoder.
+"""Hash the values of a column chunk straight from its pages, without a decoder.
 
-Other encodings than PLAIN and dictionaries, and pages that do not add up, are left to the decoder.
+This room reads PLAIN pages and dictionaries. It leaves other encodings, and pages that do not add up, to the decoder.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _WIDTHS: Final = {
 class PageHashes:
     """XXH64 of the values of one column chunk, whose pages are shown to it in their order.
 
-    Nulls have no place among a page's values, so of all nesting only the number of values matters: what follows the levels are
-    values. Entries of a dictionary are hashed once, and only those that a page points to.
+    A page stores no nulls among its values. The bytes behind the levels are therefore values, however the column is nested,
+    and only their number matters. An entry of a dictionary is hashed once, and only if a page points to it.
 
     Args:
         meta: the chunk's metadata.

@@ -297,7 +297,7 @@ class SealedWriter:
                 encoded.filters[leaf.index] = spec.build(hashes)
             except BloomsealError as error:
                 error.row_group = ordinal
-                raise error.at(file=self._ref.path, column=leaf.name) from None
+                raise error.at(file=self._ref.path, column=leaf.name) from error.__cause__
             if len(hashes):
                 encoded.samples[leaf.index] = int(hashes[len(hashes) // 2])
         return encoded

@@ -129,8 +129,11 @@ class Keyring:
         """All master keys, destroyed ones too, by name."""
         return tuple(sorted(self._load().values(), key=lambda key: key.name))
 
-    def create(self, name: str, *, bits: int = 256) -> MasterKey:
+    def create(self, name: str, *, bits: int = 256, exist_ok: bool = False) -> MasterKey:
         """A new master key of 128, 192 or 256 bits.
+
+        Args:
+            exist_ok: where the name is taken, the key that is there, whatever its size and state.
 
         Raises:
             UsageError: the name is taken, empty or longer than 200 characters; or no such key size.
@@ -138,9 +141,15 @@ class Keyring:
         if not name or len(name) > 200 or not name.isprintable():
             raise UsageError("a master key's name has 1 to 200 printable characters")
         fresh = _version(1, bits)
+        if exist_ok and (there := self._load().get(name)) is not None:
+            return there
         with self._changing() as keys:
             if name in keys:
-                raise UsageError(f"master key {shown(name)} exists already", hint="rotate it, or choose another name")
+                if exist_ok:
+                    return keys[name]  # another process was faster
+                raise UsageError(
+                    f"master key {shown(name)} exists already", hint="exist_ok=True, rotate it, or choose another name"
+                )
             keys[name] = MasterKey(name, (fresh,))
         return keys[name]
 

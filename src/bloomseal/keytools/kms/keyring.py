@@ -23,6 +23,8 @@ def from_uri(uri: str) -> Keyring:
     """
     parts = urlsplit(uri)
     if parts.netloc or parts.query or parts.fragment:
-        raise UsageError(f"{shown(uri)} is no keyring URI", hint="keyring:///absolute/path/keyring.json")
+        raise UsageError(
+            f"{shown(uri)} is no keyring URI", hint="keyring:relative/ring.json, or keyring:///absolute/path/ring.json"
+        )
     path = unquote(parts.path)
     return Keyring(path) if path.strip("/") else Keyring.from_environment()

@@ -206,7 +206,7 @@ def _identities(
 
 def _identity(table: TablePolicy, file: DataFile) -> bytes:
     """What is another with every new sealing, and stays when keys are only wrapped anew; empty for a plaintext file."""
-    with Source.open(file.ref.path, file.ref.filesystem) as source:
+    with Source.open(file.ref) as source:
         crypto = open_footer(source, opening(table, file.ref))[0].crypto
     return b"" if crypto is None else crypto.aad_unique
 

@@ -1,0 +1,52 @@
+"""A name that nobody knows is answered with the names that are known, the nearest first: one rule for columns and options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields
+from difflib import SequenceMatcher
+from functools import wraps
+from typing import Any, Final, TypeVar
+
+from .errors import UsageError
+
+__all__ = ["named_options", "nearest"]
+
+Class = TypeVar("Class", bound=type)
+_NEAR: Final = 0.6
+_COMPARED: Final = 200  # the comparison is quadratic, and a file may name a column as it likes
+
+
+def nearest(name: object, known: Iterable[str], *, most: int = 10) -> list[str]:
+    """The known names, each once, those first that `name` may be a misspelling of; the others in their order.
+
+    Args:
+        most: names at most.
+    """
+
+    wanted = str(name)[:_COMPARED].casefold()
+
+    def likeness(other: str) -> float:
+        match = SequenceMatcher(None, other[:_COMPARED].casefold(), wanted)
+        return match.ratio() if match.real_quick_ratio() >= _NEAR and match.quick_ratio() >= _NEAR else 0.0
+
+    liked = {other: likeness(other) for other in dict.fromkeys(known)}
+    return sorted(liked, key=lambda other: -liked[other] if liked[other] >= _NEAR else 0.0)[:most]
+
+
+def named_options(cls: Class) -> Class:
+    """Let a dataclass answer an unknown keyword by a UsageError that names the known ones, instead of a TypeError."""
+    make = cls.__init__  # type: ignore[misc]
+    known = [one.name for one in fields(cls) if one.init]
+
+    @wraps(make)
+    def checked(self: Any, *positional: Any, **given: Any) -> None:
+        if unknown := [name for name in given if name not in known]:
+            raise UsageError(
+                f"{cls.__name__} has no option {unknown[0]!r}",
+                hint=f"one of {', '.join(nearest(unknown[0], known, most=len(known)))}",
+            )
+        make(self, *positional, **given)
+
+    cls.__init__ = checked  # type: ignore[misc]
+    return cls

@@ -1,0 +1,187 @@
+"""What makes the command line pleasant: pipes that end, completion, names that are the library's own."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+import bloomseal as bs
+from bloomseal.cli.main import cli, main
+
+from .conftest import Run, bloomseal
+
+PROGRAM = Path(sys.executable).with_name("bloomseal")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["read", "people.parquet", "--format", "json"],
+        ["read", "people.parquet", "--format", "csv"],
+        ["read", "people.parquet"],
+        ["inspect", "people.parquet"],
+        ["verify", "people.parquet", "--format", "json"],
+        ["audit", "people.parquet", "--format", "json"],
+        ["--help"],
+    ],
+)
+def test_a_reader_that_goes_away_ends_the_command_as_documented(sealed: Run, arguments: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        # Unbuffered: the pipe is found broken while the command writes, not when it ends.
+        done = subprocess.run(
+            [PROGRAM, *arguments], stdout=writing, stderr=subprocess.PIPE, timeout=60,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )  # fmt: skip
+    finally:
+        os.close(writing)
+    assert done.returncode == 141  # not 1, which is an answer
+    assert b"Traceback" not in done.stderr
+
+
+def test_many_rows_into_a_reader_of_one(sealed: Run, folder: Path) -> None:
+    import pyarrow as pa
+
+    bs.write_table(pa.table({"text": ["x" * 60] * 100_000}), "long.parquet")
+    with subprocess.Popen(
+        [PROGRAM, "read", "long.parquet", "--format", "json", "--allow-plaintext"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b'{"text": "xxx')
+        process.stdout.close()
+        assert process.wait(timeout=60) == 141
+
+
+def completed(*words: str) -> list[str]:
+    """What bash is offered for the last word."""
+    environment = {
+        **os.environ,
+        "_BLOOMSEAL_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(("bloomseal", *words)),
+        "COMP_CWORD": str(len(words)),
+    }
+    done = subprocess.run([PROGRAM], capture_output=True, text=True, env=environment, timeout=60, check=True)
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["re"], ["plain,read", "plain,rewrap", "plain,rekey"]),
+        (["keyring", "rot"], ["plain,rotate"]),
+        (["read", "--enc"], ["plain,--encrypted-column"]),
+        (["read", "--format", "c"], ["plain,csv"]),
+        (["read", "peo"], ["file,peo"]),
+        (["read", "x", "--keyring", "k"], ["file,k"]),
+        (["audit", "x", "--policy", "p"], ["file,p"]),
+    ],
+)
+def test_shells_complete_commands_options_choices_and_files(folder: Path, words: list[str], offered: list[str]) -> None:
+    assert completed(*words) == offered
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_script_is_there(folder: Path, shell: str) -> None:
+    done = bloomseal(env={**os.environ, "_BLOOMSEAL_COMPLETE": f"{shell}_source"})
+    if shell == "bash" and "version" in done.stderr:
+        pytest.skip("click writes no script for this bash")
+    assert done.returncode == 0
+    assert "_BLOOMSEAL_COMPLETE" in done.stdout
+
+
+def test_the_completion_of_a_name_loads_no_command() -> None:
+    script = (
+        "import sys, click; from bloomseal.cli.main import cli\n"
+        "found = cli.shell_complete(click.Context(cli), 're')\n"
+        "print([one.value for one in found], sorted({'pyarrow', 'numba', 'rich'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['read', 'rewrap', 'rekey'] []"
+
+
+def test_a_misspelt_filter_setting_is_answered_with_the_settings(sealed: Run) -> None:
+    outcome = sealed("attach", "people.parquet", "--bloom-filter", "ssn:fp=0.1")
+    assert outcome.code == 2
+    assert "no setting 'fp'" in outcome.err
+    assert "one of fpp, ndv, num_bytes, max_bytes, hide_size" in outcome.err
+
+
+def test_a_path_given_for_a_kms_is_answered_with_the_uri(sealed: Run) -> None:
+    outcome = sealed("read", "people.parquet", "--kms", "keys.json")
+    assert outcome.code == 2
+    assert "keyring:keys.json" in outcome.err
+
+
+def test_old_names_go_on_working_and_help_does_not_show_them(sealed: Run) -> None:
+    for name in ("--bloom-filter", "--filter"):
+        done = sealed("attach", "people.parquet", name, "token:ndv=10,hide", "--dry-run", "--format", "json")
+        assert (done.code, len(done.json["filters"])) == (0, 2)
+    for command, old in [("attach", "--filter"), ("write", "--filter"), ("audit", "--bound")]:
+        found = cli.get_command(None, command)  # type: ignore[arg-type]
+        assert found is not None
+        assert any(old in option.opts for option in found.params)
+        text = found.get_help(click.Context(found, info_name=command))
+        assert f"{old} " not in text
+
+
+# An option of the command line → where the library says the same. Singular where it is given once for each.
+SINGULAR = {"column_key": "column_keys", "encrypted_column": "encrypted_columns", "bloom_filter": "bloom_filters"}
+
+
+@pytest.mark.parametrize(
+    ("command", "functions", "own"),
+    [
+        (
+            "write",
+            [bs.EncryptionSpec, bs.write_table],
+            {"input_format", "type", "plaintext", "dry_run", "compression"},
+        ),
+        ("attach", [bs.DecryptionSpec, bs.attach_filters], set()),
+        ("read", [bs.DecryptionSpec, bs.read_table], {"where", "where_in", "limit", "output", "stats"}),
+        ("probe", [bs.DecryptionSpec, bs.probe], {"values_from", "quiet"}),
+        ("verify", [bs.DecryptionSpec, bs.verify], {"strict"}),
+    ],
+)
+def test_the_same_option_is_called_the_same_in_python(command: str, functions: list[object], own: set[str]) -> None:
+    known: set[str] = set()
+    for function in functions:
+        known |= (
+            {one.name for one in dataclasses.fields(function)}  # type: ignore[arg-type]
+            if dataclasses.is_dataclass(function)
+            else set(inspect.signature(function).parameters)  # type: ignore[arg-type]
+        )
+    shared = {"keyring", "passphrase_file", "kms", "key_file", "key_env", "format", "verbose", "debug"}
+    found = cli.get_command(None, command)  # type: ignore[arg-type]
+    assert found is not None
+    options = {
+        option.opts[0].removeprefix("--").removeprefix("no-").replace("-", "_")
+        for option in found.params
+        if isinstance(option, click.Option)
+    }
+    strange = {SINGULAR.get(name, name) for name in options} - known - shared - own
+    assert strange == set()
+    assert own <= options
+
+
+def test_a_key_that_is_there_is_left_as_it_is_where_that_is_said(sealed: Run) -> None:
+    refused = sealed("keyring", "add", "pii")
+    assert refused.code == 2
+    assert "--exist-ok" in refused.err
+    added = sealed("keyring", "add", "pii", "new", "--exist-ok", "--format", "json")
+    assert (added.code, [row["version"] for row in added.json]) == (0, [1, 1])
+
+
+def test_main_leaves_the_streams_as_they_were(capsys: pytest.CaptureFixture[str]) -> None:
+    before = sys.stdout, sys.stderr
+    assert main(["--version"]) == 0
+    assert (sys.stdout, sys.stderr) == before
