@@ -6,7 +6,7 @@ import click
 
 from ..errors import BloomsealError, UsageError
 from ..read.file import Verdict, open_file
-from .keys import OpeningOptions, opening_options
+from .opening import OpeningOptions, opening_options
 from .render import print_json, table
 from .state import PATH, State, common_options
 from .values import parse_value, read_lines

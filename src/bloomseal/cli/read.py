@@ -20,7 +20,7 @@ from ..read.file import ReadStats, open_file
 from ..specs import DecryptionSpec
 from ..storage.ref import FileRef
 from ..storage.tables import find_files
-from .keys import OpeningOptions, opening_options
+from .opening import OpeningOptions, opening_options
 from .render import busy, json_line, plain, remark, table
 from .state import PATH, State, common_options
 from .values import parse_value, read_lines
