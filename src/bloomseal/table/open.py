@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..specs import DecryptionSpec
     from ..write.attach import AttachReport
     from ..write.writer import FilterRequest
+    from .scan import Progress
 
 __all__ = ["SealedTable", "open_table", "read_table"]
 
@@ -36,7 +37,7 @@ class SealedTable:
     The list of files is that of the moment when it was opened; files are opened when they are asked.
 
     Attributes:
-        stats: what the last `read` did, over all files.
+        stats: what the last `read` or `scan` did, over all files.
         version: of a Delta table its version, of an Iceberg table the snapshot's id; None for plain files.
     """
 
@@ -123,6 +124,7 @@ class SealedTable:
         *,
         threads: int | None = None,
         int96_unit: str = "ns",
+        progress: Progress | None = None,
     ) -> pa.RecordBatchReader:
         """As `read`, as a stream: one row group per thread is held, whatever the table's size.
 
@@ -131,6 +133,8 @@ class SealedTable:
 
         Args:
             columns, filters, threads, int96_unit: as for `read`.
+            progress: called with (files done, files in all) after each row group; a file that is half done counts half.
+                `stats` is complete when the last row was given out.
 
         Raises:
             As `read`; what is found in single row groups, by the reader.
@@ -138,7 +142,9 @@ class SealedTable:
         from .scan import stream
 
         query = self._query(columns, filters, int96_unit)
-        return stream(query, query.numbers, self._target(query, self._shapes(query)), threads)
+        schema = self._target(query, self._shapes(query))
+        self.stats = ReadStats()
+        return stream(query, query.numbers, schema, threads, self.stats, progress)
 
     def probe(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> dict[str, list[list[Verdict]]]:
         """Ask the filters of all files.
@@ -313,6 +319,5 @@ def read_table(
 def _sum(parts: Any) -> ReadStats:
     total = ReadStats()
     for one in parts:
-        for name in ReadStats.__slots__:
-            setattr(total, name, getattr(total, name) + getattr(one, name))
+        total.add(one)
     return total
