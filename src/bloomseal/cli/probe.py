@@ -142,7 +142,7 @@ def _tell_table(path: str, column: str, texts: list[str], found: _Found, per_fil
     if State.current().json:
         told = [
             {"value": text, "verdict": verdict, "files_to_read": len(files), "row_groups_to_read": groups}
-            | ({"files": {path: verdicts for path, verdicts in files}} if per_file else {})
+            | ({"files": dict(files)} if per_file else {})
             for text, verdict, files, groups in rows
         ]
         counts = {"files": len(found.files), "row_groups": found.row_groups, "maybe_present": bool(found.maybe)}

@@ -19,14 +19,17 @@ from ..encryption import Algorithm, SecretKey
 from ..errors import PolicyError, UsageError
 from ..format.footer import Footer
 from ..format.layout import read_tail
+from ..keytools import KeyTools
 from ..keytools.protocols import KeyState, StatefulKms
+from ..policy import TablePolicy
 from ..sbbf import FilterSpec
-from ..specs import EncryptionSpec
+from ..specs import EncryptionSpec, encryption_for
 from ..storage.source import Source
 from ..write.writer import SealedWriter, resolve_filters
 from .filters import filter_option, parse_filters
 from .inputs import FORMATS, open_input, parse_type
 from .keys import KeyOptions, key_options
+from .opening import PolicyOptions, policy_options
 from .render import facts, print_json, progress, size, table
 from .state import PATH, State, common_options
 
@@ -59,7 +62,7 @@ _DEFAULT_ROW_GROUP_SIZE: Final = 1 << 20
 @click.option(
     "--no-store-aad-prefix", is_flag=True, help="Readers must supply the prefix: a file put in its place does not open."
 )
-@click.option("--key-bits", type=click.Choice(["128", "192", "256"]), default="128", help="Length of fresh data keys.")
+@click.option("--key-bits", type=click.Choice(["128", "192", "256"]), help="Length of fresh data keys (default: 128).")
 @click.option(
     "--row-group-size", type=click.IntRange(min=1), default=_DEFAULT_ROW_GROUP_SIZE, metavar="ROWS", show_default=True
 )
@@ -67,6 +70,7 @@ _DEFAULT_ROW_GROUP_SIZE: Final = 1 << 20
 @click.option("--plaintext", is_flag=True, help="Write a plaintext file, its filters in clear.")
 @click.option("--dry-run", is_flag=True, help="Check options, columns and keys; write nothing.")
 @key_options
+@policy_options
 @common_options()
 def write(
     source: str,
@@ -82,12 +86,13 @@ def write(
     complete: bool,
     aad_prefix: str | None,
     no_store_aad_prefix: bool,
-    key_bits: str,
+    key_bits: str | None,
     row_group_size: int,
     compression: str,
     plaintext: bool,
     dry_run: bool,
     keys: KeyOptions,
+    policy: PolicyOptions,
 ) -> None:
     """Write the rows of INPUT (- is standard input) into OUTPUT, a Parquet file whose columns and filters are sealed.
 
@@ -100,11 +105,20 @@ def write(
     Examples:
       bloomseal write people.csv people.parquet --keyring keys.json --footer-key footer \\
           --column-key ssn=pii --bloom-filter ssn:fpp=0.001 --type ssn=string
+      bloomseal write people.csv lake/customers/part-0.parquet --policy policy.toml --table customers \\
+          --table-root lake/customers
       bloomseal write - events.parquet --input-format ndjson --key-env footer=FOOTER_KEY --bloom-filter user
     """
     specs = parse_filters(filters)
     encryption = None
-    if not plaintext:
+    table_policy = policy.load(keys)
+    said = footer_key or column_key or complete or plaintext_footer or aad_prefix
+    if table_policy is not None:
+        if said or plaintext or algorithm or key_bits or no_store_aad_prefix:
+            raise UsageError("the policy says how files are sealed; options that say it too go without --policy")
+        encryption = _by_policy(table_policy, target)
+        specs = table_policy.bloom_filters() | specs
+    elif not plaintext:
         encryption = encryption_of(
             keys,
             footer_key,
@@ -114,9 +128,9 @@ def write(
             complete=complete,
             aad_prefix=aad_prefix,
             store_aad_prefix=not no_store_aad_prefix,
-            key_bits=int(key_bits),
+            key_bits=int(key_bits or 128),
         )
-    elif footer_key or column_key or complete or plaintext_footer or aad_prefix:
+    elif said:
         raise UsageError("--plaintext and options of encryption exclude one another")
     options: dict[str, Any] = {"compression": compression}
     _check_target(target)
@@ -125,7 +139,7 @@ def write(
         _placed(target) as path,
     ):
         if dry_run:
-            _check(found.schema, encryption, specs, keys)
+            _check(found.schema, encryption, specs)
             rows, groups, written = None, None, None
         else:
             rows = 0
@@ -147,6 +161,15 @@ def write(
                 _copy_out(path)
                 return
         _report(source, target, found.schema, encryption, specs, rows, groups, written)
+
+
+def _by_policy(policy: TablePolicy, target: str) -> EncryptionSpec:
+    """How the policy seals the file that takes this name."""
+    if target == "-" and any(name in (policy.aad_prefix or "") for name in ("{file}", "{path}")):
+        raise UsageError("the policy's AAD prefix is made of the file's name, and standard output has none")
+    found = encryption_for(policy, target)
+    assert found is not None  # noqa: S101
+    return found
 
 
 def _check_target(target: str) -> None:
@@ -221,9 +244,7 @@ def encryption_of(keys: KeyOptions, footer: str | None, columns: tuple[str, ...]
     return EncryptionSpec(footer_key=footer_key, column_keys=column_keys or None, keys=tools, **options)
 
 
-def _check(
-    schema: pa.Schema, encryption: EncryptionSpec | None, specs: dict[str, FilterSpec], keys: KeyOptions
-) -> None:
+def _check(schema: pa.Schema, encryption: EncryptionSpec | None, specs: dict[str, FilterSpec]) -> None:
     """What can be known before the first row: columns exist, filters suit them, master keys may be used."""
     sink = pa.BufferOutputStream()
     try:
@@ -236,7 +257,7 @@ def _check(
         return
     for column in encryption.column_keys or {}:
         leaves.below(column)
-    tools = keys.tools() if keys.given is None else None
+    tools = encryption.keys if isinstance(encryption.keys, KeyTools) else getattr(encryption.keys, "tools", None)
     if tools is not None and isinstance(tools.kms, StatefulKms):
         for name in {str(choice) for choice in (encryption.footer_key, *(encryption.column_keys or {}).values())}:
             if (state := tools.kms.key_state(name)) is not KeyState.ENABLED:
