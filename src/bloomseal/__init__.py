@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .rotation.rewrap import RewrapReport, rewrap
     from .sbbf import FilterSpec, SplitBlockBloomFilter
     from .specs import DecryptionSpec, EncryptionSpec
+    from .table.dataset import DatasetReport, write_dataset
     from .table.open import SealedTable, open_table, read_table
     from .table.report import TableVerifyReport
     from .table.verbs import attach_filters, inspect, probe, verify
@@ -43,6 +44,7 @@ __all__ = [
     "BloomsealError",
     "BloomsealWarning",
     "ConversionReport",
+    "DatasetReport",
     "DecryptionSpec",
     "EncryptionSpec",
     "ExplicitKeys",
@@ -79,6 +81,7 @@ __all__ = [
     "seal_file",
     "unseal_file",
     "verify",
+    "write_dataset",
     "write_table",
 ]
 
@@ -90,6 +93,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "BloomsealError": "errors",
             "BloomsealWarning": "errors",
             "ConversionReport": "write.convert",
+            "DatasetReport": "table.dataset",
             "DecryptionSpec": "specs",
             "EncryptionSpec": "specs",
             "ExplicitKeys": "keytools",
@@ -117,8 +121,10 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "VerifyReport": "format.verify",
             "attach_filters": "table.verbs",
             "audit": "",
+            "duckdb": "",
             "inspect": "table.verbs",
             "open_file": "read.file",
+            "polars": "",
             "open_table": "table.open",
             "probe": "table.verbs",
             "read_table": "table.open",
@@ -129,6 +135,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "spark": "",
             "unseal_file": "write.convert",
             "verify": "table.verbs",
+            "write_dataset": "table.dataset",
             "write_table": "write.writer",
         },
     )

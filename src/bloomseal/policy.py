@@ -33,6 +33,7 @@ __all__ = ["ColumnPolicy", "Policy", "Sensitivity", "TablePolicy"]
 
 _VERSION: Final = 1
 _PATH: Final = "{path}"
+_FILE: Final = "{file}"
 _SHIPPED: Final = 'aad_prefix = "{table}/{path}/"'
 _INJECTIVE: Final = re.compile(r"[^{}]*(\{table\}/)?[^{}]*\{path\}/")
 _MAX_DAYS: Final = 36_500
@@ -196,6 +197,12 @@ class TablePolicy:
     def _filled(self, template: str, file: FileRef | str | os.PathLike[str]) -> str:
         ref = file if isinstance(file, FileRef) else FileRef(os.fspath(file))
         names = {"table": self.name, "file": PurePosixPath(ref.path).name}
+        if not ref.named and (_PATH in template or _FILE in template):
+            raise PolicyError(
+                f"the AAD prefix of table {self.name} is made of the file's place, and a file object has none",
+                file=ref.path,
+                hint="a path, or DecryptionSpec(aad_prefix=...)",
+            )
         if _PATH in template:
             names["path"] = self._path(ref)
         return template.format_map(names)

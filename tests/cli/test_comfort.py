@@ -144,7 +144,7 @@ SINGULAR = {"column_key": "column_keys", "encrypted_column": "encrypted_columns"
         (
             "write",
             [bs.EncryptionSpec, bs.write_table],
-            {"input_format", "type", "plaintext", "dry_run", "compression"},
+            {"input_format", "type", "plaintext", "dry_run", "compression", "delimiter"},
         ),
         ("attach", [bs.DecryptionSpec, bs.attach_filters], set()),
         ("read", [bs.DecryptionSpec, bs.read_table], {"where", "where_in", "limit", "output", "stats"}),

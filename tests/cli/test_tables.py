@@ -210,3 +210,37 @@ def test_versions_of_a_delta_table(run: Run, folder: Path) -> None:
     assert [row["id"] for row in run("read", "delta", "--version", "0", "--format", "json").rows] == list(range(5))
     assert run("probe", "delta", "id", "3", "--version", "0", "--format", "json").json["files"] == 1
     assert run("read", "people.csv", "--version", "0").code == 2
+
+
+def test_write_fills_a_folder(lake: Run, folder: Path) -> None:
+    lines = "".join(f"{i},{i:03d}-22-0000,{'DE' if i % 3 else 'FR'}\n" for i in range(60))
+    (folder / "new.csv").write_text("id,ssn,country\n" + lines)
+    split = ("--partition-by", "country", "--rows-per-file", "25")
+    dry = lake("write", "new.csv", "new", *NAMED, *split, "--dry-run", "--format", "json")
+    assert dry.json["columns"][2]["protection"] == "folders' names"
+    assert not Path("new").exists()
+    done = lake("write", "new.csv", "new/", *NAMED, *split, "--format", "json")
+    assert (done.code, done.err) == (0, "")
+    assert done.json["rows"] == 60
+    assert len(done.json["files"]) == 3
+    assert all(Path(path).is_file() for path in done.json["files"])
+    found = lake("read", "new", *NAMED, "--where", "country = 'FR' and id > 50", "--format", "json")
+    assert sorted(row["id"] for row in found.rows) == [51, 54, 57]
+    assert lake("probe", "new", "ssn", "059-22-000x", *NAMED, "--quiet").code == 1
+    for wrong in (
+        ("write", "new.csv", "new", *NAMED, *split),
+        ("write", "new.csv", "other", *NAMED, "--partition-by", "ssn"),
+        ("write", "new.csv", "other", *NAMED, "--partition-by", "ssn", "--dry-run"),
+        ("write", "new.csv", "-", *NAMED, *split),
+        ("write", "new.csv", "other/", *NAMED),
+        ("write", "new.csv", "x.parquet", *NAMED, "--table-root", ".", "--existing", "append"),
+    ):
+        assert lake(*wrong).code == 2, wrong
+    assert not Path("other").exists()
+    assert lake("write", "new.csv", "new", *NAMED, *split, "--existing", "append").code == 0
+    assert len(lake("read", "new", *NAMED, "--format", "json").rows) == 120
+    (folder / "new.csv").write_text("id,ssn,country\n1,a,DE\n2,b\n")
+    bad = lake("write", "new.csv", "bad", *NAMED, *split)
+    assert bad.code == 2
+    assert "line 3" in bad.err
+    assert not [*Path("bad").rglob("*.parquet")]

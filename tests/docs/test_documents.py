@@ -24,6 +24,7 @@ RUNNING = [
     "README.md",
     "docs/cli.md",
     "docs/format-walkthrough.md",
+    "docs/recipes.md",
     "docs/threat-model.md",
     "docs/limitations.md",
     "docs/architecture.md",
@@ -111,7 +112,7 @@ def test_matching_can_fail() -> None:
     assert not matches("a ... c\n", "a b d\n")
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/cli.md", "docs/format-walkthrough.md"])
+@pytest.mark.parametrize("document", ["README.md", "docs/cli.md", "docs/format-walkthrough.md", "docs/recipes.md"])
 def test_the_document_has_something_to_run(document: str) -> None:
     found = list(blocks((ROOT / document).read_text(encoding="utf-8")))
     assert len(found) >= 4

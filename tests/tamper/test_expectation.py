@@ -457,3 +457,62 @@ def test_a_footer_seals_and_signs_back_to_what_peek_sees(tmp_path: Path) -> None
         metadata.set_struct(FileMeta.ALGORITHM, footer.crypto.algorithm_struct())
         seen = peek(Source.memory(b"PAR1" + made(metadata.to_bytes(), footer.crypto, cipher)))
         assert seen.kind is kind
+
+
+# The names of columns
+
+
+def renamed(path: Path, key: Callable[[], ModuleCipher], names: dict[str, str]) -> bytes:
+    """The file with other names in its schema, the footer sealed again by the holder of its key alone."""
+    data = path.read_bytes()
+    seen = peek(Source.memory(data))
+    algorithm, inner = seen.inner()
+    unique, signed = inner.binary(2) or b"", seen.kind is FooterKind.SIGNED
+    crypto = FileCrypto(algorithm, inner.binary(1) or b"", unique, True, signed, seen.key_metadata)
+    cipher = key()
+    clear = seen.clear or cipher.open(seen.sealed, ModuleType.FOOTER, module_aad(crypto.file_aad, ModuleType.FOOTER))
+    footer = Struct.parse(clear)
+    changed = []
+    for raw in footer.elements(FileMeta.SCHEMA):
+        element = Struct.parse(raw)
+        name = element.string(4) or ""
+        element.set_binary(4, names.get(name, name).encode())
+        changed.append(element.to_bytes())
+    footer.set_list(FileMeta.SCHEMA, changed)
+    footer.remove(FileMeta.KEY_VALUE)
+    seal = sign_footer if signed else seal_footer
+    return data[: seen.offset] + seal(footer.to_bytes(), crypto, cipher)
+
+
+@pytest.mark.parametrize("plaintext_footer", [False, True])
+@pytest.mark.parametrize("use", USES)
+def test_the_footers_key_does_not_make_one_column_answer_for_another(
+    tmp_path: Path, use: str, plaintext_footer: bool
+) -> None:
+    """Both columns under one key of their own; the footer key's holder exchanges their names, and can read neither."""
+    path = tmp_path / "t.parquet"
+    both = {"ssn": PII, "name": PII}
+    spec = bs.EncryptionSpec(FOOTER, column_keys=both, plaintext_footer=plaintext_footer)
+    bs.write_table(TABLE, path, encryption=spec, bloom_filters={"ssn": True, "name": True})
+    forged = renamed(path, lambda: ModuleCipher(SecretKey(FOOTER)), {"ssn": "name", "name": "ssn"})
+    file = opened(forged, bs.DecryptionSpec(bs.ExplicitKeys(FOOTER, both)))
+    with pytest.raises(bs.FormatError, match="calls the column otherwise"):
+        USES[use](file)
+    assert not file.verify().ok
+
+
+@pytest.mark.parametrize("name", ["SSN", "Ssn", "\uff53sn"])
+@pytest.mark.parametrize("how", ["plaintext", "footer key"])
+def test_a_column_that_looks_like_a_pinned_one_is_refused(
+    tmp_path: Path, keyring: bs.Keyring, name: str, how: str
+) -> None:
+    """Spark finds columns whatever their case: `SSN`, which the policy does not name, would answer for `ssn`."""
+    path = tmp_path / "t.parquet"
+    forged = FORGED.rename_columns([name, "name", "n"])
+    columns = {"n": "footer"} if how == "plaintext" else None
+    bs.write_table(forged, path, encryption=bs.EncryptionSpec("footer", column_keys=columns, keys=keyring))
+    with bs.open_file(path, decryption=policy(keyring, complete=how != "plaintext")) as file:
+        for read in (lambda: file.read([name]), lambda: file.probe(name, ["x"]), lambda: file.filter(0, name)):
+            with pytest.raises(bs.PolicyError, match="ssn"):
+                read()
+        assert not file.verify().ok

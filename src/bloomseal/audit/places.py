@@ -82,7 +82,7 @@ def find_files(
 def _add(path: str | os.PathLike[str], ref: FileRef, places: Places, seen: dict[str, FileRef], history: bool) -> None:
     try:
         found = tables.find_files(path, ref.filesystem, everything=True, follow_links=True)
-    except tables.NothingThereError:
+    except (tables.NothingThereError, tables.UnseenError):
         found = tables.TableFiles()
         _take(places, seen, [ref])  # a place that can't be reached is a finding, not the end
     _take(places, seen, (one.ref for one in found.files))

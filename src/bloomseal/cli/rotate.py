@@ -275,6 +275,10 @@ def unseal(run: RunOptions, opening: OpeningOptions, output: str | None, in_plac
 
 
 def _decryption(opening: OpeningOptions) -> DecryptionSpec | TablePolicy:
+    if opening.policy.file is not None and opening.encrypted_column:
+        raise UsageError(
+            "--encrypted-column does not go with --policy, which says it", hint="a key for the column there"
+        )
     decryption = opening.decryption()
     if decryption is None or decryption.keys is None:
         raise PolicyError(

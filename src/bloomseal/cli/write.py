@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,9 +25,11 @@ from ..policy import TablePolicy
 from ..sbbf import FilterSpec
 from ..specs import EncryptionSpec, encryption_for
 from ..storage.source import Source
+from ..table.dataset import write_dataset
+from ..table.hive import check_partitioning
 from ..write.writer import SealedWriter, resolve_filters
 from .filters import filter_option, parse_filters
-from .inputs import FORMATS, open_input, parse_type
+from .inputs import FORMATS, Input, open_input, parse_type
 from .keys import KeyOptions, key_options
 from .opening import PolicyOptions, policy_options
 from .render import facts, print_json, progress, size, table
@@ -67,6 +69,15 @@ _DEFAULT_ROW_GROUP_SIZE: Final = 1 << 20
     "--row-group-size", type=click.IntRange(min=1), default=_DEFAULT_ROW_GROUP_SIZE, metavar="ROWS", show_default=True
 )
 @click.option("--compression", type=click.Choice(_COMPRESSIONS), default="zstd", show_default=True)
+@click.option(
+    "--partition-by", multiple=True, metavar="COLUMN", help="OUTPUT is a folder; COLUMN's values become folders."
+)
+@click.option("--rows-per-file", type=click.IntRange(min=1), metavar="N", help="OUTPUT is a folder of files of N rows.")
+@click.option(
+    "--existing",
+    type=click.Choice(["error", "append", "overwrite"]),
+    help="What to do with files that are in the folder already (default: error).",
+)
 @click.option("--plaintext", is_flag=True, help="Write a plaintext file, its filters in clear.")
 @click.option("--dry-run", is_flag=True, help="Check options, columns and keys; write nothing.")
 @key_options
@@ -89,6 +100,9 @@ def write(
     key_bits: str | None,
     row_group_size: int,
     compression: str,
+    partition_by: tuple[str, ...],
+    rows_per_file: int | None,
+    existing: str | None,
     plaintext: bool,
     dry_run: bool,
     keys: KeyOptions,
@@ -107,16 +121,19 @@ def write(
           --column-key ssn=pii --bloom-filter ssn:fpp=0.001 --type ssn=string
       bloomseal write people.csv lake/customers/part-0.parquet --policy policy.toml --table customers \\
           --table-root lake/customers
+      bloomseal write people.csv lake/customers --partition-by country --rows-per-file 1000000 \\
+          --policy policy.toml --table customers
       bloomseal write - events.parquet --input-format ndjson --key-env footer=FOOTER_KEY --bloom-filter user
     """
     specs = parse_filters(filters)
     encryption = None
+    in_folder = bool(partition_by or rows_per_file)
     table_policy = policy.load(keys)
     said = footer_key or column_key or complete or plaintext_footer or aad_prefix
     if table_policy is not None:
         if said or plaintext or algorithm or key_bits or no_store_aad_prefix:
             raise UsageError("the policy says how files are sealed; options that say it too go without --policy")
-        encryption = _by_policy(table_policy, target)
+        encryption = _by_policy(table_policy, target, in_folder)
         specs = table_policy.bloom_filters() | specs
     elif not plaintext:
         encryption = encryption_of(
@@ -132,23 +149,38 @@ def write(
         )
     elif said:
         raise UsageError("--plaintext and options of encryption exclude one another")
-    options: dict[str, Any] = {"compression": compression}
-    _check_target(target)
+    options: dict[str, Any] = {"compression": compression, "row_group_size": row_group_size, "bloom_filters": specs}
+    _check_target(target, in_folder)
+    if existing and not in_folder:
+        raise UsageError("--existing is about the files of a folder", hint="--partition-by COLUMN or --rows-per-file N")
     with (
         open_input(source, input_format, dict(_typed(item) for item in types), _unescaped(delimiter)) as found,
         _placed(target) as path,
     ):
+        files: list[str] | None = None
+        rows: int | None
         if dry_run:
-            _check(found.schema, encryption, specs)
+            check_partitioning(found.schema.names, table_policy or encryption, partition_by)
+            within = pa.schema([field for field in found.schema if field.name not in partition_by])
+            _check(within, encryption, specs)
             rows, groups, written = None, None, None
+        elif in_folder:
+            sealing = table_policy or encryption
+            split: dict[str, Any] = {
+                "partition_by": partition_by,
+                "rows_per_file": rows_per_file,
+                "existing": existing or "error",
+            }
+            with progress("Sealing") as tell:
+                placed = write_dataset(_reader(found, tell), target, encryption=sealing, **split, **options)
+            rows, groups, written = placed.rows, None, sum(one["bytes"] for one in placed.files)
+            files = [one["path"] for one in placed.files]
         else:
             rows = 0
             writer = SealedWriter(
                 path,
                 found.schema,
                 encryption=encryption,
-                bloom_filters=specs,
-                row_group_size=row_group_size,
                 **options,
             )
             with writer, progress("Sealing") as tell:
@@ -160,11 +192,14 @@ def write(
             if target == "-":
                 _copy_out(path)
                 return
-        _report(source, target, found.schema, encryption, specs, rows, groups, written)
+        _report(source, target, found.schema, encryption, specs, rows, groups, written, partition_by, files)
 
 
-def _by_policy(policy: TablePolicy, target: str) -> EncryptionSpec:
-    """How the policy seals the file that takes this name."""
+def _by_policy(policy: TablePolicy, target: str, in_folder: bool) -> EncryptionSpec:
+    """How the policy seals the file that takes this name, or files of this folder."""
+    if in_folder:
+        policy = policy if policy.root is not None else policy.at(target)
+        target = str(Path(target) / "part.parquet")
     if target == "-" and any(name in (policy.aad_prefix or "") for name in ("{file}", "{path}")):
         raise UsageError("the policy's AAD prefix is made of the file's name, and standard output has none")
     found = encryption_for(policy, target)
@@ -172,10 +207,27 @@ def _by_policy(policy: TablePolicy, target: str) -> EncryptionSpec:
     return found
 
 
-def _check_target(target: str) -> None:
+def _reader(found: Input, tell: Callable[[float, int], None]) -> pa.RecordBatchReader:
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch, done in found.batches:
+            yield batch
+            tell(done, found.total)
+
+    return pa.RecordBatchReader.from_batches(found.schema, batches())
+
+
+def _check_target(target: str, in_folder: bool) -> None:
     """Refuse, before anything is read, a place that no file can have."""
+    if in_folder:
+        if target == "-":
+            raise UsageError("standard output is no folder")
+        return
     if target != "-" and (target.endswith(("/", os.sep)) or Path(target).is_dir()):
-        raise UsageError("the output is a folder", file=target, hint="a file's name in it, such as part-0.parquet")
+        raise UsageError(
+            "the output is a folder",
+            file=target,
+            hint="a file's name in it; --rows-per-file N or --partition-by COLUMN fill a folder",
+        )
     if target == "-" and sys.stdout.isatty():
         raise UsageError("a Parquet file is nothing for a terminal", hint="| another program, or > a file")
 
@@ -278,12 +330,14 @@ def _report(
     rows: int | None,
     groups: int | None,
     written: int | None,
+    partition_by: tuple[str, ...],
+    files: list[str] | None,
 ) -> None:
     columns = [
         {
             "column": field.name,
             "type": str(field.type),
-            "protection": _protection(field.name, encryption),
+            "protection": "folders' names" if field.name in partition_by else _protection(field.name, encryption),
             "filter": _filter(field.name, encryption, specs),
         }
         for field in schema
@@ -297,6 +351,7 @@ def _report(
                 "rows": rows,
                 "row_groups": groups,
                 "bytes": written,
+                **({} if files is None else {"files": files}),
                 "algorithm": None if encryption is None else encryption.algorithm,
                 "columns": columns,
             }
@@ -307,6 +362,7 @@ def _report(
         [
             ("rows", rows),
             ("row groups", groups),
+            ("files", None if files is None else len(files)),
             ("size", None if written is None else size(written)),
             ("dry run", "nothing was written" if rows is None else None),
         ],

@@ -8,8 +8,10 @@ before a key is asked for.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from ..encryption import Algorithm
@@ -117,7 +119,21 @@ class Expectation:
 
     def must_be_encrypted(self, column: str) -> bool:
         """May the column at this dotted path not be in plaintext?"""
-        return self.complete or any(column == name or column.startswith(name + ".") for name in self.encrypted_columns)
+        return self.complete or _expected_name(column, self.encrypted_columns) is not None
+
+    def name(self, column: str) -> None:
+        """What the file calls a column.
+
+        Raises:
+            PolicyError: it is the name of an encrypted column in another case or Unicode form. Some readers (Spark) take the one
+                for the other, and so would take what stands there under no key, or under another one.
+        """
+        if (meant := _expected_name(column, self.encrypted_columns)) is not None and not _covers(meant, column):
+            raise PolicyError(
+                f"the column's name differs from that of {meant}, which must be encrypted, in its case or Unicode form alone",
+                column=column,
+                hint="name the column as the file does, if the file is right",
+            )
 
     def plaintext_column(self, column: str) -> None:
         """A column chunk without encryption.
@@ -127,6 +143,22 @@ class Expectation:
         """
         if self.must_be_encrypted(column):
             raise PolicyError("the column is in plaintext where an encrypted one was expected", column=column)
+
+
+@lru_cache(maxsize=4096)
+def _expected_name(column: str, names: frozenset[str]) -> str | None:
+    """Which of these columns or groups a column is, or could be taken for."""
+    exact = (name for name in names if _covers(name, column))
+    alike = (name for name in sorted(names) if _covers(_folded(name), _folded(column)))
+    return next(exact, None) or next(alike, None)
+
+
+def _covers(name: str, column: str) -> bool:
+    return column == name or column.startswith(name + ".")
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
 
 
 NO_EXPECTATION: Final = Expectation()

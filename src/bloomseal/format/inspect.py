@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import BloomsealError, KeyAccessError
 from ..keytools.material import KeyMetadata
 from ..notebook import ShownInNotebooks
-from ..storage.source import Source
+from ..storage.source import FilePlace, Source
 from ..thrift import Cursor, Struct
 from ..thrift.structs import BloomFilterHeader, KeyValue, decode, decode_at
 from .expectation import NO_EXPECTATION
@@ -94,7 +93,7 @@ class Inspection(ShownInNotebooks):
         return asdict(self)
 
 
-def inspect(path: str | os.PathLike[str], *, filesystem: FileSystem | None = None) -> Inspection:
+def inspect(path: FilePlace, *, filesystem: FileSystem | None = None) -> Inspection:
     """Look at a file without a key. Opens, verifies and decrypts nothing.
 
     Raises:

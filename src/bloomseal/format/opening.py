@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from copy import copy
 
 from ..encryption import ModuleCipher, ModuleType, SecretKey, module_aad
-from ..errors import BloomsealError, IntegrityError, KeyAccessError
+from ..errors import BloomsealError, IntegrityError, KeyAccessError, PolicyError
 from ..keytools import as_key_source
 from ..keytools.access import raised_by
 from ..keytools.protocols import KeyRetriever
@@ -16,7 +16,7 @@ from ..storage.source import Source
 from .expectation import NO_EXPECTATION, Expectation
 from .footer import FileCrypto, Footer, FooterKind, Peek, peek
 
-__all__ = ["KeysAtHand", "authenticated", "open_footer"]
+__all__ = ["KeysAtHand", "authenticated", "need_verified", "open_footer"]
 
 
 class KeysAtHand:
@@ -141,6 +141,23 @@ def authenticated(seen: Peek, candidates: Sequence[FileCrypto], keys: KeysAtHand
         except IntegrityError as error:
             failure = error
     raise failure
+
+
+def need_verified(footer: Footer, source: Source, what: str, hint: str = "the footer key") -> None:
+    """Whoever makes a statement about a whole file, or a new file of it, asks this first.
+
+    Args:
+        what: the use, with its article.
+
+    Raises:
+        PolicyError: a signed footer whose signature could not be checked: somebody could have taken row groups out of it.
+    """
+    if not footer.verified:
+        raise PolicyError(
+            f"the footer's signature can't be checked without the footer key, so {what} could miss row groups",
+            file=source.name,
+            hint=hint,
+        )
 
 
 def _retriever(source: Source, decryption: DecryptionSpec | None) -> KeyRetriever | None:

@@ -12,7 +12,7 @@ from ..storage.source import Buffer
 from ..thrift import Cursor, Struct, with_integers
 from ..thrift.structs import DataPageHeader, DataPageHeaderV2, DictionaryPageHeader, PageHeader, decode_at
 
-__all__ = ["Page", "read_page", "resized_header"]
+__all__ = ["Page", "check_doubtful", "read_page", "resized_header"]
 
 _HEADER_WINDOW: Final = 512
 _INDEX_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 1, 2, 3
@@ -191,6 +191,29 @@ def read_page(
     except BloomsealError as error:
         raise error.at(module=f"{kind.label} {number}") from error.__cause__
     return page, end
+
+
+def check_doubtful(page: Page, codec: int | None) -> None:
+    """A page that nothing authenticates can at least contradict its header, which is sealed where the column is.
+
+    Args:
+        codec: the column chunk's (CompressionCodec).
+
+    Raises:
+        IntegrityError: it was sealed with GCM, and the file's word for it was altered.
+        FormatError: it can't become the bytes that its header says.
+    """
+    if not page.encrypted or page.authenticated:
+        return
+    place = f"{page.kind.label} {page.ordinal}"
+    if page.relabelled:
+        raise IntegrityError(
+            "the page was sealed with AES_GCM_V1, and the file says AES_GCM_CTR_V1: that word was altered", module=place
+        )
+    if not page.could_inflate(codec):
+        raise FormatError(
+            f"{page.size} bytes can't be the {page.view.uncompressed_size} that the page's header says", module=place
+        )
 
 
 def resized_header(page: Page, size: int, crc: int | None = None) -> bytes:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..encryption import ModuleType
-from ..errors import BloomsealError, FormatError, IntegrityError, KeyAccessError
+from ..errors import BloomsealError, IntegrityError, KeyAccessError
 from ..notebook import ShownInNotebooks
 from ..sbbf import SplitBlockBloomFilter
 from ..storage.source import Scratch, leased
-from .pages import Page
+from .pages import check_doubtful
 from .statistics import all_null
 from .walk import Chunk, FilterBytes, Protection, Walk
 
@@ -135,7 +135,7 @@ def _verify_pages(walk: Walk, chunk: Chunk, report: VerifyReport, sealed: Scratc
             counts[0] += 1
             if not page.authenticated:
                 counts[2] += 1
-                _doubt(page, codec)
+                check_doubtful(page, codec)
                 continue
             try:
                 page.open_into(opened.take(page.size))
@@ -149,20 +149,6 @@ def _verify_pages(walk: Walk, chunk: Chunk, report: VerifyReport, sealed: Scratc
             _count(report.authenticated, kind.label, bodies)
             _count(report.unauthenticated, kind.label, open_bodies)
             _count(report.unauthenticated, "Data page levels", levels)
-
-
-def _doubt(page: Page, codec: int | None) -> None:
-    """A page that nothing authenticates can at least contradict its header, which is sealed where the column is."""
-    if page.relabelled:
-        raise IntegrityError(
-            "the page was sealed with AES_GCM_V1, and the file says AES_GCM_CTR_V1: that word was altered",
-            module=f"{page.kind.label} {page.ordinal}",
-        )
-    if page.encrypted and not page.could_inflate(codec):
-        raise FormatError(
-            f"{page.size} bytes can't be the {page.view.uncompressed_size} that the page's header says",
-            module=f"{page.kind.label} {page.ordinal}",
-        )
 
 
 def _count(where: Counter[str], what: str, number: int) -> None:

@@ -14,10 +14,10 @@ from ..encryption import FRAME_BYTES, ModuleCipher, ModuleType, framed_length, m
 from ..errors import BloomsealError, FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError
 from ..limits import MAX_BITSET_BYTES, MAX_BLOOM_HEADER_BYTES, MIN_BITSET_BYTES
 from ..storage.source import Buffer, Scratch, Source
-from ..thrift import Cursor, Struct, WireType, encode_binary
-from ..thrift.structs import BloomFilterHeader, ColumnChunk, ColumnMetaData, decode, decode_at
+from ..thrift import Cursor, Struct
+from ..thrift.structs import BloomFilterHeader, ColumnChunk, ColumnMetaData, SealedColumnMetaData, decode, decode_at
 from .footer import Footer
-from .layout import Column, Meta
+from .layout import Column
 from .opening import KeysAtHand
 from .pages import Page, read_page
 from .schema import Leaf
@@ -106,6 +106,7 @@ class Walk:
         self.keys = keys
         self._file_aad = footer.crypto.file_aad if footer.crypto else b""
         self._recent: tuple[int, dict[int, Chunk]] = -1, {}
+        self._named: set[int] = set()
 
     def chunk(self, row_group: int, column: int) -> Chunk:
         """A column chunk, without opening anything; the same one as long as no other row group is asked for.
@@ -165,9 +166,12 @@ class Walk:
         """Is the chunk protected as the caller expects? Everything that is made of its bytes asks this first.
 
         Raises:
-            PolicyError: it is in plaintext, or under the footer key, and must not be.
+            PolicyError: it is in plaintext, or under the footer key, and must not be; or its name could be taken for another.
         """
         try:
+            if chunk.leaf.index not in self._named:
+                self.keys.expectation.name(chunk.leaf.name)
+                self._named.add(chunk.leaf.index)
             if chunk.protection is Protection.PLAINTEXT:
                 self.keys.expectation.plaintext_column(chunk.leaf.name)
             elif chunk.protection is Protection.FOOTER_KEY:
@@ -191,16 +195,14 @@ class Walk:
         if chunk.meta is None:
             self.expected(chunk)
             if chunk.view.encrypted_column_metadata is not None and chunk.encrypted:
-                meta = decode(ColumnMetaData, self.meta_raw(chunk))
+                meta: ColumnMetaData = self._named_meta(chunk)
             elif chunk.view.meta_data is not None:
                 if chunk.protection is Protection.COLUMN_KEY:
                     raise FormatError("the column has a key of its own, but its metadata is not sealed", **chunk.place)  # type: ignore[arg-type]
-                meta = chunk.view.meta_data
+                meta = chunk.view.meta_data if self.footer.verified else self._named_meta(chunk)
             else:
                 raise FormatError("a column chunk without metadata", **chunk.place)  # type: ignore[arg-type]
             self._check(chunk, meta)
-            if not self.footer.verified:
-                self._check_path(chunk)
             chunk.meta = meta
         return chunk.meta
 
@@ -297,6 +299,8 @@ class Walk:
             page, end = read_page(data, 0, offset, ordinal, *self._of_pages(chunk))
             if end != length or page.ordinal != ordinal:
                 raise FormatError("the offset index does not name this page", module=ModuleType.OFFSET_INDEX.label)
+            if page.clear_levels:
+                _check_levels(page, chunk.leaf)
         except BloomsealError as error:
             raise error.at(file=self.source.name, **chunk.place) from error.__cause__
         return page
@@ -313,6 +317,8 @@ class Walk:
         try:
             while position < length:
                 page, position = read_page(data, position, start, ordinal, cipher, aad)
+                if page.clear_levels:
+                    _check_levels(page, chunk.leaf)
                 ahead.append(page)
                 ordinal = page.ordinal + 1
                 values += page.num_values
@@ -348,19 +354,22 @@ class Walk:
                 failure = error
         raise failure.at(**chunk.place) from None
 
-    def _check_path(self, chunk: Chunk) -> None:
-        """Nobody has authenticated the schema: the sealed metadata says of itself which column it is of.
+    def _named_meta(self, chunk: Chunk) -> SealedColumnMetaData:
+        """Metadata that says of itself which column it is of.
 
-        Column ordinals alone are bound to the key, so that names which were exchanged would give one column's answers for another's.
+        Column ordinals alone are bound to a column's key. Whoever can change the schema (a signed footer that nobody has
+        verified, or the footer's key) could else exchange two names, and have one column's values and filters answer for the
+        other.
         """
-        path = Struct.parse(self.meta_raw(chunk)).elements(Meta.PATH, WireType.BINARY)
-        if path != [encode_binary(name.encode()) for name in chunk.leaf.path]:
+        meta = decode(SealedColumnMetaData, self.meta_raw(chunk))
+        if meta.path != [name.encode() for name in chunk.leaf.path]:
             raise FormatError(
                 "the footer calls the column otherwise than its own metadata does",
                 file=self.source.name,
                 module="Column metadata",
                 **chunk.place,  # type: ignore[arg-type]
             )
+        return meta
 
     def _check(self, chunk: Chunk, meta: ColumnMetaData) -> None:
         def wrong(what: str) -> FormatError:
@@ -455,6 +464,16 @@ class Walk:
             # parquet-java fills a filter that its length cuts short with zeros: false negatives.
             raise FormatError(f"bloom_filter_length says {length} bytes, the filter has {begin + size}")
         return FilterBytes(offset, length, False, memoryview(data)[begin:], header, unknown)
+
+
+def _check_levels(page: Page, leaf: Leaf) -> None:
+    # Few writers leave any in clear, and a cold probe should not pay for it.
+    from .levels import check_clear_levels
+
+    try:
+        check_clear_levels(page, leaf)
+    except IntegrityError as error:
+        raise error.at(module=f"{page.kind.label} {page.ordinal}") from None
 
 
 def _no_aad(_kind: ModuleType, _page: int) -> bytes:

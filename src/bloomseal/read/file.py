@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import pyarrow as pa
 from ..errors import BloomsealWarning, PolicyError, UnsupportedError, UsageError
 from ..format.layout import FileMeta
 from ..format.minifile import read_row_group
-from ..format.opening import open_footer
+from ..format.opening import need_verified, open_footer
 from ..format.schema import Schema
 from ..format.statistics import all_null
 from ..format.verify import VerifyReport, verify_walk
@@ -26,7 +25,7 @@ from ..format.walk import Chunk, Walk
 from ..sbbf import KeySet, ProbeSet, SplitBlockBloomFilter
 from ..specs import DecryptionSpec, decryption_for
 from ..storage.ref import FileRef
-from ..storage.source import Scratch, Source, lend
+from ..storage.source import FilePlace, Scratch, Source, lend
 from .prune import RuledOut, Survivors, ruled_out, survivors
 
 if TYPE_CHECKING:
@@ -229,7 +228,7 @@ class SealedFile:
         return np.stack(answers) if answers else np.empty((0, len(values)), dtype=np.bool_)
 
     def _ask(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> Iterator[_Hits]:
-        self._need_verified("probe")
+        self.need_verified("probe")
         leaf = self._footer.schema.leaf(column)
         asked = ProbeSet.of(values, leaf.type, int96_utc=self._int96_utc)
         for group in range(self.num_row_groups):
@@ -256,7 +255,7 @@ class SealedFile:
         Raises:
             As `probe`.
         """
-        self._need_verified("probe")
+        self.need_verified("probe")
         leaf = self._footer.schema.leaf(column).index
         self._refuse_clear([leaf], None)
         return survivors(self._walk, leaf, keys, self._filter)
@@ -290,7 +289,7 @@ class SealedFile:
 
     def plan(self, columns: Sequence[str] | None = None, filters: Any = None, *, int96_unit: str = "ns") -> ReadPlan:
         """Check a read's arguments, as `read` takes and refuses them, without reading anything."""
-        self._need_verified("read")
+        self.need_verified("read")
         if int96_unit not in ("ns", "us"):
             raise UsageError("int96_unit= is 'ns' or 'us'")
         schema = self._footer.schema
@@ -365,14 +364,19 @@ class SealedFile:
     def _int96_utc(self) -> bool:
         return bool(self._decryption and self._decryption.int96_utc)
 
-    def _need_verified(self, what: str) -> None:
+    def need_verified(self, what: str) -> None:
+        """Refuse what would rely on a footer that could not be verified, if that was not allowed.
+
+        Args:
+            what: the use, in a word.
+
+        Raises:
+            PolicyError: the footer's signature could not be checked.
+        """
         allowed = self._decryption is not None and self._decryption.allow_unverified_footer
-        if not self._footer.verified and not allowed:
-            raise PolicyError(
-                f"the footer's signature can't be checked without the footer key, so a {what} could miss row groups",
-                file=self.path,
-                hint="the footer key, or DecryptionSpec(allow_unverified_footer=True)",
-            )
+        if not allowed:
+            hint = "the footer key, or DecryptionSpec(allow_unverified_footer=True)"
+            need_verified(self._footer, self._source, f"a {what}", hint)
 
     def _refuse_clear(self, wanted: Sequence[int], predicate: Predicate | None) -> None:
         """Whether a column in plaintext is refused must not depend on which row groups are opened."""
@@ -445,7 +449,7 @@ def _matching(plan: ReadPlan, group: int) -> pa.Table | None:
 
 
 def open_file(
-    path: str | os.PathLike[str] | FileRef,
+    path: FilePlace | FileRef,
     *,
     decryption: DecryptionSpec | TablePolicy | None = None,
     filesystem: FileSystem | None = None,
@@ -453,7 +457,9 @@ def open_file(
     """Open a Parquet file: one read of its tail, the footer opened or its signature verified.
 
     Args:
-        path: local path, URI, or path on `filesystem`; or a place that was found in a table.
+        path: local path, URI, or path on `filesystem`; a file object that can seek, or the file's bytes; or a place that
+            was found in a table.
+        filesystem: of pyarrow or fsspec.
         decryption: keys and expectations, or a table's policy (`Policy.for_table`); None for a plaintext file.
 
     Raises:
@@ -468,7 +474,7 @@ def open_file(
 
 
 def probe(
-    path: str | os.PathLike[str],
+    path: FilePlace,
     column: str,
     values: Sequence[Any] | pa.Array | pa.ChunkedArray,
     *,
@@ -481,7 +487,7 @@ def probe(
 
 
 def verify(
-    path: str | os.PathLike[str],
+    path: FilePlace,
     *,
     decryption: DecryptionSpec | TablePolicy | None = None,
     filesystem: FileSystem | None = None,

@@ -20,11 +20,12 @@ from ..format.walk import Chunk, Protection
 from ..policy import Policy, TablePolicy
 from ..read.file import SealedFile, open_file
 from ..storage.ref import FileRef
+from ..table.hive import check_partitioning
 from .listing import TableFiles, list_files, open_filesystem, qualified, split_uri
 from .session import as_active, chosen_table, refuse_secrets, register_source, table_policy
 from .settings import leaves, promised
 from .settings import options as table_options
-from .source.partitioned import check_partitioning, has_plain_text
+from .source.partitioned import has_plain_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
@@ -124,7 +125,7 @@ def write(
         raise UsageError(f"no mode {mode!r}", hint=", ".join(_MODES))
     target, extra = os.fspath(path), dict(options or {})
     stored = type(df.schema)([field for field in df.schema.fields if field.name not in partition_by])
-    check_partitioning(df.schema, chosen, partition_by)
+    check_partitioning(df.schema.names, chosen, partition_by)
     refuse_secrets(extra)
     if rebalance:
         df = df.hint("rebalance", *map(_column, partition_by))
@@ -316,6 +317,8 @@ def _check(path: str, files: TableFiles, table: TablePolicy, filters: Mapping[st
 
 
 def _look(file: SealedFile, path: str, table: TablePolicy, filters: Mapping[str, FilterSpec] | None) -> _Checked:
+    # A footer that nobody has verified says nothing about the file that Spark will read.
+    file.need_verified("check")
     filters = table.bloom_filters() if filters is None else filters
     missing = [name for name in table.columns if not any(_within(leaf, name) for leaf in file.columns)]
     if missing:
@@ -325,6 +328,7 @@ def _look(file: SealedFile, path: str, table: TablePolicy, filters: Mapping[str,
         for chunk in file.walk.chunks(group):
             name = chunk.leaf.name
             _check_protection(chunk, table, file.walk.source.ref)
+            file.walk.expected(chunk)
             spec = next((spec for above, spec in filters.items() if _within(name, above)), None)
             if spec is None or all_null(meta := file.walk.meta(chunk), chunk.leaf) or not meta.num_values:
                 continue

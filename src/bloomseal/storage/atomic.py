@@ -1,8 +1,8 @@
 """Write aside, sync, check, rename: at every instant a path holds the old file or the new one.
 
 `AtomicFile` is for data files, `replace_durably` for small ones; both are an `Aside` that takes a name. Object stores
-have no rename: there the new file is assembled in an anonymous local temporary file, checked, and then sent to its
-final key in one upload.
+and file objects have no rename: there the new file is assembled in an anonymous local temporary file, checked, and then
+sent to its final place in one go.
 """
 
 from __future__ import annotations
@@ -81,6 +81,9 @@ class AtomicFile:
         self._length = 0
         self._written = self._sent = 0
         if ref.filesystem is not None:
+            from .objects import need_empty
+
+            need_empty(ref.filesystem)
             import tempfile  # takes longer to load than a small file to write, as does shutil below
 
             self._spool = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed by commit or abort

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from ..errors import BloomsealError, UsageError
+from ..errors import BloomsealError, MissingFileError, UsageError
 from .pattern import PathPattern
 from .ref import FileRef
-from .source import Source, resolve_path
+from .source import Source, refusal, resolve_path, type_at
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -30,6 +30,7 @@ __all__ = [
     "Listing",
     "NothingThereError",
     "Problem",
+    "UnseenError",
     "is_hidden",
     "kind_of",
     "list_files",
@@ -45,8 +46,12 @@ _DELTA_LOG: Final = "_delta_log"
 _METADATA: Final = ".metadata.json"
 
 
-class NothingThereError(UsageError):
-    """There is neither a file nor a folder, or it can't be reached."""
+class NothingThereError(MissingFileError):
+    """There is neither a file nor a folder."""
+
+
+class UnseenError(UsageError):
+    """Nobody could look, whatever is there: not seen is not absent."""
 
 
 class Kind(StrEnum):
@@ -202,7 +207,7 @@ class _Walk:
         try:
             mode = os.stat(path).st_mode  # noqa: PTH116
         except OSError as error:
-            raise NothingThereError(f"can't read the file: {error.strerror}", file=self._ref.path) from None
+            raise _unseen("can't read the file", self._ref.path, error) from error
         if not stat.S_ISDIR(mode):
             self.listing.files = [Found(self._ref, posixpath.basename(path), Kind.DATA)]
             return
@@ -298,7 +303,7 @@ class _Walk:
                 return
             entries = filesystem.get_file_info(FileSelector(self._ref.path, recursive=True))
         except OSError as error:
-            raise NothingThereError(f"can't list the folder: {type(error).__name__}", file=self._ref.path) from None
+            raise _unseen("can't list the folder", self._ref.path, error) from error
         self.listing.root = self._ref
         base = self._ref.path.rstrip("/") + "/" if self._ref.path else ""
         for one in sorted(entries, key=lambda entry: entry.path):
@@ -355,6 +360,12 @@ class _Walk:
         self.listing.sidecars.sort(key=lambda ref: ref.path)
 
 
+def _unseen(what: str, path: str, error: OSError) -> UsageError:
+    told = refusal(what, path, error)
+    kind = NothingThereError if isinstance(error, FileNotFoundError | NotADirectoryError) else UnseenError
+    return kind(told.what, file=path, hint=told.hint)
+
+
 _RANK: Final = {kind: rank for rank, kind in enumerate(Kind)}
 
 
@@ -363,4 +374,4 @@ def _exists(ref: FileRef) -> bool:
         return os.path.lexists(ref.path)
     from pyarrow.fs import FileType
 
-    return bool(ref.filesystem.get_file_info(ref.path).type is not FileType.NotFound)
+    return bool(type_at(ref) is not FileType.NotFound)

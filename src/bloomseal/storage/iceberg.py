@@ -14,7 +14,7 @@ from typing import Any, Final
 from ..errors import UnsupportedError, UsageError
 from .ref import FileRef
 from .snapshot import LiveFile, Snapshot, in_table, library, location, opened
-from .source import Source
+from .source import Source, refusal
 
 __all__ = ["METADATA_ENDING", "IcebergLog"]
 
@@ -166,7 +166,7 @@ def _names(ref: FileRef) -> list[str]:
 
         return sorted(info.base_name for info in ref.filesystem.get_file_info(FileSelector(ref.path)))
     except OSError as error:
-        raise UsageError(f"the table's metadata can't be listed: {type(error).__name__}", file=ref.path) from None
+        raise refusal("the table's metadata can't be listed", ref.path, error) from error
 
 
 def _hint(ref: FileRef) -> int | None:

@@ -19,8 +19,10 @@ class FileRef:
         path: the path as its file system knows it.
         filesystem: None means local.
         root: the folder of the table that led to the file; None where the file was named itself.
+        named: False for a file object, of which nobody knows where it is.
     """
 
     path: str
     filesystem: FileSystem | None = None
     root: str | None = field(default=None, compare=False)
+    named: bool = field(default=True, compare=False)

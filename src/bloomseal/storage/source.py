@@ -11,17 +11,33 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, NoReturn, Self
+from typing import IO, TYPE_CHECKING, Final, NoReturn, Self
 
 from ..errors import BloomsealError, FormatError, MissingFileError, UsageError
 from ..storage.ref import FileRef
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
+    from pyarrow.fs import FileSystem, FileType
 
-__all__ = ["Buffer", "Scratch", "Source", "identity", "leased", "lend", "open_regular", "refusal", "resolve_path"]
+__all__ = [
+    "Buffer",
+    "FilePlace",
+    "Scratch",
+    "Source",
+    "identity",
+    "is_object",
+    "leased",
+    "lend",
+    "open_regular",
+    "refusal",
+    "resolve_path",
+    "type_at",
+]
 
 Buffer = bytes | bytearray | memoryview
+
+FilePlace = str | os.PathLike[str] | IO[bytes] | Buffer
+"""A path or URI; a file object opened for bytes; to read from, also the bytes themselves."""
 
 
 class Scratch:
@@ -121,8 +137,8 @@ class Source:
             return None
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str] | FileRef, filesystem: FileSystem | None = None) -> Source:
-        """Open a file.
+    def open(cls, path: FilePlace | FileRef, filesystem: FileSystem | None = None) -> Source:
+        """Open a file, see `resolve_path`.
 
         Raises:
             MissingFileError: there is no such file.
@@ -208,17 +224,50 @@ class Source:
             self.close()
 
 
-def resolve_path(path: str | os.PathLike[str], filesystem: FileSystem | None = None) -> FileRef:
-    """A path, or a URI such as ``s3://bucket/key``, as a path on a file system; None means local."""
+def is_object(value: object) -> bool:
+    """Is it an open file, or bytes, rather than a path or several?"""
+    return isinstance(value, bytes | bytearray | memoryview) or any(
+        hasattr(value, name) for name in ("read", "write", "to_pybytes")
+    )
+
+
+def resolve_path(path: FilePlace | FileRef, filesystem: FileSystem | None = None) -> FileRef:
+    """Where a file is: the one place that tells.
+
+    Args:
+        path: a path; a URI such as ``s3://bucket/key``, which pyarrow or else fsspec knows; an open file; or bytes.
+        filesystem: of pyarrow or fsspec; None means local.
+
+    Raises:
+        UsageError: none of these, or a location that can't be opened.
+    """
+    if isinstance(path, FileRef):
+        return path
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(text, str):
-        raise UsageError(f"a path is a str or an os.PathLike of str, not {type(path).__name__}")
-    if filesystem is None and "://" in text:
+        if not is_object(path):
+            kind = type(path).__name__
+            raise UsageError(f"a path is a str or an os.PathLike of str, or an open binary file, not {kind}")
+        from .objects import file_object
+
+        own, name = file_object(path)
+        if filesystem is not None:
+            raise UsageError("a file object is on no file system", file=name, hint="filesystem=None")
+        return FileRef(name, own, named=False)
+    if filesystem is not None:
+        from .objects import as_filesystem
+
+        filesystem = as_filesystem(filesystem)
+    elif "://" in text:
         from pyarrow.fs import FileSystem
 
+        from .objects import fsspec_location
+
         try:
-            filesystem, text = FileSystem.from_uri(text)
+            filesystem, text = fsspec_location(text) or FileSystem.from_uri(text)
         except (ValueError, OSError) as error:
+            if isinstance(error, UsageError):
+                raise
             raise refusal("can't open the location", text, error) from error
     if getattr(filesystem, "type_name", None) == "local":
         # pyarrow's own local file system is local too, so that files are locked and renamed there.
@@ -253,6 +302,19 @@ def open_regular(
 def identity(status: os.stat_result) -> tuple[int, ...]:
     """Device, inode, size and time of change of a local file."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def type_at(ref: FileRef) -> FileType:
+    """What stands at a place on a file system that is not local.
+
+    Raises:
+        UsageError: nobody could look: not seen is not absent.
+    """
+    assert ref.filesystem is not None  # noqa: S101
+    try:
+        return ref.filesystem.get_file_info(ref.path).type
+    except OSError as error:
+        raise refusal("can't look at the place", ref.path, error) from error
 
 
 def refusal(what: str, path: str, error: Exception) -> UsageError:

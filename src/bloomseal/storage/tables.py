@@ -9,23 +9,36 @@ import os
 import posixpath
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ..errors import BloomsealError, UnsupportedError, UsageError
 from .delta import DeltaLog
-from .files import Found, Kind, Layout, Listing, NothingThereError, Problem, list_files
+from .files import Found, Kind, Layout, Listing, NothingThereError, Problem, UnseenError, list_files
 from .iceberg import METADATA_ENDING, IcebergLog
 from .ref import FileRef
 from .snapshot import LiveFile, Snapshot
-from .source import resolve_path
+from .source import FilePlace, is_object, resolve_path, type_at
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["NothingThereError", "Paths", "TableFiles", "files_at", "find_files", "is_file", "is_one_file", "open_log"]
+__all__ = [
+    "NothingThereError",
+    "Paths",
+    "Places",
+    "TableFiles",
+    "UnseenError",
+    "files_at",
+    "find_files",
+    "is_file",
+    "is_one_file",
+    "open_log",
+]
 
 Path = str | os.PathLike[str]
 Paths = Sequence[Path] | Path
+Places = Paths | FilePlace
+"""Paths, or the one file that a file object or bytes are."""
 
 
 @dataclass
@@ -55,7 +68,7 @@ class TableFiles:
 
 
 def find_files(
-    paths: Paths,
+    paths: Places,
     filesystem: FileSystem | None = None,
     *,
     version: int | None = None,
@@ -78,7 +91,10 @@ def find_files(
         UnsupportedError: without `everything`: a table whose files' rows are not its rows.
         MissingDependencyError: a table with a log, and not the library that reads it.
     """
-    listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    alone = isinstance(paths, str | os.PathLike) or is_object(paths)
+    listed = [cast(Path, paths)] if alone else list(cast(Sequence[Path], paths))
+    if len(listed) > 1 and any(map(is_object, listed)):
+        raise UsageError("file objects are opened one by one", hint="pyarrow.concat_tables")
     if not listed:
         raise UsageError("no path is given", hint="a file, a folder or a table")
     result = TableFiles()
@@ -99,10 +115,10 @@ def find_files(
     return result
 
 
-def is_one_file(path: Paths, filesystem: FileSystem | None = None) -> bool:
-    """Is it the path of a file, or of nothing at all: what is opened as it is?"""
+def is_one_file(path: Places, filesystem: FileSystem | None = None) -> bool:
+    """Is it a file object, or the path of a file, or of nothing at all: what is opened as it is?"""
     if not isinstance(path, str | os.PathLike):
-        return False
+        return is_object(path)
     ref = resolve_path(path, filesystem)
     if ref.filesystem is None:
         if os.path.isdir(ref.path):  # noqa: PTH112
@@ -112,8 +128,7 @@ def is_one_file(path: Paths, filesystem: FileSystem | None = None) -> bool:
         )
     from pyarrow.fs import FileType
 
-    kind = ref.filesystem.get_file_info(ref.path).type
-    return bool(kind is FileType.File and not ref.path.endswith(METADATA_ENDING))
+    return bool(type_at(ref) is FileType.File and not ref.path.endswith(METADATA_ENDING))
 
 
 def files_at(path: str, filesystem: FileSystem | None = None) -> list[FileRef | str]:
@@ -251,7 +266,7 @@ def is_file(ref: FileRef) -> bool:
         return os.path.isfile(ref.path)  # noqa: PTH113
     from pyarrow.fs import FileType
 
-    return bool(ref.filesystem.get_file_info(ref.path).type is FileType.File)
+    return bool(type_at(ref) is FileType.File)
 
 
 def _refuse_part_of_delta(ref: FileRef) -> None:

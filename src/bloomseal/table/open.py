@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +12,8 @@ import pyarrow as pa
 
 from ..errors import UnsupportedError, UsageError
 from ..read.file import ReadStats, Verdict, open_file
-from ..storage.tables import Paths, find_files, is_one_file
+from ..storage.source import FilePlace
+from ..storage.tables import Places, find_files, is_one_file
 from .partitions import Partitions
 from .query import Query, Shape, TableParts, no_such_column, side_by_side
 from .report import TableVerifyReport, verify_files
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..write.writer import FilterRequest
     from .scan import Progress
 
-__all__ = ["SealedTable", "open_table", "read_table"]
+__all__ = ["SealedTable", "as_table", "open_table", "read_table"]
 
 
 class SealedTable:
@@ -146,6 +146,17 @@ class SealedTable:
         self.stats = ReadStats()
         return stream(query, query.numbers, schema, threads, self.stats, progress)
 
+    def scan_in(self, schema: pa.Schema, filters: Any = None, *, threads: int | None = None) -> pa.RecordBatchReader:
+        """As `scan`, in a schema that is said beforehand: columns of `schema`, or wider types. No footer is opened twice.
+
+        Raises:
+            As `scan`; all but a wrong predicate by the reader.
+        """
+        from .scan import stream
+
+        query = self._query(schema.names, filters, "ns")
+        return stream(query, query.numbers, schema, threads, ReadStats(), None)
+
     def probe(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> dict[str, list[list[Verdict]]]:
         """Ask the filters of all files.
 
@@ -242,7 +253,7 @@ class SealedTable:
 
 
 def open_table(
-    path: Paths,
+    path: Places,
     *,
     decryption: DecryptionSpec | TablePolicy | None = None,
     version: int | None = None,
@@ -279,8 +290,21 @@ def open_table(
     return SealedTable(TableParts(found.files, known, found.snapshot, decryption, follow_links))
 
 
+def as_table(table: SealedTable | Places, options: dict[str, Any]) -> SealedTable:
+    """A table that is open, or one opened with these options of `open_table`.
+
+    Raises:
+        UsageError: options for a table that is open already; and as `open_table`.
+    """
+    if not isinstance(table, SealedTable):
+        return open_table(table, **options)
+    if options:
+        raise UsageError("the table is open already", hint="these options go to open_table: " + ", ".join(options))
+    return table
+
+
 def read_table(
-    path: Paths,
+    path: Places,
     *,
     columns: Sequence[str] | None = None,
     filters: Any = None,
@@ -295,7 +319,7 @@ def read_table(
     Each file is pruned as `SealedFile.read` does it; the keys are resolved once for all that share them.
 
     Args:
-        path: a file, a folder, a pattern, a list of files, a Delta or Iceberg table: as for `open_table`.
+        path: a file (also a file object, or bytes), a folder, a pattern, a list of files, a Delta or Iceberg table: as for `open_table`.
         columns, filters, int96_unit: as for `SealedFile.read`; also of the columns that stand in folders' names.
         version: as for `open_table`.
         threads: files read at the same time; None: one per processor.
@@ -309,8 +333,7 @@ def read_table(
         FormatError, IntegrityError, KeyAccessError, PolicyError: as for a single file; one bad file refuses the read.
     """
     if version is None and is_one_file(path, filesystem):
-        assert isinstance(path, str | os.PathLike)  # noqa: S101
-        with open_file(path, decryption=decryption, filesystem=filesystem) as file:
+        with open_file(cast(FilePlace, path), decryption=decryption, filesystem=filesystem) as file:
             return file.read(columns, filters, int96_unit=int96_unit)
     table = open_table(path, decryption=decryption, version=version, filesystem=filesystem)
     return table.read(columns, filters, threads=threads, int96_unit=int96_unit)

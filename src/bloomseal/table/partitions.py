@@ -22,10 +22,10 @@ import pyarrow as pa
 from ..errors import UsageError
 from ..storage.files import Found
 from ..storage.snapshot import LiveFile, Snapshot
+from .hive import NULL
 
 __all__ = ["Partitions"]
 
-_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _WHOLE: Final = re.compile(r"[+-]?\d+", re.ASCII)
 _FLOAT: Final = re.compile(r"[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)", re.ASCII)
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
@@ -94,7 +94,7 @@ def _of_folder(folder: str, path: str) -> dict[str, str | None]:
             continue
         if (name := _decoded(name)) in found:
             raise UsageError("two folders on the way give the same column", file=path, column=name)
-        found[name] = None if value == _NULL else _decoded(value)
+        found[name] = None if value == NULL else _decoded(value)
     return found
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from ..storage.tables import Paths, find_files, is_one_file
+from ..storage.tables import Places, find_files, is_one_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +27,7 @@ Path = str | os.PathLike[str]
 
 
 def probe(
-    path: Paths,
+    path: Places,
     column: str,
     values: Sequence[Any] | pa.Array | pa.ChunkedArray,
     *,
@@ -52,7 +52,7 @@ def probe(
 
 
 def verify(
-    path: Paths,
+    path: Places,
     *,
     decryption: DecryptionSpec | TablePolicy | None = None,
     filesystem: FileSystem | None = None,
@@ -67,7 +67,7 @@ def verify(
     return open_table(path, decryption=decryption, filesystem=filesystem).verify()
 
 
-def inspect(path: Paths, *, filesystem: FileSystem | None = None) -> Any:
+def inspect(path: Places, *, filesystem: FileSystem | None = None) -> Any:
     """Look at a file without a key. Opens, verifies and decrypts nothing.
 
     Returns:
@@ -86,7 +86,7 @@ def inspect(path: Paths, *, filesystem: FileSystem | None = None) -> Any:
 
 
 def attach_filters(
-    path: Paths,
+    path: Places,
     bloom_filters: FilterRequest,
     *,
     decryption: DecryptionSpec | TablePolicy | None = None,

@@ -28,6 +28,7 @@ __all__ = [
     "RowGroup",
     "RowGroupHead",
     "SchemaElement",
+    "SealedColumnMetaData",
     "Statistics",
     "decode",
     "decode_at",
@@ -111,6 +112,16 @@ class ColumnMetaData(_View):
         (12, TType.STRUCT, "statistics", _struct(Statistics)),
         (14, TType.I64, "bloom_filter_offset"),
         (15, TType.I32, "bloom_filter_length"),
+    )
+
+
+class SealedColumnMetaData(ColumnMetaData):
+    """ColumnMetaData with the path in schema: what is sealed on its own names its column."""
+
+    __slots__ = ("path",)
+    path: list[bytes] | None
+    thrift_spec = _spec(
+        (3, TType.LIST, "path", (TType.STRING, "BINARY", False)), *filter(None, ColumnMetaData.thrift_spec)
     )
 
 
@@ -376,14 +387,26 @@ class DataPageHeader(_View):
 
 
 class DataPageHeaderV2(_View):
-    __slots__ = ("definition_levels", "encoding", "is_compressed", "num_values", "repetition_levels")
+    __slots__ = (
+        "definition_levels",
+        "encoding",
+        "is_compressed",
+        "num_nulls",
+        "num_rows",
+        "num_values",
+        "repetition_levels",
+    )
     num_values: int | None
+    num_nulls: int | None
+    num_rows: int | None
     encoding: int | None
     definition_levels: int | None
     repetition_levels: int | None
     is_compressed: bool | None
     thrift_spec = _spec(
         (1, TType.I32, "num_values"),
+        (2, TType.I32, "num_nulls"),
+        (3, TType.I32, "num_rows"),
         (4, TType.I32, "encoding"),
         (5, TType.I32, "definition_levels"),
         (6, TType.I32, "repetition_levels"),

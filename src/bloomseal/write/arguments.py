@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import pyarrow.parquet as pq
 
@@ -18,13 +18,10 @@ from ..specs import EncryptionSpec
 from ..spelling import nearest
 from .chunk_hashes import carries_filter
 
-if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
-
-__all__ = ["FilterLayout", "FilterRequest", "a_count", "a_filesystem", "check_options", "is_a", "resolve_filters"]
+__all__ = ["FilterLayout", "FilterRequest", "a_count", "check_options", "is_a", "resolve_filters"]
 
 FilterLayout = Literal["row_group", "end"]
-FilterRequest = Mapping[str, FilterSpec | bool]
+FilterRequest = Mapping[str, FilterSpec | bool] | Collection[str]
 
 _ARGUMENTS: Final = ("encryption", "bloom_filters", "row_group_size", "filter_layout", "filesystem", "threads")
 _PASSED_THROUGH: Final = ("data_page_size", "coerce_timestamps", "allow_truncated_timestamps")
@@ -61,12 +58,6 @@ def a_count(value: Any, name: str, what: str) -> int:
     return number
 
 
-def a_filesystem(value: Any) -> FileSystem | None:
-    from pyarrow.fs import FileSystem
-
-    return None if value is None else is_a(FileSystem, value, "filesystem")
-
-
 @functools.cache
 def _encoding_options() -> tuple[str, ...]:
     """The options of this pyarrow's writer, with those that only its C++ part knows."""
@@ -91,17 +82,15 @@ def check_options(options: dict[str, Any], encryption: EncryptionSpec | None) ->
 def resolve_filters(schema: Schema, wanted: FilterRequest) -> list[tuple[Leaf, FilterSpec]]:
     """The leaves and specifications of a ``bloom_filters=`` argument, in schema order.
 
+    Args:
+        wanted: dotted column path → `FilterSpec`, or True for the default one; or a list of such paths, for that one.
+
     Raises:
         UsageError: no such column, one asked for under two names, a column that can't carry a filter, or neither a
             FilterSpec nor a bool.
     """
     specs: dict[int, tuple[Leaf, FilterSpec]] = {}
-    if not isinstance(wanted, Mapping):
-        raise UsageError(
-            f"bloom_filters= takes a dict, not {type(wanted).__name__}",
-            hint="{'column': True}, or a FilterSpec for True",
-        )
-    for name, spec in wanted.items():
+    for name, spec in _requests(wanted):
         if not isinstance(name, str):
             raise UsageError(f"a column's dotted path is a str, not {type(name).__name__}")
         if spec is False or spec is None:
@@ -121,3 +110,12 @@ def resolve_filters(schema: Schema, wanted: FilterRequest) -> list[tuple[Leaf, F
             )
         specs[leaf.index] = (leaf, FilterSpec() if spec is True else spec)
     return [specs[index] for index in sorted(specs)]
+
+
+def _requests(wanted: FilterRequest) -> list[tuple[Any, Any]]:
+    if isinstance(wanted, Mapping):
+        return list(wanted.items())
+    if isinstance(wanted, Collection) and not isinstance(wanted, str | bytes):
+        return [(name, True) for name in wanted]
+    hint = f"[{wanted!r}]" if isinstance(wanted, str) else "['column'], or {'column': FilterSpec(...)}"
+    raise UsageError(f"bloom_filters= takes a dict or a list of columns, not {type(wanted).__name__}", hint=hint)

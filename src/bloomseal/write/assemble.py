@@ -14,7 +14,7 @@ from ..encryption import ModuleCipher, ModuleType
 from ..errors import BloomsealError, FormatError
 from ..format.footer import plain_footer, seal_footer, sign_footer
 from ..format.layout import MAGIC, MAGIC_ENCRYPTED, Column, FileMeta, Group, Meta
-from ..format.pages import Page, resized_header
+from ..format.pages import Page, check_doubtful, resized_header
 from ..format.schema import Leaf
 from ..format.walk import Chunk, FilterBytes, Walk
 from ..sbbf import SplitBlockBloomFilter
@@ -146,6 +146,8 @@ class Assembler:
         for page in walk.pages(chunk, self._chunk):
             position = self.position
             try:
+                # A new seal would vouch for it, and the old keys that could tell are gone then.
+                check_doubtful(page, before.codec)
                 self._add_page(page, sealing)
             except BloomsealError as error:
                 raise error.at(file=walk.source.name, row_group=ordinal, column=chunk.leaf.name) from error.__cause__

@@ -80,7 +80,7 @@ def attach_filters(
     older copy of the file still opens: attaching is no rotation.
 
     Args:
-        bloom_filters: dotted column path → `FilterSpec` (or True).
+        bloom_filters: dotted column path → `FilterSpec` (or True), or a list of such paths.
         decryption: must lead to the footer key and to the keys of these columns.
         dry_run: build the filters and report, but write nothing.
         progress: called with (column chunks done, column chunks in all).

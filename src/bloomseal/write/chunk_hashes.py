@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..errors import BloomsealError, FormatError, UsageError
+from ..errors import BloomsealError, FormatError, UnsupportedError, UsageError
+from ..format.levels import check_clear_levels
 from ..format.minifile import PageSelection, decode_batches, leaf_values, mini_file
 from ..format.schema import Leaf
 from ..format.walk import Walk
@@ -56,6 +57,12 @@ def _hashes(walk: Walk, row_group: int, leaf: Leaf) -> list[npt.NDArray[np.uint6
     chunk = walk.chunk(row_group, leaf.index)
     direct, rest = PageHashes(walk.meta(chunk), leaf), []
     for page in walk.pages(chunk):
+        if not check_clear_levels(page, leaf):
+            raise UnsupportedError(
+                "the page's levels stand in clear, and its header does not count nulls: a filter could lack values",
+                module=f"{page.kind.label} {page.ordinal}",
+                hint="unseal and seal the file, if nobody else can write to it",
+            )
         if not direct.take(page) or page.ordinal < 0:
             rest.append(page)
     hashes, data_pages = direct.taken(), [page for page in rest if page.ordinal >= 0]

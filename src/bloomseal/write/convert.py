@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BloomsealError, UsageError
-from ..format.opening import open_footer
+from ..errors import BloomsealError, FormatError, UnsupportedError, UsageError
+from ..format.opening import need_verified, open_footer
 from ..format.verify import verify_walk
-from ..format.walk import Walk
+from ..format.walk import Chunk, FilterBytes, Protection, Walk
 from ..notebook import ShownInNotebooks
+from ..sbbf import PhysicalType, SplitBlockBloomFilter
 from ..specs import DecryptionSpec, EncryptionSpec, decryption_for, encryption_for
 from ..storage.atomic import AtomicFile
 from ..storage.ref import FileRef
@@ -40,8 +41,8 @@ class ConversionReport(ShownInNotebooks):
         row_groups: converted.
         filters_kept, filters_built: filters taken over, and built anew on request.
         filters_replaced: of the built ones, those that took an older filter's place.
-        filters_dropped: filters in clear on encrypted columns, which were not taken over: nothing proves that they are
-            whole.
+        filters_dropped: filters in clear that were not taken over: on encrypted columns, since nothing proves that they are
+            whole; on columns that are encrypted from now on, where they lack values.
         dropped: one entry for each of them: row_group, column, why.
         old_size, new_size: bytes.
     """
@@ -72,6 +73,9 @@ def seal_file(
 ) -> ConversionReport:
     """Encrypt a plaintext Parquet file, written by anyone, its filters sealed with it, also those of an unknown kind.
 
+    A filter that lacks values of its column is left out and reported: sealed, it would be believed. Pages, statistics and
+    indexes are sealed as they are found.
+
     The new file has the old one's mode, group and access list, never more.
 
     Args:
@@ -99,7 +103,8 @@ def unseal_file(
 
     Raises:
         KeyAccessError: the key of any column is not at hand.
-        FormatError, IntegrityError, PolicyError.
+        PolicyError: the file is not as expected; or a signed footer that can't be verified without its key.
+        FormatError, IntegrityError.
     """
     return _convert(path, output, decryption, None, None, filesystem, progress)
 
@@ -120,7 +125,8 @@ def rekey(
 
     Raises:
         KeyAccessError: a key is not at hand.
-        FormatError, IntegrityError, PolicyError; in every case the file is as it was.
+        PolicyError: as `unseal_file`.
+        FormatError, IntegrityError; in every case the file is as it was.
     """
     return _convert(path, output, decryption, encryption, bloom_filters, filesystem, progress)
 
@@ -142,6 +148,7 @@ def _convert(
         footer, at_hand = open_footer(source, decryption)
         if decryption is None and footer.crypto is not None:
             raise UsageError("the file is encrypted already", file=source.name, hint="rekey")
+        need_verified(footer, source, "the new file")
         walk = Walk(source, footer, at_hand)
         keys = OutputKeys(encryption, footer.schema, target) if encryption is not None else None
         out = None
@@ -182,13 +189,12 @@ def _assemble(
                 report.filters_replaced += walk.meta(chunk).bloom_filter_offset is not None
             # A filter stays until the row group is written: opened into memory of its own, or copied out of what was read.
             elif (found := walk.stored_filter(chunk, (stored, Scratch()))) is not None:
-                if chunk.encrypted and not found.sealed:
+                carried = found if found.sealed else replace(found, bitset=bytes(found.bitset))
+                if (why := _why_not(walk, chunk, carried, keys)) is not None:
                     report.filters_dropped += 1
-                    report.dropped.append(
-                        {"row_group": group, "column": chunk.leaf.name, "why": "in clear on an encrypted column"}
-                    )
+                    report.dropped.append({"row_group": group, "column": chunk.leaf.name, "why": why})
                     continue
-                filters[chunk.leaf.index] = found if found.sealed else replace(found, bitset=bytes(found.bitset))
+                filters[chunk.leaf.index] = carried
                 report.filters_kept += 1
         assembler.add_row_group(walk, group, filters)
         report.row_groups += 1
@@ -197,6 +203,27 @@ def _assemble(
     assembler.finish(walk.footer.struct)
     report.new_size = assembler.position
     return report
+
+
+def _why_not(walk: Walk, chunk: Chunk, found: FilterBytes, keys: OutputKeys | None) -> str | None:
+    """Why a filter is not taken over; None where it is.
+
+    A sealed filter is believed. Whoever altered one while it stood in clear would have it deny rows that are there.
+    """
+    if found.sealed:
+        return None
+    if chunk.encrypted:
+        return "in clear on an encrypted column"
+    stays_clear = keys is None or keys.protection(chunk.leaf) is Protection.PLAINTEXT
+    if stays_clear or found.unknown is not None or chunk.leaf.type.physical is PhysicalType.BOOLEAN:
+        return None  # believed no more than before, or not at all
+    try:
+        hashes = chunk_hashes(walk, chunk.row_group, chunk.leaf)
+    except (FormatError, UnsupportedError) as error:
+        return f"in clear until now, and can't be held against the column's values: {error.what}"
+    if SplitBlockBloomFilter.from_bitset(found.bitset).check_hashes(hashes).all():
+        return None
+    return "in clear until now, and lacks values of its column"
 
 
 def _check(reopened: Source, keys: OutputKeys | None) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..format.inflate import DICTIONARY_ENCODINGS, PLAIN, Inflater
+from ..format.levels import tallied
 from ..format.pages import Page
 from ..format.schema import Leaf
 from ..sbbf import PhysicalType, batch
@@ -71,8 +72,8 @@ class PageHashes:
         if (parts := _parts(page, data, self._leaf)) is None:
             return False
         repetition, definition, values = parts
-        rows = _tallied(repetition, self._leaf.repetition, page.num_values)
-        there = _tallied(definition, self._leaf.definition, page.num_values)
+        rows = tallied(repetition, self._leaf.repetition, page.num_values)
+        there = tallied(definition, self._leaf.definition, page.num_values)
         if rows is None or there is None or not self._take(values, int(there[-1]), page.encoding == PLAIN):
             return False
         self.rows += int(rows[0])
@@ -125,12 +126,3 @@ def _parts(page: Page, data: U8, leaf: Leaf) -> tuple[U8, U8, U8] | None:
         return None
     repetition, definition = (data[start:end] for start, end in ends)
     return repetition, definition, data[ends[-1][1] :]
-
-
-def _tallied(levels: U8, greatest: int, count: int) -> npt.NDArray[np.int64] | None:
-    """How often each level occurs among `count` of them; None where there are fewer."""
-    tallies = np.zeros(greatest + 1, dtype=np.int64)
-    if not greatest:
-        tallies[0] = count
-        return tallies
-    return tallies if batch.tally(levels, greatest.bit_length(), count, tallies) else None

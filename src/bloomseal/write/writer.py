@@ -22,14 +22,17 @@ from ..format.walk import Walk
 from ..sbbf import SplitBlockBloomFilter
 from ..specs import EncryptionSpec, encryption_for
 from ..storage.atomic import AtomicFile
-from ..storage.source import Source, resolve_path
-from .arguments import FilterLayout, FilterRequest, a_count, a_filesystem, check_options, is_a, resolve_filters
+from ..storage.ref import FileRef
+from ..storage.source import FilePlace, Source, resolve_path
+from .arguments import FilterLayout, FilterRequest, a_count, check_options, is_a, resolve_filters
 from .assemble import Assembler
 from .chunk_hashes import chunk_hashes
 from .encode import Encoder
 from .output_keys import OutputKeys
+from .rows_in import rows_in
 
 if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
     from pyarrow.fs import FileSystem
 
     from ..policy import TablePolicy
@@ -48,32 +51,38 @@ DEFAULT_ROW_GROUP_SIZE: Final = 1 << 20
 
 
 def write_table(
-    table: pa.Table,
-    path: str | os.PathLike[str],
+    data: Any,
+    path: FilePlace,
     *,
     encryption: EncryptionSpec | TablePolicy | None = None,
     bloom_filters: FilterRequest | None = None,
     row_group_size: int = DEFAULT_ROW_GROUP_SIZE,
     filter_layout: FilterLayout = "row_group",
-    filesystem: FileSystem | None = None,
+    filesystem: FileSystem | AbstractFileSystem | None = None,
     threads: int = 1,
     **options: Any,
 ) -> None:
-    """Write a table as one Parquet file, its sensitive columns' filters sealed.
+    """Write rows as one Parquet file, its sensitive columns' filters sealed.
 
-    The file takes its name only when it is complete and has been reopened and probed.
+    The file takes its name only when it is complete and has been reopened and probed. A file object has no name to
+    take: the file is built and checked aside, in an anonymous temporary file, and then written to it once. A stream is
+    written as it comes, with one row group in memory.
 
     Args:
-        table: the data.
-        path: local path, URI, or path on `filesystem`.
+        data: a Table, RecordBatch, RecordBatchReader, Dataset or Scanner of pyarrow; a data frame of pandas or Polars; a
+            DuckDB relation; anything with ``__arrow_c_stream__``; or an iterator of those. A pandas frame's index is
+            stored if it has a name.
+        path: local path, URI, path on `filesystem`, or an empty file object opened to write bytes.
         encryption: keys and modes, or a table's policy (`Policy.for_table`); None writes a plaintext file.
-        bloom_filters: dotted column path → `FilterSpec` (or True for the default one). Filters of encrypted columns are
-            sealed with the column's key; those of plaintext columns stand in clear, as asked. None: those of the policy.
+        bloom_filters: dotted column path → `FilterSpec` (or True for the default one), or a list of such paths. Filters
+            of encrypted columns are sealed with the column's key; those of plaintext columns stand in clear, as asked.
+            None: those of the policy.
         row_group_size: rows per row group, at most.
         filter_layout: ``row_group`` writes each row group's filters behind it, ``end`` all after the last row group
             (Parquet Bloom filter specification, "File Format").
         threads: row groups that are encoded and hashed at the same time; each one more holds one more row group in
             memory.
+        filesystem: of pyarrow or fsspec, on which `path` lies; None: local, or a URI.
         options: what `pyarrow.parquet.ParquetWriter` takes for encoding: compression, use_dictionary, ... The page index,
             which lets a lookup open single pages, is written (and sealed) unless ``write_page_index=False``, or the footer
             is plaintext: readers without keys (arrow-rs) take a sealed index for a clear one. Without ``use_dictionary=``, columns whose dictionary overflows in the first row group get none in the others.
@@ -85,9 +94,10 @@ def write_table(
         BloomsealError: the storage failed. The old file, if any, is still there; or the new one, complete, where it had
             taken its name already (the folder can't be synced, the old file's key material can't be dropped).
     """
+    rows = rows_in(data)
     with SealedWriter(
         path,
-        is_a(pa.Table, table, "table").schema,
+        rows.schema,
         encryption=encryption,
         bloom_filters=bloom_filters,
         row_group_size=row_group_size,
@@ -96,7 +106,8 @@ def write_table(
         threads=threads,
         **options,
     ) as writer:
-        writer.write_table(table)
+        for piece in rows.pieces:
+            writer.write_table(piece)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,19 +140,19 @@ class SealedWriter:
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: FilePlace | FileRef,
         schema: pa.Schema,
         *,
         encryption: EncryptionSpec | TablePolicy | None = None,
         bloom_filters: FilterRequest | None = None,
         row_group_size: int = DEFAULT_ROW_GROUP_SIZE,
         filter_layout: FilterLayout = "row_group",
-        filesystem: FileSystem | None = None,
+        filesystem: FileSystem | AbstractFileSystem | None = None,
         threads: int = 1,
         **options: Any,
     ) -> None:
         self._owner = os.getpid()
-        self._ref = resolve_path(path, a_filesystem(filesystem))
+        self._ref = resolve_path(path, filesystem)
         schema = is_a(pa.Schema, schema, "schema")
         row_group_size = a_count(row_group_size, "row_group_size", "a row group of {} rows")
         threads = a_count(threads, "threads", "{} threads")
@@ -176,6 +187,20 @@ class SealedWriter:
     def bytes_written(self) -> int:
         """The file's size so far; rows of a row group that is not full yet are not in it."""
         return self._out.position
+
+    @property
+    def placed(self) -> bool:
+        """The final place may hold the file."""
+        return self._file.placed
+
+    def write(self, data: Any) -> None:
+        """Append rows of any kind that `bloomseal.write_table` takes; otherwise as `write_table`.
+
+        What a stream gave before it failed has been taken.
+        """
+        self._need_open()
+        for piece in rows_in(data).pieces:
+            self.write_table(piece)
 
     def write_table(self, table: pa.Table) -> None:
         """Append rows. They are written whenever a row group is full.

@@ -163,11 +163,11 @@ def test_a_forked_process_has_no_say_about_the_file(tmp_path: Path) -> None:
         ({"threads": -1}, "-1 threads"),
         ({"filter_layout": 3}, "filter layout"),
         ({"filter_layout": ["end"]}, "filter layout"),
-        ({"filesystem": "s3"}, "filesystem= takes pyarrow.FileSystem, not str"),
+        ({"filesystem": "s3"}, "filesystem= takes one of pyarrow.fs or of fsspec, not str"),
         ({"encryption": b"f" * 16}, "encryption="),
         ({"encryption": "keyring:"}, "encryption="),
-        ({"bloom_filters": ["id"]}, "bloom_filters= takes a dict, not list"),
-        ({"bloom_filters": "id"}, "bloom_filters= takes a dict, not str"),
+        ({"bloom_filters": ["id", 1]}, "a str, not int"),
+        ({"bloom_filters": "id"}, "bloom_filters= takes a dict or a list of columns, not str"),
         ({"bloom_filters": {1: True}}, "a str, not int"),
         ({"bloom_filters": {"id": 0.01}}, "not float"),
         ({"compression": 5}, ""),
@@ -188,11 +188,10 @@ def test_arguments_of_the_wrong_type_are_refused_by_name(tmp_path: Path, wrong: 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda path: bs.write_table("x", path),  # type: ignore[arg-type]
-        lambda path: bs.write_table(None, path),  # type: ignore[arg-type]
-        lambda path: bs.write_table({"id": [1]}, path),  # type: ignore[arg-type]
-        lambda path: bs.write_table(UNEVEN.to_batches()[0], path),
-        lambda _: bs.write_table(UNEVEN, io.BytesIO()),  # type: ignore[arg-type]
+        lambda path: bs.write_table("x", path),
+        lambda path: bs.write_table(None, path),
+        lambda path: bs.write_table({"id": [1]}, path),
+        lambda _: bs.write_table(UNEVEN, io.StringIO()),  # type: ignore[arg-type]
         lambda _: bs.write_table(UNEVEN, None),  # type: ignore[arg-type]
         lambda _: bs.write_table(UNEVEN, b"a.parquet"),  # type: ignore[arg-type]
         lambda path: bs.SealedWriter(path, UNEVEN),
@@ -200,6 +199,6 @@ def test_arguments_of_the_wrong_type_are_refused_by_name(tmp_path: Path, wrong: 
     ],
 )
 def test_data_and_places_of_the_wrong_type_are_refused(tmp_path: Path, call: Callable[[Path], object]) -> None:
-    with pytest.raises(bs.UsageError, match=r"not|takes"):
+    with pytest.raises(bs.UsageError, match=r"not|takes|text"):
         call(tmp_path / "a.parquet")
     assert list(tmp_path.iterdir()) == []

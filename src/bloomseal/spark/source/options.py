@@ -169,13 +169,15 @@ class SourceOptions:
         return source.counters.unwraps if isinstance(source, KeyTools) else 0
 
     def decryption(self, file: str) -> DecryptionSpec | TablePolicy | None:
-        """How one file is opened; None where it must be in plaintext, since there is no way to a key."""
-        if self.kms is None:
-            return None
+        """How one file is opened; None where nothing was said of keys or columns."""
         said = self.aad_prefix is not None or self.encrypted_columns
+        if self.kms is None and not said:
+            return None
         if self.table is not None and not (said or self.allow_plaintext or self.allow_unverified_footer):
             return self._own_table
-        arguments = {"keys": self.kms} if self.table is None else self._own_table.decryption_arguments(file)
+        arguments: dict[str, Any] = (
+            {"keys": self.kms} if self.table is None else self._own_table.decryption_arguments(file)
+        )
         if self.aad_prefix is not None:
             arguments["aad_prefix"] = self.aad_prefix
         return DecryptionSpec(

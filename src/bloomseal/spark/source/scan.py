@@ -179,6 +179,8 @@ class _Reading:
         scan, file, stats = self._scan, self._file, self._stats
         if self._piece.part == 0:
             stats.files += 1
+        # Before anything is left out by what the footer says: a column that it lacks, for instance.
+        file.need_verified("read")
         masked = self._masked() if scan.settings.missing_keys == "null" else frozenset()
         layout = scan.layout(file, masked)
         forget_arrow_schema(file)

@@ -14,12 +14,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ...errors import BloomsealError, UnsupportedError, UsageError
+from ...table.hive import check_partitioning, folders
 from ...write.writer import DEFAULT_ROW_GROUP_SIZE, SealedWriter
 from ..session import absolute_kms
 from ..settings import leaves, promised
 from .commit import Job, Staged, TableFolder, recover
 from .options import SourceOptions, choice, positive, shared_table
-from .partitioned import check_partitioning, folders, has_plain_text
+from .partitioned import has_plain_text
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -65,7 +66,7 @@ class TableWriter(DataSourceArrowWriter):
         if len(settings.paths) != 1:
             raise UsageError("a table is written to one path")
         self._columns = settings.partition_by
-        check_partitioning(schema, table, self._columns)
+        check_partitioning(schema.names, table, self._columns)
         for name in self._columns:
             if not has_plain_text(schema[name].dataType):
                 raise UsageError(

@@ -1,0 +1,93 @@
+"""Sealed tables in DuckDB: as a view that is streamed anew by each query, and looked up by values.
+
+DuckDB hands no predicate to Python, so `filters=` says which rows a view has, and `lookup` asks the filters first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .errors import UsageError
+from .read.condition import shared
+from .table.open import SealedTable, as_table
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
+
+    from .storage.tables import Places
+
+__all__ = ["lookup", "register"]
+
+
+def register(
+    connection: DuckDBPyConnection,
+    name: str,
+    table: SealedTable | Places,
+    *,
+    columns: Sequence[str] | None = None,
+    filters: Any = None,
+    **options: Any,
+) -> SealedTable:
+    """Make a table, or a part of it, a view of this name. Each query reads it as a stream, row group by row group.
+
+    Args:
+        connection: the DuckDB connection whose view it is.
+        table: a table that was opened, or whatever `bloomseal.open_table` takes.
+        columns, filters: as for `SealedTable.scan`; all that a query does not need is better left out here.
+        options: for `bloomseal.open_table`: decryption, version, filesystem, ...
+
+    Returns:
+        The table.
+
+    Raises:
+        UsageError: options for a table that is open already.
+        As `SealedTable.scan`. What goes wrong while a query reads rows reaches the caller as an error of DuckDB.
+    """
+    found = as_table(table, options)
+    connection.register(name, _Stream(found, columns, filters))
+    return found
+
+
+def lookup(
+    connection: DuckDBPyConnection,
+    table: SealedTable | Places,
+    column: str,
+    values: Any,
+    *,
+    columns: Sequence[str] | None = None,
+    **options: Any,
+) -> DuckDBPyRelation:
+    """The rows that hold one of these values, as a relation. Files and row groups are ruled out by their filters.
+
+    Args:
+        column: dotted path.
+        values: a list, an array of numpy or Arrow, a Series, or a DuckDB relation of one column.
+        connection, table, columns, options: as for `register`.
+
+    Raises:
+        UsageError: a relation of several columns, and as `register`.
+        As `SealedTable.read`.
+    """
+    found = as_table(table, options)
+    if type(values).__name__ == "DuckDBPyRelation":
+        if len(values.columns) != 1:
+            raise UsageError("values= takes a relation of one column", hint="relation.select(...)")
+        values = [row[0] for row in values.fetchall()]
+    return connection.from_arrow(found.read(columns, [(column, "in", values)]))
+
+
+class _Stream:
+    """What DuckDB asks for a new stream whenever a query runs: a reader would be empty the second time."""
+
+    def __init__(self, table: SealedTable, columns: Sequence[str] | None, filters: Any) -> None:
+        # Values that come from an iterator come once, and queries more often.
+        again = None if filters is None else shared(filters)
+        self._scan: Callable[[], Any] = lambda: table.scan(columns, again)
+        self._schema: Any = self._scan().schema
+
+    def __arrow_c_schema__(self) -> Any:
+        return self._schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self._scan().__arrow_c_stream__(requested_schema)

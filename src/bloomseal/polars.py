@@ -1,0 +1,151 @@
+"""A sealed table as a Polars lazy frame: columns, equality, ``is_in`` and ranges are pushed down to the filters and statistics.
+
+Only what is proved to be understood is pushed; Polars evaluates the whole predicate on whatever rows come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from .errors import MissingDependencyError
+from .read.values import Values
+from .table.open import SealedTable, as_table
+
+try:
+    import polars as pl
+    from polars.io.plugins import register_io_source
+except ImportError:
+    raise MissingDependencyError("this needs the library polars", hint="pip install 'bloomseal[polars]'") from None
+
+if TYPE_CHECKING:
+    from .storage.tables import Places
+
+__all__ = ["scan"]
+
+_Terms = list[list[tuple[Any, ...]]]
+"""Any of these, each being all of those: what ``filters=`` takes."""
+
+_MOST_TERMS: Final = 64
+_EXACT: Final = (pl.String, pl.Binary, pl.Date)
+"""Types whose values both sides compare alike, beside whole numbers."""
+_COMPARED: Final[tuple[tuple[str, str, Callable[[pl.Expr, pl.Expr], pl.Expr]], ...]] = (
+    ("==", "==", lambda left, right: left == right),
+    ("<", ">", lambda left, right: left < right),
+    ("<=", ">=", lambda left, right: left <= right),
+    (">", "<", lambda left, right: left > right),
+    (">=", "<=", lambda left, right: left >= right),
+)
+"""An operator, the same with its sides exchanged, and how Polars spells it."""
+_BETWEEN: Final = {"both": (">=", "<="), "left": (">=", "<"), "right": (">", "<="), "none": (">", "<")}
+
+
+def scan(table: SealedTable | Places, **options: Any) -> pl.LazyFrame:
+    """The table, lazily: nothing but its footers is read until the frame is collected.
+
+    ``==``, ``is_in``, ``<``, ``<=``, ``>``, ``>=`` and ``is_between`` of a column with literals, and ``&`` and ``|`` of those, are
+    pushed down for texts, bytes, whole numbers and dates; of floating point numbers ``==``, ``is_in``, ``<`` and ``<=``, since
+    Polars takes NaN for the greatest number, and for equal to itself. All other predicates read every row group.
+
+    Args:
+        table: a table that was opened, or whatever `bloomseal.open_table` takes.
+        options: for `bloomseal.open_table`: decryption, version, filesystem, ...
+
+    Raises:
+        UsageError: options for a table that is open already.
+        As `SealedTable.schema`. What goes wrong while rows are read reaches the caller as Polars hands it on, the message
+            unchanged.
+    """
+    opened = as_table(table, options)
+    empty = _frame(opened.schema.empty_table())
+    schema = empty.schema
+
+    def rows(
+        columns: list[str] | None, predicate: pl.Expr | None, most: int | None, _size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        # A limit counts rows in front of the predicate: then there is nothing to prune by.
+        terms = None if predicate is None or most is not None else _pushed(predicate, schema)
+        # Where no column is asked for, their number is.
+        names = schema.names() if columns is None else columns or schema.names()[:1]
+        read = opened.scan_in(pa.schema([opened.schema.field(name) for name in names]), terms)
+        none = True
+        for batch in read:
+            frame = _frame(batch)
+            if most is not None:
+                frame = frame.head(most)
+                most -= frame.height
+            if predicate is not None:
+                frame = frame.filter(predicate)
+            none = False
+            yield frame if columns is None else frame.select(columns)
+            if most == 0:
+                return
+        if none:
+            yield empty if columns is None else empty.select(columns)
+
+    return register_io_source(rows, schema=schema, is_pure=True)
+
+
+def _frame(rows: Any) -> pl.DataFrame:
+    frame = pl.from_arrow(rows)
+    assert isinstance(frame, pl.DataFrame)  # noqa: S101
+    return frame
+
+
+def _pushed(predicate: pl.Expr, schema: pl.Schema) -> _Terms | None:
+    """Terms that are true of every row for which the predicate is; None where nothing is understood.
+
+    How an expression is stored belongs to Polars. So it is taken apart, put together again in each way that is
+    understood here, and believed where Polars says that the result is the same expression.
+    """
+    parts = predicate.meta.pop(schema=schema)[::-1]
+    if len(parts) == 2:
+        left, right = parts
+        if predicate.meta.eq(left & right):
+            return _both(_pushed(left, schema), _pushed(right, schema))
+        if predicate.meta.eq(left | right):
+            one, other = _pushed(left, schema), _pushed(right, schema)
+            return None if one is None or other is None or len(one) + len(other) > _MOST_TERMS else one + other
+        if left.meta.is_column() and right.meta.is_literal() and predicate.meta.eq(left.is_in(right)):
+            return _term(left, "in", right, schema)
+        for op, mirrored, spelt in _COMPARED:
+            if predicate.meta.eq(spelt(left, right)):
+                if left.meta.is_column() and right.meta.is_literal():
+                    return _term(left, op, right, schema)
+                if right.meta.is_column() and left.meta.is_literal():
+                    return _term(right, mirrored, left, schema)
+    if len(parts) == 3 and parts[0].meta.is_column() and all(part.meta.is_literal() for part in parts[1:]):
+        column, low, high = parts
+        for closed, (above, below) in _BETWEEN.items():
+            if predicate.meta.eq(column.is_between(low, high, closed=closed)):  # type: ignore[arg-type]
+                return _both(_term(column, above, low, schema), _term(column, below, high, schema))
+    return None
+
+
+def _both(one: _Terms | None, other: _Terms | None) -> _Terms | None:
+    """Both hold. One that is not understood may be left out: more rows come back than are asked for, and none is missed."""
+    if one is None or other is None or len(one) * len(other) > _MOST_TERMS:
+        return other if one is None else one
+    return [[*left, *right] for left in one for right in other]
+
+
+def _term(column: pl.Expr, op: str, literal: pl.Expr, schema: pl.Schema) -> _Terms | None:
+    name = column.meta.output_name()
+    kind = schema.get(name)
+    if kind is None or "." in name:
+        return None
+    values = pl.select(literal).to_series()
+    if op == "in":
+        if not isinstance(values.dtype, pl.List):
+            return None
+        values = values.explode().drop_nulls()
+    if not (values.dtype == kind or (values.dtype.is_integer() and kind.is_integer())) or values.null_count():
+        return None
+    floating = kind.is_float() and op in ("==", "in", "<", "<=") and not values.is_nan().any()
+    if not len(values) or not (kind in _EXACT or kind.is_integer() or floating):
+        return None
+    if op == "in":
+        return [[(name, op, Values(values.to_arrow()))]]
+    return [[(name, op, values.item())]]

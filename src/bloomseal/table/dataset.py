@@ -1,0 +1,345 @@
+"""Many files from one stream of rows: partitions as folders, files of a size, old ones removed at the end."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import pyarrow as pa
+
+from ..errors import BloomsealError, UsageError
+from ..notebook import ShownInNotebooks
+from ..specs import EncryptionSpec
+from ..write.arguments import FilterRequest, a_count
+from ..write.rows_in import Rows, plain_schema, rows_in
+from ..write.writer import DEFAULT_ROW_GROUP_SIZE, SealedWriter
+from .folder import Existing, TargetFolder
+from .hive import check_partitioning, check_values, folders
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+    from pyarrow.fs import FileSystem
+
+    from ..policy import TablePolicy
+
+__all__ = ["DatasetReport", "write_dataset"]
+
+Progress = Callable[[int, int | None], None]
+
+_FILE_NAME: Final = "part-{i}-{token}.parquet"
+_WAITING_BYTES: Final = 256 << 20
+"""What all rows may take that are in no row group yet."""
+_PIECE_BYTES: Final = 512
+"""What a column of a piece takes beside its values."""
+_MOST_PIECES: Final = 64
+_PORTION_ROWS: Final = 1 << 18
+_NAMED: Final = 10
+
+
+@dataclass
+class DatasetReport(ShownInNotebooks):
+    """What `write_dataset` did.
+
+    Attributes:
+        path: the folder.
+        files: one entry per file, in the order in which they took their names: path, rows, bytes.
+        rows: in all of them.
+        removed: old files that are gone.
+        kept: old files that somebody exchanged while the new ones were written; they are still there.
+    """
+
+    path: str
+    files: list[dict[str, Any]] = field(default_factory=list)
+    rows: int = 0
+    removed: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
+def write_dataset(
+    data: Any,
+    folder: str | os.PathLike[str],
+    *,
+    encryption: EncryptionSpec | TablePolicy | None = None,
+    partition_by: Sequence[str] = (),
+    rows_per_file: int | None = None,
+    bytes_per_file: int | None = None,
+    row_group_size: int = DEFAULT_ROW_GROUP_SIZE,
+    bloom_filters: FilterRequest | None = None,
+    existing: Literal["error", "append", "overwrite"] = "error",
+    file_name: str = _FILE_NAME,
+    filesystem: FileSystem | AbstractFileSystem | None = None,
+    max_open_files: int = 64,
+    threads: int = 1,
+    progress: Progress | None = None,
+    **options: Any,
+) -> DatasetReport:
+    """Write rows as a table of many files, in folders by the values of columns.
+
+    Each file takes its name when it is complete and has been reopened and probed. Rows are taken as they come; of each
+    partition at most one row group waits in memory, of all of them 256 MiB. Where more would wait, or more files be open
+    than may be, a file is completed early, and its partition goes on in another one.
+
+    An AAD prefix with ``{path}`` is made of the place in `folder`, unless the policy's ``root`` says another.
+
+    Args:
+        data: as for `write_table`.
+        folder: the table's folder: path, URI or path on `filesystem`. It is made.
+        encryption: keys and modes, or a table's policy; None writes plaintext files.
+        partition_by: columns that become folders, as Hive, Spark and pyarrow name them (``country=DE``), and are in no
+            file: texts, whole numbers, booleans, dates. Their values stand in clear. Null becomes
+            ``__HIVE_DEFAULT_PARTITION__``.
+        rows_per_file: rows per file, at most.
+        bytes_per_file: size of a file, about; the size of sealed rows is estimated by that of files already written.
+        row_group_size, bloom_filters, filesystem, threads, options: as for `write_table`.
+        existing: ``error`` refuses a folder that holds files, ``append`` leaves them, ``overwrite`` removes those Parquet
+            files that were there at the beginning, after all new ones have their names. Readers see both until then.
+        file_name: with ``{i}``, the file's number, and ``{token}``, 16 random characters that all files of the call share.
+        max_open_files: files that are open at the same time; only those with a full row group are.
+        progress: called with (rows in files so far, rows in all or None for a stream).
+
+    Raises:
+        UsageError: arguments that are wrong or contradict each other; a folder with files; a file that is there already;
+            a text to partition by that readers would take for null.
+        PolicyError: a column to partition by is protected: it has a key, a filter, or is confidential.
+        UnsupportedError: the folder is a Delta, Iceberg or Hudi table.
+        KeyAccessError, BloomsealError: as `write_table`. Files without a name are dropped; those that have theirs stay and
+            are named by the error. All old files are still there, unless it was their removal that failed.
+    """
+    by = _columns(partition_by)
+    settings = _Settings(
+        None if rows_per_file is None else a_count(rows_per_file, "rows_per_file", "files of {} rows"),
+        None if bytes_per_file is None else a_count(bytes_per_file, "bytes_per_file", "files of {} bytes"),
+        a_count(row_group_size, "row_group_size", "a row group of {} rows"),
+        a_count(max_open_files, "max_open_files", "{} open files"),
+    )
+    _check_name(file_name)
+    try:
+        mode = Existing(existing)
+    except ValueError:
+        raise UsageError(f"unknown existing={existing!r}", hint=" or ".join(Existing)) from None
+    rows = rows_in(data)
+    if encryption is not None and not (isinstance(encryption, EncryptionSpec) or hasattr(encryption, "sensitivity")):
+        raise UsageError(f"encryption= takes an EncryptionSpec or a table's policy, not {type(encryption).__name__}")
+    check_partitioning(rows.schema.names, encryption, by)
+    check_values(plain_schema(rows.schema), by)
+    if asked := {*by}.intersection(bloom_filters or ()):
+        raise UsageError("a column to partition by is in no file, and has no filter", column=min(asked))
+    target = TargetFolder(folder, filesystem, mode)
+    arguments = {"encryption": encryption, "bloom_filters": bloom_filters, "threads": threads, **options}
+    writing = _Writing(target, by, settings, file_name, rows, arguments, progress)
+    try:
+        writing.run()
+        report = writing.report
+        report.removed, report.kept = target.remove_old()
+    except BaseException as error:
+        writing.abort()
+        _name_placed(error, writing.report)
+        raise
+    return report
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    rows_per_file: int | None
+    bytes_per_file: int | None
+    row_group_size: int
+    max_open_files: int
+
+
+@dataclass(slots=True)
+class _File:
+    """The rows of one folder on their way into a file.
+
+    Attributes:
+        rows, arrow_bytes: in all, and what they took in Arrow.
+        pending, pending_rows, waiting: those that no row group holds yet, and what they take.
+        writer, path: from the first full row group on.
+    """
+
+    rows: int = 0
+    arrow_bytes: int = 0
+    pending: list[pa.Table] = field(default_factory=list)
+    pending_rows: int = 0
+    waiting: int = 0
+    writer: SealedWriter | None = None
+    path: str = ""
+
+    def take(self, piece: pa.Table) -> None:
+        self.pending.append(piece)
+        self.pending_rows += piece.num_rows
+        self.rows += piece.num_rows
+        self.arrow_bytes += piece.nbytes
+        self.waiting += piece.nbytes + _PIECE_BYTES * piece.num_columns
+        if len(self.pending) >= _MOST_PIECES:
+            self.pending = [pa.concat_tables(self.pending).combine_chunks()]
+            self.waiting = self.pending[0].nbytes
+
+
+class _Writing:
+    def __init__(
+        self,
+        target: TargetFolder,
+        by: list[str],
+        settings: _Settings,
+        file_name: str,
+        rows: Rows,
+        arguments: dict[str, Any],
+        progress: Progress | None,
+    ) -> None:
+        self.report = DatasetReport(target.ref.path)
+        self._target = target
+        self._by = by
+        self._settings = settings
+        self._name = file_name
+        self._token = secrets.token_hex(8)
+        self._rows = rows
+        self._schema = plain_schema(rows.schema) if by else rows.schema
+        self._stored = pa.schema([one for one in self._schema if one.name not in by], self._schema.metadata)
+        self._arguments = arguments
+        self._progress = progress
+        self._files: dict[str, _File] = {}
+        self._written: OrderedDict[str, None] = OrderedDict()
+        """Folders whose file is open, the one that was longest without rows first."""
+        self._waiting = 0
+        self._started = 0
+        # What a file takes for each of Arrow's bytes.
+        self._density = 1.0
+
+    def run(self) -> None:
+        for piece in self._rows.pieces:
+            if not piece.schema.equals(self._rows.schema):
+                raise UsageError("rows whose schema is not that of the first ones", file=self.report.path)
+            for portion in _portions(piece):
+                if not self._by:
+                    self._put("", portion)
+                    continue
+                for folder, rows in folders(portion.cast(self._schema), self._by, ambiguous=False):
+                    self._put(folder, rows)
+        if not self._started and not self._by:
+            # Without a file a table has no columns.
+            self._files.setdefault("", _File())
+        while self._files:
+            self._finish(next(iter(self._files)))
+
+    def abort(self) -> None:
+        for file in self._files.values():
+            if file.writer is not None:
+                if file.writer.placed:
+                    self._note(file, file.writer)
+                file.writer.abort()
+        self._target.abort()
+
+    def _put(self, folder: str, rows: pa.Table) -> None:
+        while rows.num_rows:
+            file = self._files.setdefault(folder, _File())
+            piece = rows.slice(0, self._room(file, rows))
+            rows = rows.slice(piece.num_rows)
+            self._waiting -= file.waiting
+            file.take(piece)
+            self._waiting += file.waiting
+            if self._is_full(file):
+                self._finish(folder)
+            elif file.pending_rows == self._settings.row_group_size:
+                self._pour(folder, file)
+        while self._waiting > _WAITING_BYTES and len(self._files) > 1:
+            self._finish(max(self._files, key=lambda name: self._files[name].waiting))
+
+    def _room(self, file: _File, rows: pa.Table) -> int:
+        """How many of these rows the file takes before a row group, or the file, is full."""
+        room = self._settings.row_group_size - file.pending_rows
+        if self._settings.rows_per_file is not None:
+            room = min(room, self._settings.rows_per_file - file.rows)
+        if self._settings.bytes_per_file is not None:
+            left = (self._settings.bytes_per_file - self._size(file)) / self._density
+            room = min(room, max(1, int(left * rows.num_rows / max(rows.nbytes, 1))))
+        return room
+
+    def _is_full(self, file: _File) -> bool:
+        rows, size = self._settings.rows_per_file, self._settings.bytes_per_file
+        return (rows is not None and file.rows >= rows) or (size is not None and self._size(file) >= size)
+
+    def _size(self, file: _File) -> float:
+        return (0 if file.writer is None else file.writer.bytes_written) + file.waiting * self._density
+
+    def _pour(self, folder: str, file: _File) -> SealedWriter:
+        """Hand the rows that wait to the file's writer."""
+        writer = file.writer or self._start(folder, file)
+        self._written.move_to_end(folder)
+        if file.pending:
+            writer.write_table(pa.concat_tables(file.pending))
+        self._waiting -= file.waiting
+        file.pending, file.pending_rows, file.waiting = [], 0, 0
+        return writer
+
+    def _start(self, folder: str, file: _File) -> SealedWriter:
+        while len(self._written) >= self._settings.max_open_files:
+            self._finish(next(iter(self._written)))
+        name = self._name.format(i=self._started, token=self._token)
+        self._started += 1
+        place = self._target.new(posixpath.join(folder, name))
+        # Sealed for its final place, which AAD prefixes and key material beside the file go by.
+        writer = SealedWriter(place, self._stored, row_group_size=self._settings.row_group_size, **self._arguments)
+        file.writer, file.path = writer, place.path
+        self._written[folder] = None
+        return writer
+
+    def _finish(self, folder: str) -> None:
+        file = self._files[folder]
+        writer = self._pour(folder, file)
+        writer.close()
+        del self._files[folder], self._written[folder]
+        self._note(file, writer)
+        if file.arrow_bytes:
+            self._density = writer.bytes_written / file.arrow_bytes
+        if self._progress is not None:
+            self._progress(self.report.rows, self._rows.total)
+
+    def _note(self, file: _File, writer: SealedWriter) -> None:
+        self.report.files.append({"path": file.path, "rows": file.rows, "bytes": writer.bytes_written})
+        self.report.rows += file.rows
+
+
+def _portions(rows: pa.Table) -> Iterator[pa.Table]:
+    """Few enough rows at a time that sorting them into folders takes little memory beside them."""
+    for start in range(0, rows.num_rows, _PORTION_ROWS):
+        yield rows.slice(start, _PORTION_ROWS)
+
+
+def _columns(partition_by: Any) -> list[str]:
+    if isinstance(partition_by, str) or not all(isinstance(name, str) for name in partition_by):
+        raise UsageError("partition_by= takes a list of columns", hint='partition_by=["country"]')
+    return list(partition_by)
+
+
+def _check_name(file_name: Any) -> None:
+    """A name that readers take for data's, and different for each file."""
+    try:
+        first, second = (file_name.format_map({"i": i, "token": "0"}) for i in range(2))
+    except (AttributeError, KeyError, IndexError, ValueError):
+        raise UsageError("file_name= takes a text with {i} and {token}, and nothing else", hint=_FILE_NAME) from None
+    if first == second:
+        raise UsageError("file_name= gives all files one name", hint=_FILE_NAME)
+    if "/" in first or first[0] in "._" or not first.endswith(".parquet"):
+        raise UsageError("file_name= is no name that readers of a folder take for data's", hint=_FILE_NAME)
+
+
+def _name_placed(error: BaseException, report: DatasetReport) -> None:
+    if not report.files:
+        return
+    names = [one["path"] for one in report.files[:_NAMED]]
+    more = len(report.files) - len(names)
+    said = (
+        f"{len(report.files)} new files had been placed, and stay: {', '.join(names)}{f' and {more} more' * (more > 0)}"
+    )
+    if isinstance(error, BloomsealError):
+        error.what = f"{error.what}; {said}"
+    else:
+        error.add_note(said)

@@ -1,0 +1,253 @@
+"""A table's folder that files are written into: the files that it held before, and how they go.
+
+Nothing is removed but those, each compared by inode with the one that was listed. No link is followed on the way; a link
+to a file is removed itself, since left behind it would lead nowhere. That is why names are listed here, not the files
+that they lead to, which `storage.files` tells.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import posixpath
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ..errors import BloomsealError, UnsupportedError, UsageError
+from ..keytools.store import MaterialStore
+from ..storage.aside import folder_lock
+from ..storage.atomic import storage_errors
+from ..storage.files import Kind, is_hidden, kind_of
+from ..storage.ref import FileRef
+from ..storage.source import FilePlace, Source, identity, resolve_path
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+__all__ = ["Existing", "TargetFolder"]
+
+_MAGIC: Final = (b"PAR1", b"PARE")
+_NO_MARKERS: Final = ("s3", "gcs", "abfs")
+"""Stores without folders: an empty object in the place of one serves nobody."""
+
+
+class Existing(StrEnum):
+    """What becomes of the files that are there."""
+
+    ERROR = "error"
+    APPEND = "append"
+    OVERWRITE = "overwrite"
+
+
+class _Old(NamedTuple):
+    relative: str
+    identity: tuple[int, ...] | None
+
+
+class TargetFolder:
+    """The folder, as it was when this was made.
+
+    Args:
+        path: where; it need not be there.
+        existing: what becomes of files that are there.
+
+    Attributes:
+        ref: where it is.
+
+    Raises:
+        UsageError: no folder; files where there may be none; a link to other files among those that are to go.
+        UnsupportedError: a table whose log would not know of the new files.
+        BloomsealError: it can't be listed.
+    """
+
+    def __init__(self, path: FilePlace, filesystem: FileSystem | None, existing: Existing) -> None:
+        self.ref = resolve_path(path, filesystem)
+        if not self.ref.named:
+            raise UsageError("a dataset is written to a folder, not to a file object", hint="write_table")
+        self._existing = existing
+        self._made: list[str] = []
+        self._old: list[_Old] = []
+        with storage_errors("list the folder", self.ref.path):
+            names = list(self._local() if self.ref.filesystem is None else self._remote())
+        for relative, before in names:
+            self._note(relative, before)
+
+    def _note(self, relative: str, before: tuple[int, ...] | None) -> None:
+        parts = relative.split("/")
+        if {"_delta_log", ".hoodie"} & set(parts) or (parts[-2:-1] == ["metadata"] and ".metadata.json" in parts[-1]):
+            raise UnsupportedError(
+                "a table with a log, which would not know of files written into its folder", file=self.ref.path,
+                hint="the library that keeps the log",
+            )  # fmt: skip
+        if is_hidden(relative):
+            return
+        if self._existing is Existing.ERROR:
+            raise UsageError(
+                f"the folder holds files already, such as {relative}", file=self.ref.path,
+                hint='existing="append" or "overwrite"',
+            )  # fmt: skip
+        if self._existing is Existing.OVERWRITE and self._is_data(relative):
+            self._old.append(_Old(relative, before))
+
+    def _is_data(self, relative: str) -> bool:
+        """Would a reader take it? Spark's takes a file of any name."""
+        if kind_of(relative) is Kind.DATA:
+            return True
+        try:
+            with Source.open(self._at(relative)) as source:
+                return source.size >= 4 and bytes(source.read(source.size - 4, 4)) in _MAGIC
+        except BloomsealError:
+            return False
+
+    def _local(self) -> Iterator[tuple[str, tuple[int, ...] | None]]:
+        root = self.ref.path
+        if not os.path.lexists(root):
+            return
+        if not os.path.isdir(root):  # noqa: PTH112
+            raise UsageError("it is no folder", file=root)
+        for folder, below, names in os.walk(root, onerror=_raised):
+            for name in (*below, *names):
+                path = os.path.join(folder, name)  # noqa: PTH118
+                relative = os.path.relpath(path, root)
+                if name not in below:
+                    yield relative, identity(os.lstat(path))
+                elif name in ("_delta_log", ".hoodie"):
+                    yield relative, None
+                elif os.path.islink(path) and self._existing is Existing.OVERWRITE:  # noqa: PTH114
+                    raise UsageError(
+                        "a link to a folder, whose files are the table's and would stay", file=path,
+                        hint="remove the link, or write to a new folder",
+                    )  # fmt: skip
+
+    def _remote(self) -> Iterator[tuple[str, tuple[int, ...] | None]]:
+        from pyarrow.fs import FileSelector, FileType
+
+        assert self.ref.filesystem is not None  # noqa: S101
+        if self.ref.filesystem.get_file_info(self.ref.path).type is FileType.File:
+            raise UsageError("it is no folder", file=self.ref.path)
+        selector = FileSelector(self.ref.path, recursive=True, allow_not_found=True)
+        base = "/" + self.ref.path.strip("/")
+        for one in self.ref.filesystem.get_file_info(selector):
+            if one.type is FileType.File:
+                yield posixpath.relpath("/" + one.path.strip("/"), base), None
+
+    def new(self, relative: str) -> FileRef:
+        """The place of a new file, its folders made.
+
+        Raises:
+            UsageError: there is one of this name already, or a link lies in the place of a folder.
+            BloomsealError: the storage failed.
+        """
+        ref = self._at(relative)
+        self._make(posixpath.dirname(relative))
+        if ref.filesystem is None:
+            taken = os.path.lexists(ref.path)
+        else:
+            from pyarrow.fs import FileType
+
+            with storage_errors("look for the file", ref.path):
+                taken = ref.filesystem.get_file_info(ref.path).type is not FileType.NotFound
+        if taken:
+            raise UsageError("there is a file of this name already", file=ref.path, hint='file_name= with "{token}"')
+        return ref
+
+    def _make(self, relative: str) -> None:
+        path = posixpath.join(self.ref.path, relative) if relative else self.ref.path
+        with storage_errors("make the folder", path):
+            if self.ref.filesystem is not None:
+                if self.ref.filesystem.type_name not in _NO_MARKERS:
+                    self.ref.filesystem.create_dir(path, recursive=True)
+                return
+            if not os.path.isdir(self.ref.path):  # noqa: PTH112
+                os.makedirs(self.ref.path)  # noqa: PTH103
+                self._made.append(self.ref.path)
+            path = self.ref.path
+            for part in filter(None, relative.split("/")):
+                path = posixpath.join(path, part)
+                try:
+                    os.mkdir(path)  # noqa: PTH102
+                    self._made.append(path)
+                except FileExistsError:
+                    if os.path.islink(path):  # noqa: PTH114
+                        raise UsageError("a link lies in the place of a partition's folder", file=path) from None
+
+    def abort(self) -> None:
+        """Remove the folders that were made and hold nothing."""
+        for path in reversed(self._made):
+            with contextlib.suppress(OSError):
+                os.rmdir(path)  # noqa: PTH106
+
+    def remove_old(self) -> tuple[list[str], list[str]]:
+        """Remove the files that were there, what belongs to them, and folders that hold nothing any more.
+
+        Returns:
+            Those that were removed; and those that somebody has exchanged meanwhile, which stay.
+
+        Raises:
+            BloomsealError: the storage failed; the others stay.
+        """
+        removed: list[str] = []
+        kept: list[str] = []
+        for old in self._old:
+            path = posixpath.join(self.ref.path, old.relative)
+            with storage_errors("remove the old file", path):
+                gone = self._remove_local(old) if self.ref.filesystem is None else self._remove_remote(old)
+            (removed if gone else kept).append(path)
+        for folder in sorted({posixpath.dirname(old.relative) for old in self._old}, reverse=True):
+            self._remove_empty(folder)
+        return removed, kept
+
+    def _remove_local(self, old: _Old) -> bool:
+        folder, name = posixpath.split(old.relative)
+        with _opened(self.ref.path, folder) as fd, folder_lock(fd):
+            try:
+                now = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            except FileNotFoundError:
+                return True
+            if identity(now) != old.identity:
+                return False
+            os.unlink(name, dir_fd=fd)
+            for other in (f".{name}.crc", posixpath.basename(MaterialStore(self._at(old.relative)).path)):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(other, dir_fd=fd)
+        return True
+
+    def _remove_remote(self, old: _Old) -> bool:
+        assert self.ref.filesystem is not None  # noqa: S101
+        ref = self._at(old.relative)
+        self.ref.filesystem.delete_file(ref.path)
+        with contextlib.suppress(FileNotFoundError):
+            self.ref.filesystem.delete_file(MaterialStore(ref).path)
+        return True
+
+    def _remove_empty(self, relative: str) -> None:
+        while relative and self.ref.filesystem is None:
+            above, name = posixpath.split(relative)
+            try:
+                with _opened(self.ref.path, above) as fd:
+                    os.rmdir(name, dir_fd=fd)
+            except OSError:
+                return
+            relative = above
+
+    def _at(self, relative: str) -> FileRef:
+        return FileRef(posixpath.join(self.ref.path, relative), self.ref.filesystem, self.ref.path)
+
+
+@contextlib.contextmanager
+def _opened(root: str, relative: str) -> Iterator[int]:
+    """A folder's descriptor. A link that somebody has put in the place of one on the way is an error."""
+    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in filter(None, relative.split("/")):
+            below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+            os.close(fd)
+            fd = below
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _raised(error: OSError) -> None:
+    raise error

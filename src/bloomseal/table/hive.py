@@ -1,0 +1,120 @@
+"""Columns as folders, ``country=DE/day=2024-02-29``, spelt as Hive and Spark spell them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..errors import PolicyError, UsageError
+from ..specs import EncryptionSpec
+
+if TYPE_CHECKING:
+    from ..policy import TablePolicy
+
+__all__ = ["NULL", "check_partitioning", "check_values", "folder_name", "folders"]
+
+NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+_ESCAPED: Final = re.compile(r"[\x00-\x1f\"#%'*/:=?\\\x7f{\[\]^]")
+
+
+def check_partitioning(
+    names: Sequence[str], encryption: EncryptionSpec | TablePolicy | None, partition_by: Sequence[str]
+) -> None:
+    """Raise if these columns can't become folders.
+
+    Args:
+        names: of all columns.
+        encryption: what protects columns. That all others are sealed under the footer key does not protect them here:
+            who names one says that its values may be read.
+
+    Raises:
+        UsageError: no such column, one that is named twice, or no column left for the files.
+        PolicyError: its values are protected.
+    """
+    for name in partition_by:
+        if name not in names:
+            raise UsageError("there is no such column to partition by", column=name)
+        if name[:1] in ("", "."):
+            raise UsageError("a folder of this name would be hidden from readers", column=name)
+        if _is_protected(name, encryption):
+            raise PolicyError("the values of a column to partition by stand in folder names, in clear", column=name)
+    if len(set(partition_by)) < len(partition_by):
+        raise UsageError("a column to partition by is named twice", column=partition_by[0])
+    if partition_by and len(partition_by) == len(names):
+        raise UsageError("all columns would become folders, and none is left for the files")
+
+
+def _is_protected(name: str, encryption: EncryptionSpec | TablePolicy | None) -> bool:
+    if encryption is None:
+        return False
+    if isinstance(encryption, EncryptionSpec):
+        return name in (encryption.column_keys or {})
+    entry = encryption.columns.get(name)
+    return encryption.sensitivity(name) in ("confidential", "restricted") or (
+        entry is not None and (entry.key is not None or entry.filter is not None)
+    )
+
+
+def check_values(schema: pa.Schema, partition_by: Sequence[str]) -> None:
+    """Raise unless the text of each value is the one that every reader takes for it.
+
+    Raises:
+        UsageError: a type with several spellings: numbers that are not whole, moments, bytes, nested values.
+    """
+    for name in partition_by:
+        kind = schema.field(name).type
+        if pa.types.is_dictionary(kind):
+            kind = kind.value_type
+        texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        if not (texts or pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_date32(kind)):
+            raise UsageError(
+                f"a {kind} can't become a folder's name", column=name, hint="a text of it, a date or a whole number"
+            )
+
+
+def folder_name(column: str, value: str | None) -> str:
+    """One level; nulls and empty texts become the same, as in Spark."""
+    return f"{_escaped(column)}={_escaped(value) if value else NULL}"
+
+
+def folders(rows: pa.Table, partition_by: Sequence[str], *, ambiguous: bool = True) -> Iterator[tuple[str, pa.Table]]:
+    """The rows of each folder, in their order, without the columns that its name holds.
+
+    Each piece has memory of its own: one that waits for more does not hold on to the others.
+
+    Args:
+        ambiguous: let texts be that come back as null: the empty one, and Hive's word for null.
+
+    Raises:
+        UsageError: such a text, unless they may be.
+    """
+    if not rows.num_rows:
+        return
+    codes = np.zeros(rows.num_rows, dtype=np.int64)
+    coded = []
+    for name in partition_by:
+        texts = pc.cast(rows.column(name), pa.string()).combine_chunks().dictionary_encode(null_encoding="encode")
+        known = texts.dictionary.to_pylist()
+        if not ambiguous and ("" in known or NULL in known):
+            raise UsageError("an empty text can't be told from null in a folder's name", column=name)
+        indices = texts.indices.to_numpy(zero_copy_only=False)
+        coded.append((name, known, indices))
+        codes = np.unique(codes * len(known) + indices, return_inverse=True)[1]
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1)).tolist()
+    rest = rows.drop_columns(list(partition_by))
+    if len(starts) > 1:
+        rest = rest.combine_chunks()
+    for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
+        row = order[start]
+        folder = "/".join(folder_name(name, known[at[row]]) for name, known, at in coded)
+        yield folder, rest.take(pa.array(order[start:end])) if len(starts) > 1 else rest
+
+
+def _escaped(text: str) -> str:
+    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
