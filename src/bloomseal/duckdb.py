@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .errors import UsageError
-from .table.conditions import conjunctions
+from .read.condition import shared
 from .table.open import SealedTable, as_table
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class _Stream:
 
     def __init__(self, table: SealedTable, columns: Sequence[str] | None, filters: Any) -> None:
         # Values that come from an iterator come once, and queries more often.
-        again = None if filters is None else conjunctions(filters) or filters
+        again = None if filters is None else shared(filters)
         self._scan: Callable[[], Any] = lambda: table.scan(columns, again)
         self._schema: Any = self._scan().schema
 

@@ -8,7 +8,7 @@ from ..errors import UsageError
 from ..table.verbs import attach_filters
 from ..write.attach import AttachReport
 from .filters import filter_option, parse_filters
-from .keys import OpeningOptions, opening_options
+from .opening import OpeningOptions, opening_options
 from .render import facts, print_json, progress, size, table
 from .state import PATH, State, common_options
 
@@ -22,7 +22,7 @@ __all__ = ["attach"]
 @opening_options
 @common_options()
 def attach(file: str, filters: tuple[str, ...], dry_run: bool, opening: OpeningOptions) -> None:
-    """Add filters to FILE (or to each file of a folder), or replace the ones that it has. No page is touched.
+    """Add filters to FILE (or to each file of a folder or pattern), or replace the ones that it has. No page is touched.
 
     Filters of encrypted columns are sealed with the column's key; those of plaintext columns stand in clear. The file is
     replaced only when the new one has been reopened and probed.
@@ -34,7 +34,7 @@ def attach(file: str, filters: tuple[str, ...], dry_run: bool, opening: OpeningO
     specs = parse_filters(filters)
     if not specs:
         raise UsageError("no filter to attach", hint="--bloom-filter COLUMN")
-    decryption = opening.decryption()
+    decryption = opening.decryption([file])
     with progress("Building filters") as tell:
         found = attach_filters(file, specs, decryption=decryption, dry_run=dry_run, progress=tell)
     reports: list[AttachReport] = [*found.values()] if isinstance(found, dict) else [found]

@@ -17,6 +17,7 @@ _IN_OPTIONS: Final = {
     "column_keys=": "--key-file COLUMN=PATH, --key-env COLUMN=VARIABLE, or id:KEY_ID=",
     "leave out decryption=": "--allow-plaintext, or no keys",
     "the footer key, or DecryptionSpec": "the footer key, or --allow-unverified-footer",
+    "Policy.for_table(name, root=FOLDER)": "--table-root FOLDER, or the folder itself as PATH",
     "aad_prefix=None": "leave out --aad-prefix",
     "DecryptionSpec(aad_prefix=)": "--aad-prefix TEXT",
     'DecryptionSpec(allow_ctr=True), or algorithm = "AES_GCM_CTR_V1" in the policy': "--allow-ctr",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from ..format.inspect import inspect as look
+from ..format.inspect import Inspection
+from ..table.verbs import inspect as look
 from .render import facts, print_json, printable, size, table
 from .state import PATH, State, common_options
 
@@ -15,13 +16,13 @@ __all__ = ["inspect"]
 @click.argument("files", nargs=-1, type=PATH, required=True, metavar="FILE...")
 @common_options()
 def inspect(files: tuple[str, ...]) -> None:
-    """Show what anybody sees of each FILE without a key, and what stays hidden. Nothing is opened or verified.
+    """Show what anybody sees of each FILE (or folder, pattern, table) without a key, and what stays hidden. Nothing is opened or verified.
 
     \b
     Example:
       bloomseal inspect people.parquet
     """
-    seen = [look(path) for path in files]
+    seen = [found for path in files for found in _seen(path)]
     if State.current().json:
         listed = [one.to_dict() for one in seen]
         print_json(listed[0] if len(listed) == 1 else listed)
@@ -48,3 +49,8 @@ def inspect(files: tuple[str, ...]) -> None:
             )
         for hidden in one.hidden:
             click.echo(printable(f"  hidden: {hidden}"))
+
+
+def _seen(path: str) -> list[Inspection]:
+    found: list[Inspection] | Inspection = look(path)
+    return found if isinstance(found, list) else [found]

@@ -24,11 +24,10 @@ from ..encryption import SecretKey
 from ..errors import KeyAccessError, UsageError
 from ..keytools import ExplicitKeys, Keyring, KeyTools
 from ..keytools.keyring.keyring import PASSPHRASE_VARIABLE, PATH_VARIABLE
-from ..specs import DecryptionSpec
 from ..storage.source import open_regular
 from .state import PATH, State
 
-__all__ = ["Given", "KeyOptions", "OpeningOptions", "key_options", "open_keyring", "opening_options", "read_passphrase"]
+__all__ = ["Given", "KeyOptions", "key_options", "open_keyring", "read_passphrase", "with_options"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _FOOTER: Final = "footer"
@@ -113,34 +112,6 @@ class KeyOptions:
         return self.tools()
 
 
-@dataclass
-class OpeningOptions:
-    """The options of `opening_options`: keys, and what the caller expects of the file."""
-
-    keys: KeyOptions
-    aad_prefix: str | None
-    encrypted_column: tuple[str, ...]
-    allow_plaintext: bool
-    allow_unverified_footer: bool
-    int96_utc: bool
-    allow_ctr: bool
-
-    def decryption(self) -> DecryptionSpec | None:
-        """None where nothing was said about encryption at all: a plaintext file is then what it is."""
-        keys = self.keys.reading()
-        if keys is None and not self.aad_prefix and not self.encrypted_column:
-            return None
-        return DecryptionSpec(
-            keys,
-            aad_prefix=self.aad_prefix,
-            encrypted_columns=self.encrypted_column,
-            allow_plaintext=self.allow_plaintext,
-            allow_unverified_footer=self.allow_unverified_footer,
-            int96_utc=self.int96_utc,
-            allow_ctr=self.allow_ctr,
-        )
-
-
 _KEY_OPTIONS: Final = (
     click.option("--keyring", type=PATH, metavar="PATH", help=f"Keyring file (default: ${PATH_VARIABLE})."),
     click.option(
@@ -166,25 +137,6 @@ _KEY_OPTIONS: Final = (
     ),
 )
 
-_OPENING_OPTIONS: Final = (
-    click.option("--aad-prefix", metavar="TEXT", help="AAD prefix that the file was written with."),
-    click.option(
-        "--encrypted-column", multiple=True, metavar="COLUMN", help="Refuse the file if this column is in clear."
-    ),
-    click.option("--allow-plaintext", is_flag=True, help="Accept a plaintext file although keys were given."),
-    click.option(
-        "--allow-unverified-footer",
-        is_flag=True,
-        help="Accept a plaintext footer without the key of its signature: row groups could be missing.",
-    ),
-    click.option(
-        "--allow-ctr",
-        is_flag=True,
-        help="Open AES_GCM_CTR_V1 pages, which nothing authenticates: anybody could have altered them.",
-    ),
-    click.option("--int96-utc", is_flag=True, help="INT96 timestamps are canonical UTC instants."),
-)
-
 
 def key_options(function: Function) -> Function:
     """Give a command ``keys``, a `KeyOptions`."""
@@ -201,35 +153,12 @@ def key_options(function: Function) -> Function:
     ) -> Any:
         return function(keys=KeyOptions(keyring, passphrase_file, kms, key_file, key_env), **rest)
 
-    decorated: Function = _with(_KEY_OPTIONS, wrapper)
+    decorated: Function = with_options(_KEY_OPTIONS, wrapper)
     return decorated
 
 
-def opening_options(function: Function) -> Function:
-    """Give a command ``opening``, an `OpeningOptions`."""
-
-    @functools.wraps(function)
-    def wrapper(
-        *,
-        keys: KeyOptions,
-        aad_prefix: str | None,
-        encrypted_column: tuple[str, ...],
-        allow_plaintext: bool,
-        allow_unverified_footer: bool,
-        int96_utc: bool,
-        allow_ctr: bool,
-        **rest: Any,
-    ) -> Any:
-        opening = OpeningOptions(
-            keys, aad_prefix, encrypted_column, allow_plaintext, allow_unverified_footer, int96_utc, allow_ctr
-        )
-        return function(opening=opening, **rest)
-
-    decorated: Function = key_options(_with(_OPENING_OPTIONS, wrapper))
-    return decorated
-
-
-def _with(options: tuple[Callable[[Any], Any], ...], function: Any) -> Any:
+def with_options(options: tuple[Callable[[Any], Any], ...], function: Any) -> Any:
+    """The function with these options, in their order."""
     for option in reversed(options):
         function = option(function)
     return function

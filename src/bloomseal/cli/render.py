@@ -133,7 +133,7 @@ def _print(renderable: Any) -> None:
 
 
 @contextlib.contextmanager
-def progress(label: str, *, stream: IO[str] | None = None) -> Iterator[Callable[[int, int], None]]:
+def progress(label: str, *, stream: IO[str] | None = None) -> Iterator[Callable[[float, int], None]]:
     """A progress bar on standard error: call what it gives with (done, in all). Nothing is shown where no terminal is."""
     stream = stream or sys.stderr
     if not stream.isatty():

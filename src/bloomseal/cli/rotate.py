@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import click
@@ -13,12 +13,13 @@ import click
 from ..encryption import Algorithm
 from ..errors import PolicyError, UsageError
 from ..keytools import KeyTools
-from ..policy import Policy, TablePolicy
+from ..policy import TablePolicy
 from ..rotation import Job, Rekey, Rewrap, RotationPlan, RotationReport, Seal, Unseal, plan, rotate
 from ..sbbf import FilterSpec
 from ..specs import DecryptionSpec, EncryptionSpec
 from .filters import filter_option, parse_filters
-from .keys import KeyOptions, OpeningOptions, key_options, open_keyring, opening_options
+from .keys import KeyOptions, key_options, open_keyring
+from .opening import OpeningOptions, PolicyOptions, opening_options, policy_options
 from .render import facts, print_json, progress, size, table
 from .state import PATH, State, common_options
 from .write import encryption_of
@@ -33,27 +34,10 @@ class RunOptions:
     """What all four commands have in common."""
 
     paths: tuple[str, ...]
-    policy: str | None
-    table: str | None
     follow_links: bool
     journal: str | None
     restart: bool
     dry_run: bool
-
-    def table_policy(self, keys: KeyOptions) -> TablePolicy | None:
-        """The table's policy; None where none was named.
-
-        Raises:
-            UsageError: --policy without --table, or the other way round.
-        """
-        if (self.policy is None) != (self.table is None):
-            raise UsageError("--policy and --table go together")
-        if self.policy is None or self.table is None:
-            return None
-        tools = keys.tools() if keys.keyring or keys.kms else None
-        found = Policy.load(self.policy, kms=None if tools is None else tools.kms).for_table(self.table)
-        State.current().tools = found.keys.tools
-        return found
 
     def carry_out(self, job: Job) -> int:
         """Plan or run, and tell. Returns the exit code: 1 where something could not be done."""
@@ -71,10 +55,6 @@ class RunOptions:
 
 _RUN_OPTIONS: Final = (
     click.argument("paths", nargs=-1, type=PATH, required=True, metavar="PATH..."),
-    click.option(
-        "--policy", type=PATH, metavar="FILE", help="Policy file that says which key protects what; needs --table."
-    ),
-    click.option("--table", metavar="NAME", help="The table's name in the policy."),
     click.option("--follow-links", is_flag=True, help="Follow links that lead out of PATH, too."),
     click.option(
         "--journal", type=PATH, metavar="PATH", help="Where to keep the journal (default: in the user's state folder)."
@@ -125,15 +105,13 @@ def _run_options(function: Function) -> Function:
     def wrapper(
         *,
         paths: tuple[str, ...],
-        policy: str | None,
-        table: str | None,
         follow_links: bool,
         journal: str | None,
         restart: bool,
         dry_run: bool,
         **rest: Any,
     ) -> Any:
-        return function(run=RunOptions(paths, policy, table, follow_links, journal, restart, dry_run), **rest)
+        return function(run=RunOptions(paths, follow_links, journal, restart, dry_run), **rest)
 
     decorated: Function = _with(_RUN_OPTIONS)(wrapper)  # type: ignore[assignment]
     return decorated
@@ -156,7 +134,7 @@ def rewrap(
       bloomseal rewrap tables/customers --keyring keys.json --dry-run
       bloomseal rewrap tables/customers --keyring keys.json --from pii --to pii-2027
     """
-    decryption = _decryption(run, opening)
+    decryption = _decryption(opening)
     return run.carry_out(Rewrap(decryption, _master_keys(from_keys, to_keys), check_keys))
 
 
@@ -199,7 +177,7 @@ def rekey(
       bloomseal rekey tables/customers --keyring keys.json --key-bits 256 --from pii --to pii-2027
       bloomseal rekey old.parquet --key-file footer=old.key --new-keyring keys.json --footer-key footer
     """
-    decryption = _decryption(run, opening)
+    decryption = _decryption(opening)
     changes: dict[str, Any] = {}
     if algorithm is not None:
         changes["algorithm"] = algorithm
@@ -215,13 +193,13 @@ def rekey(
     if footer_key is None:
         if column_key or complete or new_keyring or new_kms:
             raise UsageError("--column-key, --complete, --new-keyring and --new-kms need --footer-key")
-        policy = run.table_policy(opening.keys)
+        policy = opening.policy.load(opening.keys)
         master_keys = _master_keys(from_keys, to_keys)
         built = _specs(policy, filters)
         if policy is not None and not (changes or master_keys or material):
             return run.carry_out(Rekey(decryption, policy, bloom_filters=built))
         return run.carry_out(Rekey(decryption, None, master_keys, changes, external, built))
-    if run.policy or from_keys or to_keys:
+    if opening.policy.file or from_keys or to_keys:
         raise UsageError("--footer-key says what to seal with; --policy, --from and --to go without it")
     keys = _new_keys(opening.keys, new_keyring, new_kms)
     spec = encryption_of(keys, footer_key, column_key, complete=complete, **changes)
@@ -235,10 +213,12 @@ def rekey(
 @click.option("--output", type=PATH, metavar="FOLDER", help="Folder for the new files (default: in place).")
 @_run_options
 @key_options
+@policy_options
 @common_options()
 def seal(
     run: RunOptions,
     keys: KeyOptions,
+    policy: PolicyOptions,
     footer_key: str | None,
     column_key: tuple[str, ...],
     filters: tuple[str, ...],
@@ -259,11 +239,11 @@ def seal(
       bloomseal seal tables/customers --keyring keys.json --footer-key footer --column-key ssn=pii --bloom-filter ssn
       bloomseal seal tables/customers --policy policy.toml --table customers
     """
-    policy = run.table_policy(keys)
-    if policy is not None:
+    table_policy = policy.load(keys)
+    if table_policy is not None:
         if footer_key or column_key or algorithm or complete or key_bits or material or aad_prefix or plaintext_footer:
             raise UsageError("the policy says how files are sealed; options that say it too go without --policy")
-        return run.carry_out(Seal(policy, _specs(policy, filters), output))
+        return run.carry_out(Seal(table_policy, _specs(table_policy, filters), output))
     spec = encryption_of(
         keys,
         footer_key,
@@ -291,21 +271,14 @@ def unseal(run: RunOptions, opening: OpeningOptions, output: str | None, in_plac
     Example:
       bloomseal unseal tables/customers --keyring keys.json --output plain/
     """
-    return run.carry_out(Unseal(_decryption(run, opening), output, in_place))
+    return run.carry_out(Unseal(_decryption(opening), output, in_place))
 
 
-def _decryption(run: RunOptions, opening: OpeningOptions) -> DecryptionSpec | TablePolicy:
-    policy = run.table_policy(opening.keys)
-    if policy is not None:
-        if opening.encrypted_column:
-            raise UsageError(
-                "--encrypted-column does not go with --policy, which says it", hint="a key for the column there"
-            )
-        changes: dict[str, Any] = {"allow_ctr": True} if opening.allow_ctr else {}
-        if opening.aad_prefix is not None:
-            # A prefix on the command line is the one that the files have now; the policy's is then the new one.
-            changes["aad_prefix"] = opening.aad_prefix.replace("{", "{{").replace("}", "}}")
-        return replace(policy, **changes) if changes else policy
+def _decryption(opening: OpeningOptions) -> DecryptionSpec | TablePolicy:
+    if opening.policy.file is not None and opening.encrypted_column:
+        raise UsageError(
+            "--encrypted-column does not go with --policy, which says it", hint="a key for the column there"
+        )
     decryption = opening.decryption()
     if decryption is None or decryption.keys is None:
         raise PolicyError(

@@ -7,7 +7,7 @@ import click
 from ..errors import BloomsealError
 from ..read.file import open_file
 from ..storage.tables import files_at
-from .keys import OpeningOptions, opening_options
+from .opening import OpeningOptions, opening_options
 from .render import facts, print_json, printable, progress, table
 from .state import PATH, State, common_options
 
@@ -33,7 +33,7 @@ def verify(files: tuple[str, ...], strict: bool, opening: OpeningOptions) -> int
     Example:
       bloomseal verify people.parquet --keyring keys.json
     """
-    decryption = opening.decryption()
+    decryption = opening.decryption(files)
     reports, signed, failed = [], [], []
     listed = [(path, one) for path in files for one in files_at(path)]
     with progress("Opening modules") as tell:

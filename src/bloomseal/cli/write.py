@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,14 +19,19 @@ from ..encryption import Algorithm, SecretKey
 from ..errors import PolicyError, UsageError
 from ..format.footer import Footer
 from ..format.layout import read_tail
+from ..keytools import KeyTools
 from ..keytools.protocols import KeyState, StatefulKms
+from ..policy import TablePolicy
 from ..sbbf import FilterSpec
-from ..specs import EncryptionSpec
+from ..specs import EncryptionSpec, encryption_for
 from ..storage.source import Source
+from ..table.dataset import write_dataset
+from ..table.hive import check_partitioning
 from ..write.writer import SealedWriter, resolve_filters
 from .filters import filter_option, parse_filters
-from .inputs import FORMATS, open_input, parse_type
+from .inputs import FORMATS, Input, open_input, parse_type
 from .keys import KeyOptions, key_options
+from .opening import PolicyOptions, policy_options
 from .render import facts, print_json, progress, size, table
 from .state import PATH, State, common_options
 
@@ -59,14 +64,24 @@ _DEFAULT_ROW_GROUP_SIZE: Final = 1 << 20
 @click.option(
     "--no-store-aad-prefix", is_flag=True, help="Readers must supply the prefix: a file put in its place does not open."
 )
-@click.option("--key-bits", type=click.Choice(["128", "192", "256"]), default="128", help="Length of fresh data keys.")
+@click.option("--key-bits", type=click.Choice(["128", "192", "256"]), help="Length of fresh data keys (default: 128).")
 @click.option(
     "--row-group-size", type=click.IntRange(min=1), default=_DEFAULT_ROW_GROUP_SIZE, metavar="ROWS", show_default=True
 )
 @click.option("--compression", type=click.Choice(_COMPRESSIONS), default="zstd", show_default=True)
+@click.option(
+    "--partition-by", multiple=True, metavar="COLUMN", help="OUTPUT is a folder; COLUMN's values become folders."
+)
+@click.option("--rows-per-file", type=click.IntRange(min=1), metavar="N", help="OUTPUT is a folder of files of N rows.")
+@click.option(
+    "--existing",
+    type=click.Choice(["error", "append", "overwrite"]),
+    help="What to do with files that are in the folder already (default: error).",
+)
 @click.option("--plaintext", is_flag=True, help="Write a plaintext file, its filters in clear.")
 @click.option("--dry-run", is_flag=True, help="Check options, columns and keys; write nothing.")
 @key_options
+@policy_options
 @common_options()
 def write(
     source: str,
@@ -82,12 +97,16 @@ def write(
     complete: bool,
     aad_prefix: str | None,
     no_store_aad_prefix: bool,
-    key_bits: str,
+    key_bits: str | None,
     row_group_size: int,
     compression: str,
+    partition_by: tuple[str, ...],
+    rows_per_file: int | None,
+    existing: str | None,
     plaintext: bool,
     dry_run: bool,
     keys: KeyOptions,
+    policy: PolicyOptions,
 ) -> None:
     """Write the rows of INPUT (- is standard input) into OUTPUT, a Parquet file whose columns and filters are sealed.
 
@@ -100,11 +119,23 @@ def write(
     Examples:
       bloomseal write people.csv people.parquet --keyring keys.json --footer-key footer \\
           --column-key ssn=pii --bloom-filter ssn:fpp=0.001 --type ssn=string
+      bloomseal write people.csv lake/customers/part-0.parquet --policy policy.toml --table customers \\
+          --table-root lake/customers
+      bloomseal write people.csv lake/customers --partition-by country --rows-per-file 1000000 \\
+          --policy policy.toml --table customers
       bloomseal write - events.parquet --input-format ndjson --key-env footer=FOOTER_KEY --bloom-filter user
     """
     specs = parse_filters(filters)
     encryption = None
-    if not plaintext:
+    in_folder = bool(partition_by or rows_per_file)
+    table_policy = policy.load(keys)
+    said = footer_key or column_key or complete or plaintext_footer or aad_prefix
+    if table_policy is not None:
+        if said or plaintext or algorithm or key_bits or no_store_aad_prefix:
+            raise UsageError("the policy says how files are sealed; options that say it too go without --policy")
+        encryption = _by_policy(table_policy, target, in_folder)
+        specs = table_policy.bloom_filters() | specs
+    elif not plaintext:
         encryption = encryption_of(
             keys,
             footer_key,
@@ -114,27 +145,42 @@ def write(
             complete=complete,
             aad_prefix=aad_prefix,
             store_aad_prefix=not no_store_aad_prefix,
-            key_bits=int(key_bits),
+            key_bits=int(key_bits or 128),
         )
-    elif footer_key or column_key or complete or plaintext_footer or aad_prefix:
+    elif said:
         raise UsageError("--plaintext and options of encryption exclude one another")
-    options: dict[str, Any] = {"compression": compression}
-    _check_target(target)
+    options: dict[str, Any] = {"compression": compression, "row_group_size": row_group_size, "bloom_filters": specs}
+    _check_target(target, in_folder)
+    if existing and not in_folder:
+        raise UsageError("--existing is about the files of a folder", hint="--partition-by COLUMN or --rows-per-file N")
     with (
         open_input(source, input_format, dict(_typed(item) for item in types), _unescaped(delimiter)) as found,
         _placed(target) as path,
     ):
+        files: list[str] | None = None
+        rows: int | None
         if dry_run:
-            _check(found.schema, encryption, specs, keys)
+            check_partitioning(found.schema.names, table_policy or encryption, partition_by)
+            within = pa.schema([field for field in found.schema if field.name not in partition_by])
+            _check(within, encryption, specs)
             rows, groups, written = None, None, None
+        elif in_folder:
+            sealing = table_policy or encryption
+            split: dict[str, Any] = {
+                "partition_by": partition_by,
+                "rows_per_file": rows_per_file,
+                "existing": existing or "error",
+            }
+            with progress("Sealing") as tell:
+                placed = write_dataset(_reader(found, tell), target, encryption=sealing, **split, **options)
+            rows, groups, written = placed.rows, None, sum(one["bytes"] for one in placed.files)
+            files = [one["path"] for one in placed.files]
         else:
             rows = 0
             writer = SealedWriter(
                 path,
                 found.schema,
                 encryption=encryption,
-                bloom_filters=specs,
-                row_group_size=row_group_size,
                 **options,
             )
             with writer, progress("Sealing") as tell:
@@ -146,13 +192,42 @@ def write(
             if target == "-":
                 _copy_out(path)
                 return
-        _report(source, target, found.schema, encryption, specs, rows, groups, written)
+        _report(source, target, found.schema, encryption, specs, rows, groups, written, partition_by, files)
 
 
-def _check_target(target: str) -> None:
+def _by_policy(policy: TablePolicy, target: str, in_folder: bool) -> EncryptionSpec:
+    """How the policy seals the file that takes this name, or files of this folder."""
+    if in_folder:
+        policy = policy if policy.root is not None else policy.at(target)
+        target = str(Path(target) / "part.parquet")
+    if target == "-" and any(name in (policy.aad_prefix or "") for name in ("{file}", "{path}")):
+        raise UsageError("the policy's AAD prefix is made of the file's name, and standard output has none")
+    found = encryption_for(policy, target)
+    assert found is not None  # noqa: S101
+    return found
+
+
+def _reader(found: Input, tell: Callable[[float, int], None]) -> pa.RecordBatchReader:
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch, done in found.batches:
+            yield batch
+            tell(done, found.total)
+
+    return pa.RecordBatchReader.from_batches(found.schema, batches())
+
+
+def _check_target(target: str, in_folder: bool) -> None:
     """Refuse, before anything is read, a place that no file can have."""
+    if in_folder:
+        if target == "-":
+            raise UsageError("standard output is no folder")
+        return
     if target != "-" and (target.endswith(("/", os.sep)) or Path(target).is_dir()):
-        raise UsageError("the output is a folder", file=target, hint="a file's name in it, such as part-0.parquet")
+        raise UsageError(
+            "the output is a folder",
+            file=target,
+            hint="a file's name in it; --rows-per-file N or --partition-by COLUMN fill a folder",
+        )
     if target == "-" and sys.stdout.isatty():
         raise UsageError("a Parquet file is nothing for a terminal", hint="| another program, or > a file")
 
@@ -221,9 +296,7 @@ def encryption_of(keys: KeyOptions, footer: str | None, columns: tuple[str, ...]
     return EncryptionSpec(footer_key=footer_key, column_keys=column_keys or None, keys=tools, **options)
 
 
-def _check(
-    schema: pa.Schema, encryption: EncryptionSpec | None, specs: dict[str, FilterSpec], keys: KeyOptions
-) -> None:
+def _check(schema: pa.Schema, encryption: EncryptionSpec | None, specs: dict[str, FilterSpec]) -> None:
     """What can be known before the first row: columns exist, filters suit them, master keys may be used."""
     sink = pa.BufferOutputStream()
     try:
@@ -236,7 +309,7 @@ def _check(
         return
     for column in encryption.column_keys or {}:
         leaves.below(column)
-    tools = keys.tools() if keys.given is None else None
+    tools = encryption.keys if isinstance(encryption.keys, KeyTools) else getattr(encryption.keys, "tools", None)
     if tools is not None and isinstance(tools.kms, StatefulKms):
         for name in {str(choice) for choice in (encryption.footer_key, *(encryption.column_keys or {}).values())}:
             if (state := tools.kms.key_state(name)) is not KeyState.ENABLED:
@@ -257,12 +330,14 @@ def _report(
     rows: int | None,
     groups: int | None,
     written: int | None,
+    partition_by: tuple[str, ...],
+    files: list[str] | None,
 ) -> None:
     columns = [
         {
             "column": field.name,
             "type": str(field.type),
-            "protection": _protection(field.name, encryption),
+            "protection": "folders' names" if field.name in partition_by else _protection(field.name, encryption),
             "filter": _filter(field.name, encryption, specs),
         }
         for field in schema
@@ -276,6 +351,7 @@ def _report(
                 "rows": rows,
                 "row_groups": groups,
                 "bytes": written,
+                **({} if files is None else {"files": files}),
                 "algorithm": None if encryption is None else encryption.algorithm,
                 "columns": columns,
             }
@@ -286,6 +362,7 @@ def _report(
         [
             ("rows", rows),
             ("row groups", groups),
+            ("files", None if files is None else len(files)),
             ("size", None if written is None else size(written)),
             ("dry run", "nothing was written" if rows is None else None),
         ],

@@ -32,6 +32,11 @@ class ReadStats:
     decoded: int = 0
     rows: int = 0
 
+    def add(self, other: ReadStats) -> None:
+        """Count another read's in."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
 
 @dataclass
 class ReadPlan:

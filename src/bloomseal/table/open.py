@@ -21,10 +21,12 @@ from .report import TableVerifyReport, verify_files
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
+    from ..format.schema import Schema
     from ..policy import TablePolicy
     from ..specs import DecryptionSpec
     from ..write.attach import AttachReport
     from ..write.writer import FilterRequest
+    from .scan import Progress
 
 __all__ = ["SealedTable", "as_table", "open_table", "read_table"]
 
@@ -35,7 +37,7 @@ class SealedTable:
     The list of files is that of the moment when it was opened; files are opened when they are asked.
 
     Attributes:
-        stats: what the last `read` did, over all files.
+        stats: what the last `read` or `scan` did, over all files.
         version: of a Delta table its version, of an Iceberg table the snapshot's id; None for plain files.
     """
 
@@ -59,6 +61,21 @@ class SealedTable:
         """
         query = Query(self._parts, None, None)
         return query.target(query.numbers, self._shapes(query))
+
+    @cached_property
+    def leaves(self) -> Schema:
+        """The leaves of `schema`: what a value means in each of them.
+
+        Raises:
+            As `schema`.
+        """
+        from .leaves import leaves_of
+
+        if self._parts.files:
+            with self._parts.open(0) as file:
+                if file.plan().empty.schema.equals(self.schema):
+                    return file.walk.footer.schema
+        return leaves_of(self.schema)
 
     @property
     def columns(self) -> list[str]:
@@ -107,6 +124,7 @@ class SealedTable:
         *,
         threads: int | None = None,
         int96_unit: str = "ns",
+        progress: Progress | None = None,
     ) -> pa.RecordBatchReader:
         """As `read`, as a stream: one row group per thread is held, whatever the table's size.
 
@@ -115,6 +133,8 @@ class SealedTable:
 
         Args:
             columns, filters, threads, int96_unit: as for `read`.
+            progress: called with (files done, files in all) after each row group; a file that is half done counts half.
+                `stats` is complete when the last row was given out.
 
         Raises:
             As `read`; what is found in single row groups, by the reader.
@@ -122,7 +142,9 @@ class SealedTable:
         from .scan import stream
 
         query = self._query(columns, filters, int96_unit)
-        return stream(query, query.numbers, self._target(query, self._shapes(query)), threads)
+        schema = self._target(query, self._shapes(query))
+        self.stats = ReadStats()
+        return stream(query, query.numbers, schema, threads, self.stats, progress)
 
     def scan_in(self, schema: pa.Schema, filters: Any = None, *, threads: int | None = None) -> pa.RecordBatchReader:
         """As `scan`, in a schema said beforehand: columns of `schema`, or wider types. No footer is opened twice.
@@ -133,7 +155,7 @@ class SealedTable:
         from .scan import stream
 
         query = self._query(schema.names, filters, "ns")
-        return stream(query, query.numbers, schema, threads)
+        return stream(query, query.numbers, schema, threads, ReadStats(), None)
 
     def probe(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> dict[str, list[list[Verdict]]]:
         """Ask the filters of all files.
@@ -199,7 +221,7 @@ class SealedTable:
     def _query(self, columns: Sequence[str] | None, filters: Any, int96_unit: str) -> Query:
         query = Query(self._parts, columns, filters, int96_unit)
         if query.condition.needs_schema:
-            query.condition.bind(self.schema)
+            query.condition.bind(self.schema, self.leaves)
         return query
 
     def _target(self, query: Query, shapes: Sequence[Shape]) -> pa.Schema:
@@ -321,6 +343,5 @@ def read_table(
 def _sum(parts: Any) -> ReadStats:
     total = ReadStats()
     for one in parts:
-        for name in ReadStats.__slots__:
-            setattr(total, name, getattr(total, name) + getattr(one, name))
+        total.add(one)
     return total

@@ -14,11 +14,12 @@ import pyarrow as pa
 from ..errors import UnsupportedError, UsageError
 from ..read.file import ReadPlan, ReadStats, SealedFile, open_file
 from ..storage.files import Found
-from .conditions import Bound, Condition
+from .conditions import Condition, Rest, columns_of
 from .partitions import Partitions
 from .schema import conform, fits, unified
 
 if TYPE_CHECKING:
+    from ..format.schema import Schema
     from ..policy import TablePolicy
     from ..specs import DecryptionSpec
     from ..storage.snapshot import Snapshot
@@ -91,7 +92,7 @@ class Fragment:
         file: to be closed by whoever made this.
         shape: its columns among those asked for, in the order asked.
         plan: how its rows are read.
-        left: what they are asked; None: nothing; False: none of them can match.
+        left: what they are asked; None: none of them can match.
     """
 
     def __init__(self, query: Query, number: int) -> None:
@@ -118,12 +119,13 @@ class Fragment:
                 raise UsageError(
                     "no such column in this file", file=self.file.path, column=name, hint=name.split(".")[0]
                 )
-        self.left = query.condition.left(number, schema.has, lambda name: not (known.stored and schema.has(name)))
-        filters = None if self.left is False or isinstance(self.left, Bound) else self.left
-        counted = names or self._least(schema.top_level, filters)
-        if isinstance(self.left, Bound):
+        decided = lambda name: not (known.stored and schema.has(name))  # noqa: E731
+        self.left: Rest | None = query.condition.left(number, self.file, decided)
+        filters, bound = self.left or (None, None)
+        counted = names or self._least(schema, filters)
+        if bound is not None:
             # Its rows are asked in the table's schema, once they are read.
-            counted = list(dict.fromkeys([*counted, *filter(schema.has, self.left.schema.names)]))
+            counted = list(dict.fromkeys([*counted, *filter(schema.has, bound.schema.names)]))
         self._query, self._number = query, number
         self.plan: ReadPlan = self.file.plan(counted, filters, int96_unit=query.int96_unit)
         filtered = frozenset(name for name in query.condition.columns if schema.has(name))
@@ -138,24 +140,24 @@ class Fragment:
     @property
     def groups(self) -> Sequence[int]:
         """The row groups to look at."""
-        return range(0) if self.left is False else range(self.file.num_row_groups)
+        return range(0) if self.left is None else range(self.file.num_row_groups)
 
     def rows(self, group: int) -> pa.Table | None:
         """The matching rows of one row group; None where there are none."""
-        if not self.shape.schema.names and self.left is None:
+        filters, bound = self.left or (None, None)
+        if not self.shape.schema.names and filters is None and bound is None:
             # Nothing of the file is asked for but the number of its rows.
             return pa.table({"": pa.nulls(self.file.row_groups[group].num_rows)})
         rows = self.file.scan_row_group(self.plan, group)
-        if rows is None or not isinstance(self.left, Bound):
+        if rows is None or bound is None:
             return rows
-        hits = self.left.hits(self._query.in_schema(self._number, rows, self.left.schema))
+        hits = bound.hits(self._query.in_schema(self._number, rows, bound.schema))
         return rows.take(pa.array(hits)) if len(hits) else None
 
-    def _least(self, top_level: Sequence[str], filters: Any) -> list[str]:
+    def _least(self, schema: Schema, filters: Any) -> list[str]:
         """A column to count rows by, where none is asked for: one of the predicate's, which is read anyway."""
-        if isinstance(filters, list) and filters and isinstance(filters[0], list):
-            return [filters[0][0][0]]
-        return list(top_level[:1])
+        named = () if filters is None else columns_of(filters)
+        return [name for name in named if schema.has(name)][:1] or schema.top_level[:1]
 
 
 class Query:

@@ -1,0 +1,246 @@
+"""Commands on tables: folders, patterns and policies wherever a file is taken."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import bloomseal as bs
+
+from .conftest import Run
+
+POLICY = """\
+version = 1
+kms = "keyring:FOLDER/keys.json"
+[tables.people]
+footer_key = "footer"
+aad_prefix = "{table}/{path}/"
+store_aad_prefix = false
+complete = true
+[tables.people.columns.ssn]
+key = "pii"
+filter = true
+[tables.plain]
+footer_key = "footer"
+[tables.mixed]
+footer_key = "footer"
+[tables.mixed.columns.ssn]
+key = "pii"
+[tables.other]
+footer_key = "pii"
+"""
+NAMED = ("--policy", "policy.toml", "--table", "people")
+
+
+@pytest.fixture
+def lake(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """`run`, beside policy.toml, keys.json, and the folder lake: three countries, the last with a column more."""
+    assert run("keyring", "create", "--keyring", "keys.json", "footer", "pii").code == 0
+    (folder / "policy.toml").write_text(POLICY.replace("FOLDER", str(folder)))
+    for number, country in enumerate(["DE", "FR", "XX"]):
+        rows = [{"id": number * 10 + i, "ssn": f"{number * 10 + i:03d}-11-0000"} for i in range(10)]
+        late = [row | {"late": f"l{row['id'] % 3}"} for row in rows] if number == 2 else rows
+        text = folder / "part.ndjson"
+        text.write_text("".join(json.dumps(row) + "\n" for row in late))
+        path = folder / "lake" / f"country={country}"
+        path.mkdir(parents=True)
+        done = run(
+            "write", "part.ndjson", str(path / "0.parquet"), *NAMED, "--table-root", "lake", "--row-group-size", "5"
+        )
+        assert (done.code, done.err) == (0, "")
+    return run
+
+
+def test_read_takes_a_table_with_its_folders_columns(lake: Run) -> None:
+    done = lake("read", "lake", *NAMED, "--where", "id in (3, 25) or country = 'FR' and id < 12", "--format", "json")
+    assert (done.code, done.err) == (0, "")
+    assert done.rows == [
+        {"id": 3, "ssn": "003-11-0000", "late": None, "country": "DE"},
+        {"id": 10, "ssn": "010-11-0000", "late": None, "country": "FR"},
+        {"id": 11, "ssn": "011-11-0000", "late": None, "country": "FR"},
+        {"id": 25, "ssn": "025-11-0000", "late": "l1", "country": "XX"},
+    ]
+    pattern = lake("read", "lake/*/0.parquet", *NAMED, "--table-root", "lake", "--where", "ssn = '025-11-0000'",
+                   "--columns", "id", "--stats", "--format", "csv")  # fmt: skip
+    assert pattern.out == '"id"\n25\n'
+    assert pattern.err == "6 row groups: 5 ruled out by statistics, 0 by filters, 1 decoded; 1 rows\n"
+
+
+def test_a_file_below_the_table_needs_the_tables_folder(lake: Run) -> None:
+    file = "lake/country=DE/0.parquet"
+    refused = lake("read", file, *NAMED)
+    assert refused.code == 2
+    assert "--table-root FOLDER" in refused.err
+    assert len(lake("read", file, *NAMED, "--table-root", "lake", "--format", "json").rows) == 10
+    # A file in another one's place has another prefix.
+    Path("lake/country=FR/0.parquet").write_bytes(Path(file).read_bytes())
+    assert lake("read", "lake", *NAMED).code == 2
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.csv.gz", "out.ndjson", "out.arrow", "out.parquet"])
+def test_a_table_streams_into_every_kind_of_file(lake: Run, name: str) -> None:
+    done = lake("read", "lake", *NAMED, "--output", name)
+    assert (done.code, done.err) == (0, f"30 rows written in plaintext to {name}\n")
+    path = Path(name)
+    if "csv" in name:
+        with gzip.open(path, "rt") if name.endswith(".gz") else path.open() as file:
+            rows = [{key: value or None for key, value in row.items()} for row in csv.DictReader(file)]
+    elif name.endswith("ndjson"):
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+    elif name.endswith("arrow"):
+        rows = pa.ipc.open_file(path).read_all().to_pylist()
+    else:
+        assert pq.ParquetFile(path).num_row_groups == 1
+        rows = pq.read_table(path).to_pylist()
+    assert [int(row["id"]) for row in rows] == list(range(30))
+    assert [row["late"] for row in rows[19:22]] == [None, "l2", "l0"]
+    assert rows[0]["country"] == "DE"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_limit_ends_the_stream(lake: Run) -> None:
+    # Nobody reads as far as the broken last file.
+    assert len(lake("read", "lake", *NAMED, "--limit", "3", "--format", "json").rows) == 3
+    shown = lake("read", "lake", *NAMED, "--limit", "3")
+    assert "27 more rows" in shown.err
+
+
+def test_a_bad_file_is_an_error_and_leaves_no_output(lake: Run) -> None:
+    bad = Path("lake/country=XX/0.parquet")
+    data = bytearray(bad.read_bytes())
+    data[40] ^= 1
+    bad.write_bytes(data)
+    done = lake("read", "lake", *NAMED, "--output", "out.parquet")
+    assert done.code == 2
+    assert str(bad) in done.err
+    assert not [path for path in Path().iterdir() if "out" in path.name]
+
+
+def test_probe_counts_the_files_to_read(lake: Run) -> None:
+    done = lake("probe", "lake", "ssn", "025-11-0000", "025-11-000x", *NAMED, "--format", "json")
+    assert done.code == 0
+    first, second = done.json["values"]
+    assert (done.json["files"], done.json["row_groups"], done.json["maybe_present"]) == (3, 6, True)
+    assert first == {
+        "value": "025-11-0000", "verdict": "maybe present", "files_to_read": 1, "row_groups_to_read": 1,
+    }  # fmt: skip
+    assert (second["verdict"], second["files_to_read"]) == ("absent", 0)
+    files = lake("probe", "lake", "ssn", "025-11-0000", *NAMED, "--per-file", "--format", "json").json["values"][0]
+    assert files["files"] == {"lake/country=XX/0.parquet": ["absent", "maybe present"]}
+    assert "1 of 3" in lake("probe", "lake", "ssn", "025-11-0000", *NAMED).out
+    assert "country=XX" in lake("probe", "lake", "ssn", "025-11-0000", *NAMED, "--per-file").out
+    Path("values.txt").write_text("025-11-000x\n000-00-0000\n")
+    assert lake("probe", "lake", "ssn", "--values-from", "values.txt", *NAMED, "--quiet").code == 1
+    assert lake("probe", "lake", "country", "DE", *NAMED).code == 2
+    assert lake("probe", "lake", "id", "3", *NAMED, "--format", "json").json["values"][0] == {
+        "value": "3", "verdict": "no filter", "files_to_read": 3, "row_groups_to_read": 6,
+    }  # fmt: skip
+
+
+def test_verify_attach_and_inspect_take_tables(lake: Run) -> None:
+    assert all(one["complete"] for one in lake("verify", "lake", *NAMED, "--format", "json").json)
+    attached = lake("attach", "lake", "--bloom-filter", "id", *NAMED, "--format", "json")
+    assert [one["path"] for one in attached.json] == [f"lake/country={name}/0.parquet" for name in ("DE", "FR", "XX")]
+    assert lake("probe", "lake", "id", "77", *NAMED, "--quiet").code == 1
+    seen = lake("inspect", "lake", "--format", "json").json
+    assert [one["path"] for one in seen] == [one["path"] for one in attached.json]
+
+
+def test_a_policy_is_used_whole(lake: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A plaintext file, a file without the column's own key, and one under another footer key are refused.
+    for path, more in (("clear", ["--plaintext"]), ("uniform", ["--footer-key", "footer"])):
+        keys = [] if "--plaintext" in more else ["--keyring", "keys.json"]
+        Path(path).mkdir()
+        assert lake("write", "part.ndjson", f"{path}/0.parquet", *more, *keys).code == 0
+    ours, mixed = (("--policy", "policy.toml", "--table", name) for name in ("plain", "mixed"))
+    Path("mixed").mkdir()
+    assert lake("write", "part.ndjson", "mixed/0.parquet", *mixed).code == 0
+    assert lake("read", "uniform", *ours, "--limit", "1").code == 0
+    for refused in (("read", "clear", *ours), ("read", "uniform", *NAMED),
+                    ("read", "uniform", "--policy", "policy.toml", "--table", "other"),
+                    ("probe", "clear", "ssn", "x", *ours), ("attach", "clear", "--bloom-filter", "id", *ours)):  # fmt: skip
+        done = lake(*refused)
+        assert (done.code, done.out) == (2, ""), refused
+    # Options may ask for more than the policy does, and can't take back what it demands.
+    assert lake("read", "clear", *ours, "--allow-plaintext", "--limit", "1").code == 2
+    assert lake("read", "mixed", *mixed, "--limit", "1").code == 0
+    assert lake("read", "mixed", *mixed, "--encrypted-column", "id").code == 2
+    assert lake("read", "lake", *NAMED, "--int96-utc", "--limit", "1").code == 0
+    monkeypatch.setenv("KEY", "00" * 16)
+    for wrong in (
+        ("read", "lake", "--policy", "policy.toml"),
+        ("read", "lake", *NAMED, "--key-env", "footer=KEY"),
+        ("read", "lake", "--table-root", "lake"),
+        ("write", "part.ndjson", "x.parquet", *NAMED, "--footer-key", "footer"),
+        ("write", "part.ndjson", "x.parquet", *NAMED, "--plaintext"),
+        ("write", "part.ndjson", "x.parquet", *NAMED),
+        ("write", "part.ndjson", "-", *NAMED, "--table-root", "."),
+    ):
+        assert lake(*wrong).code == 2, wrong
+    assert not Path("x.parquet").exists()
+
+
+def test_a_written_file_is_the_policys(lake: Run) -> None:
+    policy = bs.Policy.load("policy.toml").for_table("people", root="lake")
+    with bs.open_file("lake/country=DE/0.parquet", decryption=policy) as file:
+        assert file.filter(0, "ssn") is not None
+    dry = lake(
+        "write", "part.ndjson", "lake/1.parquet", *NAMED, "--table-root", "lake", "--dry-run", "--format", "json"
+    )
+    assert [(one["column"], one["protection"], one["filter"]) for one in dry.json["columns"]] == [
+        ("id", "footer key", "none"), ("ssn", "column key pii", "sealed"), ("late", "footer key", "none"),
+    ]  # fmt: skip
+    assert lake("keyring", "disable", "--keyring", "keys.json", "pii").code == 0
+    refused = lake("write", "part.ndjson", "lake/1.parquet", *NAMED, "--table-root", "lake", "--dry-run")
+    assert refused.code == 2
+    assert "pii is disabled" in refused.err
+
+
+def test_versions_of_a_delta_table(run: Run, folder: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    for start in (0, 5):
+        deltalake.write_deltalake(str(folder / "delta"), pa.table({"id": range(start, start + 5)}), mode="append")
+    assert len(run("read", "delta", "--format", "json").rows) == 10
+    assert [row["id"] for row in run("read", "delta", "--version", "0", "--format", "json").rows] == list(range(5))
+    assert run("probe", "delta", "id", "3", "--version", "0", "--format", "json").json["files"] == 1
+    assert run("read", "people.csv", "--version", "0").code == 2
+
+
+def test_write_fills_a_folder(lake: Run, folder: Path) -> None:
+    lines = "".join(f"{i},{i:03d}-22-0000,{'DE' if i % 3 else 'FR'}\n" for i in range(60))
+    (folder / "new.csv").write_text("id,ssn,country\n" + lines)
+    split = ("--partition-by", "country", "--rows-per-file", "25")
+    dry = lake("write", "new.csv", "new", *NAMED, *split, "--dry-run", "--format", "json")
+    assert dry.json["columns"][2]["protection"] == "folders' names"
+    assert not Path("new").exists()
+    done = lake("write", "new.csv", "new/", *NAMED, *split, "--format", "json")
+    assert (done.code, done.err) == (0, "")
+    assert done.json["rows"] == 60
+    assert len(done.json["files"]) == 3
+    assert all(Path(path).is_file() for path in done.json["files"])
+    found = lake("read", "new", *NAMED, "--where", "country = 'FR' and id > 50", "--format", "json")
+    assert sorted(row["id"] for row in found.rows) == [51, 54, 57]
+    assert lake("probe", "new", "ssn", "059-22-000x", *NAMED, "--quiet").code == 1
+    for wrong in (
+        ("write", "new.csv", "new", *NAMED, *split),
+        ("write", "new.csv", "other", *NAMED, "--partition-by", "ssn"),
+        ("write", "new.csv", "other", *NAMED, "--partition-by", "ssn", "--dry-run"),
+        ("write", "new.csv", "-", *NAMED, *split),
+        ("write", "new.csv", "other/", *NAMED),
+        ("write", "new.csv", "x.parquet", *NAMED, "--table-root", ".", "--existing", "append"),
+    ):
+        assert lake(*wrong).code == 2, wrong
+    assert not Path("other").exists()
+    assert lake("write", "new.csv", "new", *NAMED, *split, "--existing", "append").code == 0
+    assert len(lake("read", "new", *NAMED, "--format", "json").rows) == 120
+    (folder / "new.csv").write_text("id,ssn,country\n1,a,DE\n2,b\n")
+    bad = lake("write", "new.csv", "bad", *NAMED, *split)
+    assert bad.code == 2
+    assert "line 3" in bad.err
+    assert not [*Path("bad").rglob("*.parquet")]

@@ -1,0 +1,202 @@
+"""Conditions of every form over a table whose files differ: the same rows as without pruning, and filters that are used."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import bloomseal as bs
+from bloomseal.cli.where import parse_where
+from bloomseal.format.walk import Walk
+from bloomseal.read.condition import AllOf, AnyOf, Compare, Not
+from bloomseal.read.values import Values
+from bloomseal.table.conditions import Bound
+
+KEYS: dict[str, Any] = {"footer_key": b"f" * 16, "column_keys": {"ssn": b"c" * 16}}
+SPEC = bs.DecryptionSpec(bs.ExplicitKeys(**KEYS))
+ROWS = 40
+PLACES = ["DE", "FR", "DE", "__HIVE_DEFAULT_PARTITION__", "XX"]
+
+
+def part(number: int) -> pa.Table:
+    """Ids that grow from 32 to 64 bits, scores that change their width, and a column that came late."""
+    ids = range(number * ROWS, (number + 1) * ROWS)
+    table = pa.table(
+        {
+            "id": pa.array([None if i % 11 == 0 else i for i in ids], pa.int32() if number < 2 else pa.int64()),
+            "ssn": [f"{i:06d}" for i in ids],
+            "score": pa.array([i / 10 for i in ids], pa.float32() if number % 2 else pa.float64()),
+        }
+    )
+    if number > 1:
+        table = table.append_column("late", pa.array([None if i % 9 == 0 else f"l{i % 7}" for i in ids]))
+    return table
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``sealed``, and the same rows in ``plain``."""
+    root = tmp_path_factory.mktemp("conditions")
+    for number, country in enumerate(PLACES):
+        for kind in ("sealed", "plain"):
+            path = root / kind / f"country={country}" / f"day={number}" / f"{number}.parquet"
+            path.parent.mkdir(parents=True)
+            if kind == "plain":
+                pq.write_table(part(number), path)
+                continue
+            bs.write_table(
+                part(number), path, row_group_size=10, encryption=bs.EncryptionSpec(**KEYS),
+                bloom_filters={"ssn": True, "id": True, "score": True},
+            )  # fmt: skip
+    return root
+
+
+def sql(rng: random.Random, depth: int = 2) -> str:
+    """A condition; every form that ``--where`` knows comes up."""
+    if depth and rng.random() < 0.6:
+        one, other = sql(rng, depth - 1), sql(rng, depth - 1)
+        return rng.choice([f"({one} and {other})", f"({one} or {other})", f"not ({one})"])
+    column, values = rng.choice(
+        [
+            ("id", [str(rng.randrange(-3, 210)) for _ in range(3)]),
+            ("ssn", [f"'{rng.randrange(0, 210):06d}'" for _ in range(3)]),
+            ("score", [str(rng.randrange(0, 210) / 10) for _ in range(3)]),
+            ("late", [f"'l{rng.randrange(0, 9)}'" for _ in range(3)]),
+            ("country", [f"'{name}'" for name in rng.sample(["DE", "FR", "XX", "YY"], 3)]),
+            ("day", [str(rng.randrange(-1, 6)) for _ in range(3)]),
+        ]
+    )
+    forms = ["= < > <= >= <>", "in", "not in", "between", "null", "not null"]
+    if column in ("ssn", "late", "country"):
+        forms += ["like", "not like"]
+    match form := rng.choice(forms):
+        case "in" | "not in":
+            return f"{column} {form} ({', '.join(values)})"
+        case "between":
+            low, high = sorted(values[:2])
+            return f"{column} between {low} and {high}"
+        case "null" | "not null":
+            return f"{column} is {form}"
+        case "like" | "not like":
+            return f"{column} {form} {rng.choice([values[0][:-1] + '%', values[0][:-2] + '_', '%1%']).strip(chr(39))!r}"
+        case _:
+            return f"{column} {rng.choice(form.split())} {values[0]}"
+
+
+def test_sql_gives_what_duckdb_gives_and_what_no_pruning_gives(folder: Path) -> None:
+    rng = random.Random(17)
+    table, base = bs.open_table(folder / "sealed", decryption=SPEC), duckdb.connect()
+    everything = table.read()
+    files = f"read_parquet('{folder}/plain/**/*.parquet', hive_partitioning=true, union_by_name=true)"
+    null = "nullif(country, '__HIVE_DEFAULT_PARTITION__')"
+    base.execute(f"create table t as select * replace ({null} as country) from {files}")  # noqa: S608
+    matched = 0
+    for _ in range(250):
+        text = sql(rng)
+        condition = parse_where(text, table.leaves)
+        found = sorted(table.read(["ssn"], condition)["ssn"].to_pylist())
+        bound = Bound(condition, table.schema)
+        unpruned = everything.take(pa.array(bound.hits(everything.select(bound.schema.names))))
+        assert found == sorted(unpruned["ssn"].to_pylist()), text
+        wanted = base.execute(f"select ssn from t where {text} order by ssn").fetchall()  # noqa: S608
+        assert found == [ssn for (ssn,) in wanted], text
+        matched += 0 < len(found) < everything.num_rows
+    assert matched > 100
+
+
+def expression(rng: random.Random, depth: int = 2) -> pc.Expression:
+    if depth and rng.random() < 0.6:
+        one, other = expression(rng, depth - 1), expression(rng, depth - 1)
+        return rng.choice([one & other, one | other, ~one])
+    column, values = rng.choice(
+        [
+            ("id", [rng.randrange(-3, 210) for _ in range(3)]),
+            ("ssn", [f"{rng.randrange(0, 210):06d}" for _ in range(3)]),
+            ("score", [rng.randrange(0, 210) / 10 for _ in range(3)]),
+            ("late", [f"l{rng.randrange(0, 9)}" for _ in range(3)]),
+            ("country", rng.sample(["DE", "FR", "XX", "YY"], 3)),
+            ("day", [rng.randrange(-1, 6) for _ in range(3)]),
+        ]
+    )
+    field, value = pc.field(column), values[0]
+    return rng.choice(
+        [field == value, field != value, field < value, field >= value, field.isin(values), field.is_null(),
+         field.is_valid(), value < field]
+    )  # fmt: skip
+
+
+def test_expressions_give_what_pyarrow_gives(folder: Path) -> None:
+    rng = random.Random(18)
+    table = bs.open_table(folder / "sealed", decryption=SPEC)
+    everything = table.read()
+    for _ in range(100):
+        filters = expression(rng)
+        found = sorted(table.read(["ssn"], filters)["ssn"].to_pylist())
+        assert found == sorted(everything.filter(filters)["ssn"].to_pylist()), filters
+
+
+def equal(column: str, *values: Any) -> Compare:
+    return Compare(column, "in", Values(values))
+
+
+@pytest.mark.parametrize(
+    ("condition", "files", "decoded"),
+    [
+        (equal("ssn", "000055"), 5, 1),
+        (Not(Not(equal("ssn", "000055"))), 5, 1),
+        (AllOf((equal("ssn", "000055", "000095"), equal("country", "DE"))), 2, 1),
+        # The file of 2 lacks nothing, those of 0 and 1 lack `late`, which is null there and so keeps no row.
+        (AllOf((equal("ssn", "000005", "000095"), Not(equal("late", "none")))), 5, 1),
+        (AnyOf((equal("ssn", "000055"), equal("late", "l1x"))), 5, 1 + 12),
+        (equal("id", 56), 5, 1),
+        # A narrower float would round what is asked for: its files are read, and asked in the table's type.
+        (AllOf((equal("ssn", "000055"), equal("score", 5.5))), 5, 1),
+        ((pc.field("ssn") == "000055") & pc.field("ssn").is_valid(), 5, 1),
+    ],
+)
+def test_filters_and_statistics_rule_row_groups_out(folder: Path, condition: Any, files: int, decoded: int) -> None:
+    table = bs.open_table(folder / "sealed", decryption=SPEC)
+    table.read(["ssn"], condition)
+    assert (table.stats.row_groups, table.stats.decoded) == (files * 4, decoded)
+    assert table.stats.pruned_by_filter + table.stats.pruned_by_statistics or files == 0
+
+
+def test_filters_are_opened_for_a_condition(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    ask = Walk.filter
+
+    def counting(self: Walk, chunk: Any, *rest: Any) -> Any:
+        opened.append(chunk.leaf.name)
+        return ask(self, chunk, *rest)
+
+    monkeypatch.setattr(Walk, "filter", counting)
+    table = bs.open_table(folder / "sealed", decryption=SPEC)
+    # Between least and greatest, so that only filters can tell.
+    assert table.read(["ssn"], equal("ssn", "000055x")).num_rows == 0
+    assert opened == ["ssn"]
+    assert table.stats.decoded == 0
+    opened.clear()
+    assert table.read(["ssn"], AllOf((equal("ssn", "000055x"), equal("country", "DE")))).num_rows == 0
+    assert opened == []
+
+
+def test_no_narrower_type_decides_for_the_tables(folder: Path) -> None:
+    """A float32 that is next to 4.1 is not 4.1 in a table of doubles."""
+    table = bs.open_table(folder / "sealed", decryption=SPEC)
+    assert table.schema.field("score").type == pa.float64()
+    assert table.read(["ssn"], equal("score", 4.1)).num_rows == 0
+    assert table.read(["ssn"], AllOf((Not(equal("score", 4.1)), equal("ssn", "000041")))).num_rows == 1
+
+
+def test_what_is_wrong_is_refused_whatever_files_there_are(folder: Path) -> None:
+    table = bs.open_table(folder / "sealed", decryption=SPEC)
+    for wrong in (equal("sn", "x"), equal("day", "x"), AllOf((equal("country", "YY"), equal("id", "x"))), AllOf(())):
+        with pytest.raises(bs.UsageError):
+            table.read(["ssn"], wrong)
