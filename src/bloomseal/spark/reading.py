@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import UsageError
 from ..policy import Policy, TablePolicy
-from .listing import matching
+from .listing import above_pattern, matching
 from .session import as_active, known_policy, metrics_of, refuse_secrets, register_source, show_figures, table_policy
 
 if TYPE_CHECKING:
@@ -172,6 +172,9 @@ class Request:
             kms, known = chosen.kms, Policy({chosen.name: chosen})
             self._format = f"bloomseal_{hashlib.sha256(pickle.dumps(chosen)).hexdigest()[:16]}_read"
             register_source(spark, kms, known, self._format)
+        above = {above_pattern(spark, one) for one in paths}
+        if len(above) == 1 and (root := above.pop()) is not None:
+            self._options.setdefault("root", root)
         given = {**self._options, "paths": json.dumps(self._paths)}
         self.settings: SourceOptions = SourceOptions.parse(given, Defaults(kms, known))
         self.schema: StructType = infer_schema(self.settings)

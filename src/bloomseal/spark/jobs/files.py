@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ...errors import BloomsealError, UsageError
 from ...policy import Policy, TablePolicy
 from ..listing import list_files, open_filesystem
-from .common import described, job_table, packs, table_of
+from ..opening import open_table_file, table_of
+from .common import described, job_table, packs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,7 +58,7 @@ def verify(
         UsageError: no policy, or one whose KMS is an object: executors need its URI.
     """
     with described(spark, f"verify {os.fspath(path)}"):
-        return _run(spark, path, job_table(spark, policy, table), files_per_task, _verified, _VERIFIED)
+        return _run(spark, path, job_table(spark, path, policy, table), files_per_task, _verified, _VERIFIED)
 
 
 def attach(
@@ -83,7 +84,7 @@ def attach(
     Raises:
         UsageError: as `verify`; or the policy promises no filters.
     """
-    chosen = job_table(spark, policy, table)
+    chosen = job_table(spark, path, policy, table)
     if not chosen.bloom_filters():
         raise UsageError(f"the policy promises no filters for {chosen.name}")
     with described(spark, f"attach filters to {os.fspath(path)}"):
@@ -115,7 +116,7 @@ def _each(
 
 def _verified(name: str, table: TablePolicy, base: str | None) -> Row:
     try:
-        with _open(name, table, base) as file:
+        with open_table_file(name, table, base) as file:
             report = file.verify()
     except BloomsealError as error:
         # Raised, it would end the job, and with it the answers about all other files.
@@ -148,13 +149,13 @@ def _attached(name: str, table: TablePolicy, base: str | None) -> Row:
     from ...write.attach import attach_filters
 
     try:
-        with _open(name, table, base) as file:
+        with open_table_file(name, table, base) as file:
             missing, present = _missing(file, table)
         if not missing:
             return name, 0, present, 0, None
         report = attach_filters(name, missing, decryption=table, filesystem=open_filesystem(base))
     except BloomsealError as error:
-        with contextlib.suppress(BloomsealError), _open(name, table, base) as file:
+        with contextlib.suppress(BloomsealError), open_table_file(name, table, base) as file:
             missing, present = _missing(file, table)
             if not missing:
                 return name, 0, present, 0, None  # another attempt of this task was first
@@ -181,9 +182,3 @@ def _missing(file: SealedFile, table: TablePolicy) -> tuple[dict[str, FilterSpec
 def _has_filter(file: SealedFile, chunk: Chunk) -> bool:
     found = file.walk.filter(chunk)
     return found is not None and (found.sealed or not chunk.encrypted)
-
-
-def _open(name: str, table: TablePolicy, base: str | None) -> SealedFile:
-    from ...read.file import open_file
-
-    return open_file(name, decryption=table, filesystem=open_filesystem(base))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import pickle
 from collections.abc import Mapping
@@ -12,15 +11,21 @@ from typing import TYPE_CHECKING, Any, Final
 from ...errors import PolicyError, UsageError
 from ...policy import Policy, TablePolicy
 from ...specs import DecryptionSpec
+from ...storage.ref import FileRef
+from ..listing import open_filesystem, split_uri
+from ..opening import open_table_file, table_of
 from ..session import refuse_secrets, table_policy
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
 
+    from ...read.file import SealedFile
     from .pushdown import Condition
+    from .scan import Piece
     from .stats import Metrics
+    from .tree import DataFile
 
-__all__ = ["Defaults", "SourceOptions", "choice", "positive", "shared_table"]
+__all__ = ["Defaults", "SourceOptions", "choice", "positive"]
 
 _FLAGS: Final = ("allow_plaintext", "allow_unverified_footer", "catch_filters", "dry_run", "infer_partition_types")
 _WRITING: Final = (
@@ -42,6 +47,7 @@ _KNOWN: Final = (
     "paths",
     "policy",
     "read_id",
+    "root",
     "table",
     "timezone",
 )
@@ -74,7 +80,7 @@ class SourceOptions:
     Attributes:
         paths: folders or files; URIs, or paths of the local file system.
         kms: KMS URI; None where only plaintext files can be meant.
-        table: the table's policy, its `kms` a URI; None without a policy.
+        table: the table's policy, its `kms` a URI, its `root` the option of that name; None without a policy.
         aad_prefix: the prefix that all files were written with; the policy's where this is None.
         encrypted_columns: columns that must be encrypted, beside the policy's.
         allow_plaintext, allow_unverified_footer: as in `bloomseal.DecryptionSpec`.
@@ -168,7 +174,16 @@ class SourceOptions:
         source = as_key_source(self.kms) if self.table is None else self._own_table.keys.tools
         return source.counters.unwraps if isinstance(source, KeyTools) else 0
 
-    def decryption(self, file: str) -> DecryptionSpec | TablePolicy | None:
+    def open(self, file: DataFile | Piece) -> SealedFile:
+        """Open one file where it was found.
+
+        Raises:
+            As `open_table_file`.
+        """
+        ref = FileRef(file.name, None if file.base is None else open_filesystem(file.base), file.root)
+        return open_table_file(file.name, self.decryption(ref), file.base, file.root)
+
+    def decryption(self, file: FileRef) -> DecryptionSpec | TablePolicy | None:
         """How one file is opened; None where it must be in plaintext, since there is no way to a key."""
         if self.kms is None:
             return None
@@ -189,17 +204,10 @@ class SourceOptions:
 
     @property
     def _own_table(self) -> TablePolicy:
-        return shared_table(pickle.dumps(self.table))
+        return table_of(pickle.dumps(self.table))
 
     def __repr__(self) -> str:
         return f"<SourceOptions {', '.join(self.paths)}>"
-
-
-@functools.lru_cache(maxsize=16)
-def shared_table(pickled: bytes) -> TablePolicy:
-    """One policy object, and so one key cache, for all tasks of a Python worker."""
-    loaded: TablePolicy = pickle.loads(pickled)  # noqa: S301 - our own driver's
-    return loaded
 
 
 def _refuse_another(given: Mapping[str, str], defaults: Defaults) -> None:
@@ -224,7 +232,7 @@ def _table(given: Mapping[str, str], defaults: Defaults, kms: str | None) -> Tab
         chosen = replace(chosen, kms=kms)
     if not isinstance(chosen.kms, str):
         raise UsageError("the policy's KMS is an object, which can't reach the executors", hint="name it by its URI")
-    return chosen
+    return chosen.at(split_uri(given["root"])[1]) if "root" in given else chosen
 
 
 def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
