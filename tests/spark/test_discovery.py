@@ -82,6 +82,30 @@ def test_the_data_source_reads_what_a_reader_reads(ring: bs.Keyring, tree: Path)
         spark_files([str(tree)])
 
 
+@pytest.mark.parametrize(
+    ("raws", "kind"),
+    [
+        (["1", "07495", "-2"], pa.int32()),
+        (["1", "3000000000"], pa.int64()),
+        (["1", "12345678901234567890"], pa.decimal128(20, 0)),
+        (["1", "2.5"], pa.float64()),
+        (["2024-02-29", "2023-01-01"], pa.date32()),
+        (["2024-02-30", "2023-01-01"], pa.string()),
+        (["1", "x"], pa.string()),
+        (["__HIVE_DEFAULT_PARTITION__", "7"], pa.int32()),
+    ],
+)
+def test_folders_values_have_one_type_through_both_readers(tmp_path: Path, raws: list[str], kind: pa.DataType) -> None:
+    from bloomseal.spark.source.tree import find_files as spark_files
+    from bloomseal.spark.source.types import arrow_type
+
+    for raw in raws:
+        (tmp_path / f"k={raw}").mkdir()
+        bs.write_table(pa.table({"id": [1]}), tmp_path / f"k={raw}" / "a.parquet")
+    assert bs.open_table(tmp_path).schema.field("k").type == kind
+    assert arrow_type(spark_files([str(tmp_path)]).columns["k"].dataType) == kind
+
+
 def test_jobs_see_the_same_files_and_leave_links_out_of_the_table(
     spark: SparkSession, ring: bs.Keyring, tree: Path, tmp_path: Path
 ) -> None:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import UsageError
 from ..policy import Policy, TablePolicy
+from .given import refuse_secrets, table_policy
 from .listing import above_pattern, matching
-from .session import as_active, known_policy, metrics_of, refuse_secrets, register_source, show_figures, table_policy
+from .session import as_active, known_policy, metrics_of, register_source, show_figures
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -21,9 +21,10 @@ from ..format.walk import Chunk, Protection
 from ..policy import Policy, TablePolicy
 from ..read.file import SealedFile
 from ..storage.ref import FileRef
+from .given import refuse_secrets, table_policy
 from .listing import TableFiles, in_folder, list_files, qualified, split_uri
 from .opening import open_table_file
-from .session import as_active, chosen_table, refuse_secrets, register_source, table_policy
+from .session import as_active, chosen_table, register_source
 from .settings import leaves, promised
 from .settings import options as table_options
 from .source.partitioned import check_partitioning, has_plain_text
@@ -108,12 +109,16 @@ def write(
 
     Raises:
         UsageError: before anything is written: misspelt columns, INT96 timestamps, an option that looks like a secret; data that
-            is there already, with ``mode="error"`` and ``through="source"``; a frame that reads what Spark's writer would overwrite
+            is there already, with ``mode="error"`` and ``through="source"``; a table of other partition columns, to which rows are
+            added that no read would see; a frame that reads what Spark's writer would overwrite
             (with ``through="source"`` it may).
         KeyAccessError: a master key can't be used.
         PolicyError: **after** the commit: files that are not what the policy says. They stay where they are, and the message
             lists them.
         UnsupportedError: see `options`.
+
+    Warns:
+        BloomsealWarning: a column that differs from a keyed one in case only is written in clear.
     """
     spark = df.sparkSession
     if through not in ("bridge", "source"):
@@ -280,6 +285,7 @@ def check_table(
     For tables that were written with `df.write`; `write` does it by itself.
 
     Raises:
+        UsageError: no such folder, or what can't be listed.
         PolicyError: files that are not what the policy says.
         KeyAccessError: a key that the check needs can't be used here, on the driver.
     """

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError
 from ...policy import Policy, TablePolicy
+from ..given import absolute_kms
 from ..listing import classic_jvm, in_folder, qualified
-from ..session import absolute_kms, chosen_table
+from ..session import chosen_table
 
 if TYPE_CHECKING:
     from pyspark import RDD

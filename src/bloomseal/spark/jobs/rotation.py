@@ -74,7 +74,7 @@ def rewrap(
         With `dry_run`: `action` (``rewrap``, ``none``, ``fail``), `why`, and bytes to write and to copy.
 
     Raises:
-        UsageError: no policy, or one whose KMS is an object: executors need its URI.
+        UsageError: as `verify`.
     """
     options = {"master_keys": dict(master_keys) if master_keys else None, "check_keys": check_keys}
     work = _Work("rewrap", pickle.dumps(job_table(spark, path, policy, table)), pickle.dumps(options))

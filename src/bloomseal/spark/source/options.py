@@ -12,9 +12,9 @@ from ...errors import PolicyError, UsageError
 from ...policy import Policy, TablePolicy
 from ...specs import DecryptionSpec
 from ...storage.ref import FileRef
+from ..given import refuse_secrets, table_policy
 from ..listing import open_filesystem, split_uri
 from ..opening import open_table_file, table_of
-from ..session import refuse_secrets, table_policy
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator

@@ -17,9 +17,9 @@ from ...errors import BloomsealError, UnsupportedError, UsageError
 from ...specs import encryption_for
 from ...storage.ref import FileRef
 from ...write.writer import DEFAULT_ROW_GROUP_SIZE, SealedWriter
+from ..given import absolute_kms
 from ..listing import in_folder
 from ..opening import table_of
-from ..session import absolute_kms
 from ..settings import leaves, promised
 from .commit import Job, Staged, TableFolder, recover
 from .options import SourceOptions, choice, positive
