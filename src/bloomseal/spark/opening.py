@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,6 @@ __all__ = ["open_table_file", "refuse_links_out", "table_of"]
 @lru_cache(maxsize=16)
 def table_of(policy: bytes) -> TablePolicy:
     """One policy object, and so one key cache, for all tasks of a Python worker."""
-    import pickle
-
     loaded: TablePolicy = pickle.loads(policy)  # noqa: S301 - our own driver's
     return loaded
 

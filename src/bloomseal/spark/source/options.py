@@ -180,7 +180,7 @@ class SourceOptions:
         Raises:
             As `open_table_file`.
         """
-        ref = FileRef(file.name, None if file.base is None else open_filesystem(file.base), file.root)
+        ref = FileRef(file.name, open_filesystem(file.base), file.root)
         return open_table_file(file.name, self.decryption(ref), file.base, file.root)
 
     def decryption(self, file: FileRef) -> DecryptionSpec | TablePolicy | None:
@@ -198,6 +198,8 @@ class SourceOptions:
                 **arguments,
                 "encrypted_columns": (*arguments.get("encrypted_columns", ()), *self.encrypted_columns),
                 "allow_plaintext": self.allow_plaintext,
+                # Whoever takes plaintext files takes their columns, but for those that are named.
+                "complete": arguments.get("complete", False) and not self.allow_plaintext,
                 "allow_unverified_footer": self.allow_unverified_footer,
             }
         )
