@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-import json
 import pickle
 import shutil
 from decimal import Decimal
@@ -218,25 +217,6 @@ def test_partitioned_tables_and_files_of_other_types(spark: SparkSession, keyed:
         (150, "2024-01-02"),
         (295, "2024-01-03"),
     ]
-
-
-def test_nulls_where_the_schema_allows_none_are_refused(
-    spark: SparkSession, keyed: TablePolicy, tmp_path: Path
-) -> None:
-    """Handed on, they would be read as whatever stands in their place."""
-    policy = _only(keyed, "id")
-    said = {"type": "struct", "fields": [
-        {"name": "id", "type": "long", "nullable": True, "metadata": {}},
-        {"name": "n", "type": "long", "nullable": False, "metadata": {}},
-    ]}  # fmt: skip
-    for number, n in enumerate((list(range(100)), [None] * 100)):
-        rows = pa.table({"id": range(number * 100, number * 100 + 100), "n": pa.array(n, pa.int64())})
-        rows = rows.replace_schema_metadata({"org.apache.spark.sql.parquet.row.metadata": json.dumps(said)})
-        bs.write_table(rows, tmp_path / f"{number}.parquet", encryption=policy, bloom_filters=policy.bloom_filters(),
-                       row_group_size=10)  # fmt: skip
-    assert [row.n for row in bss.semi_join(spark, tmp_path, "id", [5], policy=policy).collect()] == [5]
-    with pytest.raises(Exception, match=r"NOT NULL.*1\.parquet"):
-        bss.semi_join(spark, tmp_path, "id", [5, 105], policy=policy).collect()
 
 
 def _lone(folder: Path, numbers: range, keyed: TablePolicy) -> Path:
