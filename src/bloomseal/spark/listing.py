@@ -48,7 +48,8 @@ class TableFiles:
     Attributes:
         base: URI of their file system, which executors open by themselves; None: local.
         names: their paths on it, sorted. What Spark takes for hidden is left out.
-        log: the folder of a Delta, Iceberg or Hudi table in it, whose log says which files are live; None: there is none.
+        log: the folder of a Delta, Iceberg or Hudi table in it, whose log says which files are live; None where there
+            is none.
     """
 
     base: str | None

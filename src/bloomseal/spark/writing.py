@@ -109,8 +109,8 @@ def write(
 
     Raises:
         UsageError: before anything is written: misspelt columns, INT96 timestamps, an option that looks like a secret; data that
-            is there already, with ``mode="error"`` and ``through="source"``; a table of other partition columns, to which rows are
-            added that no read would see; a frame that reads what Spark's writer would overwrite
+            is there already, with ``mode="error"`` and ``through="source"``; a table of other partition columns, to
+            which rows are added that no read would see; a frame that reads what Spark's writer would overwrite
             (with ``through="source"`` it may).
         KeyAccessError: a master key can't be used.
         PolicyError: **after** the commit: files that are not what the policy says. They stay where they are, and the message
@@ -188,7 +188,7 @@ def _is_dynamic(spark: SparkSession, extra: Mapping[str, str]) -> bool:
 
 
 def _warn_of_lookalikes(table: TablePolicy, stored: StructType) -> None:
-    """A policy knows columns by their exact names: in a frame with `ssn` and `SSN` it may mean one, and both hold the same."""
+    """A policy knows columns by their exact names: a frame's `SSN` beside `ssn` may hold the same, and has no key."""
     keyed = {name.lower(): name for name, column in table.columns.items() if column.key is not None}
     for name in leaves(stored):
         meant = keyed.get(name.lower())

@@ -55,8 +55,8 @@ def verify(
         `complete`: row groups could be missing.
 
     Raises:
-        UsageError: no policy, or one whose KMS is an object: executors need its URI; no such folder, a part of it that can't be
-            listed, a link that leads out of it.
+        UsageError: no policy, or one whose KMS is an object: executors need its URI; no such folder, a part of
+            it that can't be listed, a link that leads out of it.
     """
     with described(spark, f"verify {os.fspath(path)}"):
         chosen = job_table(spark, path, policy, table)

@@ -1,11 +1,11 @@
 """A table's files and the partition values in the names of their folders, found as Spark finds them (`PartitioningUtils`).
 
-Without a JVM: the Python process that plans a read has none. Which files a folder has is said by `..listing.listing_of`, for
-jobs too; of those this takes what Spark would read.
+Without a JVM: the Python process that plans a read has none. Which files a folder has is said by
+`..listing.listing_of`, for jobs too; of those this takes what Spark would read.
 
-Values are typed here as Spark types them to the letter, and not as in `bloomseal.table.partitions`: timestamps are instants of
-the session's zone, ``1e3`` is a decimal, ``1f`` a double, and a column of nulls has a type of its own. Other values have the same
-type there, which a test holds.
+Values are typed here as Spark types them to the letter, and not as in `bloomseal.table.partitions`: timestamps are
+instants of the session's zone, ``1e3`` is a decimal, ``1f`` a double, and a column of nulls has a type of its own.
+Other values have the same type there, which a test holds.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def find_files(paths: Iterable[str], types: st.StructType | None = None, *, infe
         infer: False: values are texts, as under ``spark.sql.sources.partitionColumnTypeInference.enabled=false``.
 
     Raises:
-        UsageError: there is no such path; a part of it can't be listed, or a link leads out of it; folders whose partition
-            columns differ.
+        UsageError: there is no such path; a part of it can't be listed, or a link leads out of it; folders whose
+            partition columns differ.
         UnsupportedError: a table with a log, which knows the live files.
     """
     found = [file for path in paths for file in _below(path)]
@@ -106,7 +106,8 @@ def find_files(paths: Iterable[str], types: st.StructType | None = None, *, infe
 
 
 def check_folders(path: str, partition_by: Sequence[str]) -> None:
-    """Refuse to add rows to a table of other folders: of files beside folders and files in them, Spark reads the latter only.
+    """Refuse to add rows to a table of other folders: of files beside folders and files in them, Spark reads the
+    latter only.
 
     Args:
         path: the table's folder, as Spark names it; it need not be there.
