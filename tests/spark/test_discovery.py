@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -11,8 +14,11 @@ import pytest
 import bloomseal as bs
 import bloomseal.spark as bss
 from bloomseal.audit import inventory
-from bloomseal.policy import Policy
+from bloomseal.policy import ColumnPolicy, Policy
 from bloomseal.rotation.files import find_files
+from bloomseal.spark.jobs.files import _attached as attached_file
+from bloomseal.spark.jobs.files import _each as each
+from bloomseal.spark.jobs.rotation import Attempt
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +28,125 @@ pytestmark = [
     pytest.mark.xdist_group("spark"),
     pytest.mark.filterwarnings("ignore::bloomseal.BloomsealWarning"),
 ]
+READERS = ["a.parquet", "b.parquet.v2", "c=1.PQ"]
+OTHERS = ["000000_0", "h.bak"]
+HIDDEN = [".i.parquet", "_j.parquet", "_temporary/k.parquet", ".hive/l.parquet", "m.parquet._COPYING_"]
+LEFTOVER = ".a.parquet.1a.bloomseal-tmp"
+
+
+def policy_of(ring: bs.Keyring) -> Policy:
+    tables = {"t": {"footer_key": "footer", "complete": True, "columns": {"id": {"filter": True}}}}
+    return Policy.from_dict({"version": 1, "kms": f"keyring://{ring.path}", "tables": tables})
+
+
+@pytest.fixture
+def tree(ring: bs.Keyring, tmp_path: Path) -> Path:
+    """A folder that is hard to list, with links inside it. Every file's `id` is its place in the lists."""
+    root, table = tmp_path / "tree", policy_of(ring).for_table("t")
+    for number, name in enumerate([*READERS, *OTHERS, *HIDDEN, LEFTOVER]):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        bs.write_table(pa.table({"id": [number]}), root / name, encryption=table)
+    (root / "+again.parquet").symlink_to("a.parquet")
+    (root / "+round").symlink_to(".")
+    (root / "notes").symlink_to("nowhere")
+    (root / "_SUCCESS").touch()
+    return root
+
+
+def jobs(spark: SparkSession, folder: Path) -> dict[str, Callable[[], Any]]:
+    """Whoever looks at a table's files in Spark."""
+    return {
+        "verify": lambda: bss.verify(spark, folder),
+        "attach": lambda: bss.attach(spark, folder),
+        "rewrap": lambda: bss.rewrap(spark, folder),
+        "rekey": lambda: bss.rekey(spark, folder, journal=folder.parent / "journal"),
+        "plan": lambda: bss.rekey(spark, folder, dry_run=True),
+        "check_table": lambda: bss.check_table(spark, folder),
+        "prune": lambda: bss.prune(spark, folder, "id", [1]),
+        "read": lambda: bss.read(spark, folder).collect(),
+    }
+
+
+def test_the_data_source_reads_what_a_reader_reads(ring: bs.Keyring, tree: Path) -> None:
+    """Without a JVM, as the process does it that plans a read."""
+    from bloomseal.spark.source.tree import find_files as spark_files
+
+    table = policy_of(ring).for_table("t")
+    read = bs.read_table(tree, decryption=table)["id"].to_pylist()
+    assert sorted(read) == list(range(len(READERS)))
+    seen = [str(Path(file.name).relative_to(tree)) for file in spark_files([str(tree)]).files]
+    assert seen == sorted([*READERS, *OTHERS])  # each once; Spark takes files of any name
+    assert {file.root for file in spark_files([str(tree)]).files} == {str(tree)}
+    (tree / "_delta_log").mkdir()
+    with pytest.raises(bs.UnsupportedError, match="Delta"):
+        spark_files([str(tree)])
+
+
+@pytest.mark.parametrize(
+    ("raws", "kind"),
+    [
+        (["1", "07495", "-2"], pa.int32()),
+        (["1", "3000000000"], pa.int64()),
+        (["1", "12345678901234567890"], pa.decimal128(20, 0)),
+        (["1", "2.5"], pa.float64()),
+        (["2024-02-29", "2023-01-01"], pa.date32()),
+        (["2024-02-30", "2023-01-01"], pa.string()),
+        (["1", "x"], pa.string()),
+        (["__HIVE_DEFAULT_PARTITION__", "7"], pa.int32()),
+    ],
+)
+def test_folders_values_have_one_type_through_both_readers(tmp_path: Path, raws: list[str], kind: pa.DataType) -> None:
+    from bloomseal.spark.source.tree import find_files as spark_files
+    from bloomseal.spark.source.types import arrow_type
+
+    for raw in raws:
+        (tmp_path / f"k={raw}").mkdir()
+        bs.write_table(pa.table({"id": [1]}), tmp_path / f"k={raw}" / "a.parquet")
+    assert bs.open_table(tmp_path).schema.field("k").type == kind
+    assert arrow_type(spark_files([str(tmp_path)]).columns["k"].dataType) == kind
+
+
+def test_jobs_see_the_same_files_and_leave_links_out_of_the_table(
+    spark: SparkSession, ring: bs.Keyring, tree: Path, tmp_path: Path
+) -> None:
+    bss.enable(spark, policy=policy_of(ring))
+    visible = {str(tree / name) for name in [*READERS, *OTHERS]}
+    assert {row.file for row in bss.verify(spark, tree).collect()} == visible
+    assert {row.id for row in bss.read(spark, tree).collect()} == set(range(len(visible)))
+    outside = tmp_path / "outside.parquet"
+    outside.write_bytes((tree / "a.parquet").read_bytes())
+    before = outside.read_bytes()
+    (tree / "+out.parquet").symlink_to(outside)
+    for name, job in jobs(spark, tree).items():
+        with pytest.raises(bs.UsageError, match="leads out of the table"):
+            pytest.fail(f"{name} gave {job()!r}")
+    assert outside.read_bytes() == before
+    # A link that comes after the table was listed, and before a task is there.
+    (tree / "+out.parquet").unlink()
+    (tree / "a.parquet").unlink()
+    (tree / "a.parquet").symlink_to(outside)
+    late = str(tree / "a.parquet")
+    table = policy_of(ring).for_table("t", root=tree)
+    wide = replace(table, columns={"id": table.columns["id"], "more": ColumnPolicy(filter=bs.FilterSpec())})
+    (attached,) = each(attached_file, pickle.dumps(wide), None, [late])
+    assert "outside the table" in attached[-1]
+    with pytest.raises(bs.UsageError, match="outside the table"):
+        Attempt.of("rekey", table, [late])
+    for operation in ("rewrap", "rekey"):
+        work = replace(Attempt.of(operation, table, []), identities={late: b""})
+        ((row, _),) = work([late])
+        assert "outside the table" in row[-1]
+    assert outside.read_bytes() == before
+
+
+def test_a_missing_folder_is_told(spark: SparkSession, ring: bs.Keyring, tmp_path: Path) -> None:
+    bss.enable(spark, policy=policy_of(ring))
+    for name, job in jobs(spark, tmp_path / "nowhere").items():
+        with pytest.raises(bs.UsageError, match="no such path"):
+            pytest.fail(f"{name} gave {job()!r}")
+    assert not (tmp_path / "nowhere").exists()
+    found = bss.audit(spark, tmp_path / "nowhere").report
+    assert found.findings or found.unseen
 
 
 def test_rotation_and_audit_see_all_that_spark_and_a_reader_see(

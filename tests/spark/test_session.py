@@ -19,8 +19,8 @@ import pytest
 import bloomseal as bs
 import bloomseal.spark as bss
 from bloomseal.policy import Policy, TablePolicy
+from bloomseal.spark.given import refuse_secrets
 from bloomseal.spark.jar import bridge_jar
-from bloomseal.spark.session import refuse_secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

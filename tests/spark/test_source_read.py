@@ -389,6 +389,14 @@ def test_the_options(tmp_path: Path, people: Path, policy: TablePolicy) -> None:
         read(people, policy=policy, aad_prefix="elsewhere/")
 
 
+def test_nulls_where_the_schema_allows_none_are_refused(tmp_path: Path) -> None:
+    """Handed on, they would be read as whatever stands in their place."""
+    schema = st.StructType([st.StructField("n", st.LongType(), False)])
+    assert read(plain(tmp_path / "whole.parquet", {"n": [1, 2]}), schema=schema).num_rows == 2
+    with pytest.raises(bs.UnsupportedError, match=r"NOT NULL.*gaps\.parquet"):
+        read(plain(tmp_path / "gaps.parquet", {"n": [1, None]}), schema=schema)
+
+
 def test_one_bad_file_is_named(people: Path, policy: TablePolicy) -> None:
     file = people / "part 2.parquet"
     whole = file.read_bytes()

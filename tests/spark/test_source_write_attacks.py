@@ -355,7 +355,7 @@ def test_a_task_writes_to_no_file_that_was_there_before_it(
 
     table, outside = folders
     schema = types.StructType().add("text", "string")
-    writer = TableWriter(SourceOptions((str(table),), kms=str(policy.kms), table=policy), schema, overwrite=False)
+    writer = TableWriter(SourceOptions((str(table),), kms=str(policy.kms), table=policy), schema, overwrite=True)
     attempt = Path(writer._job.folder) / "00000-0"
     attempt.mkdir()
     place = attempt / f"part-00000-{writer._job.name}-0-000.parquet"
@@ -373,7 +373,7 @@ def test_a_task_writes_into_no_folder_that_is_a_link(folders: Folders, policy: T
 
     table, outside = folders
     schema = types.StructType().add("text", "string")
-    writer = TableWriter(SourceOptions((str(table),), kms=str(policy.kms), table=policy), schema, overwrite=False)
+    writer = TableWriter(SourceOptions((str(table),), kms=str(policy.kms), table=policy), schema, overwrite=True)
     (Path(writer._job.folder) / "00000-0").symlink_to(outside)
     with untouched(outside), pytest.raises(BloomsealError, match="link"):
         writer.write(iter([pa.record_batch({"text": ["a"]})]))

@@ -17,9 +17,11 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.errors import BloomsealError, FormatError, UsageError
+from bloomseal.keytools.store import MaterialStore
 from bloomseal.policy import Policy, TablePolicy
 from bloomseal.spark.source.commit import ABANDONED, TEMPORARY, Job, Staged, TableFolder, recover
 from bloomseal.spark.source.plan import Plan
+from bloomseal.storage.ref import FileRef
 
 OLD = {"a=1/old-1": "1", "a=2/old-2": "2", "a=3/old-3": "3"}
 NEW = {"a=1/new-1": "11", "a=2/new-2": "22", "a=9/new-9": "99"}
@@ -251,12 +253,13 @@ def test_a_table_on_an_object_store(bucket: str, tmp_path: Path) -> None:
     """Driver and executor in one process, without a JVM."""
     types = pytest.importorskip("pyspark.sql.types")
     from bloomseal.spark.source.options import SourceOptions
+    from bloomseal.spark.source.tree import find_files
     from bloomseal.spark.source.writer import TableWriter
 
     bs.Keyring(tmp_path / "keys.json", create=True).create("footer")
     (tmp_path / "policy.toml").write_text(
         f'version = 1\nkms = "keyring://{tmp_path}/keys.json"\n[tables.t]\nfooter_key = "footer"\nmaterial = "external"\n'
-        'aad_prefix = "{file}"\nstore_aad_prefix = false\ncolumns.text.filter = true\n'
+        'aad_prefix = "{path}/"\nstore_aad_prefix = false\ncolumns.text.filter = true\n'
     )
     schema = types.StructType().add("text", "string").add("k", "long")
     rows = pa.record_batch({"text": ["a", "b", "c"], "k": [1, 2, 2]})
@@ -281,3 +284,11 @@ def test_a_table_on_an_object_store(bucket: str, tmp_path: Path) -> None:
     policy = bs.Policy.load(tmp_path / "policy.toml").for_table("t")
     found = bs.read_table(table.folder, decryption=policy, filesystem=table.filesystem)
     assert sorted(found.column("text").to_pylist()) == ["a", "b", "c"]
+    settings = SourceOptions.parse({"path": f"{bucket}/tables/t", "policy": str(tmp_path / "policy.toml")})
+    one, two = find_files(settings.paths).files
+    assert {one.root, two.root} == {table.folder}
+    assert [settings.open(file).num_rows for file in (one, two)] == [1, 2]
+    for place in (one.name, MaterialStore(FileRef(one.name)).path):
+        table.filesystem.copy_file(place, place.replace("k=1/", "k=9/"))
+    with pytest.raises(bs.IntegrityError):
+        settings.open(find_files(settings.paths).files[-1])

@@ -9,8 +9,7 @@ from ..errors import BloomsealError, KeyAccessError
 from ..format.schema import Leaf
 from ..format.walk import Protection
 from ..keytools.access import KmsAccessError
-from ..read.file import SealedFile, open_file
-from .listing import open_filesystem
+from ..read.file import SealedFile
 from .reading import Paths, PolicyChoice, Request, counted
 from .reading import read as read_table
 
@@ -68,8 +67,7 @@ def _keys(request: Request) -> list[str]:
     from .source.tree import find_files
 
     first = find_files(request.settings.paths).files[0]
-    decryption = request.settings.decryption(first.name)
-    with open_file(first.name, decryption=decryption, filesystem=open_filesystem(first.base)) as file:
+    with request.settings.open(first) as file:
         if not file.num_row_groups:
             return []
         told = [(leaf.name, _state(file, leaf)) for leaf in file.walk.footer.schema.leaves]

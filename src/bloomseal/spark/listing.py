@@ -10,17 +10,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import UsageError
 from ..storage import files
-from ..storage.files import is_hidden
+from ..storage.files import Listing, NothingThereError, is_hidden
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
     from pyspark.sql import SparkSession
 
+    from ..policy import TablePolicy
+
 __all__ = [
     "TableFiles",
+    "above_pattern",
     "classic_jvm",
+    "in_folder",
     "is_hidden",
     "list_files",
+    "listing_of",
     "matching",
     "open_filesystem",
     "qualified",
@@ -43,28 +48,66 @@ class TableFiles:
     Attributes:
         base: URI of their file system, which executors open by themselves; None: local.
         names: their paths on it, sorted. What Spark takes for hidden is left out.
+        log: the folder of a Delta, Iceberg or Hudi table in it, whose log says which files are live; None where there
+            is none.
     """
 
     base: str | None
     names: tuple[str, ...]
+    log: str | None = None
 
 
-def list_files(spark: SparkSession, path: str | os.PathLike[str]) -> TableFiles:
-    """The data files below a folder, which need not be there; also those without a byte, which Spark passes over when it reads.
+def list_files(spark: SparkSession, path: str | os.PathLike[str], *, to_write: bool = False) -> TableFiles:
+    """The data files below a folder; also those without a byte, which Spark passes over when it reads.
+
+    Args:
+        to_write: the folder need not be there yet.
 
     Raises:
+        NothingThereError: there is no such folder: a job over nothing must not look like one that found nothing.
         UsageError: a file, a file system that the driver can't open, or what can't be listed: a link out of the table too.
     """
-    base, inside = split_uri(qualified(spark, path))
+    text = qualified(spark, path)
+    try:
+        base, found = listing_of(text)
+    except NothingThereError:
+        if to_write:
+            return TableFiles(split_uri(text)[0], ())
+        raise
+    if found.root is None:
+        raise UsageError("a table is a folder, and this is a file", file=os.fspath(path))
+    log = next((f"{found.root.path}/{folder}".rstrip("/") for folder in sorted(found.tables)), None)
+    return TableFiles(base, tuple(sorted(one.ref.path for one in found.files)), log)
+
+
+def listing_of(path: str) -> tuple[str | None, Listing]:
+    """What lies at a path or URI, as Hadoop spells them, and the `base` of `TableFiles`: whatever is not hidden, by the
+    one rule of `bloomseal.storage.files`.
+
+    Raises:
+        NothingThereError: nothing.
+        UsageError: a part of it can't be listed, or a link leads out of it.
+    """
+    base, inside = split_uri(path)
     try:
         found = files.list_files(inside, open_filesystem(base), any_name=True)
-    except files.NothingThereError:
-        return TableFiles(base, ())
-    if found.root is None:
-        raise UsageError("a table is a folder, and this is a file", file=inside)
+    except NothingThereError as error:
+        raise NothingThereError("there is no such path", file=path, hint=error.what) from None
     for problem in found.problems:
         raise UsageError(problem.why, file=problem.path, hint=problem.hint)
-    return TableFiles(base, tuple(sorted(one.ref.path for one in found.files)))
+    return base, found
+
+
+def in_folder(table: TablePolicy, path: str) -> TablePolicy:
+    """The policy of the table at this path or URI. A root that was said wins.
+
+    The one place where a job's table and its policy meet: AAD prefixes with ``{path}`` start from there.
+    """
+    base, folder = split_uri(path)
+    if table.root is None:
+        return table.at(folder)
+    # Relative to this process, not to an executor.
+    return table if base is not None else table.at(os.path.abspath(table.root))  # noqa: PTH100
 
 
 def classic_jvm(spark: SparkSession) -> Any:
@@ -100,6 +143,17 @@ def matching(spark: SparkSession, path: str | os.PathLike[str]) -> list[str]:
     if not (found := filesystem.globStatus(place)):
         raise UsageError("nothing matches the pattern", file=os.fspath(path))
     return [str(one.getPath().toString()) for one in found]
+
+
+def above_pattern(spark: SparkSession, path: str | os.PathLike[str]) -> str | None:
+    """The folder in front of the first part that is a pattern, as `qualified`: a table of which the matches are parts.
+    None where the path is no pattern.
+    """
+    parts = os.fspath(path).split("/")
+    first = next((place for place, part in enumerate(parts) if _PATTERN.search(part)), None)
+    if first is None or matching(spark, path) == [qualified(spark, path)]:
+        return None
+    return qualified(spark, "/".join(parts[:first]) or ("/" if first else "."))
 
 
 def _in_hadoop(spark: SparkSession, path: str | os.PathLike[str]) -> tuple[Any, Any]:

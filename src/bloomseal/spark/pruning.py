@@ -15,9 +15,10 @@ from ..errors import BloomsealError, BloomsealWarning, UsageError
 from ..format.statistics import bounds
 from ..policy import Policy, TablePolicy
 from ..sbbf import KeySet
-from .jobs.common import described, job_table, packs, table_of
+from .jobs.common import described, job_table, packs
 from .listing import TableFiles, qualified
-from .sealed_keyset import SealedKeys, identity_of, open_table_file, place_of, values_of
+from .opening import open_table_file, table_of
+from .sealed_keyset import SealedKeys, identity_of, place_of, values_of
 from .session import show_figures
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ def prune(
     Warns:
         BloomsealWarning: by the prediction pruning can't pay.
     """
-    chosen = job_table(spark, policy, table)
+    chosen = job_table(spark, path, policy, table)
     question = Question.of(spark, path, column, values_of(keys, column), chosen)
     if not question.prediction.pays:
         warnings.warn(f"pruning can't pay: {question.prediction}", BloomsealWarning, stacklevel=2)

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import UsageError
 from ..policy import Policy, TablePolicy
-from .listing import matching
-from .session import as_active, known_policy, metrics_of, refuse_secrets, register_source, show_figures, table_policy
+from .given import refuse_secrets, table_policy
+from .listing import above_pattern, matching
+from .session import as_active, known_policy, metrics_of, register_source, show_figures
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -161,6 +162,7 @@ class Request:
         if "infer_partition_types" not in map(str.lower, self._options):
             self._options["infer_partition_types"] = str(spark.conf.get(PARTITION_INFERENCE, "true")).lower()
         kms, known = known_policy(spark)
+        above = {above_pattern(spark, one) for one in paths}
         if policy is not None:
             chosen = table_policy(policy, table)
             chosen = replace(chosen, kms=kms or chosen.kms)
@@ -168,10 +170,14 @@ class Request:
                 raise UsageError(
                     "the policy's KMS is an object, which can't reach the executors", hint="name it by its URI"
                 )
+            if chosen.root is not None:
+                above = set()  # where the table is was said
             # Options hold texts only, so a data source of its own knows this policy.
             kms, known = chosen.kms, Policy({chosen.name: chosen})
             self._format = f"bloomseal_{hashlib.sha256(pickle.dumps(chosen)).hexdigest()[:16]}_read"
             register_source(spark, kms, known, self._format)
+        if len(above) == 1 and (root := above.pop()) is not None and "root" not in map(str.lower, self._options):
+            self._options["root"] = root
         given = {**self._options, "paths": json.dumps(self._paths)}
         self.settings: SourceOptions = SourceOptions.parse(given, Defaults(kms, known))
         self.schema: StructType = infer_schema(self.settings)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..encryption import ModuleCipher, ModuleType, SecretKey
 from ..errors import BloomsealError, UsageError
 from ..sbbf import ColumnType, KeySet
-from .listing import open_filesystem
+from .opening import open_table_file
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..policy import TablePolicy
     from ..read.file import SealedFile
 
-__all__ = ["SealedKeys", "identity_of", "open_table_file", "place_of", "quoted", "values_of"]
+__all__ = ["SealedKeys", "identity_of", "place_of", "quoted", "values_of"]
 
 _LABEL: Final = b"bloomseal key set for Spark tasks"
 _SALT_BYTES: Final = 16
@@ -79,13 +79,6 @@ class SealedKeys:
 
     def __repr__(self) -> str:
         return f"<SealedKeys for {self.column}>"
-
-
-def open_table_file(name: str, table: TablePolicy | None, base: str | None) -> SealedFile:
-    """One file of a table, from the driver or from an executor."""
-    from ..read.file import open_file
-
-    return open_file(name, decryption=table, filesystem=open_filesystem(base))
 
 
 def identity_of(file: SealedFile) -> bytes:

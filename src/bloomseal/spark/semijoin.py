@@ -16,16 +16,17 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as st
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from ..errors import BloomsealWarning, PolicyError, UnsupportedError, UsageError
+from ..errors import BloomsealError, BloomsealWarning, PolicyError, UnsupportedError, UsageError
 from ..format.minifile import read_row_group
 from ..policy import Policy, TablePolicy
 from ..read.predicate import column_at
 from ..sbbf import KeySet, ProbeSet
-from .jobs.common import job_table, table_of
+from .jobs.common import job_table
 from .listing import qualified, split_uri
+from .opening import open_table_file, table_of
 from .pruning import PrunedFile, PruneResult, Question
 from .reading import PARTITION_INFERENCE
-from .sealed_keyset import SealedKeys, identity_of, key_column, open_table_file, place_of, quoted, values_of
+from .sealed_keyset import SealedKeys, identity_of, key_column, place_of, quoted, values_of
 from .session import as_active
 from .source.options import SourceOptions
 from .source.reader import infer_schema, plan
@@ -83,7 +84,7 @@ def semi_join(
     Warns:
         BloomsealWarning: by the prediction pruning can't pay.
     """
-    chosen = job_table(spark, policy, table)
+    chosen = job_table(spark, path, policy, table)
     values = values_of(keys, column)
     question = Question.of(spark, path, column, values, chosen)
     native = spark.conf.get("bloomseal.kms", None) is not None and chosen.aad_prefix is None
@@ -214,16 +215,19 @@ class _Reading:
         keys: KeySet | None = None
         for name in names:
             groups = self.asked[name].row_groups
-            with open_table_file(name, table, self.base) as file:
-                if self.asked[name].identity != identity_of(file):
-                    raise UnsupportedError(
-                        "the file was replaced while the query was under way", file=name, hint="run the query again"
-                    )
-                if groups:
-                    keys = keys or self.sealed.open(table)
-                    yield from self._read(file, groups, keys)
+            try:
+                with open_table_file(name, table, self.base) as file:
+                    if self.asked[name].identity != identity_of(file):
+                        raise UnsupportedError(
+                            "the file was replaced while the query was under way", hint="run the query again"
+                        )
+                    if groups:
+                        keys = keys or self.sealed.open(table)
+                        yield from self._read(file, name, groups, keys)
+            except BloomsealError as error:
+                raise error.at(file=name) from None
 
-    def _read(self, file: SealedFile, groups: Sequence[int], keys: KeySet) -> Iterator[pa.RecordBatch]:
+    def _read(self, file: SealedFile, name: str, groups: Sequence[int], keys: KeySet) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
         layout = self.scan.layout(file, frozenset())
@@ -235,7 +239,7 @@ class _Reading:
                 if not len(rows):
                     continue
                 found = found.take(pa.array(rows))
-            yield from self._converted(file, layout, found)
+            yield from self.scan.converted(layout, found, found.num_rows, self.values[name])
 
     def _hits(self, file: SealedFile, found: pa.Table, keys: KeySet) -> Any:
         """Rows whose value has the hash of a key; None where that can't be told."""
@@ -253,23 +257,6 @@ class _Reading:
         hit = undecided.copy()
         hit[owners[np.isin(hashes, keys.between(None, None))]] = True
         return np.flatnonzero(hit)
-
-    def _converted(self, file: SealedFile, layout: Any, found: pa.Table) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        folders = dict(zip((name.lower() for name in self.scan.partitioned), self.values[file.path], strict=True))
-        columns = []
-        for want, target in zip(self.scan.schema.fields, self.scan.target, strict=True):
-            if want.name.lower() in folders:
-                column = pa.repeat(pa.scalar(folders[want.name.lower()], target.type), found.num_rows)
-            elif (name := layout.names[want.name]) is None:
-                column = pa.nulls(found.num_rows, target.type)
-            else:
-                column = pa.chunked_array(
-                    layout.convert(want.name, want.dataType, found.column(name)), type=target.type
-                )
-            columns.append(column)
-        yield from pa.Table.from_arrays(columns, schema=self.scan.target).to_batches(max_chunksize=65_536)
 
 
 class _RowGroups(DataSource):

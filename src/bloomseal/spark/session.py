@@ -6,18 +6,17 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import sys
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote, unquote, urlsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from ..errors import BloomsealWarning, UsageError
-from ..keytools.registry import check_uri
 from ..policy import Policy, TablePolicy
+from .given import ACCESS, CRYPTO_FACTORY, absolute_kms, refuse_secrets, table_policy
 from .jar import KMS_CLIENT, bridge_jar, kept_file
 from .listing import classic_jvm
 
@@ -28,29 +27,16 @@ if TYPE_CHECKING:
     from .source.stats import Metrics
 
 __all__ = [
-    "CRYPTO_FACTORY",
-    "absolute_kms",
     "advice",
     "as_active",
     "chosen_table",
     "enable",
     "known_policy",
     "metrics_of",
-    "refuse_secrets",
     "register_source",
     "show_figures",
-    "table_policy",
 ]
 
-CRYPTO_FACTORY: Final = "org.apache.parquet.crypto.keytools.PropertiesDrivenCryptoFactory"
-_ACCESS: Final = "parquet.encryption.key.access.token"
-_SECRET: Final = re.compile(
-    r"(?i)secret|passw|passphrase|token|credential|(private|access|session)[._-]?key|(?:^|[._-])pin$|key[._-]?list|explicit"
-)
-_RIGHT_WAY: Final = (
-    "options and Spark configuration show in the UI, plans and event logs: put the secret into each machine's environment "
-    "or into a file that is mounted there; see docs/spark.md"
-)
 
 _policies: weakref.WeakKeyDictionary[SparkSession, Policy] = weakref.WeakKeyDictionary()
 _metrics: weakref.WeakKeyDictionary[SparkSession, Accumulator[Metrics]] = weakref.WeakKeyDictionary()
@@ -110,7 +96,7 @@ def enable(
         "parquet.crypto.factory.class": CRYPTO_FACTORY,
         # parquet-java shares KMS clients and keys between all sessions of a JVM that show the same access token. No secret: a
         # name for these settings, so that a session with others gets clients and keys of its own.
-        _ACCESS: f"bloomseal:{digest}",
+        ACCESS: f"bloomseal:{digest}",
     }
     _add_jar(spark, str(Path(jar).absolute()) if jar else str(bridge_jar(jvm)))
     for name, value in settings.items():
@@ -236,35 +222,6 @@ def chosen_table(
     return table_policy(policy, table)
 
 
-def table_policy(policy: Policy | TablePolicy | str | os.PathLike[str], table: str | None) -> TablePolicy:
-    """One table's policy.
-
-    Raises:
-        UsageError: the policy has several tables, and none is named.
-        PolicyError: it has no such table.
-    """
-    if isinstance(policy, TablePolicy):
-        return policy
-    loaded = policy if isinstance(policy, Policy) else Policy.load(policy)
-    if table is None:
-        if len(loaded.tables) != 1:
-            raise UsageError("the policy has several tables", hint=f"table= one of {', '.join(sorted(loaded.tables))}")
-        table = next(iter(loaded.tables))
-    return loaded.for_table(table)
-
-
-def refuse_secrets(settings: Mapping[str, str]) -> None:
-    """Refuse settings that would publish a secret.
-
-    Raises:
-        UsageError: a name that looks like one. The value is not told.
-    """
-    for name, value in settings.items():
-        ours = name.endswith(_ACCESS) and value.startswith("bloomseal:")
-        if _SECRET.search(name) and value and not ours:
-            raise UsageError(f"the option {name} looks like a secret", hint=_RIGHT_WAY)
-
-
 def _add_jar(spark: SparkSession, path: str) -> None:
     """To the executors, and to the class loader of the session's driver."""
     session = spark._jsparkSession
@@ -295,7 +252,7 @@ def _settings(spark: SparkSession) -> dict[str, str]:
         for name, value in spark.sparkContext.getConf().getAll():
             if "Env." in name or "parquet.encryption." in name:
                 yield name, value
-        for name in (_ACCESS, "parquet.encryption.key.list"):
+        for name in (ACCESS, "parquet.encryption.key.list"):
             yield name, str(spark.conf.get(name, None) or "")
 
     return dict(found())
@@ -306,17 +263,6 @@ def _kms_of(policy: Policy | None) -> str:
     if len(named) != 1:
         raise UsageError("no KMS is named", hint='enable(spark, kms="keyring:///path/keys.json"); docs/kms.md has all')
     return str(named.pop())
-
-
-def absolute_kms(kms: str) -> str:
-    """The URI, a relative keyring resolved here: executors run in folders of their own."""
-    if not isinstance(kms, str):
-        raise UsageError(f"a {type(kms).__name__} can't reach the executors", hint="name the KMS by its URI")
-    check_uri(kms)
-    parts = urlsplit(kms)
-    if parts.scheme == "keyring" and not parts.netloc and (path := unquote(parts.path)).strip("/"):
-        return "keyring://" + quote(str(Path(path).expanduser().absolute()))
-    return kms
 
 
 def _whole(value: int, name: str, least: int) -> int:

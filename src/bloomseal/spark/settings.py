@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import UnsupportedError, UsageError
 from ..limits import MAX_GCM_SEALS
 from ..policy import ColumnPolicy, Policy, TablePolicy
+from .given import CRYPTO_FACTORY, table_policy
 from .jar import KMS_CLIENT
-from .session import CRYPTO_FACTORY, table_policy
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType

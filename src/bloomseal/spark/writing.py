@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import re
+import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,15 +15,17 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from .. import errors
-from ..errors import BloomsealError, KeyAccessError, PolicyError, UsageError
+from ..errors import BloomsealError, BloomsealWarning, KeyAccessError, PolicyError, UsageError
 from ..format.statistics import all_null
 from ..format.walk import Chunk, Protection
 from ..policy import Policy, TablePolicy
-from ..read.file import SealedFile, open_file
+from ..read.file import SealedFile
 from ..storage.ref import FileRef
 from ..table.hive import check_partitioning
-from .listing import TableFiles, list_files, open_filesystem, qualified, split_uri
-from .session import as_active, chosen_table, refuse_secrets, register_source, table_policy
+from .given import refuse_secrets, table_policy
+from .listing import TableFiles, in_folder, list_files, qualified, split_uri
+from .opening import open_table_file
+from .session import as_active, chosen_table, register_source
 from .settings import leaves, promised
 from .settings import options as table_options
 from .source.partitioned import has_plain_text
@@ -107,12 +110,16 @@ def write(
 
     Raises:
         UsageError: before anything is written: misspelt columns, INT96 timestamps, an option that looks like a secret; data that
-            is there already, with ``mode="error"`` and ``through="source"``; a frame that reads what Spark's writer would overwrite
+            is there already, with ``mode="error"`` and ``through="source"``; a table of other partition columns, to
+            which rows are added that no read would see; a frame that reads what Spark's writer would overwrite
             (with ``through="source"`` it may).
         KeyAccessError: a master key can't be used.
         PolicyError: **after** the commit: files that are not what the policy says. They stay where they are, and the message
             lists them.
         UnsupportedError: see `options`.
+
+    Warns:
+        BloomsealWarning: a column that differs from a keyed one in case only is written in clear.
     """
     spark = df.sparkSession
     if through not in ("bridge", "source"):
@@ -131,14 +138,19 @@ def write(
         df = df.hint("rebalance", *map(_column, partition_by))
     if through == "bridge" and mode == "overwrite" and not (partition_by and _is_dynamic(spark, extra)):
         _refuse_own_source(df, target)
+    _warn_of_lookalikes(chosen, stored)
     prepare = _through_source if through == "source" else _through_bridge
     writer = prepare(df, chosen, stored, partition_by, extra)
     # Names of files are never used twice, so that new ones can be told, also by dynamic partition overwrite.
-    before = set(list_files(spark, target).names)
+    before = set(list_files(spark, target, to_write=True).names)
     if before and mode == "ignore":
         return WriteReport(target, (), 0, 0, 0, 0)
     if before and mode.startswith("error") and through == "source":
         raise UsageError("there are files already", file=target, hint='mode="append", "overwrite" or "ignore"')
+    if mode == "append" or (mode == "overwrite" and partition_by and _is_dynamic(spark, extra)):
+        from .source.tree import check_folders
+
+        check_folders(qualified(spark, target), partition_by)
     # Data sources in Python know two modes only.
     known = mode if through == "bridge" or mode == "overwrite" else "append"
     try:
@@ -155,7 +167,7 @@ def write(
         raise told
     after = list_files(spark, target)
     new = replace(after, names=tuple(name for name in after.names if name not in before))
-    return _check(target, new, chosen, promised(chosen, stored))
+    return _check(target, new, in_folder(chosen, qualified(spark, target)), promised(chosen, stored))
 
 
 def _through_bridge(
@@ -174,6 +186,19 @@ def _is_dynamic(spark: SparkSession, extra: Mapping[str, str]) -> bool:
     given = {name.lower(): value for name, value in extra.items()}
     chosen = given.get("partitionoverwritemode") or str(spark.conf.get("spark.sql.sources.partitionOverwriteMode"))
     return chosen.lower() == "dynamic"
+
+
+def _warn_of_lookalikes(table: TablePolicy, stored: StructType) -> None:
+    """A policy knows columns by their exact names: a frame's `SSN` beside `ssn` may hold the same, and has no key."""
+    keyed = {name.lower(): name for name, column in table.columns.items() if column.key is not None}
+    for name in leaves(stored):
+        meant = keyed.get(name.lower())
+        if meant is not None and table.master_key(name) is None:
+            warnings.warn(
+                f"column {name} is written in clear: the policy of {table.name} has a key for {meant} only",
+                BloomsealWarning,
+                stacklevel=3,
+            )
 
 
 def _refuse_own_source(df: DataFrame, target: str) -> None:
@@ -226,6 +251,9 @@ def _through_source(
         # One file at a time and a task, as Spark's own writer does it.
         df = df.sortWithinPartitions(*map(_column, partition_by))
     by = {"partition_by": ",".join(partition_by)} if partition_by else {}
+    if partition_by and "partition_overwrite_mode" not in map(str.lower, extra):
+        # The data source sees no session, and so not its setting.
+        by["partition_overwrite_mode"] = "dynamic" if _is_dynamic(df.sparkSession, {}) else "static"
     return df.write.format(_registered(df.sparkSession, table)).options(**extra, **by)
 
 
@@ -258,10 +286,11 @@ def check_table(
     For tables that were written with `df.write`; `write` does it by itself.
 
     Raises:
+        UsageError: no such folder, or what can't be listed.
         PolicyError: files that are not what the policy says.
         KeyAccessError: a key that the check needs can't be used here, on the driver.
     """
-    chosen = chosen_table(spark, policy, table)
+    chosen = in_folder(chosen_table(spark, policy, table), qualified(spark, path))
     return _check(os.fspath(path), list_files(spark, path), chosen, None)
 
 
@@ -286,11 +315,9 @@ def _check_native(spark: SparkSession, schema: StructType) -> None:
 
 
 def _check(path: str, files: TableFiles, table: TablePolicy, filters: Mapping[str, FilterSpec] | None) -> WriteReport:
-    filesystem = open_filesystem(files.base)
-
     def look(file: str) -> _Checked:
         try:
-            with open_file(file, decryption=table, filesystem=filesystem) as opened:
+            with open_table_file(file, table, files.base) as opened:
                 return _look(opened, file, table, filters)
         except KeyAccessError:
             raise

@@ -34,6 +34,8 @@ __all__ = [
     "is_hidden",
     "kind_of",
     "list_files",
+    "real_root",
+    "refuse_outside",
 ]
 
 MATERIAL_PREFIX: Final = "_KEY_MATERIAL_FOR_"
@@ -42,6 +44,7 @@ _MAGIC: Final = (b"PAR1", b"PARE")
 _ASIDE: Final = ".bloomseal-tmp"
 """How the names of new files end that have not taken their place, and of the key material beside them; they begin
 hidden."""
+_COPYING: Final = "._COPYING_"
 _DELTA_LOG: Final = "_delta_log"
 _METADATA: Final = ".metadata.json"
 
@@ -62,7 +65,7 @@ class Kind(StrEnum):
     OTHER = "other"
     """Visible, under a name that says nothing of Parquet. Spark reads it all the same."""
     HIDDEN = "hidden"
-    """In no table: a folder or name that begins with ``.``, or with ``_`` and has no ``=``."""
+    """In no table: a folder or name that begins with ``.``, or with ``_`` and has no ``=``, or ends ``._COPYING_``."""
     LEFTOVER = "leftover"
     """The file aside of a writer that was killed, or is still at work."""
     DEAD = "dead"
@@ -85,11 +88,13 @@ class Found:
         ref: where it is.
         relative: its path below the folder that was named; its name where it was named itself.
         kind: as its name has it.
+        size: bytes, where the listing told it: other file systems do.
     """
 
     ref: FileRef
     relative: str
     kind: Kind
+    size: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +137,34 @@ class Listing:
 
 def is_hidden(relative: str) -> bool:
     """Is any part of this path below a table hidden, as Spark and Hive have it? ``_day=1`` is a partition, not
-    hidden.
+    hidden; a file that Hadoop is still copying is.
     """
-    return any(part[:1] == "." or (part[:1] == "_" and "=" not in part) for part in relative.split("/"))
+    return any(
+        part[:1] == "." or (part[:1] == "_" and "=" not in part) or part.endswith(_COPYING)
+        for part in relative.split("/")
+    )
+
+
+def real_root(folder: str) -> str:
+    """A local folder as `refuse_outside` takes it: its real path, with a slash behind it."""
+    return os.path.realpath(folder).rstrip("/") + "/"
+
+
+def refuse_outside(source: Source, roots: tuple[str, ...]) -> None:
+    """Act on a file only where it lies in its table, whatever its name leads to by now.
+
+    Args:
+        source: the open file. One on another file system passes: there are no links.
+        roots: the table's folders, each as `real_root` gives it.
+
+    Raises:
+        UsageError: since the table was listed, a link out of it took the place of the file, or of a folder on the way.
+    """
+    real = source.real_path
+    if real is not None and not real.startswith(roots):
+        raise UsageError(
+            "the file lies outside the table now", file=source.ref.path, hint="look at the link; follow_links=True"
+        )
 
 
 def kind_of(relative: str) -> Kind:
@@ -299,7 +329,7 @@ class _Walk:
             if info.type is FileType.NotFound:
                 raise NothingThereError("can't read the file: no such file", file=self._ref.path)
             if info.type is not FileType.Directory:
-                self.listing.files = [Found(self._ref, info.base_name, Kind.DATA)]
+                self.listing.files = [Found(self._ref, info.base_name, Kind.DATA, info.size)]
                 return
             entries = filesystem.get_file_info(FileSelector(self._ref.path, recursive=True))
         except OSError as error:
@@ -314,7 +344,7 @@ class _Walk:
                 continue
             ref = FileRef(one.path, filesystem, self._ref.path)
             if self._keep(name, ref, one.type is FileType.File):
-                self._found[one.path] = Found(ref, name, kind_of(name))
+                self._found[one.path] = Found(ref, name, kind_of(name), one.size)
         self._done()
 
     def _mark(self, name: str) -> None:

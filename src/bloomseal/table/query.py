@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ..errors import UnsupportedError, UsageError
 from ..read.file import ReadPlan, ReadStats, SealedFile, open_file
-from ..storage.files import Found
+from ..storage.files import Found, real_root, refuse_outside
 from .conditions import Condition, Rest, columns_of
 from .partitions import Partitions
 from .schema import conform, fits, unified
@@ -51,22 +51,23 @@ class TableParts:
     @cached_property
     def _roots(self) -> tuple[str, ...]:
         roots = {found.ref.root for found in self.files if found.ref.filesystem is None and found.ref.root is not None}
-        return tuple(os.path.realpath(root).rstrip("/") + "/" for root in roots)
+        return tuple(map(real_root, roots))
 
     def open(self, number: int) -> SealedFile:
         """One file. The one place where a table's file is opened.
 
         Raises:
-            UsageError: since the table was listed, a link out of it took the place of the file, or of a folder on the
-            way. FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError.
+            UsageError: as `refuse_outside`.
+            FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError.
         """
         ref = self.files[number].ref
         file = open_file(ref, decryption=self.decryption)
         if ref.root is not None and not self.follow_links:
-            real = file.walk.source.real_path
-            if real is not None and not real.startswith(self._roots):
+            try:
+                refuse_outside(file.walk.source, self._roots)
+            except UsageError:
                 file.close()
-                raise UsageError("the file lies outside the table now", file=ref.path, hint="follow_links=True")
+                raise
         return file
 
 

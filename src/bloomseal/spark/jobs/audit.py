@@ -18,7 +18,8 @@ from ...audit.report import judged
 from ...policy import Policy, TablePolicy
 from ...storage.ref import FileRef
 from ..listing import open_filesystem, qualified, split_uri
-from .common import described, job_table, packs, table_of
+from ..opening import table_of
+from .common import described, job_table, packs
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -68,7 +69,7 @@ def audit(
         UsageError: no policy, or one whose KMS is an object: executors need its URI.
         MissingDependencyError: a Delta table without its library.
     """
-    chosen = job_table(spark, policy, table)
+    chosen = job_table(spark, path, policy, table)
     base, inside = split_uri(qualified(spark, path))
     places = find_files(inside, filesystem=open_filesystem(base))
     task = functools.partial(_scanned, pickle.dumps(chosen), base, with_keys)

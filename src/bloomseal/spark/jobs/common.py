@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
-import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError
 from ...policy import Policy, TablePolicy
-from ..listing import classic_jvm
-from ..session import absolute_kms, chosen_table
+from ..given import absolute_kms
+from ..listing import classic_jvm, in_folder, qualified
+from ..session import chosen_table
 
 if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import SparkSession
 
-__all__ = ["described", "job_table", "packs", "table_of"]
+__all__ = ["described", "job_table", "packs"]
 
 
 def job_table(
-    spark: SparkSession, policy: Policy | TablePolicy | str | os.PathLike[str] | None, table: str | None
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    policy: Policy | TablePolicy | str | os.PathLike[str] | None,
+    table: str | None,
 ) -> TablePolicy:
-    """One table's policy in a form that executors can use; see `chosen_table`.
+    """The policy of the table at `path`, in a form that executors can use; see `chosen_table`.
 
     Raises:
         UsageError: its KMS is an object: executors need its URI.
@@ -34,7 +36,7 @@ def job_table(
     if not isinstance(chosen.kms, str):
         raise UsageError("the policy's KMS is an object, which can't reach the executors", hint="name it by its URI")
     # A relative keyring is meant from here; executors run in folders of their own.
-    return replace(chosen, kms=absolute_kms(chosen.kms))
+    return in_folder(replace(chosen, kms=absolute_kms(chosen.kms)), qualified(spark, path))
 
 
 def packs(spark: SparkSession, names: Sequence[str], files_per_task: int) -> RDD[Any]:
@@ -59,10 +61,3 @@ def described(spark: SparkSession, text: str) -> Iterator[None]:
         yield
     finally:
         context.setLocalProperty("spark.job.description", before)  # type: ignore[arg-type]
-
-
-@functools.lru_cache(maxsize=16)
-def table_of(policy: bytes) -> TablePolicy:
-    """One policy object, and so one key cache, for all tasks of a Python worker."""
-    loaded: TablePolicy = pickle.loads(policy)  # noqa: S301 - our own driver's
-    return loaded

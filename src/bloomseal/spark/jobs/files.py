@@ -9,10 +9,11 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from ...errors import BloomsealError, UsageError
+from ...errors import BloomsealError, UnsupportedError, UsageError
 from ...policy import Policy, TablePolicy
-from ..listing import list_files, open_filesystem
-from .common import described, job_table, packs, table_of
+from ..listing import TableFiles, list_files, open_filesystem
+from ..opening import open_table_file, table_of
+from .common import described, job_table, packs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,10 +55,12 @@ def verify(
         `complete`: row groups could be missing.
 
     Raises:
-        UsageError: no policy, or one whose KMS is an object: executors need its URI.
+        UsageError: no policy, or one whose KMS is an object: executors need its URI; no such folder, a part of
+            it that can't be listed, a link that leads out of it.
     """
     with described(spark, f"verify {os.fspath(path)}"):
-        return _run(spark, path, job_table(spark, policy, table), files_per_task, _verified, _VERIFIED)
+        chosen = job_table(spark, path, policy, table)
+        return _run(spark, list_files(spark, path), chosen, files_per_task, _verified, _VERIFIED)
 
 
 def attach(
@@ -82,23 +85,29 @@ def attach(
 
     Raises:
         UsageError: as `verify`; or the policy promises no filters.
+        UnsupportedError: a Delta or Iceberg table: its log keeps the size of each file, which would change.
     """
-    chosen = job_table(spark, policy, table)
+    chosen = job_table(spark, path, policy, table)
     if not chosen.bloom_filters():
         raise UsageError(f"the policy promises no filters for {chosen.name}")
     with described(spark, f"attach filters to {os.fspath(path)}"):
-        return _run(spark, path, chosen, files_per_task, _attached, _ATTACHED)
+        if (files := list_files(spark, path)).log is not None:
+            raise UnsupportedError(
+                "a table's log keeps the sizes of its files, which attach would change",
+                file=files.log,
+                hint="rewrite the table",
+            )
+        return _run(spark, files, chosen, files_per_task, _attached, _ATTACHED)
 
 
 def _run(
     spark: SparkSession,
-    path: str | os.PathLike[str],
+    files: TableFiles,
     table: TablePolicy,
     files_per_task: int,
     work: Callable[[str, TablePolicy, str | None], Row],
     schema: str,
 ) -> DataFrame:
-    files = list_files(spark, path)
     task = functools.partial(_each, work, pickle.dumps(table), files.base)
     # Collected here: a frame that is computed when it is looked at would do all the work again at every look.
     rows = packs(spark, files.names, files_per_task).mapPartitions(task).collect()
@@ -115,7 +124,7 @@ def _each(
 
 def _verified(name: str, table: TablePolicy, base: str | None) -> Row:
     try:
-        with _open(name, table, base) as file:
+        with open_table_file(name, table, base) as file:
             report = file.verify()
     except BloomsealError as error:
         # Raised, it would end the job, and with it the answers about all other files.
@@ -148,13 +157,13 @@ def _attached(name: str, table: TablePolicy, base: str | None) -> Row:
     from ...write.attach import attach_filters
 
     try:
-        with _open(name, table, base) as file:
+        with open_table_file(name, table, base) as file:
             missing, present = _missing(file, table)
         if not missing:
             return name, 0, present, 0, None
         report = attach_filters(name, missing, decryption=table, filesystem=open_filesystem(base))
     except BloomsealError as error:
-        with contextlib.suppress(BloomsealError), _open(name, table, base) as file:
+        with contextlib.suppress(BloomsealError), open_table_file(name, table, base) as file:
             missing, present = _missing(file, table)
             if not missing:
                 return name, 0, present, 0, None  # another attempt of this task was first
@@ -181,9 +190,3 @@ def _missing(file: SealedFile, table: TablePolicy) -> tuple[dict[str, FilterSpec
 def _has_filter(file: SealedFile, chunk: Chunk) -> bool:
     found = file.walk.filter(chunk)
     return found is not None and (found.sealed or not chunk.encrypted)
-
-
-def _open(name: str, table: TablePolicy, base: str | None) -> SealedFile:
-    from ...read.file import open_file
-
-    return open_file(name, decryption=table, filesystem=open_filesystem(base))

@@ -26,7 +26,8 @@ from ...rotation.run import Run
 from ...rotation.settings import opening
 from ...storage.source import Source
 from ..listing import TableFiles, list_files, open_filesystem, qualified
-from .common import described, job_table, packs, table_of
+from ..opening import refuse_links_out, table_of
+from .common import described, job_table, packs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,10 +74,10 @@ def rewrap(
         With `dry_run`: `action` (``rewrap``, ``none``, ``fail``), `why`, and bytes to write and to copy.
 
     Raises:
-        UsageError: no policy, or one whose KMS is an object: executors need its URI.
+        UsageError: as `verify`.
     """
     options = {"master_keys": dict(master_keys) if master_keys else None, "check_keys": check_keys}
-    work = _Work("rewrap", pickle.dumps(job_table(spark, policy, table)), pickle.dumps(options))
+    work = _Work("rewrap", pickle.dumps(job_table(spark, path, policy, table)), pickle.dumps(options))
     files = list_files(spark, path)
     with described(spark, f"{'plan of ' if dry_run else ''}rewrap {os.fspath(path)}"):
         if dry_run:
@@ -113,7 +114,7 @@ def rekey(
     Raises:
         UsageError: as `rewrap`; or the journal is another job's, or in use.
     """
-    chosen = job_table(spark, policy, table)
+    chosen = job_table(spark, path, policy, table)
     work = _Work("rekey", pickle.dumps(chosen), pickle.dumps({}))
     files = list_files(spark, path)
     with described(spark, f"{'plan of ' if dry_run else ''}rekey {os.fspath(path)}"):
@@ -154,7 +155,7 @@ def _planned(spark: SparkSession, work: _Work, files: TableFiles, files_per_task
 def _plans(work: _Work, base: str | None, names: Iterable[str]) -> Iterator[Row]:
     for name in names:
         try:
-            plan = work.job.plan(_found(name, base))
+            plan = work.job.plan(_found(name, base, table_of(work.policy)))
         except BloomsealError as error:
             plan = FilePlan(name, "fail", error.what)
         yield name, plan.action, plan.why, plan.size, plan.bytes_to_write, plan.bytes_to_copy, _left(plan.left)
@@ -197,9 +198,10 @@ def _rekeyed(spark: SparkSession, work: _Work, files: TableFiles, files_per_task
 def _identities(
     policy: bytes, base: str | None, names: Iterable[str]
 ) -> Iterator[tuple[str, tuple[bytes | None, str | None]]]:
+    table = table_of(policy)
     for name in names:
         try:
-            yield name, (_identity(table_of(policy), _found(name, base)), None)
+            yield name, (_identity(table, _found(name, base, table)), None)
         except BloomsealError as error:
             yield name, (None, error.what)
 
@@ -227,7 +229,7 @@ class Attempt:
     def of(cls, operation: str, table: TablePolicy, names: Iterable[str], base: str | None = None) -> Attempt:
         """For these files as they are now."""
         work = _Work(operation, pickle.dumps(table), pickle.dumps({}))
-        return cls(work, base, {name: _identity(table, _found(name, base)) for name in names})
+        return cls(work, base, {name: _identity(table, _found(name, base, table)) for name in names})
 
     def __call__(self, names: Iterable[str]) -> Iterator[tuple[Row, bytes | None]]:
         """Per file its row, and its identity afterwards."""
@@ -236,9 +238,9 @@ class Attempt:
         for name in names:
             identity = None
             try:
-                outcome = _in_turn(run, name, self.base)
+                outcome = _in_turn(run, name, self.base, table)
                 if name in self.identities and outcome.status.settled:
-                    identity = _identity(table, _found(name, self.base))
+                    identity = _identity(table, _found(name, self.base, table))
             except BloomsealError as error:
                 outcome = FileOutcome(name, Status.FAILED, error.what)
             # As the driver calls it: where a file system is named, a rotation puts its kind in front.
@@ -246,10 +248,10 @@ class Attempt:
             yield _row(outcome), identity
 
 
-def _in_turn(run: Run, name: str, base: str | None) -> FileOutcome:
+def _in_turn(run: Run, name: str, base: str | None, table: TablePolicy) -> FileOutcome:
     """Wait for another attempt at the same file: answering "changed" while it is at work would end the job in its place."""
     deadline, wait = time.monotonic() + _PATIENCE, 0.1
-    while (outcome := run.take(_found(name, base))).status is Status.CHANGED and time.monotonic() < deadline:
+    while (outcome := run.take(_found(name, base, table))).status is Status.CHANGED and time.monotonic() < deadline:
         time.sleep(wait)
         wait = min(2 * wait, 5.0)
     return outcome
@@ -275,8 +277,16 @@ class _Once(Job):
         return self._job.run(file, progress, begun=begun)
 
 
-def _found(name: str, base: str | None) -> DataFile:
-    return find_files(name, open_filesystem(base))[0]
+def _found(name: str, base: str | None, table: TablePolicy) -> DataFile:
+    """The file as it is now.
+
+    Raises:
+        UsageError: it is gone, or a link out of the table has taken its place since it was listed.
+    """
+    file = find_files(name, open_filesystem(base))[0]
+    with Source.open(file.ref) as source:
+        refuse_links_out(source, table.root)
+    return file
 
 
 def _row(outcome: FileOutcome) -> Row:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ...errors import PolicyError, UsageError
 from ...policy import Policy, TablePolicy
 from ...specs import DecryptionSpec
-from ..session import refuse_secrets, table_policy
+from ...storage.ref import FileRef
+from ..given import refuse_secrets, table_policy
+from ..listing import open_filesystem, split_uri
+from ..opening import open_table_file, table_of
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
 
+    from ...read.file import SealedFile
     from .pushdown import Condition
     from .stats import Metrics
 
-__all__ = ["Defaults", "SourceOptions", "choice", "positive", "shared_table"]
+__all__ = ["Defaults", "SourceOptions", "choice", "positive"]
 
 _FLAGS: Final = ("allow_plaintext", "allow_unverified_footer", "catch_filters", "dry_run", "infer_partition_types")
 _WRITING: Final = (
@@ -42,10 +45,22 @@ _KNOWN: Final = (
     "paths",
     "policy",
     "read_id",
+    "root",
     "table",
     "timezone",
 )
 _MISSING_KEYS: Final = ("error", "null")
+
+
+class Placed(Protocol):
+    """A file, or a part of one, as it was found: its name, its file system's base, and the table's folder."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def base(self) -> str | None: ...
+    @property
+    def root(self) -> str | None: ...
 
 
 @dataclass(frozen=True)
@@ -74,7 +89,7 @@ class SourceOptions:
     Attributes:
         paths: folders or files; URIs, or paths of the local file system.
         kms: KMS URI; None where only plaintext files can be meant.
-        table: the table's policy, its `kms` a URI; None without a policy.
+        table: the table's policy, its `kms` a URI, its `root` the option of that name; None without a policy.
         aad_prefix: the prefix that all files were written with; the policy's where this is None.
         encrypted_columns: columns that must be encrypted, beside the policy's.
         allow_plaintext, allow_unverified_footer: as in `bloomseal.DecryptionSpec`.
@@ -168,7 +183,16 @@ class SourceOptions:
         source = as_key_source(self.kms) if self.table is None else self._own_table.keys.tools
         return source.counters.unwraps if isinstance(source, KeyTools) else 0
 
-    def decryption(self, file: str) -> DecryptionSpec | TablePolicy | None:
+    def open(self, file: Placed) -> SealedFile:
+        """Open one file where it was found.
+
+        Raises:
+            As `open_table_file`.
+        """
+        ref = FileRef(file.name, open_filesystem(file.base), file.root)
+        return open_table_file(file.name, self.decryption(ref), file.base, file.root)
+
+    def decryption(self, file: FileRef) -> DecryptionSpec | TablePolicy | None:
         """How one file is opened; None where nothing was said of keys or columns."""
         said = self.aad_prefix is not None or self.encrypted_columns
         if self.kms is None and not said:
@@ -185,23 +209,18 @@ class SourceOptions:
                 **arguments,
                 "encrypted_columns": (*arguments.get("encrypted_columns", ()), *self.encrypted_columns),
                 "allow_plaintext": self.allow_plaintext,
+                # Whoever takes plaintext files takes their columns, but for those that are named.
+                "complete": arguments.get("complete", False) and not self.allow_plaintext,
                 "allow_unverified_footer": self.allow_unverified_footer,
             }
         )
 
     @property
     def _own_table(self) -> TablePolicy:
-        return shared_table(pickle.dumps(self.table))
+        return table_of(pickle.dumps(self.table))
 
     def __repr__(self) -> str:
         return f"<SourceOptions {', '.join(self.paths)}>"
-
-
-@functools.lru_cache(maxsize=16)
-def shared_table(pickled: bytes) -> TablePolicy:
-    """One policy object, and so one key cache, for all tasks of a Python worker."""
-    loaded: TablePolicy = pickle.loads(pickled)  # noqa: S301 - our own driver's
-    return loaded
 
 
 def _refuse_another(given: Mapping[str, str], defaults: Defaults) -> None:
@@ -226,7 +245,7 @@ def _table(given: Mapping[str, str], defaults: Defaults, kms: str | None) -> Tab
         chosen = replace(chosen, kms=kms)
     if not isinstance(chosen.kms, str):
         raise UsageError("the policy's KMS is an object, which can't reach the executors", hint="name it by its URI")
-    return chosen
+    return chosen.at(split_uri(given["root"])[1]) if "root" in given else chosen
 
 
 def _paths(given: Mapping[str, str]) -> tuple[str, ...]:

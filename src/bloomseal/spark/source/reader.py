@@ -11,8 +11,6 @@ from pyspark.sql import types as st
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ...errors import BloomsealError, BloomsealWarning, UsageError
-from ...read.file import open_file
-from ..listing import open_filesystem
 from .options import Defaults, SourceOptions
 from .pushdown import Condition, admits, conditions, to_text
 from .scan import Piece, Scan
@@ -137,10 +135,7 @@ def infer_schema(settings: SourceOptions) -> st.StructType:
     tree = find_files(settings.paths, infer=settings.infer_partition_types)
     if not tree.files:
         raise UsageError("there are no data files, so there is no schema", file=settings.paths[0], hint=".schema(...)")
-    first = tree.files[0]
-    with open_file(
-        first.name, decryption=settings.decryption(first.name), filesystem=open_filesystem(first.base)
-    ) as file:
+    with settings.open(tree.files[0]) as file:
         stored = spark_schema(file)
     folders = {field.name.lower(): field for field in tree.columns}
     # As in Spark: a partition column that files hold too keeps its place there, but its values are the folders'.
@@ -181,7 +176,7 @@ def plan(tree: Tree, asked: Sequence[Condition], zone: str | None) -> tuple[list
             known = verdicts[file.folders] = tuple(values), wanted
         values_of, wanted = known
         if wanted:
-            kept.append(Piece(file.base, file.name, file.size, values_of))
+            kept.append(Piece(file.base, file.name, file.size, values_of, root=file.root))
         else:
             pruned.append(file)
     return kept, pruned

@@ -14,10 +14,9 @@ from ...errors import BloomsealError, FormatError, KeyAccessError, UnsupportedEr
 from ...format.minifile import read_row_group
 from ...format.schema import Leaf
 from ...keytools.access import KmsAccessError, Problem
-from ...read.file import ReadPlan, RuledOut, SealedFile, open_file
+from ...read.file import ReadPlan, RuledOut, SealedFile
 from ...read.rows import read_matching
 from ...sbbf import PhysicalType
-from ..listing import open_filesystem
 from .options import SourceOptions
 from .pushdown import Bound, Condition, bind
 from .stats import ReadStats
@@ -47,6 +46,7 @@ class Piece(NamedTuple):
         base, name, size: as `tree.DataFile`.
         values: its partition values, in the order of the table's partition columns.
         part, parts: which part of how many, by the bytes of its row groups.
+        root: as `tree.DataFile`.
     """
 
     base: str | None
@@ -55,6 +55,7 @@ class Piece(NamedTuple):
     values: tuple[Any, ...] = ()
     part: int = 0
     parts: int = 1
+    root: str | None = None
 
 
 @dataclass
@@ -98,13 +99,43 @@ class Scan:
             BloomsealError: with the file's name.
         """
         try:
-            decryption = self.settings.decryption(piece.name)
-            with open_file(piece.name, decryption=decryption, filesystem=open_filesystem(piece.base)) as file:
+            with self.settings.open(piece) as file:
                 yield from _Reading(self, file, piece, stats).batches()
         except BloomsealError as error:
             if isinstance(error, KmsAccessError) and error.column and error.problem in _REFUSED:
                 error.hint = f'{error.hint or ""}; or read without the column, or with .option("missing_keys", "null")'
             raise error.at(file=piece.name) from None
+
+    def converted(
+        self, layout: _Layout, table: pa.Table | None, rows: int, values: tuple[Any, ...]
+    ) -> Iterator[pa.RecordBatch]:
+        """Decoded rows as Spark wants them, in batches of bounded size.
+
+        Args:
+            table: the columns of `layout.wanted`; None where none is wanted.
+            values: the file's partition values, in the order of `partitioned`.
+
+        Raises:
+            UnsupportedError: nulls in a column that the schema calls NOT NULL, or a value that does not fit its type.
+        """
+        folders = dict(zip((name.lower() for name in self.partitioned), values, strict=True))
+        columns = []
+        for want, target in zip(self.schema.fields, self.target, strict=True):
+            if want.name.lower() in folders:
+                columns.append(pa.repeat(pa.scalar(folders[want.name.lower()], target.type), rows))
+                continue
+            name = layout.names[want.name]
+            if name is None or table is None:
+                column = pa.chunked_array([pa.nulls(rows, target.type)])
+            else:
+                column = _column(layout, want, target, table.column(name))
+            if not want.nullable and column.null_count:
+                raise UnsupportedError("nulls in a column that the schema calls NOT NULL", column=want.name)
+            columns.append(column)
+        made = pa.Table.from_arrays(columns, schema=self.target)
+        least, most = _BATCH_ROWS
+        size = min(max(_BATCH_BYTES * rows // max(made.nbytes, 1), least), most) if rows else most
+        yield from made.to_batches(max_chunksize=size)
 
     def layout(self, file: SealedFile, masked: frozenset[int]) -> _Layout:
         """Which of a file's columns are read, worked out once for all files of the same schema."""
@@ -165,6 +196,22 @@ class _Layout:
         return array.chunks if function is None else [function(chunk) for chunk in array.chunks]
 
 
+def _column(layout: _Layout, want: st.StructField, target: pa.Field, column: pa.ChunkedArray) -> Any:
+    try:
+        return pa.chunked_array(layout.convert(want.name, want.dataType, column), type=target.type)
+    except BloomsealError as error:
+        raise error.at(column=want.name) from None
+    except pa.ArrowInvalid:
+        # Its message may hold a value.
+        raise UnsupportedError(
+            f"a value of the file's {column.type} does not fit {want.dataType.simpleString()}",
+            column=want.name,
+            hint="a wider type in .schema(...)",
+        ) from None
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        raise FormatError(f"the column can't be converted ({type(error).__name__})", column=want.name) from None
+
+
 class _Reading:
     """One file."""
 
@@ -173,7 +220,6 @@ class _Reading:
         self._file = file
         self._piece = piece
         self._stats = stats
-        self._folders = dict(zip((name.lower() for name in scan.partitioned), piece.values, strict=True))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         scan, file, stats = self._scan, self._file, self._stats
@@ -204,7 +250,7 @@ class _Reading:
             found = self._decoded(plan, layout, group)
             if found is not None:
                 stats.rows += found[1]
-                yield from self._converted(layout, *found)
+                yield from scan.converted(layout, *found, self._piece.values)
 
     def _decoded(self, plan: ReadPlan, layout: _Layout, group: int) -> tuple[pa.Table | None, int] | None:
         if not layout.wanted:
@@ -223,40 +269,6 @@ class _Reading:
         self._stats.pruned_by_statistics += proof is RuledOut.BY_STATISTICS
         self._stats.pruned_by_filter += proof is RuledOut.BY_FILTER
         return proof is not None
-
-    def _converted(self, layout: _Layout, table: pa.Table | None, rows: int) -> Iterator[pa.RecordBatch]:
-        columns = []
-        for want, target in zip(self._scan.schema.fields, self._scan.target, strict=True):
-            if want.name.lower() in self._folders:
-                columns.append(pa.repeat(pa.scalar(self._folders[want.name.lower()], target.type), rows))
-                continue
-            name = layout.names[want.name]
-            if name is None or table is None:
-                column = pa.chunked_array([pa.nulls(rows, target.type)])
-            else:
-                column = self._column(layout, want, target, table.column(name))
-            if not want.nullable and column.null_count:
-                raise UnsupportedError("nulls in a column that the schema calls NOT NULL", column=want.name)
-            columns.append(column)
-        made = pa.Table.from_arrays(columns, schema=self._scan.target)
-        least, most = _BATCH_ROWS
-        size = min(max(_BATCH_BYTES * rows // max(made.nbytes, 1), least), most) if rows else most
-        yield from made.to_batches(max_chunksize=size)
-
-    def _column(self, layout: _Layout, want: st.StructField, target: pa.Field, column: pa.ChunkedArray) -> Any:
-        try:
-            return pa.chunked_array(layout.convert(want.name, want.dataType, column), type=target.type)
-        except BloomsealError as error:
-            raise error.at(column=want.name) from None
-        except pa.ArrowInvalid:
-            # Its message may hold a value.
-            raise UnsupportedError(
-                f"a value of the file's {column.type} does not fit {want.dataType.simpleString()}",
-                column=want.name,
-                hint="a wider type in .schema(...)",
-            ) from None
-        except (pa.ArrowException, ValueError, TypeError) as error:
-            raise FormatError(f"the column can't be converted ({type(error).__name__})", column=want.name) from None
 
     def _masked(self) -> frozenset[int]:
         """Leaves whose key is refused to us. That the KMS is away, or that a file is damaged, is no refusal."""

@@ -1,14 +1,20 @@
 """A table's files and the partition values in the names of their folders, found as Spark finds them (`PartitioningUtils`).
 
-Without a JVM: the Python process that plans a read has none. Unlike `..listing.list_files`, which takes every file below a folder,
-this takes what Spark would read.
+Without a JVM: the Python process that plans a read has none. Which files a folder has is said by
+`..listing.listing_of`, for jobs too; of those this takes what Spark would read.
+
+Values are typed here as Spark types them to the letter, and not as in `bloomseal.table.partitions`: timestamps are
+instants of the session's zone, ``1e3`` is a decimal, ``1f`` a double, and a column of nulls has a type of its own.
+Other values have the same type there, which a test holds.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import os
+import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
@@ -17,10 +23,11 @@ from zoneinfo import ZoneInfo
 
 from pyspark.sql import types as st
 
-from ...errors import UsageError
-from ..listing import is_hidden, open_filesystem, split_uri
+from ...errors import UnsupportedError, UsageError
+from ...storage.files import NothingThereError
+from ..listing import listing_of
 
-__all__ = ["DataFile", "Tree", "find_files", "typed"]
+__all__ = ["DataFile", "Tree", "check_folders", "find_files", "typed"]
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(\.\d)?", re.ASCII)
@@ -42,12 +49,14 @@ class DataFile(NamedTuple):
         name: its path on it.
         size: bytes.
         folders: the partition values in its path.
+        root: the folder that it was found below; None where it was named itself.
     """
 
     base: str | None
     name: str
     size: int
     folders: Folders
+    root: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +82,9 @@ def find_files(paths: Iterable[str], types: st.StructType | None = None, *, infe
         infer: False: values are texts, as under ``spark.sql.sources.partitionColumnTypeInference.enabled=false``.
 
     Raises:
-        UsageError: there is no such path; folders whose partition columns differ.
+        UsageError: there is no such path; a part of it can't be listed, or a link leads out of it; folders whose
+            partition columns differ.
+        UnsupportedError: a table with a log, which knows the live files.
     """
     found = [file for path in paths for file in _below(path)]
     partitioned = [file for file in found if file.folders]
@@ -94,6 +105,27 @@ def find_files(paths: Iterable[str], types: st.StructType | None = None, *, infe
     return Tree(tuple(files), columns)
 
 
+def check_folders(path: str, partition_by: Sequence[str]) -> None:
+    """Refuse to add rows to a table of other folders: of files beside folders and files in them, Spark reads the
+    latter only.
+
+    Args:
+        path: the table's folder, as Spark names it; it need not be there.
+
+    Raises:
+        UsageError: its partition columns are others. And as `find_files`.
+    """
+    try:
+        tree = find_files([path])
+    except NothingThereError:
+        return
+    if tree.files and tree.columns.names != list(partition_by):
+        has = f"is partitioned by {', '.join(tree.columns.names)}" if tree.columns.names else "has no partition columns"
+        raise UsageError(
+            f"the table {has}, and some of its rows would not be seen any more", file=path, hint="the same partition_by"
+        )
+
+
 def typed(raw: str, kind: st.DataType, zone: str | None) -> Any:
     """A raw partition value as a Python value of this type; None for Hive's null.
 
@@ -111,27 +143,23 @@ def typed(raw: str, kind: st.DataType, zone: str | None) -> Any:
 
 
 def _below(path: str) -> list[DataFile]:
-    from pyarrow.fs import FileSelector, FileType, LocalFileSystem
-
-    base, inside = split_uri(path)
-    filesystem = open_filesystem(base) or LocalFileSystem()
-    root = filesystem.get_file_info(inside)
-    if root.type is FileType.NotFound:
-        raise UsageError("there is no such path", file=path)
-    if root.type is FileType.File:
-        return [DataFile(base, inside, root.size, ())]
-    length = len(inside.rstrip("/")) + 1
+    base, listing = listing_of(path)
+    for folder, layout in sorted(listing.tables.items()):
+        raise UnsupportedError(
+            f"a {layout} table: its log says which files are live", file=f"{path}/{folder}", hint="bloomseal.open_table"
+        )
+    root = None if listing.root is None else listing.root.path
     parsed: dict[str, Folders | None] = {"": ()}
     files = []
-    for one in filesystem.get_file_info(FileSelector(inside, recursive=True)):
-        if not one.is_file or not (size := one.size):
-            continue
-        path = one.path
-        folder, _, name = path[length:].rpartition("/")
+    for found in listing.files:
+        name = found.ref.path
+        folder = "" if root is None else posixpath.dirname(found.relative)
         if folder not in parsed:
-            parsed[folder] = (not is_hidden(folder) and _folders(folder)) or None
-        if (folders := parsed[folder]) is not None and not is_hidden(name) and not name.endswith("._COPYING_"):
-            files.append(DataFile(base, path, size, folders))
+            parsed[folder] = _folders(folder) or None
+        if (folders := parsed[folder]) is None:
+            continue
+        if size := os.stat(name).st_size if found.size is None else found.size:  # noqa: PTH116
+            files.append(DataFile(base, name, size, folders, root))
     return files
 
 

@@ -14,13 +14,18 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ...errors import BloomsealError, UnsupportedError, UsageError
+from ...specs import encryption_for
+from ...storage.ref import FileRef
 from ...table.hive import check_partitioning, folders
 from ...write.writer import DEFAULT_ROW_GROUP_SIZE, SealedWriter
-from ..session import absolute_kms
+from ..given import absolute_kms
+from ..listing import in_folder
+from ..opening import table_of
 from ..settings import leaves, promised
 from .commit import Job, Staged, TableFolder, recover
-from .options import SourceOptions, choice, positive, shared_table
+from .options import SourceOptions, choice, positive
 from .partitioned import has_plain_text
+from .tree import check_folders
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -79,16 +84,22 @@ class TableWriter(DataSourceArrowWriter):
         self._rows = _arrow_schema(schema)
         # Spark's own reader takes the frame's types from there.
         self._stored = _arrow_schema(stored).with_metadata({_ROW_METADATA: stored.json()})
-        self._policy = pickle.dumps(replace(table, kms=absolute_kms(table.kms)))
+        folder = TableFolder.at(settings.paths[0])
+        # Files are sealed for their final places, whatever folder they wait in.
+        table = in_folder(replace(table, kms=absolute_kms(table.kms)), settings.paths[0])
+        table.prefix(FileRef(folder.path("part"), folder.filesystem))
+        self._policy = pickle.dumps(table)
         mode = choice("partition_overwrite_mode", said.get("partition_overwrite_mode", "static"), ("static", "dynamic"))
         self._overwrite, self._dynamic = overwrite, mode == "dynamic"
         if self._dynamic and not self._columns:
             raise UsageError("partition_overwrite_mode=dynamic without partition_by")
+        if self._dynamic or not overwrite:
+            check_folders(settings.paths[0], self._columns)
         self._compression = _compression(said.get("compression", "snappy"))
         self._group_rows = positive("row_group_size", said["row_group_size"]) if "row_group_size" in said else None
         self._target = positive("target_file_bytes", said.get("target_file_bytes", str(_TARGET_BYTES)))
         self._open_files = positive("max_open_files", said.get("max_open_files", str(_OPEN_FILES)))
-        self._job = Job(TableFolder.at(settings.paths[0]), uuid.uuid4().hex, shared_table(self._policy))
+        self._job = Job(folder, uuid.uuid4().hex, table_of(self._policy))
         self._job.begin()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
@@ -176,17 +187,19 @@ class _Attempt:
             self._write(folder, piece)
 
     def start(self, folder: str) -> _OpenFile:
-        """Begin a file. It is sealed for its final name, which AAD prefixes and key material beside the file go by."""
+        """Begin a file. It is sealed for its final place, which AAD prefixes go by, and key material by its name."""
         name = posixpath.join(folder, f"{self._stem}-{self._started:03d}.parquet")
         self._started += 1
         table = self._place.table
         path = posixpath.join(self._place.folder, self._name, name)
         with table.errors("make a folder"):
             table.make_folder(posixpath.dirname(path), below=self._place.folder)
+        policy = table_of(self._job._policy)
         writer = SealedWriter(
             path,
             self._job._stored,
-            encryption=shared_table(self._job._policy),
+            encryption=encryption_for(policy, FileRef(table.path(name), table.filesystem)),
+            bloom_filters=policy.bloom_filters(),
             row_group_size=self._group_rows or DEFAULT_ROW_GROUP_SIZE,
             filesystem=table.filesystem,
             compression=self._job._compression,

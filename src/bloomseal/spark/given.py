@@ -1,0 +1,66 @@
+"""What a caller hands to Spark's two doors, understood before any of it is used: policies, KMS addresses, options."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, unquote, urlsplit
+
+from ..errors import UsageError
+from ..keytools.registry import check_uri
+from ..policy import Policy, TablePolicy
+
+__all__ = ["ACCESS", "CRYPTO_FACTORY", "absolute_kms", "refuse_secrets", "table_policy"]
+
+CRYPTO_FACTORY: Final = "org.apache.parquet.crypto.keytools.PropertiesDrivenCryptoFactory"
+ACCESS: Final = "parquet.encryption.key.access.token"
+_SECRET: Final = re.compile(
+    r"(?i)secret|passw|passphrase|token|credential|(private|access|session)[._-]?key|(?:^|[._-])pin$|key[._-]?list|explicit"
+)
+_RIGHT_WAY: Final = (
+    "options and Spark configuration show in the UI, plans and event logs: put the secret into each machine's environment "
+    "or into a file that is mounted there; see docs/spark.md"
+)
+
+
+def table_policy(policy: Policy | TablePolicy | str | os.PathLike[str], table: str | None) -> TablePolicy:
+    """One table's policy.
+
+    Raises:
+        UsageError: the policy has several tables, and none is named.
+        PolicyError: it has no such table.
+    """
+    if isinstance(policy, TablePolicy):
+        return policy
+    loaded = policy if isinstance(policy, Policy) else Policy.load(policy)
+    if table is None:
+        if len(loaded.tables) != 1:
+            raise UsageError("the policy has several tables", hint=f"table= one of {', '.join(sorted(loaded.tables))}")
+        table = next(iter(loaded.tables))
+    return loaded.for_table(table)
+
+
+def refuse_secrets(settings: Mapping[str, str]) -> None:
+    """Refuse settings that would publish a secret.
+
+    Raises:
+        UsageError: a name that looks like one. The value is not told.
+    """
+    for name, value in settings.items():
+        ours = name.endswith(ACCESS) and value.startswith("bloomseal:")
+        if _SECRET.search(name) and value and not ours:
+            raise UsageError(f"the option {name} looks like a secret", hint=_RIGHT_WAY)
+
+
+def absolute_kms(kms: str) -> str:
+    """The URI, a relative keyring resolved here: executors run in folders of their own."""
+    if not isinstance(kms, str):
+        raise UsageError(f"a {type(kms).__name__} can't reach the executors", hint="name the KMS by its URI")
+    check_uri(kms)
+    parts = urlsplit(kms)
+    if parts.scheme == "keyring" and not parts.netloc and (path := unquote(parts.path)).strip("/"):
+        return "keyring://" + quote(str(Path(path).expanduser().absolute()))
+    return kms

@@ -1,0 +1,56 @@
+"""One file of a table, opened: by the driver and by executors, by the data source and by jobs."""
+
+from __future__ import annotations
+
+import pickle
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from ..policy import TablePolicy
+from ..read.file import open_file
+from ..storage.files import real_root, refuse_outside
+from ..storage.ref import FileRef
+from .listing import open_filesystem
+
+if TYPE_CHECKING:
+    from ..read.file import SealedFile
+    from ..specs import DecryptionSpec
+    from ..storage.source import Source
+
+__all__ = ["open_table_file", "refuse_links_out", "table_of"]
+
+
+@lru_cache(maxsize=16)
+def table_of(policy: bytes) -> TablePolicy:
+    """One policy object, and so one key cache, for all tasks of a Python worker."""
+    loaded: TablePolicy = pickle.loads(policy)  # noqa: S301 - our own driver's
+    return loaded
+
+
+def open_table_file(
+    name: str, decryption: DecryptionSpec | TablePolicy | None, base: str | None, root: str | None = None
+) -> SealedFile:
+    """Open a file where it was found.
+
+    Args:
+        base, name: as `listing.TableFiles`.
+        root: the table's folder on that file system; the policy's where this is None.
+
+    Raises:
+        UsageError: a link out of the table has taken its place; and as `bloomseal.open_file`.
+    """
+    if root is None and isinstance(decryption, TablePolicy):
+        root = decryption.root
+    file = open_file(FileRef(name, open_filesystem(base), root), decryption=decryption)
+    try:
+        refuse_links_out(file.walk.source, root)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def refuse_links_out(source: Source, root: str | None) -> None:
+    """As `refuse_outside`, for a table whose folder is `root`; None: the file was named itself."""
+    if root is not None and source.ref.filesystem is None:
+        refuse_outside(source, (real_root(root),))

@@ -1,0 +1,104 @@
+"""What is written to a table that is there already: no row is hidden by it, none is lost, none lies open unseen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+
+import bloomseal as bs
+import bloomseal.spark as bss
+from bloomseal.errors import BloomsealWarning
+from bloomseal.policy import Policy
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
+DOORS = ("bridge", "source")
+MODE = "spark.sql.sources.partitionOverwriteMode"
+Door = Literal["bridge", "source"]
+
+
+@pytest.fixture(scope="module")
+def policy(ring: bs.Keyring) -> Policy:
+    tables = {"t": {"footer_key": "footer", "columns": {"ssn": {"key": "pii", "filter": {"ndv": 100}}}}}
+    return Policy.from_dict({"version": 1, "kms": f"keyring://{ring.path}", "tables": tables})
+
+
+@pytest.fixture(scope="module")
+def rows(spark: SparkSession, policy: Policy) -> Callable[[int, int], DataFrame]:
+    bss.enable(spark, policy=policy)
+
+    def make(start: int, end: int) -> DataFrame:
+        return spark.range(start, end, 1, 1).selectExpr("id", "concat('ssn-', id) AS ssn", "id % 2 AS k")
+
+    return make
+
+
+def ids(spark: SparkSession, folder: Path) -> list[int]:
+    ours = sorted(row.id for row in bss.read(spark, folder, columns=["id"]).collect())
+    assert ours == sorted(row.id for row in spark.read.parquet(str(folder)).select("id").collect())
+    return ours
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_rows_that_no_read_would_see_are_refused(
+    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path, door: Door
+) -> None:
+    def append(path: Path, *by: str) -> Any:
+        return bss.write(rows(10, 12), path, mode="append", partition_by=by, through=door)
+
+    bss.write(rows(0, 4), tmp_path / "parted", partition_by=["k"], through=door)
+    bss.write(rows(0, 4), tmp_path / "flat", through=door)
+    for path, by in ((tmp_path / "parted", ()), (tmp_path / "parted", ("id",)), (tmp_path / "flat", ("k",))):
+        before = sorted(path.rglob("*"))
+        with pytest.raises(bs.UsageError, match="would not be seen"):
+            append(path, *by)
+        assert sorted(path.rglob("*")) == before
+    append(tmp_path / "parted", "k")
+    append(tmp_path / "flat")
+    assert ids(spark, tmp_path / "parted") == ids(spark, tmp_path / "flat") == [0, 1, 2, 3, 10, 11]
+
+
+def test_sparks_own_call_is_refused_too(
+    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path
+) -> None:
+    bss.write(rows(0, 4), tmp_path / "t", partition_by=["k"], through="source")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(Exception, match="would not be seen"):
+        rows(10, 12).write.format("bloomseal").mode("append").save(str(tmp_path / "t"))
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_the_session_says_what_an_overwrite_replaces(
+    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path, door: Door
+) -> None:
+    def overwrite(start: int, **options: str) -> list[int]:
+        some = rows(start, start + 4).where("k = 1")
+        bss.write(some, tmp_path / "t", mode="overwrite", partition_by=["k"], through=door, options=options)
+        return ids(spark, tmp_path / "t")
+
+    bss.write(rows(0, 4), tmp_path / "t", partition_by=["k"], through=door)
+    spark.conf.set(MODE, "dynamic")
+    try:
+        assert overwrite(10) == [0, 2, 11, 13]
+        own = {"partition_overwrite_mode" if door == "source" else "partitionOverwriteMode": "static"}
+        assert overwrite(20, **own) == [21, 23]
+    finally:
+        spark.conf.unset(MODE)
+    assert overwrite(30) == [31, 33]
+
+
+def test_a_column_that_only_looks_like_a_keyed_one_is_told(
+    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path
+) -> None:
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        with pytest.warns(BloomsealWarning, match="SSN is written in clear"):
+            bss.write(rows(0, 4).selectExpr("id", "ssn", "ssn AS SSN"), tmp_path / "t", through="source")
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
