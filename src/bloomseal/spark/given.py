@@ -13,7 +13,9 @@ from ..errors import UsageError
 from ..keytools.registry import check_uri
 from ..policy import Policy, TablePolicy
 
-__all__ = ["ACCESS", "CRYPTO_FACTORY", "absolute_kms", "refuse_secrets", "table_policy"]
+__all__ = ["ACCESS", "CRYPTO_FACTORY", "PARTITION_INFERENCE", "absolute_kms", "refuse_secrets", "table_policy"]
+
+PARTITION_INFERENCE: Final = "spark.sql.sources.partitionColumnTypeInference.enabled"
 
 CRYPTO_FACTORY: Final = "org.apache.parquet.crypto.keytools.PropertiesDrivenCryptoFactory"
 ACCESS: Final = "parquet.encryption.key.access.token"

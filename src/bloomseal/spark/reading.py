@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import UsageError
 from ..policy import Policy, TablePolicy
-from .given import refuse_secrets, table_policy
+from .given import PARTITION_INFERENCE, refuse_secrets, table_policy
 from .listing import above_pattern, matching
 from .session import as_active, known_policy, metrics_of, register_source, show_figures
 
@@ -25,14 +25,13 @@ if TYPE_CHECKING:
     from .source.options import SourceOptions
     from .source.stats import ReadStats
 
-__all__ = ["PARTITION_INFERENCE", "Request", "counted", "df_stats", "read"]
+__all__ = ["Request", "counted", "df_stats", "read"]
 
 _READ_ID: Final = "read_id"
 _MOVING: Final = re.compile(r"(?i)current_|now\(|localtime|\b(now|today|tomorrow|yesterday)\b")
 """What means something else the next time that the frame is computed: nothing is pruned by it."""
 _FILE: Final = re.compile(r"(?i)\binput_file_(name|block_start|block_length)\(")
 """What Spark knows of its own file readers only; of other sources it says nothing, and no row would be found."""
-PARTITION_INFERENCE: Final = "spark.sql.sources.partitionColumnTypeInference.enabled"
 _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 PolicyChoice = Policy | TablePolicy | str | os.PathLike[str] | None

@@ -21,11 +21,11 @@ from ..format.minifile import read_row_group
 from ..policy import Policy, TablePolicy
 from ..read.predicate import column_at
 from ..sbbf import KeySet, ProbeSet
+from .given import PARTITION_INFERENCE
 from .jobs.common import job_table
 from .listing import qualified, split_uri
 from .opening import open_table_file, table_of
 from .pruning import PrunedFile, PruneResult, Question
-from .reading import PARTITION_INFERENCE
 from .sealed_keyset import SealedKeys, identity_of, key_column, place_of, quoted, values_of
 from .session import as_active
 from .source.options import SourceOptions
