@@ -1,4 +1,4 @@
-"""A sealed table as a Polars lazy frame: columns, equality, ``is_in`` and ranges are pushed down to the filters and statistics.
+"""A sealed table as a Polars lazy frame: columns, equality, ``is_in`` and ranges reach the filters and statistics.
 
 Only what is proved to be understood is pushed; Polars evaluates the whole predicate on whatever rows come back.
 """
@@ -45,9 +45,10 @@ _BETWEEN: Final = {"both": (">=", "<="), "left": (">=", "<"), "right": (">", "<=
 def scan(table: SealedTable | Places, **options: Any) -> pl.LazyFrame:
     """The table, lazily: nothing but its footers is read until the frame is collected.
 
-    ``==``, ``is_in``, ``<``, ``<=``, ``>``, ``>=`` and ``is_between`` of a column with literals, and ``&`` and ``|`` of those, are
-    pushed down for texts, bytes, whole numbers and dates; of floating point numbers ``==``, ``is_in``, ``<`` and ``<=``, since
-    Polars takes NaN for the greatest number, and for equal to itself. All other predicates read every row group.
+    ``==``, ``is_in``, ``<``, ``<=``, ``>``, ``>=`` and ``is_between`` of a column with literals, and ``&`` and ``|`` of
+    those, are pushed down for texts, bytes, whole numbers and dates; of floating point numbers ``==``, ``is_in``, ``<``
+    and ``<=``, since Polars takes NaN for the greatest number, and for equal to itself. All other predicates
+    read every row group.
 
     Args:
         table: a table that was opened, or whatever `bloomseal.open_table` takes.
@@ -55,8 +56,7 @@ def scan(table: SealedTable | Places, **options: Any) -> pl.LazyFrame:
 
     Raises:
         UsageError: options for a table that is open already.
-        As `SealedTable.schema`. What goes wrong while rows are read reaches the caller as Polars hands it on, the message
-            unchanged.
+        As `SealedTable.schema`. What goes wrong while rows are read reaches the caller as Polars hands it on.
     """
     opened = as_table(table, options)
     empty = _frame(opened.schema.empty_table())
@@ -125,7 +125,7 @@ def _pushed(predicate: pl.Expr, schema: pl.Schema) -> _Terms | None:
 
 
 def _both(one: _Terms | None, other: _Terms | None) -> _Terms | None:
-    """Both hold. One that is not understood may be left out: more rows come back than are asked for, and none is missed."""
+    """Both hold. One that is not understood may be left out: more rows come back then, and none is missed."""
     if one is None or other is None or len(one) * len(other) > _MOST_TERMS:
         return other if one is None else one
     return [[*left, *right] for left in one for right in other]

@@ -25,7 +25,8 @@ from bloomseal.format.layout import FileMeta, read_tail
 from bloomseal.read.file import SealedFile
 from bloomseal.storage.source import Source
 from bloomseal.thrift import Struct
-from bloomseal.thrift.structs import BloomFilterHeader, ColumnChunk, PageHeader, RowGroup, SchemaElement, decode
+from bloomseal.thrift.schema_structs import SchemaElement
+from bloomseal.thrift.structs import BloomFilterHeader, ColumnChunk, PageHeader, RowGroup, decode
 
 _TROUBLE = [
     b"\xff\xff\xff\xff\x07",

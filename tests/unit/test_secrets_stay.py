@@ -17,7 +17,6 @@ import pytest
 import bloomseal as bs
 from bloomseal.keytools.pinned import PinnedKeys
 from bloomseal.rotation import Rekey, Rewrap, Seal, Unseal
-from bloomseal.rotation.guard import GuardedKeys
 from bloomseal.storage.ref import FileRef
 from bloomseal.write.output_keys import OutputKeys
 
@@ -93,7 +92,6 @@ def _policy(path: Path) -> bs.Policy:
 HOLDERS: dict[str, Callable[[Path], Any]] = {
     "EncryptionSpec of bytes": lambda _: _plain_spec(),
     "EncryptionSpec of pairs": lambda _: _spec(),
-    "EncryptionSpec, guarded": lambda path: GuardedKeys.around(_spec(), FileRef(str(path))),
     "EncryptionSpec over a keyring": lambda path: bs.EncryptionSpec("footer", keys=_ring(path)),
     "ExplicitKeys": lambda _: _explicit(),
     "DecryptionSpec": lambda _: _decryption(),

@@ -16,8 +16,8 @@ from ..format.layout import read_tail
 from ..format.walk import Chunk, Walk
 from ..limits import MAX_MODULE_BYTES
 from ..storage.source import Source
+from .filefacts import ChunkFacts, FileFacts, Seen
 from .raw_scan import clear_filters
-from .scan import ChunkFacts, FileFacts, Seen
 
 __all__ = ["Nonces", "Repetition"]
 

@@ -17,9 +17,10 @@ from ..keytools import KeyTools, as_key_source
 from ..keytools.pinned import PinnedKeys
 from ..policy import Policy, TablePolicy
 from ..storage.ref import FileRef
+from .filefacts import PROTECTIONS, SEEN, FileFacts
 from .keyfacts import KeyFacts, Kms
 from .places import Places, find_files
-from .scan import PROTECTIONS, SEEN, FileFacts, Scanner
+from .scan import Scanner
 from .views import EXPOSED
 
 if TYPE_CHECKING:

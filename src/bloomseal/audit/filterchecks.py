@@ -9,11 +9,11 @@ import numpy as np
 
 from ..policy import TablePolicy
 from ..sbbf import FilterSpec, bits_per_value
+from .filefacts import FileFacts, Seen
 from .findings import Finding
-from .scan import FileFacts, Seen
+from .judged import Line, found
 
 if TYPE_CHECKING:
-    from .checks import Line
     from .facts import Policies
 
 __all__ = ["check_filters", "check_sizes"]
@@ -49,8 +49,6 @@ def check_filters(line: Line) -> Iterator[Finding]:
 
 def check_sizes(files: Sequence[FileFacts], policies: Policies) -> Iterator[Finding]:
     """Columns whose filters are to be of one size, and are not."""
-    from .checks import found
-
     for file in files:
         policy = policies.of(file.path)
         if policy is None:

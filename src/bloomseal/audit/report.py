@@ -14,11 +14,12 @@ import pyarrow as pa
 
 from ..notebook import ShownInNotebooks
 from ..policy import Policy, TablePolicy
-from .checks import Facts, check
+from .checks import check
 from .facts import Policies, look, to_table
+from .filefacts import FileFacts
 from .findings import Finding, Severity
+from .judged import Facts
 from .places import Places, find_files
-from .scan import FileFacts
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["SCHEMA", "People", "area_numbers"]
+__all__ = ["COLUMN_KEYS", "FILTERED", "FPP", "SCHEMA", "People", "area_numbers"]
 
 U64 = npt.NDArray[np.uint64]
 
@@ -30,6 +30,10 @@ SCHEMA: Final = pa.schema(
         ("last_visit", pa.timestamp("us", "UTC")),
     ]
 )
+COLUMN_KEYS: Final = {"name": "pii", "ssn": "pii", "email": "pii", "birth_date": "pii", "diagnosis": "health"}
+"""Column → master key."""
+FILTERED: Final = ("ssn", "email")
+FPP: Final = 0.001
 
 
 def _words(text: str) -> list[str]:

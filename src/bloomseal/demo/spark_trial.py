@@ -15,7 +15,7 @@ from typing import Any, Final
 from ..errors import BloomsealError
 from ..keytools import Keyring
 from ..policy import Policy
-from .trial import COLUMN_KEYS, FILTERED, FPP
+from .people import COLUMN_KEYS, FILTERED, FPP
 
 __all__ = ["SparkTrial", "why_not"]
 

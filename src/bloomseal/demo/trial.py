@@ -23,13 +23,11 @@ from ..read.file import Verdict, open_file
 from ..sbbf import ColumnType, FilterSpec, LogicalType, PhysicalType, SplitBlockBloomFilter, hash_array
 from ..specs import DecryptionSpec, EncryptionSpec
 from ..write.writer import SealedWriter
-from .people import SCHEMA, People, area_numbers
+from .people import COLUMN_KEYS, FILTERED, FPP, SCHEMA, People, area_numbers
+from .spark_trial import SparkTrial
 
-__all__ = ["COLUMN_KEYS", "FILTERED", "FPP", "Trial"]
+__all__ = ["Trial"]
 
-FILTERED: Final = ("ssn", "email")
-FPP: Final = 0.001
-COLUMN_KEYS: Final = {"name": "pii", "ssn": "pii", "email": "pii", "birth_date": "pii", "diagnosis": "health"}
 _TEXT: Final = ColumnType(PhysicalType.BYTE_ARRAY, None, LogicalType("string"))
 _LOOKUPS: Final = 5
 _LISTED: Final = 200_000
@@ -128,8 +126,6 @@ class Trial:
 
     def spark(self) -> dict[str, Any]:
         """The same through Spark: see `SparkTrial.run`."""
-        from .spark_trial import SparkTrial
-
         trial = SparkTrial(self.folder, self.clear, self.keyring, self.rows, self.row_group_size, self.say)
         return trial.run(*self._values())
 

@@ -13,7 +13,8 @@ from ..sbbf import ColumnType, LogicalType, PhysicalType
 from ..sbbf.types import annotates
 from ..spelling import nearest
 from ..thrift import Struct
-from ..thrift.structs import SchemaElement, decode
+from ..thrift.schema_structs import SchemaElement
+from ..thrift.structs import decode
 
 __all__ = ["Leaf", "Schema"]
 

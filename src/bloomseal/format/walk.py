@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ..encryption import FRAME_BYTES, ModuleCipher, ModuleType, framed_length, module_aad, page_aads
+from ..encryption import ModuleCipher, ModuleType, module_aad, page_aads
 from ..errors import BloomsealError, FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError
-from ..limits import MAX_BITSET_BYTES, MAX_BLOOM_HEADER_BYTES, MIN_BITSET_BYTES
-from ..storage.source import Buffer, Scratch, Source
-from ..thrift import Cursor, Struct
-from ..thrift.structs import BloomFilterHeader, ColumnChunk, ColumnMetaData, SealedColumnMetaData, decode, decode_at
+from ..storage.source import Scratch, Source
+from ..thrift import Struct
+from ..thrift.structs import ColumnChunk, ColumnMetaData, SealedColumnMetaData, decode
+from .filter_bytes import FilterBytes, read_filter
 from .footer import Footer
 from .layout import Column
 from .opening import KeysAtHand
 from .pages import Page, read_page
 from .schema import Leaf
 
-__all__ = ["Chunk", "FilterBytes", "Protection", "Walk"]
+__all__ = ["Chunk", "Protection", "Walk"]
 
 _AHEAD = 32
 """Page headers read before the first of their bodies is looked at."""
@@ -68,27 +68,6 @@ class Chunk:
     def place(self) -> dict[str, object]:
         """The place, for errors."""
         return {"row_group": self.row_group, "column": self.leaf.name}
-
-
-@dataclass(frozen=True, slots=True)
-class FilterBytes:
-    """A filter as read from the file.
-
-    Attributes:
-        offset, length: its range, both modules with their framing.
-        sealed: it was sealed and has authenticated.
-        bitset: the bitset in clear.
-        header: the header in clear, as it was written.
-        unknown: why it can't be asked, where the header names an algorithm, hash or compression that the specification
-            does not know; the bitset is then whatever stands there.
-    """
-
-    offset: int
-    length: int
-    sealed: bool
-    bitset: Buffer
-    header: bytes
-    unknown: UnsupportedError | None = None
 
 
 class Walk:
@@ -246,7 +225,8 @@ class Walk:
             return None
         try:
             stored, opened = scratch or (Scratch(), Scratch())
-            return self._filter(chunk, meta.bloom_filter_offset, meta.bloom_filter_length, stored, opened)
+            offset, length, cipher = meta.bloom_filter_offset, meta.bloom_filter_length, self.cipher(chunk)
+            return read_filter(self.source, offset, length, cipher, lambda kind: self.aad(chunk, kind), stored, opened)
         except BloomsealError as error:
             raise error.at(file=self.source.name, **chunk.place) from error.__cause__
 
@@ -387,84 +367,6 @@ class Walk:
         if size is None or size < 0 or (size and start < 4) or start + size > self.source.size:
             raise wrong("the pages reach outside the file")
 
-    def _filter(self, chunk: Chunk, offset: int, length: int | None, stored: Scratch, opened: Scratch) -> FilterBytes:
-        cipher = self.cipher(chunk)
-        most = MAX_BITSET_BYTES + MAX_BLOOM_HEADER_BYTES + 2 * FRAME_BYTES
-        if length is not None and not 0 < length <= most:
-            raise FormatError(f"a Bloom filter of {length} bytes; the limit is {most}", module="Bloom filter header")
-        data: Buffer = self.source.read_into(stored, offset, length) if length is not None else b""
-        if cipher is None:
-            return self._clear_filter(offset, data, length)
-        try:
-            return self._sealed_filter(chunk, cipher, offset, data, opened)
-        except (FormatError, IntegrityError):
-            try:
-                clear = self._clear_filter(offset, data, length)
-            except BloomsealError:
-                clear = None
-            # Of an unknown kind would be nearly any bytes that somebody puts in a sealed filter's place.
-            if clear is None or clear.unknown is not None:
-                raise
-            return clear
-
-    def _sealed_filter(
-        self, chunk: Chunk, cipher: ModuleCipher, offset: int, data: Buffer, opened: Scratch
-    ) -> FilterBytes:
-        view = memoryview(data)
-        kind = ModuleType.BLOOM_FILTER_HEADER
-        first = self._frame(offset, view, kind, MAX_BLOOM_HEADER_BYTES)
-        # Some writers pad it. In clear, the bitset would then stand where nobody looks for it.
-        cursor = Cursor(cipher.open(first, kind, self.aad(chunk, kind)))
-        size, unknown = _told(decode_at(BloomFilterHeader, cursor))
-        header = cursor.data[: cursor.position]
-        kind = ModuleType.BLOOM_FILTER_BITSET
-        second = self._frame(
-            offset + len(first), view[len(first) :], kind, size if unknown is None else MAX_BITSET_BYTES
-        )
-        if unknown is not None:
-            size = len(second) - FRAME_BYTES
-        if len(second) != size + FRAME_BYTES:
-            raise FormatError(f"the header says {size} bytes of bitset", module=kind.label)
-        total = len(first) + len(second)
-        if len(data) and total != len(data):
-            raise FormatError(
-                f"bloom_filter_length says {len(data)} bytes, its modules have {total}", module=kind.label
-            )
-        bitset = opened.take(size)
-        cipher.open_into(second, kind, self.aad(chunk, kind), bitset)
-        return FilterBytes(offset, total, True, bitset, header, unknown)
-
-    def _frame(self, offset: int, known: memoryview, kind: ModuleType, limit: int) -> Buffer:
-        """One framed module, from the bytes already read or from the file; its length meets the limit first."""
-        prefix = known[:4] if len(known) else self.source.read(offset, 4)
-        size = framed_length(prefix, kind)
-        if size > limit + FRAME_BYTES:
-            raise FormatError(
-                f"a module of {size} bytes where at most {limit + FRAME_BYTES} can stand", module=kind.label
-            )
-        if not len(known):
-            return self.source.read(offset, size)
-        if size > len(known):
-            raise FormatError("a module reaches past bloom_filter_length", module=kind.label)
-        return known[:size]
-
-    def _clear_filter(self, offset: int, data: Buffer, length: int | None) -> FilterBytes:
-        if length is None:
-            data = self.source.read(offset, min(MAX_BLOOM_HEADER_BYTES, max(self.source.size - offset, 0)))
-        cursor = Cursor(bytes(data[:MAX_BLOOM_HEADER_BYTES]))
-        size, unknown = _told(decode_at(BloomFilterHeader, cursor))
-        begin = cursor.position
-        header = bytes(data[:begin])
-        if length is None:
-            bitset = self.source.read(offset + begin, size)
-            return FilterBytes(offset, begin + size, False, bitset, header, unknown)
-        if unknown is not None:
-            size = length - begin
-        if begin + size != length:
-            # parquet-java fills a filter that its length cuts short with zeros: false negatives.
-            raise FormatError(f"bloom_filter_length says {length} bytes, the filter has {begin + size}")
-        return FilterBytes(offset, length, False, memoryview(data)[begin:], header, unknown)
-
 
 def _check_levels(page: Page, leaf: Leaf) -> None:
     # Few writers leave any in clear, and a cold probe should not pay for it.
@@ -478,32 +380,6 @@ def _check_levels(page: Page, leaf: Leaf) -> None:
 
 def _no_aad(_kind: ModuleType, _page: int) -> bytes:
     return b""
-
-
-def _told(header: BloomFilterHeader) -> tuple[int, UnsupportedError | None]:
-    """The size of the bitset that the header gives, and why it can't be asked, if so."""
-    try:
-        return _bitset_size(header), None
-    except UnsupportedError as error:
-        size = header.num_bytes or 0
-        if not 0 <= size <= MAX_BITSET_BYTES:
-            raise FormatError(f"a bitset of {size} bytes", module=ModuleType.BLOOM_FILTER_HEADER.label) from None
-        return size, error
-
-
-def _bitset_size(header: BloomFilterHeader) -> int:
-    label = ModuleType.BLOOM_FILTER_HEADER.label
-    size = header.num_bytes
-    if size is None or header.algorithm is None or header.hash is None or header.compression is None:
-        raise FormatError("a Bloom filter header without its required fields", module=label)
-    for name in ("algorithm", "hash", "compression"):
-        if not getattr(header, name).known:
-            raise UnsupportedError(f"the Bloom filter's {name} is not one that the specification knows", module=label)
-    if not MIN_BITSET_BYTES <= size <= MAX_BITSET_BYTES:
-        raise FormatError(
-            f"a bitset of {size} bytes; from {MIN_BITSET_BYTES} to {MAX_BITSET_BYTES} are lawful", module=label
-        )
-    return size
 
 
 def _start(meta: ColumnMetaData) -> int:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .calls import Counters
     from .explicit import ExplicitKeys
     from .keyring.keyring import Keyring
-    from .material import KeyMaterial, KeyMetadata
+    from .material import KeyDescription, KeyMaterial, KeyMetadata
     from .protocols import (
         AuthenticatingKms,
         ChangingKms,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     )
     from .registry import client_for, register_kms
     from .sources import as_key_source
-    from .tools import KeyDescription, KeyTools
+    from .tools import KeyTools
 
 __all__ = [
     "AuthenticatingKms",
@@ -74,7 +74,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "FileKeys": "protocols",
             "FileRef": ".storage.ref",
             "KeyDates": "protocols",
-            "KeyDescription": "tools",
+            "KeyDescription": "material",
             "KeyMaterial": "material",
             "KeyMetadata": "material",
             "KeyRetriever": "protocols",

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..encryption import SecretKey
-from ..errors import BloomsealError, KeyAccessError
+from ..errors import BloomsealError, KeyAccessError, UsageError
 from ..limits import MAX_KEY_METADATA_BYTES
 from .access import KmsAccessError, Problem, raised_by
 from .forked import renewed_in_child
@@ -20,7 +21,7 @@ from .protocols import AuthenticatingKms, KmsClient, RewrappingKms
 if TYPE_CHECKING:
     from tenacity import RetryCallState
 
-__all__ = ["Counters", "KmsCalls", "started"]
+__all__ = ["Counters", "KmsCalls", "client_of", "started"]
 
 T = TypeVar("T")
 _FIRST_WAIT: Final = 0.1
@@ -85,6 +86,32 @@ class KmsCalls:
         """A snapshot; `hits` is the cache's affair."""
         with self._lock:
             return self._counters
+
+    def epoch(self) -> Hashable:
+        """The client's change marker: some value that differs once its keys have changed; None where it does not tell.
+
+        Raises:
+            KeyAccessError: the client could not say.
+        """
+        # Asked for with every key, where isinstance with a protocol would take longer than all the rest.
+        change_marker = getattr(self.client, "change_marker", None)
+        if not callable(change_marker):
+            return None
+        try:
+            marker: Hashable = change_marker()
+            return marker
+        except BloomsealError:
+            raise
+        except Exception as error:
+            # Raised below, so that the chain ends there: a foreign message may hold a secret.
+            failed = raised_by(error)
+        raise KeyAccessError(f"the KMS client's change_marker failed with {failed}")
+
+    def place(self, master_key: str, wrapped: str) -> Hashable:
+        """The name that a cache keeps an unwrapped key under."""
+        # By what was wrapped, never by the KEK's id: a hostile file could claim another file's id, and put its refusal in
+        # the way.
+        return id(self), self.epoch(), master_key, hashlib.sha256(wrapped.encode()).digest()
 
     def wrap(self, key: SecretKey, master_key: str) -> str:
         """`key` wrapped by the KMS.
@@ -256,3 +283,18 @@ def started(function: Callable[[], T]) -> Future[T]:
 
     threading.Thread(target=run, name="bloomseal KMS call", daemon=True).start()
     return outcome
+
+
+def client_of(kms: KmsClient | str) -> KmsClient:
+    """A client, or the one that a KMS URI names.
+
+    Raises:
+        UsageError: neither.
+    """
+    if isinstance(kms, str):
+        from .registry import client_for
+
+        return client_for(kms)
+    if not isinstance(kms, KmsClient):
+        raise UsageError(f"a {type(kms).__name__} is no KMS client", hint="it needs wrap_key and unwrap_key")
+    return kms

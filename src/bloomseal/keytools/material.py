@@ -17,6 +17,7 @@ __all__ = [
     "COLUMN_KEY_REFERENCE",
     "DEFAULT_INSTANCE",
     "FOOTER_KEY_REFERENCE",
+    "KeyDescription",
     "KeyMaterial",
     "KeyMetadata",
     "parse_object",
@@ -123,6 +124,33 @@ class KeyMetadata:
 
 
 _MISSING: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDescription:
+    """What key metadata tells without any key.
+
+    Attributes:
+        master_key: the master key's identifier.
+        internal: the material stands in the file itself.
+        reference: the material's name in the external store; None where it is internal.
+        is_footer_key: as the material says.
+        kek_id: base64 of the KEK's 16-byte id; None under single wrapping.
+        kms_instance_url: the KMS's address by the writer's account; footer keys only.
+        wrapping_version: the master key's version that wrapped the key, where the KMS client can tell from the text alone.
+    """
+
+    master_key: str
+    internal: bool
+    reference: str | None
+    is_footer_key: bool
+    kek_id: str | None
+    kms_instance_url: str | None
+    wrapping_version: str | None
+
+    @property
+    def double_wrapping(self) -> bool:
+        return self.kek_id is not None
 
 
 def _get(fields: dict[str, Any], name: str, kind: type, default: object = _MISSING) -> Any:

@@ -18,6 +18,7 @@ from ..storage.ref import FileRef
 __all__ = [
     "AuthenticatingKms",
     "ChangingKms",
+    "CommittingKeys",
     "DatedKms",
     "FileKeys",
     "KeyDates",
@@ -85,6 +86,15 @@ class FileKeys(Protocol):
 
     def discard(self) -> None:
         """Writing failed: undo what `store` left behind. May be called at any time, also twice."""
+        ...
+
+
+@runtime_checkable
+class CommittingKeys(Protocol):
+    """Keys of one file that keep material beside it, which only the file's predecessor may need."""
+
+    def commit(self) -> None:
+        """The data file is in place: drop the material that only its predecessor needed. Leaving it out harms nobody."""
         ...
 
 

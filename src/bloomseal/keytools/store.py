@@ -6,8 +6,9 @@ import contextlib
 import json
 import os
 import posixpath
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from ..errors import KeyAccessError
@@ -15,7 +16,7 @@ from ..storage.aside import folder_lock
 from ..storage.atomic import replace_durably
 from ..storage.ref import FileRef
 from ..storage.source import open_regular
-from .material import parse_object
+from .material import FOOTER_KEY_REFERENCE, parse_object
 
 __all__ = ["MAX_STORE_BYTES", "MaterialStore"]
 
@@ -84,6 +85,44 @@ class MaterialStore:
             raise KeyAccessError(
                 f"the key material in {self.path} can't be written: {error.strerror or type(error).__name__}"
             ) from None
+
+    def supersede(
+        self,
+        before: Mapping[str, str],
+        needed: Collection[str],
+        footer: str | None,
+        own: Mapping[str, str] = MappingProxyType({}),
+    ) -> int:
+        """Drop what only a data file's predecessor needed.
+
+        Args:
+            before: the entries as they were before the file was written. What has come since may be another writer's, and the
+                file in place may be its: it stays.
+            needed: references in the file that is in place now.
+            footer: the reference of its footer key, which is kept under the usual name too, because the rotations of
+                parquet-java and of Arrow start from there.
+            own: entries of the file in place, put back where somebody else's tidying has taken them.
+
+        Returns:
+            How many entries went.
+
+        Raises:
+            KeyAccessError: as `change`.
+        """
+        gone = 0
+
+        def edit(entries: dict[str, str]) -> None:
+            nonlocal gone
+            for reference, text in before.items():
+                if reference not in needed and entries.get(reference) == text:
+                    del entries[reference]
+                    gone += 1
+            entries.update(own)
+            if footer in entries:
+                entries.setdefault(FOOTER_KEY_REFERENCE, entries[footer])
+
+        self.change(edit)
+        return gone
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:

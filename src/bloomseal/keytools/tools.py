@@ -3,68 +3,36 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
 import functools
-import hashlib
 import os
 import secrets
-from collections.abc import Collection, Hashable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Final, NoReturn
 
 from ..encryption import SealCounter, SecretKey
 from ..errors import BloomsealError, KeyAccessError, PolicyError, UsageError
 from ..limits import MAX_GCM_SEALS
 from ..storage.ref import FileRef
-from .access import raised_by, shown
+from .access import shown
 from .cache import Cache
-from .calls import Counters, KmsCalls
-from .material import COLUMN_KEY_REFERENCE, DEFAULT_INSTANCE, FOOTER_KEY_REFERENCE, KeyMaterial, KeyMetadata
+from .calls import Counters, KmsCalls, client_of
+from .material import (
+    COLUMN_KEY_REFERENCE,
+    DEFAULT_INSTANCE,
+    FOOTER_KEY_REFERENCE,
+    KeyDescription,
+    KeyMaterial,
+    KeyMetadata,
+)
 from .protocols import KmsClient, VersionedKms
 from .store import MaterialStore
-from .wrapping import unwrap_locally, wrap_locally
+from .wrapping import Kek, kek_id, unwrap_locally, wrap_locally
 
-__all__ = ["KeyDescription", "KeyTools", "ToolsFileKeys"]
+__all__ = ["KeyTools", "ToolsFileKeys"]
 
 _KEK_ID_BYTES: Final = 16
-
-
-@dataclass(frozen=True, slots=True)
-class KeyDescription:
-    """What key metadata tells without any key.
-
-    Attributes:
-        master_key: the master key's identifier.
-        internal: the material stands in the file itself.
-        reference: the material's name in the external store; None where it is internal.
-        is_footer_key: as the material says.
-        kek_id: base64 of the KEK's 16-byte id; None under single wrapping.
-        kms_instance_url: the KMS's address by the writer's account; footer keys only.
-        wrapping_version: the master key's version that wrapped the key, where the KMS client can tell from the text alone.
-    """
-
-    master_key: str
-    internal: bool
-    reference: str | None
-    is_footer_key: bool
-    kek_id: str | None
-    kms_instance_url: str | None
-    wrapping_version: str | None
-
-    @property
-    def double_wrapping(self) -> bool:
-        return self.kek_id is not None
-
-
-@dataclass(frozen=True, slots=True)
-class _Kek:
-    """A KEK of this process's making. It holds its counter, which would be forgotten between wrappings otherwise."""
-
-    key: SecretKey
-    id: bytes
-    wrapped: str
-    counter: SealCounter
 
 
 class KeyTools:
@@ -128,14 +96,14 @@ class KeyTools:
         self._instance = (instance_id, instance_url)
 
         def calls(client: KmsClient | str) -> KmsCalls:
-            return KmsCalls(_client(client), timeout=timeout, attempts=attempts, max_parallel=max_parallel)
+            return KmsCalls(client_of(client), timeout=timeout, attempts=attempts, max_parallel=max_parallel)
 
         self._kms = calls(kms)
         self._allowed = dict.fromkeys((DEFAULT_INSTANCE, "", instance_url or ""), self._kms)
         for url in allowed_urls:
             self._allowed[url] = calls(allowed_urls[url]) if isinstance(allowed_urls, Mapping) else self._kms
         self._unwrapped: Cache[SecretKey] = Cache(cache_lifetime, max_entries=max_cached)
-        self._keks: Cache[_Kek] = Cache(cache_lifetime, max_entries=max_cached)
+        self._keks: Cache[Kek] = Cache(cache_lifetime, max_entries=max_cached)
 
     @property
     def kms(self) -> KmsClient:
@@ -203,7 +171,7 @@ class KeyTools:
         if material.kek_id is None or material.wrapped_kek is None:
             return self.unwrap(material.wrapped_dek, material.master_key, calls)
         kek = self.unwrap(material.wrapped_kek, material.master_key, calls)
-        return unwrap_locally(material.wrapped_dek, kek, _kek_id(material.kek_id))
+        return unwrap_locally(material.wrapped_dek, kek, kek_id(material.kek_id))
 
     def unwrap(self, wrapped: str, master_key: str, calls: KmsCalls) -> SecretKey:
         """What the KMS has wrapped, from the cache where it is there.
@@ -217,7 +185,7 @@ class KeyTools:
             self.check_writer(wrapped, master_key, calls)
             return calls.unwrap(wrapped, master_key)
 
-        return self._unwrapped.get(_place(calls, master_key, wrapped), load)
+        return self._unwrapped.get(calls.place(master_key, wrapped), load)
 
     def wrap(self, key: SecretKey, master_key: str) -> str:
         """`key` wrapped by the KMS that wraps new keys.
@@ -228,7 +196,7 @@ class KeyTools:
         wrapped = self._kms.wrap(key, master_key)
         self.check_writer(wrapped, master_key, self._kms)
         # A process that may wrap but not unwrap can so still read back what it has written.
-        self._unwrapped.put(_place(self._kms, master_key, wrapped), key)
+        self._unwrapped.put(self._kms.place(master_key, wrapped), key)
         return wrapped
 
     def check_writer(self, wrapped: str, master_key: str, calls: KmsCalls) -> None:
@@ -261,19 +229,19 @@ class KeyTools:
             wrapped_kek=kek.wrapped,
         )
 
-    def _kek(self, master_key: str) -> _Kek:
-        name = (_epoch(self._kms.client), master_key)
+    def _kek(self, master_key: str) -> Kek:
+        name = (self._kms.epoch(), master_key)
         kek = self._keks.get(name, lambda: self._new_kek(master_key))
         if kek.counter.count >= kek.counter.limit:
             self._keks.forget(name)
             kek = self._keks.get(name, lambda: self._new_kek(master_key))
         return kek
 
-    def _new_kek(self, master_key: str) -> _Kek:
+    def _new_kek(self, master_key: str) -> Kek:
         key = SecretKey.generate(self._kek_bits)
         counter = SealCounter.of(key)
         counter.lower_limit(self.seal_limit)
-        return _Kek(key, os.urandom(_KEK_ID_BYTES), self.wrap(key, master_key), counter)
+        return Kek(key, os.urandom(_KEK_ID_BYTES), self.wrap(key, master_key), counter)
 
     def __repr__(self) -> str:
         wrapping = "double" if self.double_wrapping else "single"
@@ -394,17 +362,8 @@ class ToolsFileKeys:
         if not self._new or not self._existing():
             return
 
-        def keep_mine(entries: dict[str, str]) -> None:
-            # What came meanwhile is another writer's, and the file in place may be its.
-            for reference in self._existing():
-                entries.pop(reference, None)
-            entries.update(self._new)
-            # Under the usual name too, because the rotation of parquet-java and of Arrow starts from it.
-            footer = next((text for name, text in self._new.items() if name.startswith(FOOTER_KEY_REFERENCE)), None)
-            if footer is not None:
-                entries[FOOTER_KEY_REFERENCE] = footer
-
-        self._store.change(keep_mine)
+        footer = next((name for name in self._new if name.startswith(FOOTER_KEY_REFERENCE)), None)
+        self._store.supersede(self._existing(), self._new, footer, self._new)
 
     def _material(self, metadata: KeyMetadata) -> KeyMaterial:
         if metadata.material is not None:
@@ -434,42 +393,3 @@ class ToolsFileKeys:
 
     def __repr__(self) -> str:
         return f"<keys of {self._ref.path!r} through {self._tools!r}>"
-
-
-def _client(kms: KmsClient | str) -> KmsClient:
-    if isinstance(kms, str):
-        from .registry import client_for
-
-        return client_for(kms)
-    if not isinstance(kms, KmsClient):
-        raise UsageError(f"a {type(kms).__name__} is no KMS client", hint="it needs wrap_key and unwrap_key")
-    return kms
-
-
-def _epoch(client: KmsClient) -> Hashable:
-    # Asked for with every key, where isinstance with a protocol would take longer than all the rest.
-    change_marker = getattr(client, "change_marker", None)
-    if not callable(change_marker):
-        return None
-    try:
-        marker: Hashable = change_marker()
-        return marker
-    except BloomsealError:
-        raise
-    except Exception as error:
-        # Raised below, so that the chain ends there: a foreign message may hold a secret.
-        failed = raised_by(error)
-    raise KeyAccessError(f"the KMS client's change_marker failed with {failed}")
-
-
-def _place(calls: KmsCalls, master_key: str, wrapped: str) -> Hashable:
-    # By what was wrapped, never by the KEK's id: a hostile file could claim another file's id, and put its refusal in the way.
-    return id(calls), _epoch(calls.client), master_key, hashlib.sha256(wrapped.encode()).digest()
-
-
-def _kek_id(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        pass
-    raise KeyAccessError("key material whose KEK id is not base64")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+from dataclasses import dataclass
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
@@ -13,7 +14,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from ..encryption import SealCounter, SecretKey
 from ..errors import KeyAccessError
 
-__all__ = ["unwrap_locally", "wrap_locally"]
+__all__ = ["Kek", "kek_id", "unwrap_locally", "wrap_locally"]
 
 _NONCE_BYTES: Final = 12
 _WRAPPED_BYTES: Final = frozenset(_NONCE_BYTES + key + 16 for key in (16, 24, 32))
@@ -49,3 +50,26 @@ def unwrap_locally(wrapped: str, under: SecretKey, aad: bytes) -> SecretKey:
     except InvalidTag:
         pass
     raise KeyAccessError("a wrapped key that does not open: another wrapping key's, or altered")
+
+
+@dataclass(frozen=True, slots=True)
+class Kek:
+    """A KEK of this process's making. It holds its counter, which would be forgotten between wrappings otherwise."""
+
+    key: SecretKey
+    id: bytes
+    wrapped: str
+    counter: SealCounter
+
+
+def kek_id(text: str) -> bytes:
+    """A KEK's id, which binds what is wrapped under it, from its base64.
+
+    Raises:
+        KeyAccessError: it is not base64.
+    """
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        pass
+    raise KeyAccessError("key material whose KEK id is not base64")

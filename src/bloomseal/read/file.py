@@ -5,17 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from ..errors import BloomsealWarning, PolicyError, UnsupportedError, UsageError
-from ..format.layout import FileMeta
 from ..format.minifile import read_row_group
 from ..format.opening import need_verified, open_footer
 from ..format.schema import Schema
@@ -26,7 +23,9 @@ from ..sbbf import KeySet, ProbeSet, SplitBlockBloomFilter
 from ..specs import DecryptionSpec, decryption_for
 from ..storage.ref import FileRef
 from ..storage.source import FilePlace, Scratch, Source, lend
+from .plan import ReadPlan, ReadStats
 from .prune import RuledOut, Survivors, ruled_out, survivors
+from .verdict import Hits, Verdict, verdicts
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -48,19 +47,6 @@ __all__ = [
 ]
 
 
-_EMPTY: dict[object, pa.Table] = {}
-"""Results without rows by footer schema, key-value metadata and what is asked for: files of one table share them."""
-_REMEMBERED = 64
-
-
-class Verdict(StrEnum):
-    """What one row group's filter says about one value."""
-
-    ABSENT = "absent"
-    MAYBE_PRESENT = "maybe present"
-    NO_FILTER = "no filter"
-
-
 @dataclass(frozen=True, slots=True)
 class RowGroupInfo:
     """A row group: its index, rows, and bytes before compression."""
@@ -68,67 +54,6 @@ class RowGroupInfo:
     index: int
     num_rows: int
     total_byte_size: int
-
-
-@dataclass(slots=True)
-class ReadStats:
-    """What a read did: row groups in the file, pruned by statistics, pruned by filters, and decoded."""
-
-    row_groups: int = 0
-    pruned_by_statistics: int = 0
-    pruned_by_filter: int = 0
-    decoded: int = 0
-    rows: int = 0
-
-    def add(self, other: ReadStats) -> None:
-        """Count another read's in."""
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
-
-class _Hits(NamedTuple):
-    maybe: npt.NDArray[np.bool_]
-    no_filter: bool
-
-
-@dataclass
-class ReadPlan:
-    """A read whose arguments were found good.
-
-    Attributes:
-        walk: the file.
-        wanted: leaves of the result, ascending.
-        order: its top-level fields.
-        predicate: which rows; None for all.
-        int96_unit: of the timestamps that INT96 becomes: ``ns`` or ``us``.
-        stats: filled while it runs.
-    """
-
-    walk: Walk
-    wanted: list[int]
-    order: list[str]
-    predicate: Predicate | None
-    int96_unit: str
-    stats: ReadStats
-
-    @cached_property
-    def empty(self) -> pa.Table:
-        """The result without rows: a read that matches nothing still has a schema."""
-        fields = self.walk.footer.struct.fields
-        asked = (
-            fields.get(FileMeta.SCHEMA),
-            fields.get(FileMeta.KEY_VALUE),
-            tuple(self.wanted),
-            tuple(self.order),
-            self.int96_unit,
-        )
-        found = _EMPTY.get(asked)
-        if found is None:
-            found = read_row_group(self.walk, None, self.wanted, int96_unit=self.int96_unit).select(self.order)
-            if len(_EMPTY) >= _REMEMBERED:
-                _EMPTY.clear()
-            _EMPTY[asked] = found
-        return found
 
 
 class SealedFile:
@@ -214,7 +139,7 @@ class SealedFile:
             UsageError: no such column, or a value of the wrong kind.
             PolicyError: the footer could not be verified, so that row groups may be missing.
         """
-        return [_verdicts(hits) for hits in self._ask(column, values)]
+        return [verdicts(hits) for hits in self._ask(column, values)]
 
     def maybe_present(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
         """As `probe`, for many values: an array of shape (row groups, values), False where a value is absent.
@@ -227,16 +152,16 @@ class SealedFile:
         answers = [hits.maybe for hits in self._ask(column, values)]
         return np.stack(answers) if answers else np.empty((0, len(values)), dtype=np.bool_)
 
-    def _ask(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> Iterator[_Hits]:
+    def _ask(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> Iterator[Hits]:
         self.need_verified("probe")
         leaf = self._footer.schema.leaf(column)
         asked = ProbeSet.of(values, leaf.type, int96_utc=self._int96_utc)
         for group in range(self.num_row_groups):
             bloom_filter = self._lent_filter(self._walk.chunk(group, leaf.index))
             if bloom_filter is None:
-                yield _Hits(np.ones(len(asked), dtype=np.bool_), True)
+                yield Hits(np.ones(len(asked), dtype=np.bool_), True)
             else:
-                yield _Hits(asked.check(bloom_filter), False)
+                yield Hits(asked.check(bloom_filter), False)
 
     def key_set(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> KeySet:
         """Values hashed for this column, and for columns of its type in other files: any number for `survivors`.
@@ -272,7 +197,6 @@ class SealedFile:
                 operators ``= == != < <= > >= in`` and ``not in``; these two take any iterable, arrays and Series too. Or a
                 ``pyarrow.compute`` expression, which means what it means to pyarrow: comparisons of a column with a literal,
                 ``isin``, ``is_null`` and ``is_valid``, joined by ``&`` and ``|``, prune; the rest only chooses rows.
-            filters: ``[(column, op, value), ...]``, or a list of such lists.
             int96_unit: ``ns``, or ``us`` for INT96 columns with moments outside of the years 1677 to 2262, such as the
                 9999-12-31 of Spark's tables. Neither ever gives another instant than the file's.
 
@@ -324,7 +248,7 @@ class SealedFile:
             table = read_row_group(self._walk, row_group, plan.wanted, int96_unit=unit, use_threads=True)
             table = table.select(plan.order)
         else:
-            found = _matching(plan, row_group)
+            found = plan.matching(row_group)
             if found is None:
                 return None
             table = found
@@ -420,32 +344,11 @@ class SealedFile:
         return bloom_filter
 
 
-def _verdicts(hits: _Hits) -> list[Verdict]:
-    if hits.no_filter:
-        return [Verdict.NO_FILTER] * len(hits.maybe)
-    common, rare, exceptions = Verdict.ABSENT, Verdict.MAYBE_PRESENT, hits.maybe
-    if 2 * np.count_nonzero(exceptions) > len(exceptions):
-        common, rare, exceptions = rare, common, ~exceptions
-    # Of a million keys most are absent: to write the few over them is a small part of the work of naming each.
-    verdicts = [common] * len(exceptions)
-    for place in np.flatnonzero(exceptions).tolist():
-        verdicts[place] = rare
-    return verdicts
-
-
 def _predicate(filters: Any, schema: Schema, int96_utc: bool) -> Predicate:
     # Arrow's compute functions take as long to load as a small probe takes.
     from .predicate import Predicate
 
     return Predicate(filters, schema, int96_utc=int96_utc)
-
-
-def _matching(plan: ReadPlan, group: int) -> pa.Table | None:
-    from .rows import read_matching
-
-    assert plan.predicate is not None  # noqa: S101
-    schema = lambda: plan.empty.schema  # noqa: E731
-    return read_matching(plan.walk, group, plan.wanted, plan.predicate, schema, int96_unit=plan.int96_unit)
 
 
 def open_file(

@@ -1,6 +1,7 @@
 """Rotation: new wrapping, new data keys, encryption and decryption of many files, planned, journalled and reported."""
 
-from .jobs import Job, Rekey, Rewrap, Seal, Unseal
+from .job import Job
+from .jobs import Rekey, Rewrap, Seal, Unseal
 from .outcome import FileOutcome, FilePlan, RotationPlan, RotationReport, Status
 from .run import plan, rotate
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from ..storage.tables import Paths
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["ChangedError", "DataFile", "find_files", "in_turn", "mark_of"]
+__all__ = ["ChangedError", "DataFile", "find_files", "in_turn", "mark_of", "unchanged"]
 
 
 class ChangedError(BloomsealError):
@@ -113,6 +113,21 @@ def mark_of(ref: FileRef) -> tuple[int, ...] | None:
     except OSError as error:
         raise BloomsealError(f"can't reach the file: {type(error).__name__}", file=ref.path) from None
     return (info.size, info.mtime_ns or 0) if info.is_file else None
+
+
+def unchanged(ref: FileRef) -> Callable[[], None]:
+    """A last look before another file is put in this one's place, where the storage can't compare and swap by itself.
+
+    Returns:
+        What raises ChangedError once another file than now stands in the place.
+    """
+    before = mark_of(ref)
+
+    def look() -> None:
+        if mark_of(ref) != before:
+            raise ChangedError("the file was changed by someone else meanwhile; it was left as it is", file=ref.path)
+
+    return look
 
 
 @contextlib.contextmanager

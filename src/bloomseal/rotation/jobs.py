@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import posixpath
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ..encryption import SecretKey
 from ..errors import BloomsealError, KeyAccessError, UsageError
 from ..format.opening import open_footer
 from ..format.walk import Walk
@@ -20,10 +18,10 @@ from ..policy import TablePolicy
 from ..specs import DecryptionSpec, EncryptionSpec
 from ..storage.ref import FileRef
 from ..storage.source import Source, resolve_path
-from ..write.convert import ConversionReport, rekey, seal_file, unseal_file
+from ..write.convert import ConversionReport, convert, unseal_file
 from ..write.writer import FilterRequest
-from .files import DataFile, mark_of
-from .guard import GuardedKeys
+from .files import DataFile, unchanged
+from .job import Job, Progress
 from .keys import Rewrapper, key_tools, target_of
 from .outcome import FileOutcome, FilePlan, Status
 from .rewrap import rewrap_file
@@ -45,64 +43,7 @@ from .settings import (
 from .sidecar import entries_beside, prune
 from .spec_from_file import like
 
-__all__ = ["Job", "Rekey", "Rewrap", "Seal", "Unseal"]
-
-Progress = Callable[[int, int], None]
-
-
-class Job(ABC):
-    """What is to be done with every file.
-
-    Attributes:
-        operation: its name.
-        open_ended: a file that was changed after the run had finished is looked at again; its state tells what is due.
-    """
-
-    operation: ClassVar[str]
-    open_ended: ClassVar[bool] = True
-
-    @abstractmethod
-    def plan(self, file: DataFile) -> FilePlan:
-        """What would be done, and what it costs. Writes nothing."""
-
-    @abstractmethod
-    def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:
-        """Do it. `begun`: an earlier run was interrupted at this file.
-
-        Raises:
-            BloomsealError: it can't be done; the file opens as before.
-        """
-
-    def facts(self) -> dict[str, Any]:
-        """The settings, without secrets: what makes a job the same job."""
-        return {one.name: _fact(getattr(self, one.name)) for one in fields(self) if not one.name.startswith("_")}  # type: ignore[arg-type]
-
-    def target(self, file: DataFile) -> FileRef:
-        """Where the new file goes."""
-        return file.ref
-
-    def check_free(self, file: DataFile) -> None:
-        """Refuse to replace what is no old file of ours.
-
-        Raises:
-            UsageError: the new file is to go to another place than the old one's, and something is there.
-        """
-        target = self.target(file)
-        if target != file.ref and mark_of(target) is not None:
-            raise UsageError(
-                "there is a file already where the new one is to go", file=target.path, hint="another output"
-            )
-
-    def still_good(self, stamp: Mapping[str, Any]) -> bool:  # noqa: ARG002
-        """Is a file done that an earlier run has left with this stamp?"""
-        return True
-
-    def tools(self) -> list[KeyTools]:
-        """The key tools in use, to count what the KMS is asked."""
-        return []
-
-    passes: ClassVar[int] = 0
-    """How often the bytes of a file go through AES: for the estimate of time."""
+__all__ = ["Rekey", "Rewrap", "Seal", "Unseal"]
 
 
 @dataclass
@@ -217,15 +158,7 @@ class Rekey(Job):
             walk = opened(source, decryption)
             spec = self._spec(walk, decryption)
             refuse_old_keys(walk, spec)
-        guarded = GuardedKeys.around(spec, ref)
-        report = rekey(
-            ref.path,
-            decryption=decryption,
-            encryption=guarded,
-            bloom_filters=self.bloom_filters,
-            filesystem=ref.filesystem,
-            progress=progress,
-        )
+        report = _convert(ref, ref, decryption, spec, self.bloom_filters, progress)
         return _converted(file, report, lambda: prune(ref, entries, reading(spec)))
 
     def tools(self) -> list[KeyTools]:
@@ -292,14 +225,7 @@ class Seal(Job):
             self.check_free(file)
         _make_place(file, target)
         entries = entries_beside(target)
-        report = seal_file(
-            ref.path,
-            None if target == ref else target.path,
-            encryption=GuardedKeys.around(spec, ref),
-            bloom_filters=filters,
-            filesystem=ref.filesystem,
-            progress=progress,
-        )
+        report = _convert(ref, target, None, spec, filters, progress)
         return _converted(file, report, lambda: prune(target, entries, reading(spec)))
 
     def target(self, file: DataFile) -> FileRef:
@@ -390,6 +316,28 @@ def _make_place(file: DataFile, target: FileRef) -> None:
         raise BloomsealError(f"can't make the folder: {reason}", file=folder) from None
 
 
+def _convert(
+    ref: FileRef,
+    target: FileRef,
+    decryption: DecryptionSpec | None,
+    encryption: EncryptionSpec,
+    bloom_filters: FilterRequest | None,
+    progress: Progress | None,
+) -> ConversionReport:
+    """Seal a file again, or for the first time. The predecessor's key material stays, for `prune`."""
+    return convert(
+        ref.path,
+        None if target == ref else target.path,
+        decryption,
+        encryption,
+        bloom_filters,
+        ref.filesystem,
+        progress,
+        last_look=unchanged(ref),
+        tidy=False,
+    )
+
+
 def _converted(file: DataFile, report: ConversionReport, tidy: Callable[[], object]) -> FileOutcome:
     """What came out; `tidy` drops the key material that only the old file needed."""
     outcome = FileOutcome(
@@ -415,27 +363,3 @@ def _size(ref: FileRef, otherwise: int) -> int:
     if ref.filesystem is not None:
         return otherwise
     return Path(ref.path).stat().st_size
-
-
-def _fact(value: Any) -> Any:
-    """A setting as plain data, keys by fingerprint."""
-    match value:
-        case None | bool() | int() | float() | str():
-            return value
-        case SecretKey():
-            return value.fingerprint
-        case bytes() | bytearray() | memoryview():
-            # A data key, or an AAD prefix; the digest of the whole goes through another hash.
-            return SecretKey(bytes(value)).fingerprint if len(value) in (16, 24, 32) else bytes(value).hex()
-        case Mapping():
-            return {str(name): _fact(one) for name, one in value.items()}
-        case list() | tuple() | set() | frozenset():
-            return [_fact(one) for one in value]
-        case EncryptionSpec() | TablePolicy():
-            return {
-                one.name: _fact(getattr(value, one.name)) for one in fields(value) if one.name not in ("keys", "kms")
-            }
-        case DecryptionSpec():
-            return {"aad_prefix": _fact(value.aad_prefix), "keys": type(value.keys).__name__}
-        case _:
-            return repr(value) if hasattr(type(value), "__dataclass_fields__") else type(value).__name__

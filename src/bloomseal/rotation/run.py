@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from ..errors import BloomsealError, KeyAccessError, UsageError
 from ..storage.aside import remove_leftovers
 from .files import ChangedError, DataFile, find_files, in_turn, mark_of
-from .jobs import Job
+from .job import Job
 from .journal import Journal, NoJournal, default_journal, job_digest
 from .outcome import FileOutcome, FilePlan, RotationPlan, RotationReport, Status
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ..errors import KeyAccessError
 from ..format.opening import open_footer
 from ..format.walk import Walk
-from ..keytools.material import FOOTER_KEY_REFERENCE, KeyMetadata
+from ..keytools.material import KeyMetadata
 from ..keytools.store import MaterialStore
 from ..specs import DecryptionSpec
 from ..storage.ref import FileRef
@@ -36,26 +36,14 @@ def prune(ref: FileRef, before: Mapping[str, str], decryption: DecryptionSpec | 
     if not before:
         return 0
     needed, footer = _references(ref, decryption)
-    gone = 0
-
-    def edit(entries: dict[str, str]) -> None:
-        nonlocal gone
-        for reference, text in before.items():
-            if reference not in needed and entries.get(reference) == text:
-                del entries[reference]
-                gone += 1
-        # Under its usual name too: the rotations of parquet-java and of Arrow start from there.
-        if footer in entries:
-            entries.setdefault(FOOTER_KEY_REFERENCE, entries[footer])
-
-    MaterialStore(ref).change(edit)
-    return gone
+    return MaterialStore(ref).supersede(before, needed, footer)
 
 
-def _references(ref: FileRef, decryption: DecryptionSpec | None) -> tuple[set[str], str]:
+def _references(ref: FileRef, decryption: DecryptionSpec | None) -> tuple[set[str], str | None]:
+    needed: set[str] = set()
+    of_footer: str | None = None
     if decryption is None:
-        return set(), ""
-    needed, of_footer = set(), ""
+        return needed, of_footer
     with Source.open(ref) as source:
         footer, keys = open_footer(source, decryption)
         if not footer.verified:

@@ -1,4 +1,4 @@
-"""What is no path: an open file or bytes in memory as a file system of one file; and fsspec's file systems as pyarrow's."""
+"""An open file or bytes in memory as a file system of one file; fsspec's file systems as pyarrow's."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def need_empty(filesystem: FileSystem) -> None:
     """Before a file object is written to: it must be able to take bytes, and hold none.
 
     Raises:
-        UsageError: it is not open to write, or holds bytes. A file that does not begin or end where the object does can't be
-            read; and one whose filters are replaced would be overwritten piece by piece, with no old file to go back to.
+        UsageError: it is not open to write, or holds bytes. A file that does not begin or end where the object does
+            can't be read; and to replace one in its place leaves no old file to go back to.
     """
     handler = getattr(filesystem, "handler", None)
     if isinstance(handler, _OneFile):

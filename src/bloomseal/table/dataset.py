@@ -84,8 +84,8 @@ def write_dataset(
     """Write rows as a table of many files, in folders by the values of columns.
 
     Each file takes its name when it is complete and has been reopened and probed. Rows are taken as they come; of each
-    partition at most one row group waits in memory, of all of them 256 MiB. Where more would wait, or more files be open
-    than may be, a file is completed early, and its partition goes on in another one.
+    partition at most one row group waits in memory, of all of them 256 MiB. Where more would wait, or more files be
+    open than may be, a file is completed early, and its partition goes on in another one.
 
     An AAD prefix with ``{path}`` is made of the place in `folder`, unless the policy's ``root`` says another.
 
@@ -99,19 +99,19 @@ def write_dataset(
         rows_per_file: rows per file, at most.
         bytes_per_file: size of a file, about; the size of sealed rows is estimated by that of files already written.
         row_group_size, bloom_filters, filesystem, threads, options: as for `write_table`.
-        existing: ``error`` refuses a folder that holds files, ``append`` leaves them, ``overwrite`` removes those Parquet
+        existing: ``error`` refuses a folder that holds files, ``append`` leaves them, ``overwrite`` removes the Parquet
             files that were there at the beginning, after all new ones have their names. Readers see both until then.
-        file_name: with ``{i}``, the file's number, and ``{token}``, 16 random characters that all files of the call share.
+        file_name: with ``{i}``, the file's number, and ``{token}``, 16 random characters, the same in all files.
         max_open_files: files that are open at the same time; only those with a full row group are.
         progress: called with (rows in files so far, rows in all or None for a stream).
 
     Raises:
-        UsageError: arguments that are wrong or contradict each other; a folder with files; a file that is there already;
+        UsageError: arguments that are wrong or contradict each other; a folder with files; a name that is taken;
             a text to partition by that readers would take for null.
         PolicyError: a column to partition by is protected: it has a key, a filter, or is confidential.
         UnsupportedError: the folder is a Delta, Iceberg or Hudi table.
-        KeyAccessError, BloomsealError: as `write_table`. Files without a name are dropped; those that have theirs stay and
-            are named by the error. All old files are still there, unless it was their removal that failed.
+        KeyAccessError, BloomsealError: as `write_table`. Files without a name are dropped; those that have theirs
+            stay and are named by the error. All old files are still there, unless it was their removal that failed.
     """
     by = _columns(partition_by)
     settings = _Settings(

@@ -147,7 +147,7 @@ class SealedTable:
         return stream(query, query.numbers, schema, threads, self.stats, progress)
 
     def scan_in(self, schema: pa.Schema, filters: Any = None, *, threads: int | None = None) -> pa.RecordBatchReader:
-        """As `scan`, in a schema that is said beforehand: columns of `schema`, or wider types. No footer is opened twice.
+        """As `scan`, in a schema said beforehand: columns of `schema`, or wider types. No footer is opened twice.
 
         Raises:
             As `scan`; all but a wrong predicate by the reader.
@@ -319,7 +319,8 @@ def read_table(
     Each file is pruned as `SealedFile.read` does it; the keys are resolved once for all that share them.
 
     Args:
-        path: a file (also a file object, or bytes), a folder, a pattern, a list of files, a Delta or Iceberg table: as for `open_table`.
+        path: a file (also a file object, or bytes), a folder, a pattern, a list of files, a Delta or Iceberg table: as
+            for `open_table`.
         columns, filters, int96_unit: as for `SealedFile.read`; also of the columns that stand in folders' names.
         version: as for `open_table`.
         threads: files read at the same time; None: one per processor.

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 from thrift.Thrift import TType
 
 from ..errors import FormatError
-from .compact import Cursor, WireType, encode_list
+from .compact import encode_list
+from .cursor import Cursor, WireType
 
 __all__ = [
     "BloomFilterHeader",
@@ -22,21 +23,24 @@ __all__ = [
     "DataPageHeader",
     "DataPageHeaderV2",
     "DictionaryPageHeader",
+    "Empty",
     "KeyValue",
     "OffsetIndex",
     "PageHeader",
     "RowGroup",
     "RowGroupHead",
-    "SchemaElement",
     "SealedColumnMetaData",
     "Statistics",
+    "View",
     "decode",
     "decode_at",
     "decode_element",
+    "inner",
+    "spec",
 ]
 
 
-class _View:
+class View:
     """Slots keep a wide footer small; a slot that the decoder did not fill reads as None."""
 
     __slots__ = ()
@@ -47,18 +51,20 @@ class _View:
             raise AttributeError(name)
 
 
-def _spec(*fields: tuple[Any, ...]) -> tuple[Any, ...]:
-    spec: list[Any] = [None] * (max((field[0] for field in fields), default=-1) + 1)
+def spec(*fields: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What the C decoder asks of a class: its fields, each at the index that is its id."""
+    by_id: list[Any] = [None] * (max((field[0] for field in fields), default=-1) + 1)
     for number, kind, name, *inner in fields:
-        spec[number] = (number, kind, name, inner[0] if inner else None, None)
-    return tuple(spec)
+        by_id[number] = (number, kind, name, inner[0] if inner else None, None)
+    return tuple(by_id)
 
 
-def _struct(view: type[_View]) -> list[Any]:
+def inner(view: type[View]) -> list[Any]:
+    """A struct within a struct, for `spec`."""
     return [view, view.thrift_spec]
 
 
-class Statistics(_View):
+class Statistics(View):
     """Statistics: field 1 and 2 are the deprecated max and min."""
 
     __slots__ = ("max", "max_value", "min", "min_value", "null_count")
@@ -67,7 +73,7 @@ class Statistics(_View):
     null_count: int | None
     max_value: bytes | None
     min_value: bytes | None
-    thrift_spec = _spec(
+    thrift_spec = spec(
         (1, TType.STRING, "max", "BINARY"),
         (2, TType.STRING, "min", "BINARY"),
         (3, TType.I64, "null_count"),
@@ -76,7 +82,7 @@ class Statistics(_View):
     )
 
 
-class ColumnMetaData(_View):
+class ColumnMetaData(View):
     """ColumnMetaData without encodings, path, key-value pairs and size statistics."""
 
     __slots__ = (
@@ -101,7 +107,7 @@ class ColumnMetaData(_View):
     statistics: Statistics | None
     bloom_filter_offset: int | None
     bloom_filter_length: int | None
-    thrift_spec = _spec(
+    thrift_spec = spec(
         (1, TType.I32, "type"),
         (4, TType.I32, "codec"),
         (5, TType.I64, "num_values"),
@@ -109,7 +115,7 @@ class ColumnMetaData(_View):
         (7, TType.I64, "total_compressed_size"),
         (9, TType.I64, "data_page_offset"),
         (11, TType.I64, "dictionary_page_offset"),
-        (12, TType.STRUCT, "statistics", _struct(Statistics)),
+        (12, TType.STRUCT, "statistics", inner(Statistics)),
         (14, TType.I64, "bloom_filter_offset"),
         (15, TType.I32, "bloom_filter_length"),
     )
@@ -120,36 +126,36 @@ class SealedColumnMetaData(ColumnMetaData):
 
     __slots__ = ("path",)
     path: list[bytes] | None
-    thrift_spec = _spec(
+    thrift_spec = spec(
         (3, TType.LIST, "path", (TType.STRING, "BINARY", False)), *filter(None, ColumnMetaData.thrift_spec)
     )
 
 
-class _Empty(_View):
+class Empty(View):
     __slots__ = ()
 
 
-class ColumnKey(_View):
+class ColumnKey(View):
     """EncryptionWithColumnKey."""
 
     __slots__ = ("key_metadata",)
     key_metadata: bytes | None
-    thrift_spec = _spec((2, TType.STRING, "key_metadata", "BINARY"))
+    thrift_spec = spec((2, TType.STRING, "key_metadata", "BINARY"))
 
 
-class ColumnCrypto(_View):
+class ColumnCrypto(View):
     """ColumnCryptoMetaData: a union of the footer's key and a key of the column's own."""
 
     __slots__ = ("column_key", "footer_key")
-    footer_key: _Empty | None
+    footer_key: Empty | None
     column_key: ColumnKey | None
-    thrift_spec = _spec(
-        (1, TType.STRUCT, "footer_key", _struct(_Empty)),
-        (2, TType.STRUCT, "column_key", _struct(ColumnKey)),
+    thrift_spec = spec(
+        (1, TType.STRUCT, "footer_key", inner(Empty)),
+        (2, TType.STRUCT, "column_key", inner(ColumnKey)),
     )
 
 
-class ColumnChunk(_View):
+class ColumnChunk(View):
     """ColumnChunk; `meta_data` under encryption with a column key is absent or a stripped copy."""
 
     __slots__ = (
@@ -170,26 +176,26 @@ class ColumnChunk(_View):
     column_index_length: int | None
     crypto_metadata: ColumnCrypto | None
     encrypted_column_metadata: bytes | None
-    thrift_spec = _spec(
+    thrift_spec = spec(
         (1, TType.STRING, "file_path", "BINARY"),
-        (3, TType.STRUCT, "meta_data", _struct(ColumnMetaData)),
+        (3, TType.STRUCT, "meta_data", inner(ColumnMetaData)),
         (4, TType.I64, "offset_index_offset"),
         (5, TType.I32, "offset_index_length"),
         (6, TType.I64, "column_index_offset"),
         (7, TType.I32, "column_index_length"),
-        (8, TType.STRUCT, "crypto_metadata", _struct(ColumnCrypto)),
+        (8, TType.STRUCT, "crypto_metadata", inner(ColumnCrypto)),
         (9, TType.STRING, "encrypted_column_metadata", "BINARY"),
     )
 
 
-class RowGroupHead(_View):
+class RowGroupHead(View):
     """RowGroup without its column chunks."""
 
     __slots__ = ("num_rows", "ordinal", "total_byte_size")
     total_byte_size: int | None
     num_rows: int | None
     ordinal: int | None
-    thrift_spec = _spec((2, TType.I64, "total_byte_size"), (3, TType.I64, "num_rows"), (7, TType.I16, "ordinal"))
+    thrift_spec = spec((2, TType.I64, "total_byte_size"), (3, TType.I64, "num_rows"), (7, TType.I16, "ordinal"))
 
 
 class RowGroup(RowGroupHead):
@@ -197,159 +203,35 @@ class RowGroup(RowGroupHead):
 
     __slots__ = ("columns",)
     columns: list[ColumnChunk] | None
-    thrift_spec = _spec(
-        (1, TType.LIST, "columns", (TType.STRUCT, _struct(ColumnChunk), False)), *filter(None, RowGroupHead.thrift_spec)
+    thrift_spec = spec(
+        (1, TType.LIST, "columns", (TType.STRUCT, inner(ColumnChunk), False)), *filter(None, RowGroupHead.thrift_spec)
     )
 
 
-class _Decimal(_View):
-    __slots__ = ("precision", "scale")
-    scale: int | None
-    precision: int | None
-    thrift_spec = _spec((1, TType.I32, "scale"), (2, TType.I32, "precision"))
-
-
-class _TimeUnit(_View):
-    __slots__ = ("ms", "ns", "us")
-    thrift_spec = _spec(
-        (1, TType.STRUCT, "ms", _struct(_Empty)),
-        (2, TType.STRUCT, "us", _struct(_Empty)),
-        (3, TType.STRUCT, "ns", _struct(_Empty)),
-    )
-
-
-class _Time(_View):
-    __slots__ = ("unit", "utc")
-    utc: bool | None
-    unit: _TimeUnit | None
-    thrift_spec = _spec((1, TType.BOOL, "utc"), (2, TType.STRUCT, "unit", _struct(_TimeUnit)))
-
-
-class _Int(_View):
-    __slots__ = ("bit_width", "signed")
-    bit_width: int | None
-    signed: bool | None
-    thrift_spec = _spec((1, TType.BYTE, "bit_width"), (2, TType.BOOL, "signed"))
-
-
-class LogicalTypeUnion(_View):
-    """LogicalType; the attribute that is not None names the kind."""
-
-    __slots__ = (
-        "bson",
-        "date",
-        "decimal",
-        "enum",
-        "float16",
-        "geography",
-        "geometry",
-        "int",
-        "json",
-        "list",
-        "map",
-        "string",
-        "time",
-        "timestamp",
-        "unknown",
-        "uuid",
-        "variant",
-    )
-    decimal: _Decimal | None
-    time: _Time | None
-    timestamp: _Time | None
-    int: _Int | None
-    thrift_spec = _spec(
-        (1, TType.STRUCT, "string", _struct(_Empty)),
-        (2, TType.STRUCT, "map", _struct(_Empty)),
-        (3, TType.STRUCT, "list", _struct(_Empty)),
-        (4, TType.STRUCT, "enum", _struct(_Empty)),
-        (5, TType.STRUCT, "decimal", _struct(_Decimal)),
-        (6, TType.STRUCT, "date", _struct(_Empty)),
-        (7, TType.STRUCT, "time", _struct(_Time)),
-        (8, TType.STRUCT, "timestamp", _struct(_Time)),
-        (10, TType.STRUCT, "int", _struct(_Int)),
-        (11, TType.STRUCT, "unknown", _struct(_Empty)),
-        (12, TType.STRUCT, "json", _struct(_Empty)),
-        (13, TType.STRUCT, "bson", _struct(_Empty)),
-        (14, TType.STRUCT, "uuid", _struct(_Empty)),
-        (15, TType.STRUCT, "float16", _struct(_Empty)),
-        (16, TType.STRUCT, "variant", _struct(_Empty)),
-        (17, TType.STRUCT, "geometry", _struct(_Empty)),
-        (18, TType.STRUCT, "geography", _struct(_Empty)),
-    )
-
-    def kind(self) -> str | None:
-        """The name of the one member that is set; None for a member younger than this list.
-
-        Raises:
-            FormatError: several are set, of which every reader takes the one that it likes.
-        """
-        named = [name for name in self.__slots__ if getattr(self, name) is not None]
-        if len(named) > 1:
-            raise FormatError(f"a logical type that is several at once: {', '.join(named)}")
-        return named[0] if named else None
-
-
-class SchemaElement(_View):
-    """SchemaElement, whole but for the field id."""
-
-    __slots__ = (
-        "converted_type",
-        "logical_type",
-        "name",
-        "num_children",
-        "precision",
-        "repetition",
-        "scale",
-        "type",
-        "type_length",
-    )
-    type: int | None
-    type_length: int | None
-    repetition: int | None
-    name: bytes | None
-    num_children: int | None
-    converted_type: int | None
-    scale: int | None
-    precision: int | None
-    logical_type: LogicalTypeUnion | None
-    thrift_spec = _spec(
-        (1, TType.I32, "type"),
-        (2, TType.I32, "type_length"),
-        (3, TType.I32, "repetition"),
-        (4, TType.STRING, "name", "BINARY"),
-        (5, TType.I32, "num_children"),
-        (6, TType.I32, "converted_type"),
-        (7, TType.I32, "scale"),
-        (8, TType.I32, "precision"),
-        (10, TType.STRUCT, "logical_type", _struct(LogicalTypeUnion)),
-    )
-
-
-class KeyValue(_View):
+class KeyValue(View):
     __slots__ = ("key", "value")
     key: bytes | None
     value: bytes | None
-    thrift_spec = _spec((1, TType.STRING, "key", "BINARY"), (2, TType.STRING, "value", "BINARY"))
+    thrift_spec = spec((1, TType.STRING, "key", "BINARY"), (2, TType.STRING, "value", "BINARY"))
 
 
-class PageLocation(_View):
+class PageLocation(View):
     __slots__ = ("first_row", "offset", "size")
     offset: int | None
     size: int | None
     first_row: int | None
-    thrift_spec = _spec((1, TType.I64, "offset"), (2, TType.I32, "size"), (3, TType.I64, "first_row"))
+    thrift_spec = spec((1, TType.I64, "offset"), (2, TType.I32, "size"), (3, TType.I64, "first_row"))
 
 
-class OffsetIndex(_View):
+class OffsetIndex(View):
     """OffsetIndex: where the data pages are, and the row that each begins with."""
 
     __slots__ = ("pages",)
     pages: list[PageLocation] | None
-    thrift_spec = _spec((1, TType.LIST, "pages", (TType.STRUCT, _struct(PageLocation), False)))
+    thrift_spec = spec((1, TType.LIST, "pages", (TType.STRUCT, inner(PageLocation), False)))
 
 
-class ColumnIndex(_View):
+class ColumnIndex(View):
     """ColumnIndex: per data page, whether it holds nulls only, its bounds and its number of nulls."""
 
     __slots__ = ("max_values", "min_values", "null_counts", "null_pages")
@@ -357,7 +239,7 @@ class ColumnIndex(_View):
     min_values: list[bytes] | None
     max_values: list[bytes] | None
     null_counts: list[int] | None
-    thrift_spec = _spec(
+    thrift_spec = spec(
         (1, TType.LIST, "null_pages", (TType.BOOL, None, False)),
         (2, TType.LIST, "min_values", (TType.STRING, "BINARY", False)),
         (3, TType.LIST, "max_values", (TType.STRING, "BINARY", False)),
@@ -365,20 +247,20 @@ class ColumnIndex(_View):
     )
 
 
-class DictionaryPageHeader(_View):
+class DictionaryPageHeader(View):
     __slots__ = ("encoding", "num_values")
     num_values: int | None
     encoding: int | None
-    thrift_spec = _spec((1, TType.I32, "num_values"), (2, TType.I32, "encoding"))
+    thrift_spec = spec((1, TType.I32, "num_values"), (2, TType.I32, "encoding"))
 
 
-class DataPageHeader(_View):
+class DataPageHeader(View):
     __slots__ = ("definition_encoding", "encoding", "num_values", "repetition_encoding")
     num_values: int | None
     encoding: int | None
     definition_encoding: int | None
     repetition_encoding: int | None
-    thrift_spec = _spec(
+    thrift_spec = spec(
         (1, TType.I32, "num_values"),
         (2, TType.I32, "encoding"),
         (3, TType.I32, "definition_encoding"),
@@ -386,7 +268,7 @@ class DataPageHeader(_View):
     )
 
 
-class DataPageHeaderV2(_View):
+class DataPageHeaderV2(View):
     __slots__ = (
         "definition_levels",
         "encoding",
@@ -403,7 +285,7 @@ class DataPageHeaderV2(_View):
     definition_levels: int | None
     repetition_levels: int | None
     is_compressed: bool | None
-    thrift_spec = _spec(
+    thrift_spec = spec(
         (1, TType.I32, "num_values"),
         (2, TType.I32, "num_nulls"),
         (3, TType.I32, "num_rows"),
@@ -414,7 +296,7 @@ class DataPageHeaderV2(_View):
     )
 
 
-class PageHeader(_View):
+class PageHeader(View):
     """PageHeader; `type` 0 data page, 1 index page, 2 dictionary page, 3 data page V2."""
 
     __slots__ = ("crc", "data", "data_v2", "dictionary", "size", "type", "uncompressed_size")
@@ -425,26 +307,26 @@ class PageHeader(_View):
     data: DataPageHeader | None
     dictionary: DictionaryPageHeader | None
     data_v2: DataPageHeaderV2 | None
-    thrift_spec = _spec(
+    thrift_spec = spec(
         (1, TType.I32, "type"),
         (2, TType.I32, "uncompressed_size"),
         (3, TType.I32, "size"),
         (4, TType.I32, "crc"),
-        (5, TType.STRUCT, "data", _struct(DataPageHeader)),
-        (7, TType.STRUCT, "dictionary", _struct(DictionaryPageHeader)),
-        (8, TType.STRUCT, "data_v2", _struct(DataPageHeaderV2)),
+        (5, TType.STRUCT, "data", inner(DataPageHeader)),
+        (7, TType.STRUCT, "dictionary", inner(DictionaryPageHeader)),
+        (8, TType.STRUCT, "data_v2", inner(DataPageHeaderV2)),
     )
 
 
-class _BloomUnion(_View):
+class _BloomUnion(View):
     """A union whose first member is the only one that the specification defines; `other` is any younger one."""
 
     __slots__ = ("first", "other")
-    first: _Empty | None
-    other: _Empty | None
-    thrift_spec = _spec(
-        (1, TType.STRUCT, "first", _struct(_Empty)),
-        *((number, TType.STRUCT, "other", _struct(_Empty)) for number in range(2, 64)),
+    first: Empty | None
+    other: Empty | None
+    thrift_spec = spec(
+        (1, TType.STRUCT, "first", inner(Empty)),
+        *((number, TType.STRUCT, "other", inner(Empty)) for number in range(2, 64)),
     )
 
     @property
@@ -453,7 +335,7 @@ class _BloomUnion(_View):
         return self.first is not None and self.other is None
 
 
-class BloomFilterHeader(_View):
+class BloomFilterHeader(View):
     """BloomFilterHeader: the size of the bitset, and three unions that say how it is to be read."""
 
     __slots__ = ("algorithm", "compression", "hash", "num_bytes")
@@ -461,15 +343,15 @@ class BloomFilterHeader(_View):
     algorithm: _BloomUnion | None
     hash: _BloomUnion | None
     compression: _BloomUnion | None
-    thrift_spec = _spec(
+    thrift_spec = spec(
         (1, TType.I32, "num_bytes"),
-        (2, TType.STRUCT, "algorithm", _struct(_BloomUnion)),
-        (3, TType.STRUCT, "hash", _struct(_BloomUnion)),
-        (4, TType.STRUCT, "compression", _struct(_BloomUnion)),
+        (2, TType.STRUCT, "algorithm", inner(_BloomUnion)),
+        (3, TType.STRUCT, "hash", inner(_BloomUnion)),
+        (4, TType.STRUCT, "compression", inner(_BloomUnion)),
     )
 
 
-V = TypeVar("V", bound=_View)
+V = TypeVar("V", bound=View)
 
 
 def decode(view: type[V], data: bytes, *, container_limit: int | None = None) -> V:

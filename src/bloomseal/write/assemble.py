@@ -12,11 +12,12 @@ from typing import IO
 
 from ..encryption import ModuleCipher, ModuleType
 from ..errors import BloomsealError, FormatError
+from ..format.filter_bytes import FilterBytes
 from ..format.footer import plain_footer, seal_footer, sign_footer
 from ..format.layout import MAGIC, MAGIC_ENCRYPTED, Column, FileMeta, Group, Meta
 from ..format.pages import Page, check_doubtful, resized_header
 from ..format.schema import Leaf
-from ..format.walk import Chunk, FilterBytes, Walk
+from ..format.walk import Chunk, Walk
 from ..sbbf import SplitBlockBloomFilter
 from ..storage.atomic import Output, storage_errors
 from ..storage.source import Buffer, Scratch

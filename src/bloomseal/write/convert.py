@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BloomsealError, FormatError, UnsupportedError, UsageError
+from ..format.filter_bytes import FilterBytes
 from ..format.opening import need_verified, open_footer
 from ..format.verify import verify_walk
-from ..format.walk import Chunk, FilterBytes, Protection, Walk
+from ..format.walk import Chunk, Protection, Walk
 from ..notebook import ShownInNotebooks
 from ..sbbf import PhysicalType, SplitBlockBloomFilter
 from ..specs import DecryptionSpec, EncryptionSpec, decryption_for, encryption_for
-from ..storage.atomic import AtomicFile
+from ..storage.atomic import AtomicFile, fault_point
 from ..storage.ref import FileRef
 from ..storage.source import Scratch, Source, resolve_path
 from .assemble import AnyFilter, Assembler
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from ..policy import TablePolicy
 
-__all__ = ["ConversionReport", "rekey", "seal_file", "unseal_file"]
+__all__ = ["ConversionReport", "convert", "rekey", "seal_file", "unseal_file"]
 
 Progress = Callable[[int, int], None]
 
@@ -87,7 +88,7 @@ def seal_file(
         UsageError: the file is encrypted already (`rekey` changes its keys).
         FormatError, KeyAccessError, UnsupportedError; in every case the file is as it was.
     """
-    return _convert(path, output, None, encryption, bloom_filters, filesystem, progress)
+    return convert(path, output, None, encryption, bloom_filters, filesystem, progress)
 
 
 def unseal_file(
@@ -106,7 +107,7 @@ def unseal_file(
         PolicyError: the file is not as expected; or a signed footer that can't be verified without its key.
         FormatError, IntegrityError.
     """
-    return _convert(path, output, decryption, None, None, filesystem, progress)
+    return convert(path, output, decryption, None, None, filesystem, progress)
 
 
 def rekey(
@@ -128,10 +129,10 @@ def rekey(
         PolicyError: as `unseal_file`.
         FormatError, IntegrityError; in every case the file is as it was.
     """
-    return _convert(path, output, decryption, encryption, bloom_filters, filesystem, progress)
+    return convert(path, output, decryption, encryption, bloom_filters, filesystem, progress)
 
 
-def _convert(
+def convert(
     path: str | os.PathLike[str],
     output: str | os.PathLike[str] | None,
     decryption: DecryptionSpec | TablePolicy | None,
@@ -139,7 +140,22 @@ def _convert(
     bloom_filters: FilterRequest | None,
     filesystem: FileSystem | None,
     progress: Progress | None,
+    *,
+    last_look: Callable[[], None] | None = None,
+    tidy: bool = True,
 ) -> ConversionReport:
+    """`seal_file` without `decryption`, `unseal_file` without `encryption`, `rekey` with both.
+
+    Args:
+        last_look: called when all is ready, just before the new file is put in its place; what it raises keeps the old one.
+        tidy: drop the key material that only the old file needed. False leaves that to the caller.
+    """
+
+    def check(reopened: Source) -> None:
+        _check(reopened, keys)
+        if last_look is not None:
+            last_look()
+
     with Source.open(path, filesystem) as source:
         target = source.ref if output is None else resolve_path(output, filesystem)
         in_place = target == source.ref and target.filesystem is None
@@ -157,8 +173,9 @@ def _convert(
                 report = _assemble(walk, out, keys, bloom_filters or {}, target, progress)
                 if keys is not None:
                     keys.store()
-                out.commit(lambda reopened: _check(reopened, keys))
-            if keys is not None:
+                    fault_point("stored")
+                out.commit(check)
+            if keys is not None and tidy:
                 keys.committed()
         except BaseException:
             if keys is not None and not (out is not None and out.placed):

@@ -13,7 +13,7 @@ from ..format.footer import FileCrypto
 from ..format.schema import Leaf, Schema
 from ..format.walk import Protection
 from ..keytools import as_key_source
-from ..keytools.protocols import FileKeys
+from ..keytools.protocols import CommittingKeys, FileKeys
 from ..specs import DecryptionSpec, EncryptionSpec, KeyChoice
 from ..storage.ref import FileRef
 from ..thrift import Struct, WireType, encode_binary
@@ -152,9 +152,8 @@ class OutputKeys:
 
     def committed(self) -> None:
         """The file has its name: a source may drop what only the file before it needed."""
-        done = getattr(self._source, "commit", None)
-        if done is not None:
-            done()
+        if isinstance(self._source, CommittingKeys):
+            self._source.commit()
 
     def discard(self) -> None:
         """Writing failed."""

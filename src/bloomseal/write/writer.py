@@ -69,7 +69,7 @@ def write_table(
     written as it comes, with one row group in memory.
 
     Args:
-        data: a Table, RecordBatch, RecordBatchReader, Dataset or Scanner of pyarrow; a data frame of pandas or Polars; a
+        data: a Table, RecordBatch, RecordBatchReader, Dataset or Scanner of pyarrow; a frame of pandas or Polars; a
             DuckDB relation; anything with ``__arrow_c_stream__``; or an iterator of those. A pandas frame's index is
             stored if it has a name.
         path: local path, URI, path on `filesystem`, or an empty file object opened to write bytes.

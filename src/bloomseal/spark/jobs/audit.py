@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...audit import Report
 from ...audit.facts import Policies, scanner_for
+from ...audit.filefacts import FileFacts
 from ...audit.keyfacts import SidecarView
 from ...audit.places import find_files
 from ...audit.report import judged
-from ...audit.scan import FileFacts
 from ...policy import Policy, TablePolicy
 from ...storage.ref import FileRef
 from ..listing import open_filesystem, qualified, split_uri

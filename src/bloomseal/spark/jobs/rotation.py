@@ -20,7 +20,7 @@ from ...format.opening import open_footer
 from ...policy import Policy, TablePolicy
 from ...rotation import FileOutcome, FilePlan, Job, Rekey, Rewrap, Status
 from ...rotation.files import DataFile, find_files
-from ...rotation.jobs import Progress
+from ...rotation.job import Progress
 from ...rotation.journal import Journal, NoJournal, default_journal, job_digest
 from ...rotation.run import Run
 from ...rotation.settings import opening

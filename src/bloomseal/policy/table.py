@@ -1,14 +1,10 @@
-"""The policy file: which column gets which master key, filter and sensitivity, and what binds a file to its table.
-
-Writer, reader, rotation and audit share it. `keys/policy.example.toml` shows every setting.
-"""
+"""The policy of one table, and the arguments that it gives to writers and readers."""
 
 from __future__ import annotations
 
 import os
 import posixpath
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -18,41 +14,23 @@ from pathlib import PurePosixPath
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Final
 
-from .encryption import Algorithm
-from .errors import BloomsealError, PolicyError
-from .limits import MAX_GCM_SEALS
-from .spelling import nearest
-from .storage.ref import FileRef
-from .storage.source import open_regular, resolve_path
+from ..encryption import Algorithm
+from ..errors import PolicyError
+from ..limits import MAX_GCM_SEALS
+from ..storage.ref import FileRef
+from ..storage.source import resolve_path
 
 if TYPE_CHECKING:
-    from .keytools.pinned import PinnedKeys
-    from .sbbf import FilterSpec
+    from ..keytools.pinned import PinnedKeys
+    from ..sbbf import FilterSpec
 
-__all__ = ["ColumnPolicy", "Policy", "Sensitivity", "TablePolicy"]
+__all__ = ["ColumnPolicy", "Sensitivity", "TablePolicy"]
 
-_VERSION: Final = 1
 _PATH: Final = "{path}"
 _FILE: Final = "{file}"
 _SHIPPED: Final = 'aad_prefix = "{table}/{path}/"'
 _INJECTIVE: Final = re.compile(r"[^{}]*(\{table\}/)?[^{}]*\{path\}/")
-_MAX_DAYS: Final = 36_500
 _PLACEHOLDERS: Final = frozenset({"table", "file", "path"})
-_SETTINGS: Final = {
-    "aad_prefix": str,
-    "algorithm": str,
-    "allow_ctr": bool,
-    "authentic_writers": bool,
-    "complete": bool,
-    "double_wrapping": bool,
-    "kek_bits": int,
-    "key_bits": int,
-    "material": str,
-    "max_key_age_days": int,
-    "plaintext_footer": bool,
-    "seal_limit": int,
-    "store_aad_prefix": bool,
-}
 
 
 class Sensitivity(StrEnum):
@@ -266,8 +244,8 @@ class TablePolicy:
         """
         if self._elsewhere is not None:
             return self._elsewhere.keys
-        from .keytools.pinned import PinnedKeys
-        from .keytools.tools import KeyTools
+        from ..keytools.pinned import PinnedKeys
+        from ..keytools.tools import KeyTools
 
         tools = self.kms
         if not isinstance(tools, KeyTools):
@@ -302,197 +280,6 @@ class TablePolicy:
     def __getstate__(self) -> dict[str, Any]:
         # The key source holds keys; each process makes its own.
         return {name: value for name, value in self.__dict__.items() if name != "keys"}
-
-
-class Policy:
-    """The policies of all tables.
-
-    Args:
-        tables: name → policy.
-    """
-
-    def __init__(self, tables: Mapping[str, TablePolicy]) -> None:
-        self.tables = dict(tables)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], *, kms: Any = None) -> Policy:
-        """Read a policy file.
-
-        Args:
-            path: TOML.
-            kms: takes the place of the KMS that the file names.
-
-        Raises:
-            PolicyError: it can't be read, or says something that is not understood. Nothing is skipped: a misspelt setting
-                could be the one that encrypts.
-        """
-        try:
-            with open(open_regular(path), "rb") as file:
-                document = tomllib.load(file)
-        except OSError as error:
-            raise PolicyError(f"the policy can't be read: {error.strerror}", file=os.fspath(path)) from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise PolicyError(f"the policy is not TOML: {error}", file=os.fspath(path)) from None
-        try:
-            return cls.from_dict(document, kms=kms)
-        except BloomsealError as error:
-            raise error.at(file=os.fspath(path)) from error.__cause__
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any], *, kms: Any = None) -> Policy:
-        """A policy from plain data of the file's shape.
-
-        Raises:
-            PolicyError: as `load`.
-        """
-        top = _Reader(document, "the policy")
-        if top.take("version", int, None) != _VERSION:
-            raise PolicyError(f"the policy is not of version {_VERSION}", hint=f"version = {_VERSION}")
-        named = top.take("kms", str, "keyring:")
-        urls = top.strings("allowed_kms_urls")
-        defaults = top.inner("defaults").settings()
-        tables = top.inner("tables")
-        top.done()
-        return cls(
-            {
-                name: _table(name, tables.inner(name), defaults, kms=kms or named, allowed_kms_urls=urls)
-                for name in tables.names()
-            }
-        )
-
-    def for_table(self, name: str, *, root: str | os.PathLike[str] | None = None) -> TablePolicy:
-        """One table's policy.
-
-        Args:
-            root: the table's folder, for AAD prefixes with ``{path}`` (`TablePolicy.at`).
-
-        Raises:
-            PolicyError: the policy says nothing of it.
-        """
-        if (table := self.tables.get(name)) is None:
-            raise PolicyError(
-                f"the policy has no table {name!r}", hint=f"known: {', '.join(sorted(self.tables)) or 'none'}"
-            )
-        return table if root is None else table.at(root)
-
-    def __repr__(self) -> str:
-        return f"<Policy: {', '.join(sorted(self.tables)) or 'no tables'}>"
-
-
-def _table(name: str, entry: _Reader, defaults: dict[str, Any], **more: Any) -> TablePolicy:
-    columns = entry.inner("columns")
-    arguments = {
-        "footer_key": entry.take("footer_key", str),
-        "previous_footer_keys": entry.strings("previous_footer_keys"),
-        "previous_aad_prefixes": entry.strings("previous_aad_prefixes"),
-        "columns": {column: _column(columns.inner(column)) for column in columns.names()},
-        **defaults,
-        **entry.settings(),
-        **more,
-    }
-    entry.done()
-    return TablePolicy(name=name, **arguments)
-
-
-def _column(entry: _Reader) -> ColumnPolicy:
-    sensitivity = entry.take("sensitivity", str, Sensitivity.INTERNAL.value)
-    if sensitivity not in tuple(Sensitivity):
-        raise PolicyError(f"{entry.where}: no sensitivity {sensitivity!r}", hint=", ".join(Sensitivity))
-    column = ColumnPolicy(
-        key=entry.take("key", str, None),
-        sensitivity=Sensitivity(sensitivity),
-        filter=_filter(entry),
-        previous_keys=entry.strings("previous_keys"),
-    )
-    entry.done()
-    return column
-
-
-def _filter(entry: _Reader) -> FilterSpec | None:
-    from .sbbf import FilterSpec
-
-    wanted = entry.take("filter", (bool, dict), False)
-    if not isinstance(wanted, dict):
-        return FilterSpec() if wanted else None
-    inner = _Reader(wanted, f"{entry.where}.filter")
-    given = {
-        "fpp": inner.take("fpp", (float, int), None),
-        "ndv": inner.take("ndv", int, None),
-        "num_bytes": inner.take("num_bytes", int, None),
-        "hide_size": inner.take("hide_size", bool, None),
-        "max_bytes": inner.take("max_bytes", int, None),
-    }
-    inner.done()
-    try:
-        return FilterSpec(**{name: value for name, value in given.items() if value is not None})
-    except BloomsealError as error:
-        raise PolicyError(f"{inner.where}: {error.what}", hint=error.hint) from None
-
-
-class _Reader:
-    """A TOML table whose every entry must be asked for."""
-
-    def __init__(self, entries: object, where: str) -> None:
-        if not isinstance(entries, Mapping):
-            raise PolicyError(f"{where} is not a table")
-        self._rest = dict(entries)
-        self._known: list[str] = []
-        self.where = where
-
-    def names(self) -> tuple[str, ...]:
-        return tuple(self._rest)
-
-    def take(self, name: str, kind: type | tuple[type, ...], default: Any = ...) -> Any:
-        self._known.append(name)
-        value = self._rest.pop(name, default)
-        if value is ...:
-            raise PolicyError(f"{self.where} lacks {name}")
-        kinds = kind if isinstance(kind, tuple) else (kind,)
-        # To Python True is an int; to the author of a policy it isn't.
-        if value is not default and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
-            raise PolicyError(f"{self.where}: {name} is not {' or '.join(kind.__name__ for kind in kinds)}")
-        if value == "":
-            raise PolicyError(f"{self.where}: {name} is empty", hint="leave it out")
-        return value
-
-    def strings(self, name: str) -> tuple[str, ...]:
-        values = self.take(name, list, [])
-        if not all(isinstance(value, str) and value for value in values):
-            raise PolicyError(f"{self.where}: {name} is not a list of texts")
-        return tuple(values)
-
-    def inner(self, name: str) -> _Reader:
-        self._known.append(name)
-        where = name if self.where == "the policy" else f"{self.where}.{name}"
-        return _Reader(self._rest.pop(name, {}), where)
-
-    def settings(self) -> dict[str, Any]:
-        """The settings that defaults and tables share, as `TablePolicy` names them."""
-        given = {name: self.take(name, kind) for name, kind in _SETTINGS.items() if name in self._rest}
-        self._known += _SETTINGS
-        if "algorithm" in given:
-            if given["algorithm"] not in tuple(Algorithm):
-                raise PolicyError(f"{self.where}: no algorithm {given['algorithm']!r}", hint=" or ".join(Algorithm))
-            given["algorithm"] = Algorithm(given["algorithm"])
-        if "material" in given:
-            if (material := given.pop("material")) not in ("internal", "external"):
-                raise PolicyError(f"{self.where}: no material {material!r}", hint="internal or external")
-            given["internal"] = material == "internal"
-        if "max_key_age_days" in given:
-            if not 1 <= (days := given.pop("max_key_age_days")) <= _MAX_DAYS:
-                raise PolicyError(f"{self.where}: max_key_age_days lies between 1 and {_MAX_DAYS}")
-            given["max_key_age"] = timedelta(days=days)
-        if self.where == "defaults":
-            self.done()
-        return given
-
-    def done(self) -> None:
-        if self._rest:
-            unknown = sorted(self._rest, key=repr)
-            raise PolicyError(
-                f"{self.where}: {', '.join(map(repr, unknown))} is not understood",
-                hint=f"one of {', '.join(nearest(unknown[0], self._known, most=len(self._known)))}",
-            )
 
 
 def _check_template(template: str, table: str) -> None:

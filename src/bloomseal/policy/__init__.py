@@ -1,0 +1,9 @@
+"""The policy: which column gets which master key, filter and sensitivity, and what binds a file to its table.
+
+Writer, reader, rotation and audit share it. `keys/policy.example.toml` shows every setting.
+"""
+
+from .file import Policy
+from .table import ColumnPolicy, Sensitivity, TablePolicy
+
+__all__ = ["ColumnPolicy", "Policy", "Sensitivity", "TablePolicy"]

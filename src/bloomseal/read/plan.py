@@ -1,0 +1,86 @@
+"""A read whose arguments were found good, and the count of what it did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ..format.layout import FileMeta
+from ..format.minifile import read_row_group
+from ..format.walk import Walk
+
+if TYPE_CHECKING:
+    from .predicate import Predicate
+
+__all__ = ["ReadPlan", "ReadStats"]
+
+_EMPTY: dict[object, pa.Table] = {}
+"""Results without rows by footer schema, key-value metadata and what is asked for: files of one table share them."""
+_REMEMBERED = 64
+
+
+@dataclass(slots=True)
+class ReadStats:
+    """What a read did: row groups in the file, pruned by statistics, pruned by filters, and decoded."""
+
+    row_groups: int = 0
+    pruned_by_statistics: int = 0
+    pruned_by_filter: int = 0
+    decoded: int = 0
+    rows: int = 0
+
+    def add(self, other: ReadStats) -> None:
+        """Count another read's in."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+@dataclass
+class ReadPlan:
+    """A read whose arguments were found good.
+
+    Attributes:
+        walk: the file.
+        wanted: leaves of the result, ascending.
+        order: its top-level fields.
+        predicate: which rows; None for all.
+        int96_unit: of the timestamps that INT96 becomes: ``ns`` or ``us``.
+        stats: filled while it runs.
+    """
+
+    walk: Walk
+    wanted: list[int]
+    order: list[str]
+    predicate: Predicate | None
+    int96_unit: str
+    stats: ReadStats
+
+    @cached_property
+    def empty(self) -> pa.Table:
+        """The result without rows: a read that matches nothing still has a schema."""
+        fields = self.walk.footer.struct.fields
+        asked = (
+            fields.get(FileMeta.SCHEMA),
+            fields.get(FileMeta.KEY_VALUE),
+            tuple(self.wanted),
+            tuple(self.order),
+            self.int96_unit,
+        )
+        found = _EMPTY.get(asked)
+        if found is None:
+            found = read_row_group(self.walk, None, self.wanted, int96_unit=self.int96_unit).select(self.order)
+            if len(_EMPTY) >= _REMEMBERED:
+                _EMPTY.clear()
+            _EMPTY[asked] = found
+        return found
+
+    def matching(self, row_group: int) -> pa.Table | None:
+        """The rows of one row group that the predicate asks for; None where there are none."""
+        from .rows import read_matching
+
+        assert self.predicate is not None  # noqa: S101
+        schema = lambda: self.empty.schema  # noqa: E731
+        return read_matching(self.walk, row_group, self.wanted, self.predicate, schema, int96_unit=self.int96_unit)

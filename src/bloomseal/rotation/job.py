@@ -1,0 +1,100 @@
+"""What every depth of a rotation is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, ClassVar
+
+from ..encryption import SecretKey
+from ..errors import UsageError
+from ..keytools import KeyTools
+from ..policy import TablePolicy
+from ..specs import DecryptionSpec, EncryptionSpec
+from ..storage.ref import FileRef
+from .files import DataFile, mark_of
+from .outcome import FileOutcome, FilePlan
+
+__all__ = ["Job", "Progress"]
+
+Progress = Callable[[int, int], None]
+
+
+class Job(ABC):
+    """What is to be done with every file.
+
+    Attributes:
+        operation: its name.
+        open_ended: a file that was changed after the run had finished is looked at again; its state tells what is due.
+    """
+
+    operation: ClassVar[str]
+    open_ended: ClassVar[bool] = True
+
+    @abstractmethod
+    def plan(self, file: DataFile) -> FilePlan:
+        """What would be done, and what it costs. Writes nothing."""
+
+    @abstractmethod
+    def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:
+        """Do it. `begun`: an earlier run was interrupted at this file.
+
+        Raises:
+            BloomsealError: it can't be done; the file opens as before.
+        """
+
+    def facts(self) -> dict[str, Any]:
+        """The settings, without secrets: what makes a job the same job."""
+        return {one.name: _fact(getattr(self, one.name)) for one in fields(self) if not one.name.startswith("_")}  # type: ignore[arg-type]
+
+    def target(self, file: DataFile) -> FileRef:
+        """Where the new file goes."""
+        return file.ref
+
+    def check_free(self, file: DataFile) -> None:
+        """Refuse to replace what is no old file of ours.
+
+        Raises:
+            UsageError: the new file is to go to another place than the old one's, and something is there.
+        """
+        target = self.target(file)
+        if target != file.ref and mark_of(target) is not None:
+            raise UsageError(
+                "there is a file already where the new one is to go", file=target.path, hint="another output"
+            )
+
+    def still_good(self, stamp: Mapping[str, Any]) -> bool:  # noqa: ARG002
+        """Is a file done that an earlier run has left with this stamp?"""
+        return True
+
+    def tools(self) -> list[KeyTools]:
+        """The key tools in use, to count what the KMS is asked."""
+        return []
+
+    passes: ClassVar[int] = 0
+    """How often the bytes of a file go through AES: for the estimate of time."""
+
+
+def _fact(value: Any) -> Any:
+    """A setting as plain data, keys by fingerprint."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case SecretKey():
+            return value.fingerprint
+        case bytes() | bytearray() | memoryview():
+            # A data key, or an AAD prefix; the digest of the whole goes through another hash.
+            return SecretKey(bytes(value)).fingerprint if len(value) in (16, 24, 32) else bytes(value).hex()
+        case Mapping():
+            return {str(name): _fact(one) for name, one in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [_fact(one) for one in value]
+        case EncryptionSpec() | TablePolicy():
+            return {
+                one.name: _fact(getattr(value, one.name)) for one in fields(value) if one.name not in ("keys", "kms")
+            }
+        case DecryptionSpec():
+            return {"aad_prefix": _fact(value.aad_prefix), "keys": type(value.keys).__name__}
+        case _:
+            return repr(value) if hasattr(type(value), "__dataclass_fields__") else type(value).__name__
