@@ -39,6 +39,11 @@ def test_the_examples_in_the_help_run(folder: Path) -> None:
     lines = examples()
     assert len(lines) >= 12
     (folder / "wanted.txt").write_text("078-05-1120\n")
+    (folder / "customers.csv").write_text("ssn,country\n078-05-1120,DE\n219-09-9999,FR\n")
+    (folder / "policy.toml").write_text(
+        'version = 1\nkms = "keyring:keys.json"\n[tables.customers]\nfooter_key = "footer"\n'
+        'aad_prefix = "{table}/{path}/"\n[tables.customers.columns.ssn]\nkey = "pii"\nfilter = true\n'
+    )
     environment = {**os.environ, "FOOTER_KEY": "00" * 16}
     for line in lines:
         arguments = shlex.split(line)

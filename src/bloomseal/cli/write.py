@@ -113,15 +113,14 @@ def write(
     Of CSV, a column is a number, a date or a moment if every value in it is; numbers with leading zeros, a plus sign or
     more digits than a number holds exactly stay text. .tsv, .gz, .bz2 and .zst are known by their names; OUTPUT - is
     standard output. At most one row group is held in memory. OUTPUT takes its name only when it is complete and was reopened and probed.
+    With --partition-by or --rows-per-file OUTPUT is a folder, and its files are placed one by one.
     Explicit keys (--key-file, --key-env) of columns and of the footer need no --column-key and no --footer-key.
 
     \b
     Examples:
       bloomseal write people.csv people.parquet --keyring keys.json --footer-key footer \\
           --column-key ssn=pii --bloom-filter ssn:fpp=0.001 --type ssn=string
-      bloomseal write people.csv lake/customers/part-0.parquet --policy policy.toml --table customers \\
-          --table-root lake/customers
-      bloomseal write people.csv lake/customers --partition-by country --rows-per-file 1000000 \\
+      bloomseal write customers.csv lake/customers --partition-by country --rows-per-file 1000000 \\
           --policy policy.toml --table customers
       bloomseal write - events.parquet --input-format ndjson --key-env footer=FOOTER_KEY --bloom-filter user
     """
