@@ -143,12 +143,12 @@ SINGULAR = {"column_key": "column_keys", "encrypted_column": "encrypted_columns"
     [
         (
             "write",
-            [bs.EncryptionSpec, bs.write_table],
+            [bs.EncryptionSpec, bs.write_table, bs.write_dataset],
             {"input_format", "type", "plaintext", "dry_run", "compression", "delimiter"},
         ),
         ("attach", [bs.DecryptionSpec, bs.attach_filters], set()),
         ("read", [bs.DecryptionSpec, bs.read_table], {"where", "where_in", "limit", "output", "stats"}),
-        ("probe", [bs.DecryptionSpec, bs.probe], {"values_from", "quiet"}),
+        ("probe", [bs.DecryptionSpec, bs.probe], {"values_from", "quiet", "per_file", "version"}),
         ("verify", [bs.DecryptionSpec, bs.verify], {"strict"}),
     ],
 )
@@ -161,6 +161,7 @@ def test_the_same_option_is_called_the_same_in_python(command: str, functions: l
             else set(inspect.signature(function).parameters)  # type: ignore[arg-type]
         )
     shared = {"keyring", "passphrase_file", "kms", "key_file", "key_env", "format", "verbose", "debug"}
+    shared |= {"policy", "table", "table_root"}
     found = cli.get_command(None, command)  # type: ignore[arg-type]
     assert found is not None
     options = {

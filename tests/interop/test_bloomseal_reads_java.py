@@ -133,7 +133,7 @@ def test_published_files_open_verify_and_probe(parquet_test_data: Path) -> None:
     keys = bs.ExplicitKeys(
         keys_by_id={"kf": b"0123456789012345", "kc1": b"1234567890123450", "kc2": b"1234567890123451"}
     )
-    decryption = bs.DecryptionSpec(keys)
+    decryption = bs.DecryptionSpec(keys, allow_ctr=True)
     names = [
         "encrypt_columns_and_footer_bloom_filter",
         "encrypt_columns_and_footer_ctr",

@@ -10,7 +10,6 @@ import pytest
 
 import bloomseal as bs
 import bloomseal.spark as bss
-from bloomseal.errors import BloomsealWarning
 from bloomseal.policy import Policy
 
 if TYPE_CHECKING:
@@ -93,12 +92,13 @@ def test_the_session_says_what_an_overwrite_replaces(
     assert overwrite(30) == [31, 33]
 
 
-def test_a_column_that_only_looks_like_a_keyed_one_is_told(
+def test_a_column_that_only_looks_like_a_keyed_one_is_not_written(
     spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path
 ) -> None:
     spark.conf.set("spark.sql.caseSensitive", "true")
     try:
-        with pytest.warns(BloomsealWarning, match="SSN is written in clear"):
+        with pytest.raises(bs.PolicyError, match="differs from that of ssn"):
             bss.write(rows(0, 4).selectExpr("id", "ssn", "ssn AS SSN"), tmp_path / "t", through="source")
+        assert not (tmp_path / "t").exists()
     finally:
         spark.conf.unset("spark.sql.caseSensitive")

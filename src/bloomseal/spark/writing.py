@@ -7,7 +7,6 @@ import json
 import os
 import pickle
 import re
-import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from .. import errors
-from ..errors import BloomsealError, BloomsealWarning, KeyAccessError, PolicyError, UsageError
+from ..errors import BloomsealError, KeyAccessError, PolicyError, UsageError
+from ..format.expectation import Expectation
 from ..format.statistics import all_null
 from ..format.walk import Chunk, Protection
 from ..policy import Policy, TablePolicy
@@ -114,12 +114,10 @@ def write(
             which rows are added that no read would see; a frame that reads what Spark's writer would overwrite
             (with ``through="source"`` it may).
         KeyAccessError: a master key can't be used.
-        PolicyError: **after** the commit: files that are not what the policy says. They stay where they are, and the message
+        PolicyError: before anything is written: a column whose name differs from a keyed one's in case or Unicode form
+            alone. **After** the commit: files that are not what the policy says. They stay where they are, and the message
             lists them.
         UnsupportedError: see `options`.
-
-    Warns:
-        BloomsealWarning: a column that differs from a keyed one in case only is written in clear.
     """
     spark = df.sparkSession
     if through not in ("bridge", "source"):
@@ -138,7 +136,7 @@ def write(
         df = df.hint("rebalance", *map(_column, partition_by))
     if through == "bridge" and mode == "overwrite" and not (partition_by and _is_dynamic(spark, extra)):
         _refuse_own_source(df, target)
-    _warn_of_lookalikes(chosen, stored)
+    _refuse_lookalikes(chosen, stored)
     prepare = _through_source if through == "source" else _through_bridge
     writer = prepare(df, chosen, stored, partition_by, extra)
     # Names of files are never used twice, so that new ones can be told, also by dynamic partition overwrite.
@@ -188,17 +186,12 @@ def _is_dynamic(spark: SparkSession, extra: Mapping[str, str]) -> bool:
     return chosen.lower() == "dynamic"
 
 
-def _warn_of_lookalikes(table: TablePolicy, stored: StructType) -> None:
-    """A policy knows columns by their exact names: a frame's `SSN` beside `ssn` may hold the same, and has no key."""
-    keyed = {name.lower(): name for name, column in table.columns.items() if column.key is not None}
+def _refuse_lookalikes(table: TablePolicy, stored: StructType) -> None:
+    """A policy knows columns by their exact names: a frame's `SSN` beside `ssn` may hold the same, and would be in clear."""
+    keyed = frozenset(name for name, column in table.columns.items() if column.key is not None)
+    expected = Expectation(encrypted_columns=keyed)
     for name in leaves(stored):
-        meant = keyed.get(name.lower())
-        if meant is not None and table.master_key(name) is None:
-            warnings.warn(
-                f"column {name} is written in clear: the policy of {table.name} has a key for {meant} only",
-                BloomsealWarning,
-                stacklevel=3,
-            )
+        expected.name(name)
 
 
 def _refuse_own_source(df: DataFrame, target: str) -> None:

@@ -275,6 +275,10 @@ def resolve_path(path: FilePlace | FileRef, filesystem: FileSystem | None = None
     return FileRef(text, filesystem)
 
 
+class NoRegularFileError(OSError):
+    """A pipe, a device or a socket stands where a file should be."""
+
+
 def open_regular(
     path: str | os.PathLike[str], flags: int = os.O_RDONLY, *, mode: int = 0o666, dir_fd: int | None = None
 ) -> int:
@@ -296,7 +300,7 @@ def open_regular(
     os.close(fd)
     if stat.S_ISDIR(kind):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    raise OSError(errno.EINVAL, "it is no regular file")
+    raise NoRegularFileError(errno.EINVAL, "it is no regular file")
 
 
 def identity(status: os.stat_result) -> tuple[int, ...]:
@@ -324,6 +328,8 @@ def refusal(what: str, path: str, error: Exception) -> UsageError:
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, NoRegularFileError):
+        return str(error.strerror)
     # By the number where there is one: Arrow's texts name paths, and more.
     number = errno.ENOENT if isinstance(error, FileNotFoundError) else getattr(error, "errno", None)
     return os.strerror(number) if number else type(error).__name__

@@ -31,6 +31,11 @@ def in_clear(path: Path) -> bytes:
     return other.read_bytes()
 
 
+@pytest.fixture(autouse=True)
+def _no_passphrase_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BLOOMSEAL_KEYRING_PASSPHRASE", raising=False)
+
+
 @pytest.mark.parametrize("source", ["argument", "environment", "running", "pickle", "uri"])
 def test_a_keyring_in_clear_is_refused_where_a_passphrase_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
