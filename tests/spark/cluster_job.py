@@ -30,7 +30,7 @@ def say(**what: Any) -> None:
 
 def processes() -> tuple[dict[int, int], dict[int, str]]:
     """Parent and command line of each."""
-    lines = subprocess.run(["ps", "-axo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    lines = subprocess.run(["ps", "-axwwo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
     split = [line.split(None, 2) for line in lines.splitlines()]
     parents = {int(pid): int(parent) for pid, parent, _ in split}
     return parents, {int(pid): command for pid, _, command in split}

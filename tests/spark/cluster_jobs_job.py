@@ -21,7 +21,7 @@ def say(**what: Any) -> None:
 
 
 def executors(application: str) -> list[int]:
-    lines = subprocess.run(["ps", "-axo", "pid=,args="], capture_output=True, text=True, check=True).stdout
+    lines = subprocess.run(["ps", "-axwwo", "pid=,args="], capture_output=True, text=True, check=True).stdout
     split = [line.split(None, 1) for line in lines.splitlines()]
     return [
         int(pid)

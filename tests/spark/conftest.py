@@ -154,7 +154,7 @@ def helpers() -> Callable[[int], list[int]]:
     """Process ids of the key helpers that a process (a JVM) has as children."""
 
     def find(parent: int) -> list[int]:
-        lines = subprocess.run(["ps", "-axo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+        lines = subprocess.run(["ps", "-axwwo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
         split = [line.split(None, 2) for line in lines.splitlines()]
         return [int(pid) for pid, of, command in split if int(of) == parent and "bloomseal.keytools.helper" in command]
 

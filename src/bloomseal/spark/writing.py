@@ -136,9 +136,9 @@ def write(
         df = df.hint("rebalance", *map(_column, partition_by))
     if through == "bridge" and mode == "overwrite" and not (partition_by and _is_dynamic(spark, extra)):
         _refuse_own_source(df, target)
-    _refuse_lookalikes(chosen, stored)
     prepare = _through_source if through == "source" else _through_bridge
     writer = prepare(df, chosen, stored, partition_by, extra)
+    _refuse_lookalikes(chosen, stored)
     # Names of files are never used twice, so that new ones can be told, also by dynamic partition overwrite.
     before = set(list_files(spark, target, to_write=True).names)
     if before and mode == "ignore":
