@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 import bloomseal as bs
 from bloomseal.encryption import ModuleType
 from bloomseal.format.minifile import PageSelection, mini_file
-from bloomseal.format.pages import Page
+from bloomseal.format.pages.page import Page
 from bloomseal.format.walk import Chunk, Walk
 from bloomseal.storage.source import Scratch
 

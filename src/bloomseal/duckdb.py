@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .errors import UsageError
-from .read.condition import shared
+from .read.predicate.condition import shared
 from .table.open import SealedTable, as_table
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from .errors import MissingDependencyError
-from .read.values import Values
+from .read.predicate.values import Values
 from .table.open import SealedTable, as_table
 
 try:

@@ -432,6 +432,6 @@ class _JavaKms:
         raise PermissionError
 
     def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
-        from bloomseal.keytools.wrapping import unwrap_locally
+        from bloomseal.keytools.material.wrapping import unwrap_locally
 
         return unwrap_locally(wrapped_key, self._keys[master_key_identifier], master_key_identifier.encode()).reveal()

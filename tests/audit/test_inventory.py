@@ -14,7 +14,7 @@ import pytest
 from audit.lab import ROW_GROUP, ROWS, Lab, chunks, edit_chunks, people
 from bloomseal import ExplicitKeys, FilterSpec, UsageError
 from bloomseal.audit import Report, audit, inventory, may_destroy
-from bloomseal.audit.facts import SCHEMA
+from bloomseal.audit.facts.inventory import SCHEMA
 from bloomseal.audit.rendering.html import to_html
 from bloomseal.audit.rendering.sarif import to_sarif
 from bloomseal.keytools import KeyTools

@@ -10,7 +10,7 @@ from audit.lab import Case, Lab, arrow_file, edit_footer, people, told
 from audit.rule_cases import JAVA, PAIRS
 from bloomseal import ExplicitKeys, FilterSpec
 from bloomseal.audit import RULES, Severity
-from bloomseal.audit.rules import rules_as_markdown
+from bloomseal.audit.rules.catalogue import rules_as_markdown
 from bloomseal.keytools import KeyTools
 from bloomseal.policy import ColumnPolicy, Sensitivity
 from support.jvm import Jvm, java_write, key_tools

@@ -141,7 +141,7 @@ def test_successes_keep_keys(sealed: Run, secrets: list[str]) -> None:
 def test_an_unexpected_error_tells_its_type_only(
     sealed: Run, secrets: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import bloomseal.cli.inspect as command
+    import bloomseal.cli.commands.inspect as command
 
     def broken(path: str) -> None:
         raise RuntimeError(f"while working on {VALUE}")

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bloomseal.cli.inputs import open_input
+from bloomseal.cli.arguments.inputs import open_input
 from bloomseal.cli.main import cli, main
 
 from .conftest import Run, bloomseal

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from bloomseal import FilterSpec, UsageError
-from bloomseal.cli.filters import parse_filters
-from bloomseal.cli.inputs import parse_type
-from bloomseal.cli.keys import Given, parse_key
-from bloomseal.cli.values import parse_value
+from bloomseal.cli.arguments.filters import parse_filters
+from bloomseal.cli.arguments.inputs import parse_type
+from bloomseal.cli.arguments.keys import Given, parse_key
+from bloomseal.cli.arguments.values import parse_value
 from bloomseal.encryption import SecretKey
 from bloomseal.errors import KeyAccessError
 from bloomseal.sbbf import ColumnType, LogicalType, PhysicalType, encode_value

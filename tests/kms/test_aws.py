@@ -22,8 +22,8 @@ from bloomseal.keytools import (
     Problem,
     client_for,
 )
-from bloomseal.keytools.conformance import KmsClientConformance
 from bloomseal.keytools.kms.aws import AwsKms
+from bloomseal.keytools.kms.conformance import KmsClientConformance
 
 REGION = "eu-central-1"
 KEY = bytes(range(32))

@@ -13,8 +13,8 @@ from azure.core.pipeline.transport import RequestsTransport
 
 from bloomseal.errors import UsageError
 from bloomseal.keytools import KeyState, KmsAccessError, Problem, client_for
-from bloomseal.keytools.conformance import KmsClientConformance
 from bloomseal.keytools.kms.azure import AzureKeyVault
+from bloomseal.keytools.kms.conformance import KmsClientConformance
 from kms.vendor_stubs import AzureStub
 
 URL = "https://lake.vault.azure.net"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bloomseal.keytools import Keyring, KeyState, KmsAccessError, Problem
-from bloomseal.keytools.conformance import CHECKS, KmsClientConformance, Outcome, check_client
+from bloomseal.keytools.kms.conformance import CHECKS, KmsClientConformance, Outcome, check_client
 from kms.stand_ins import MASTER_KEYS, InMemoryKms, PyArrowKms
 
 

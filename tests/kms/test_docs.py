@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import bloomseal as bs
-from bloomseal.keytools import registry
-from bloomseal.keytools.conformance import CHECKS
+from bloomseal.keytools.kms import registry
+from bloomseal.keytools.kms.conformance import CHECKS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "kms.md").read_text("utf-8")

@@ -19,7 +19,7 @@ import bloomseal as bs
 from bloomseal.encryption import SecretKey
 from bloomseal.errors import KeyAccessError, UsageError
 from bloomseal.keytools import FileRef, KeyTools, KmsAccessError, Problem
-from bloomseal.keytools.store import MAX_STORE_BYTES
+from bloomseal.keytools.material.store import MAX_STORE_BYTES
 from kms.stand_ins import InMemoryKms, PyArrowKms
 
 TABLE = pa.table({"id": [1, 2, 3], "ssn": ["a", "b", "c"], "note": ["x", "y", "z"]})

@@ -11,7 +11,7 @@ from google.cloud import kms as google_kms
 
 from bloomseal.errors import UsageError
 from bloomseal.keytools import KeyState, KmsAccessError, Problem, client_for
-from bloomseal.keytools.conformance import KmsClientConformance
+from bloomseal.keytools.kms.conformance import KmsClientConformance
 from bloomseal.keytools.kms.gcp import GcpKms
 from kms.vendor_stubs import GcpStub
 

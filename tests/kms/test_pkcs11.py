@@ -17,7 +17,7 @@ import pytest
 
 from bloomseal.errors import UsageError
 from bloomseal.keytools import FileRef, KeyDates, KeyState, KeyTools, KmsAccessError, Problem, client_for
-from bloomseal.keytools.conformance import KmsClientConformance
+from bloomseal.keytools.kms.conformance import KmsClientConformance
 from bloomseal.keytools.kms.pkcs11 import PIN_VARIABLE, Pkcs11Kms
 from support.softhsm import PIN, TOKEN, module_path, new_token
 

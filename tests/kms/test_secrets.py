@@ -20,7 +20,7 @@ from bloomseal.encryption import SecretKey
 from bloomseal.errors import BloomsealError
 from bloomseal.keytools import FileRef, KeyMetadata, as_key_source
 from bloomseal.keytools.cache import Cache
-from bloomseal.keytools.calls import KmsCalls
+from bloomseal.keytools.kms.calls import KmsCalls
 from kms.stand_ins import InMemoryKms
 
 TOKEN = "hvs.token-of-the-test"

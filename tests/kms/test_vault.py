@@ -17,7 +17,7 @@ from bloomseal.keytools import (
     Problem,
     client_for,
 )
-from bloomseal.keytools.conformance import KmsClientConformance
+from bloomseal.keytools.kms.conformance import KmsClientConformance
 from bloomseal.keytools.kms.vault import VaultKms
 from kms.vendor_stubs import VaultStub
 

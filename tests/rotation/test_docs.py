@@ -41,7 +41,7 @@ def test_the_links_lead_somewhere() -> None:
 
 @pytest.mark.parametrize("command", ["rewrap", "rekey", "seal", "unseal"])
 def test_every_option_on_the_page_exists(command: str) -> None:
-    from bloomseal.cli.rotate import rekey, rewrap, seal, unseal
+    from bloomseal.cli.commands.rotate import rekey, rewrap, seal, unseal
 
     made = {"rewrap": rewrap, "rekey": rekey, "seal": seal, "unseal": unseal}[command]
     known = {spelling for one in made.params for spelling in (*one.opts, *one.secondary_opts)}

@@ -19,7 +19,7 @@ import bloomseal.spark as bss
 from bloomseal.errors import BloomsealWarning
 from bloomseal.policy import Policy, TablePolicy
 from bloomseal.sbbf import KeySet
-from bloomseal.spark.sealed_keyset import SealedKeys
+from bloomseal.spark.semijoin.sealed_keyset import SealedKeys
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -210,7 +210,7 @@ def test_the_command_writes_the_jar(spark: SparkSession, tmp_path: Path) -> None
 
 def test_loading_the_package_loads_no_pyspark() -> None:
     code = (
-        "import sys, bloomseal.spark, bloomseal.cli.spark\n"
+        "import sys, bloomseal.spark, bloomseal.cli.commands.spark\n"
         "bloomseal.spark.enable, bloomseal.spark.write, bloomseal.spark.options, bloomseal.spark.verify\n"
         "sys.exit(any(name.partition('.')[0] in ('pyspark', 'py4j', 'numba') for name in sys.modules))"
     )

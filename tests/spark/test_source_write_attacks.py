@@ -19,9 +19,9 @@ import pytest
 import bloomseal as bs
 from bloomseal.errors import BloomsealError, FormatError, IntegrityError, KeyAccessError, PolicyError
 from bloomseal.policy import Policy, TablePolicy
-from bloomseal.spark.source.commit import TEMPORARY, Job, Staged, TableFolder, recover
-from bloomseal.spark.source.linkless import LinklessFolder
-from bloomseal.spark.source.plan import Plan
+from bloomseal.spark.source.commit.linkless import LinklessFolder
+from bloomseal.spark.source.commit.placing import TEMPORARY, Job, Staged, TableFolder, recover
+from bloomseal.spark.source.commit.plan import Plan
 
 JOB = "0" * 32
 Folders = tuple[Path, Path]

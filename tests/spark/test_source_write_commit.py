@@ -17,10 +17,10 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.errors import BloomsealError, FormatError, UsageError
-from bloomseal.keytools.store import MaterialStore
+from bloomseal.keytools.material.store import MaterialStore
 from bloomseal.policy import Policy, TablePolicy
-from bloomseal.spark.source.commit import ABANDONED, TEMPORARY, Job, Staged, TableFolder, recover
-from bloomseal.spark.source.plan import Plan
+from bloomseal.spark.source.commit.placing import ABANDONED, TEMPORARY, Job, Staged, TableFolder, recover
+from bloomseal.spark.source.commit.plan import Plan
 from bloomseal.storage.ref import FileRef
 
 OLD = {"a=1/old-1": "1", "a=2/old-2": "2", "a=3/old-3": "3"}

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import bloomseal as bs
-from bloomseal.cli.where import parse_where
+from bloomseal.cli.arguments.where import parse_where
 from bloomseal.format.walk import Walk
-from bloomseal.read.condition import AllOf, AnyOf, Compare, Not
-from bloomseal.read.values import Values
-from bloomseal.table.conditions import Bound
+from bloomseal.read.predicate.condition import AllOf, AnyOf, Compare, Not
+from bloomseal.read.predicate.values import Values
+from bloomseal.table.query.conditions import Bound
 
 KEYS: dict[str, Any] = {"footer_key": b"f" * 16, "column_keys": {"ssn": b"c" * 16}}
 SPEC = bs.DecryptionSpec(bs.ExplicitKeys(**KEYS))

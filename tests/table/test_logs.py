@@ -15,7 +15,7 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.audit import audit
-from bloomseal.audit.places import find_files as to_audit
+from bloomseal.audit.facts.places import find_files as to_audit
 from bloomseal.rotation import Rewrap, Status, rotate
 
 deltalake = pytest.importorskip("deltalake")

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 from .._lazy import lazily
 
 if TYPE_CHECKING:
-    from .facts import inventory
-    from .findings import Finding, Rule, Severity
+    from .facts.inventory import inventory
     from .history import Changes, Destruction, compare, may_destroy
     from .leaks import Demonstration, demonstrate
     from .report import Report, audit
-    from .rules import RULES
+    from .rules.catalogue import RULES
+    from .rules.findings import Finding, Rule, Severity
 
 __all__ = [
     "RULES",
@@ -32,18 +32,18 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
     __getattr__, __dir__ = lazily(
         __name__,
         {
-            "RULES": "rules",
+            "RULES": "rules.catalogue",
             "Changes": "history",
             "Demonstration": "leaks",
             "Destruction": "history",
-            "Finding": "findings",
+            "Finding": "rules.findings",
             "Report": "report",
-            "Rule": "findings",
-            "Severity": "findings",
+            "Rule": "rules.findings",
+            "Severity": "rules.findings",
             "audit": "report",
             "compare": "history",
             "demonstrate": "leaks",
-            "inventory": "facts",
+            "inventory": "facts.inventory",
             "may_destroy": "history",
         },
     )

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from ..errors import FormatError, UsageError
 from ..policy import Policy, TablePolicy
 from ..storage.source import refusal
-from .facts import Policies, look, to_table
-from .places import find_files
+from .facts.inventory import Policies, look, to_table
+from .facts.places import find_files
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

@@ -14,17 +14,17 @@ import pyarrow as pa
 
 from ..notebook import ShownInNotebooks
 from ..policy import Policy, TablePolicy
-from .checks import check
-from .facts import Policies, look, to_table
-from .filefacts import FileFacts
-from .findings import Finding, Severity
-from .judged import Facts
-from .places import Places, find_files
+from .facts.file import FileFacts
+from .facts.inventory import Policies, look, to_table
+from .facts.places import Places, find_files
+from .rules.checks import check
+from .rules.findings import Finding, Severity
+from .rules.judged import Facts
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-    from .deep import Nonces
+    from .facts.deep import Nonces
 
 __all__ = ["Report", "audit", "judged"]
 
@@ -36,7 +36,7 @@ class Report(ShownInNotebooks):
     """The results of an audit.
 
     Attributes:
-        inventory: one row per column chunk (`bloomseal.audit.facts.SCHEMA`).
+        inventory: one row per column chunk (`bloomseal.audit.facts.inventory.SCHEMA`).
         findings: worst first.
         unseen: what could not be seen, in words.
         files: how many files were looked at.

@@ -52,7 +52,9 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f".{_HOMES.get(cmd_name, cmd_name)}", __package__), cmd_name)
+        command: click.Command = getattr(
+            import_module(f".commands.{_HOMES.get(cmd_name, cmd_name)}", __package__), cmd_name
+        )
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BloomsealError, KeyAccessError
-from ..keytools.material import KeyMetadata
+from ..keytools.material.material import KeyMetadata
 from ..notebook import ShownInNotebooks
 from ..storage.source import FilePlace, Source
 from ..thrift import Cursor, Struct

@@ -16,9 +16,9 @@ from ..sbbf import PhysicalType
 from ..storage.source import Buffer
 from ..thrift import Struct, WireType, encode_binary
 from .footer import plain_footer
-from .int96 import check_moments
 from .layout import MAGIC, Column, FileMeta, Group, Meta
-from .pages import Page, resized_header
+from .pages.int96 import check_moments
+from .pages.page import Page, resized_header
 from .walk import Chunk, Walk
 
 __all__ = [

@@ -13,8 +13,8 @@ from ..notebook import ShownInNotebooks
 from ..sbbf import SplitBlockBloomFilter
 from ..storage.source import Scratch, leased
 from .filter_bytes import FilterBytes
-from .pages import check_doubtful
-from .statistics import all_null
+from .pages.page import check_doubtful
+from .pages.statistics import all_null
 from .walk import Chunk, Protection, Walk
 
 __all__ = ["VerifyReport", "verify_walk"]

@@ -19,7 +19,7 @@ from .filter_bytes import FilterBytes, read_filter
 from .footer import Footer
 from .layout import Column
 from .opening import KeysAtHand
-from .pages import Page, read_page
+from .pages.page import Page, read_page
 from .schema import Leaf
 
 __all__ = ["Chunk", "Protection", "Walk"]
@@ -370,7 +370,7 @@ class Walk:
 
 def _check_levels(page: Page, leaf: Leaf) -> None:
     # Few writers leave any in clear, and a cold probe should not pay for it.
-    from .levels import check_clear_levels
+    from .pages.levels import check_clear_levels
 
     try:
         check_clear_levels(page, leaf)

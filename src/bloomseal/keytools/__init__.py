@@ -12,10 +12,11 @@ from .._lazy import lazily
 if TYPE_CHECKING:
     from ..storage.ref import FileRef
     from .access import KmsAccessError, Problem
-    from .calls import Counters
     from .explicit import ExplicitKeys
     from .keyring.keyring import Keyring
-    from .material import KeyDescription, KeyMaterial, KeyMetadata
+    from .kms.calls import Counters
+    from .kms.registry import client_for, register_kms
+    from .material.material import KeyDescription, KeyMaterial, KeyMetadata
     from .protocols import (
         AuthenticatingKms,
         ChangingKms,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
         StatefulKms,
         VersionedKms,
     )
-    from .registry import client_for, register_kms
     from .sources import as_key_source
     from .tools import KeyTools
 
@@ -68,15 +68,15 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
         {
             "AuthenticatingKms": "protocols",
             "ChangingKms": "protocols",
-            "Counters": "calls",
+            "Counters": "kms.calls",
             "DatedKms": "protocols",
             "ExplicitKeys": "explicit",
             "FileKeys": "protocols",
             "FileRef": ".storage.ref",
             "KeyDates": "protocols",
-            "KeyDescription": "material",
-            "KeyMaterial": "material",
-            "KeyMetadata": "material",
+            "KeyDescription": "material.material",
+            "KeyMaterial": "material.material",
+            "KeyMetadata": "material.material",
             "KeyRetriever": "protocols",
             "KeySource": "protocols",
             "KeyState": "protocols",
@@ -89,7 +89,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "StatefulKms": "protocols",
             "VersionedKms": "protocols",
             "as_key_source": "sources",
-            "client_for": "registry",
-            "register_kms": "registry",
+            "client_for": "kms.registry",
+            "register_kms": "kms.registry",
         },
     )

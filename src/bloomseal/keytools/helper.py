@@ -45,7 +45,7 @@ from ..encryption import SecretKey
 from ..errors import BloomsealError, KeyAccessError, UsageError
 from ..limits import MAX_KEY_METADATA_BYTES
 from .access import KmsAccessError, Problem
-from .calls import started
+from .kms.calls import started
 from .tools import KeyTools
 
 __all__ = ["PROTOCOL", "KeyHelper", "main"]

@@ -35,7 +35,7 @@ def as_key_source(keys: Any) -> KeySource:
         UsageError: none of these; or a URI of an unknown scheme.
     """
     if isinstance(keys, str):
-        from .registry import client_for
+        from .kms.registry import client_for
 
         keys = client_for(keys)
     # To ask isinstance, of a protocol, takes longer than all else on the way to a key that is at hand; the class tells at once.

@@ -17,8 +17,8 @@ from ..limits import MAX_GCM_SEALS
 from ..storage.ref import FileRef
 from .access import shown
 from .cache import Cache
-from .calls import Counters, KmsCalls, client_of
-from .material import (
+from .kms.calls import Counters, KmsCalls, client_of
+from .material.material import (
     COLUMN_KEY_REFERENCE,
     DEFAULT_INSTANCE,
     FOOTER_KEY_REFERENCE,
@@ -26,9 +26,9 @@ from .material import (
     KeyMaterial,
     KeyMetadata,
 )
+from .material.store import MaterialStore
+from .material.wrapping import Kek, kek_id, unwrap_locally, wrap_locally
 from .protocols import KmsClient, VersionedKms
-from .store import MaterialStore
-from .wrapping import Kek, kek_id, unwrap_locally, wrap_locally
 
 __all__ = ["KeyTools", "ToolsFileKeys"]
 

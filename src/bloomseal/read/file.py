@@ -15,8 +15,8 @@ import pyarrow as pa
 from ..errors import BloomsealWarning, PolicyError, UnsupportedError, UsageError
 from ..format.minifile import read_row_group
 from ..format.opening import need_verified, open_footer
+from ..format.pages.statistics import all_null
 from ..format.schema import Schema
-from ..format.statistics import all_null
 from ..format.verify import VerifyReport, verify_walk
 from ..format.walk import Chunk, Walk
 from ..sbbf import KeySet, ProbeSet, SplitBlockBloomFilter
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
     from ..policy import TablePolicy
-    from .predicate import Predicate
+    from .predicate.predicate import Predicate
 
 __all__ = [
     "ReadPlan",
@@ -346,7 +346,7 @@ class SealedFile:
 
 def _predicate(filters: Any, schema: Schema, int96_utc: bool) -> Predicate:
     # Arrow's compute functions take as long to load as a small probe takes.
-    from .predicate import Predicate
+    from .predicate.predicate import Predicate
 
     return Predicate(filters, schema, int96_utc=int96_utc)
 

@@ -14,13 +14,13 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ..format.inflate import DICTIONARY_ENCODINGS, PLAIN, PLAIN_DICTIONARY, Inflater
-from ..format.pages import Page
+from ..format.pages.inflate import DICTIONARY_ENCODINGS, PLAIN, PLAIN_DICTIONARY, Inflater
+from ..format.pages.page import Page
 from ..limits import MAX_INFLATED_PAGE_BYTES
 from ..sbbf import PhysicalType, encode_value
 from ..thrift.structs import ColumnMetaData
-from .compare import is_null
-from .predicate import Term
+from .predicate.compare import is_null
+from .predicate.predicate import Term
 
 __all__ = ["PageSearch", "needles"]
 

@@ -13,7 +13,7 @@ from ..format.minifile import read_row_group
 from ..format.walk import Walk
 
 if TYPE_CHECKING:
-    from .predicate import Predicate
+    from .predicate.predicate import Predicate
 
 __all__ = ["ReadPlan", "ReadStats"]
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from ..format.statistics import all_null, bounds, no_nulls
+from ..format.pages.statistics import all_null, bounds, no_nulls
 from ..format.walk import Chunk, Walk
 from ..sbbf import KeySet, SplitBlockBloomFilter
 from ..thrift.structs import ColumnMetaData
 
 if TYPE_CHECKING:
-    from .predicate import Predicate, Term
+    from .predicate.predicate import Predicate, Term
 
 __all__ = ["RuledOut", "Survivors", "ruled_out", "survivors"]
 

@@ -20,12 +20,12 @@ import pyarrow as pa
 from ..encryption import ModuleType
 from ..errors import FormatError
 from ..format.minifile import PageSelection, read_pages, read_row_group
-from ..format.pages import Page
+from ..format.pages.page import Page
 from ..format.walk import Chunk, Walk
 from ..storage.source import Scratch, leased
 from ..thrift.structs import ColumnIndex, OffsetIndex, decode
 from .page_search import PageSearch, needles
-from .predicate import Predicate, Term
+from .predicate.predicate import Predicate, Term
 
 __all__ = ["read_matching"]
 

@@ -12,7 +12,7 @@ from ..errors import BloomsealError, KeyAccessError, UsageError
 from ..format.opening import open_footer
 from ..format.walk import Walk
 from ..keytools import KeyTools, as_key_source
-from ..keytools.material import KeyMetadata
+from ..keytools.material.material import KeyMetadata
 from ..keytools.pinned import PinnedKeys
 from ..policy import TablePolicy
 from ..specs import DecryptionSpec, EncryptionSpec

@@ -15,8 +15,8 @@ from ..encryption import SecretKey
 from ..errors import BloomsealError, KeyAccessError, UsageError
 from ..keytools import KeyTools, as_key_source
 from ..keytools.access import KmsAccessError, Problem
-from ..keytools.calls import KmsCalls
-from ..keytools.material import KeyMaterial, KeyMetadata, parse_object
+from ..keytools.kms.calls import KmsCalls
+from ..keytools.material.material import KeyMaterial, KeyMetadata, parse_object
 from ..keytools.pinned import PinnedKeys
 from ..keytools.protocols import RewrappingKms, VersionedKms
 from ..policy import TablePolicy

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from ..errors import BloomsealError, FormatError, KeyAccessError, MissingFileError, UsageError
 from ..format.opening import open_footer
 from ..format.walk import Walk
-from ..keytools.calls import KmsCalls
-from ..keytools.material import FOOTER_KEY_REFERENCE, KeyMaterial, KeyMetadata
-from ..keytools.store import MaterialStore
+from ..keytools.kms.calls import KmsCalls
+from ..keytools.material.material import FOOTER_KEY_REFERENCE, KeyMaterial, KeyMetadata
+from ..keytools.material.store import MaterialStore
 from ..notebook import ShownInNotebooks
 from ..policy import TablePolicy
 from ..specs import DecryptionSpec, decryption_for

@@ -12,7 +12,7 @@ from ..format.opening import open_footer
 from ..format.schema import Schema
 from ..format.walk import Walk
 from ..keytools import ExplicitKeys, KeyTools
-from ..keytools.material import KeyMetadata
+from ..keytools.material.material import KeyMetadata
 from ..policy import TablePolicy
 from ..specs import DecryptionSpec, EncryptionSpec, decryption_for, encryption_for
 from ..storage.ref import FileRef

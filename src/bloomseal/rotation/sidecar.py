@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from ..errors import KeyAccessError
 from ..format.opening import open_footer
 from ..format.walk import Walk
-from ..keytools.material import KeyMetadata
-from ..keytools.store import MaterialStore
+from ..keytools.material.material import KeyMetadata
+from ..keytools.material.store import MaterialStore
 from ..specs import DecryptionSpec
 from ..storage.ref import FileRef
 from ..storage.source import Source

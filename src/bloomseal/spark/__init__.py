@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from .jar import build_jar
     from .jobs import attach, rekey, rewrap, verify
     from .jobs.audit import TableAudit, audit
-    from .pruning import PruneResult, prune
     from .reading import df_stats, read
     from .runtime import java_home
-    from .semijoin import semi_join
+    from .semijoin.join import semi_join
+    from .semijoin.pruning import PruneResult, prune
     from .session import advice, enable
     from .settings import options
     from .source.stats import ReadStats
@@ -52,7 +52,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
     __getattr__, __dir__ = lazily(
         __name__,
         {
-            "PruneResult": "pruning",
+            "PruneResult": "semijoin.pruning",
             "ReadStats": "source.stats",
             "TableAudit": "jobs",
             "WriteReport": "writing",
@@ -66,11 +66,11 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "explain": "explaining",
             "java_home": "runtime",
             "options": "settings",
-            "prune": "pruning",
+            "prune": "semijoin.pruning",
             "read": "reading",
             "rekey": "jobs",
             "rewrap": "jobs",
-            "semi_join": "semijoin",
+            "semi_join": "semijoin.join",
             "verify": "jobs",
             "write": "writing",
         },

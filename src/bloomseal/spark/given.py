@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
 from ..errors import UsageError
-from ..keytools.registry import check_uri
+from ..keytools.kms.registry import check_uri
 from ..policy import Policy, TablePolicy
 
 __all__ = ["ACCESS", "CRYPTO_FACTORY", "PARTITION_INFERENCE", "absolute_kms", "refuse_secrets", "table_policy"]

@@ -68,7 +68,7 @@ def read(
         PySparkException: what Spark says of a `where` that it does not understand.
     """
     if keys is not None:
-        from .semijoin import semi_join
+        from .semijoin.join import semi_join
 
         if len(keys) != 1 or options or not isinstance(path, str | os.PathLike):
             raise UsageError("keys= takes one path and one column, and no options", hint="keys={column: values}")

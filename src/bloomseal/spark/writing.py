@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from .. import errors
 from ..errors import BloomsealError, KeyAccessError, PolicyError, UsageError
 from ..format.expectation import Expectation
-from ..format.statistics import all_null
+from ..format.pages.statistics import all_null
 from ..format.walk import Chunk, Protection
 from ..policy import Policy, TablePolicy
 from ..read.file import SealedFile

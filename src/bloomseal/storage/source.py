@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Final, NoReturn, Self
 
 from ..errors import BloomsealError, FormatError, MissingFileError, UsageError
-from ..storage.ref import FileRef
+from .ref import FileRef
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem, FileType

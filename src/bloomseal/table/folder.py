@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..errors import BloomsealError, UnsupportedError, UsageError
-from ..keytools.store import MaterialStore
+from ..keytools.material.store import MaterialStore
 from ..storage.aside import folder_lock
 from ..storage.atomic import storage_errors
 from ..storage.files import Kind, is_hidden, kind_of

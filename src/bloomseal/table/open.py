@@ -14,8 +14,8 @@ from ..errors import UnsupportedError, UsageError
 from ..read.file import ReadStats, Verdict, open_file
 from ..storage.source import FilePlace
 from ..storage.tables import Places, find_files, is_one_file
-from .partitions import Partitions
-from .query import Query, Shape, TableParts, no_such_column, side_by_side
+from .query.partitions import Partitions
+from .query.query import Query, Shape, TableParts, no_such_column, side_by_side
 from .report import TableVerifyReport, verify_files
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class SealedTable:
         Raises:
             As `schema`.
         """
-        from .leaves import leaves_of
+        from .query.leaves import leaves_of
 
         if self._parts.files:
             with self._parts.open(0) as file:

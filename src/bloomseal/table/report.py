@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import BloomsealError
 from ..format.verify import VerifyReport
-from .query import TableParts, side_by_side
+from .query.query import TableParts, side_by_side
 
 if TYPE_CHECKING:
     from typing import Any

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from .query import Fragment, Query
+from .query.query import Fragment, Query
 
 if TYPE_CHECKING:
     from ..read.file import ReadStats

@@ -15,7 +15,7 @@ from ..errors import BloomsealError, FormatError
 from ..format.filter_bytes import FilterBytes
 from ..format.footer import plain_footer, seal_footer, sign_footer
 from ..format.layout import MAGIC, MAGIC_ENCRYPTED, Column, FileMeta, Group, Meta
-from ..format.pages import Page, check_doubtful, resized_header
+from ..format.pages.page import Page, check_doubtful, resized_header
 from ..format.schema import Leaf
 from ..format.walk import Chunk, Walk
 from ..sbbf import SplitBlockBloomFilter

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..errors import BloomsealError, FormatError, UnsupportedError, UsageError
-from ..format.levels import check_clear_levels
 from ..format.minifile import PageSelection, decode_batches, leaf_values, mini_file
+from ..format.pages.levels import check_clear_levels
 from ..format.schema import Leaf
 from ..format.walk import Walk
 from ..sbbf import ColumnType, PhysicalType, hash_array

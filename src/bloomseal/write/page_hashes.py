@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ..format.inflate import DICTIONARY_ENCODINGS, PLAIN, Inflater
-from ..format.levels import tallied
-from ..format.pages import Page
+from ..format.pages.inflate import DICTIONARY_ENCODINGS, PLAIN, Inflater
+from ..format.pages.levels import tallied
+from ..format.pages.page import Page
 from ..format.schema import Leaf
 from ..sbbf import PhysicalType, batch
 from ..thrift.structs import ColumnMetaData

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import bloomseal as bs
-from bloomseal.format import inflate
-from bloomseal.format.pages import read_page
+from bloomseal.format.pages import inflate
+from bloomseal.format.pages.page import read_page
 from bloomseal.thrift import Struct
 from bloomseal.write import chunk_hashes as hashing
 from bloomseal.write import page_hashes

@@ -196,7 +196,7 @@ def test_only_the_columns_of_the_expression_need_keys(tmp_path: Path) -> None:
 
 
 def test_no_literal_in_a_repr() -> None:
-    from bloomseal.read.condition import shared
+    from bloomseal.read.predicate.condition import shared
 
     for filters in (
         pc.field("ssn").isin(["078-05-1120"]),

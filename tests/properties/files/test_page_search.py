@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import bloomseal as bs
-from bloomseal.format import inflate
+from bloomseal.format.pages import inflate
 from bloomseal.format.schema import Leaf
 from bloomseal.read import page_search, rows
-from bloomseal.read.predicate import Term
+from bloomseal.read.predicate.predicate import Term
 from bloomseal.sbbf import ColumnType, LogicalType, PhysicalType
 from properties.files.tables import FLAT, layouts
 from properties.files.test_predicates import as_scalar, comparable, holds, rounded

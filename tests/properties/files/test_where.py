@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bloomseal as bs
-from bloomseal.cli.where import parse_where
+from bloomseal.cli.arguments.where import parse_where
 
 _ROWS = 400
 _TEXTS = [

@@ -16,7 +16,7 @@ from bloomseal.errors import BloomsealError, KeyAccessError, PolicyError
 from bloomseal.keytools import FileRef, KeyMaterial, KeyMetadata, Keyring, KeyTools
 from bloomseal.keytools.keyring import keyfile
 from bloomseal.keytools.kms.common import pack, unpack
-from bloomseal.keytools.store import MaterialStore
+from bloomseal.keytools.material.store import MaterialStore
 from bloomseal.policy import Policy
 from kms.stand_ins import MASTER_KEYS, InMemoryKms
 

@@ -18,7 +18,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 from bloomseal.encryption import SecretKey
 from bloomseal.errors import KeyAccessError
 from bloomseal.keytools import FileRef, KeyMaterial, KeyMetadata, Keyring, KeyState, KeyTools, KmsAccessError
-from bloomseal.keytools.wrapping import unwrap_locally, wrap_locally
+from bloomseal.keytools.material.wrapping import unwrap_locally, wrap_locally
 from kms.stand_ins import InMemoryKms
 
 keys = st.sampled_from([16, 24, 32]).flatmap(lambda n: st.binary(min_size=n, max_size=n)).map(SecretKey)

@@ -18,7 +18,7 @@ import pytest
 
 from bloomseal import Keyring, UsageError
 from bloomseal.keytools.helper import KeyHelper
-from bloomseal.keytools.registry import check_uri
+from bloomseal.keytools.kms.registry import check_uri
 
 PASSPHRASE = "a passphrase that nobody prints"
 KEY = bytes(range(16))

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from bloomseal.errors import BloomsealError, KeyAccessError, MissingDependencyError, UsageError
-from bloomseal.keytools import Keyring, KeyTools, as_key_source, client_for, register_kms, registry
+from bloomseal.keytools import Keyring, KeyTools, as_key_source, client_for, register_kms
+from bloomseal.keytools.kms import registry
 from kms.stand_ins import InMemoryKms
 
 
@@ -146,7 +147,7 @@ def test_a_factory_that_makes_no_client_is_noticed() -> None:
 
 def test_key_tools_load_no_vendors_library() -> None:
     code = (
-        "import sys, bloomseal.keytools as k; [getattr(k, name) for name in k.__all__]; k.registry.schemes();"
+        "import sys, bloomseal.keytools as k; [getattr(k, name) for name in k.__all__]; from bloomseal.keytools.kms.registry import schemes; schemes();"
         "print([m for m in ('boto3', 'botocore', 'hvac', 'pkcs11', 'google.cloud', 'azure', 'requests', 'numba') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
-from bloomseal.keytools.store import MaterialStore
+from bloomseal.keytools.material.store import MaterialStore
 from bloomseal.rotation.journal import Journal
 from bloomseal.storage.ref import FileRef
 

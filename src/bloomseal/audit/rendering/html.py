@@ -11,9 +11,9 @@ from typing import Any, Final
 from ..._text import safe_text
 from ..._version import __version__
 from ...storage.snapshot import library
-from ..findings import Severity
+from ..facts.views import EXPOSED
 from ..report import Report
-from ..views import EXPOSED
+from ..rules.findings import Severity
 
 __all__ = ["to_html"]
 

@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 from ..._text import safe_text
 from ..._version import __version__
-from ..findings import Finding, Severity
 from ..report import Report
-from ..rules import RULES
+from ..rules.catalogue import RULES
+from ..rules.findings import Finding, Severity
 
 __all__ = ["to_sarif"]
 

@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from ...encryption import SecretKey
 from ...errors import KeyAccessError
 from ..access import shown
-from ..material import parse_object
+from ..material.material import parse_object
 from ..protocols import KeyState
 
 __all__ = ["MAX_KEYRING_BYTES", "KeyVersion", "MasterKey", "Protection", "check_succession", "dump", "load"]

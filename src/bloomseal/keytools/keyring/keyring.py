@@ -19,9 +19,9 @@ from ...storage.atomic import replace_durably
 from ...storage.source import open_regular
 from ..access import KmsAccessError, Problem, shown
 from ..forked import renewed_in_child
-from ..material import parse_object
+from ..material.material import parse_object
+from ..material.wrapping import unwrap_locally, wrap_locally
 from ..protocols import KeyDates, KeyState
-from ..wrapping import unwrap_locally, wrap_locally
 from . import keyfile
 from .keyfile import KeyVersion, MasterKey, Protection
 

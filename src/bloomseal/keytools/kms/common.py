@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from ...errors import BloomsealError, KeyAccessError, MissingDependencyError, UsageError
 from ..access import KmsAccessError, Problem
-from ..material import parse_object
+from ..material.material import parse_object
 
 __all__ = ["Diagnosis", "answered", "is_here", "pack", "unb64", "unpack", "vendor_library"]
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...audit import Report
-from ...audit.facts import Policies, scanner_for
-from ...audit.filefacts import FileFacts
-from ...audit.keyfacts import SidecarView
-from ...audit.places import find_files
+from ...audit.facts.file import FileFacts
+from ...audit.facts.inventory import Policies, scanner_for
+from ...audit.facts.keys import SidecarView
+from ...audit.facts.places import find_files
 from ...audit.report import judged
 from ...policy import Policy, TablePolicy
 from ...storage.ref import FileRef
@@ -35,7 +35,7 @@ class TableAudit:
     """An audit, as frames and as the report that `bloomseal.audit.audit` gives.
 
     Attributes:
-        inventory: one row per column chunk, columns as `bloomseal.audit.facts.SCHEMA`.
+        inventory: one row per column chunk, columns as `bloomseal.audit.facts.inventory.SCHEMA`.
         findings: one row per finding, worst first.
         report: the same, with what could not be seen, on the driver; SARIF, HTML and CBOM are made of it.
     """

@@ -19,11 +19,11 @@ import numpy as np
 from pyspark.sql import types as st
 
 from ...errors import UsageError
+from ...format.pages.statistics import all_null, null_count
 from ...format.schema import Leaf
-from ...format.statistics import all_null, null_count
 from ...format.walk import Walk
-from ...read.like import successor
-from ...read.predicate import Predicate
+from ...read.predicate.like import successor
+from ...read.predicate.predicate import Predicate
 from ...sbbf import PhysicalType
 from ...thrift.structs import ColumnMetaData
 

@@ -22,7 +22,7 @@ from ..given import absolute_kms
 from ..listing import in_folder
 from ..opening import table_of
 from ..settings import leaves, promised
-from .commit import Job, Staged, TableFolder, recover
+from .commit.placing import Job, Staged, TableFolder, recover
 from .options import SourceOptions, choice, positive
 from .partitioned import has_plain_text
 from .tree import check_folders

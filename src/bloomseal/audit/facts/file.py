@@ -1,0 +1,112 @@
+"""What a scan finds out about one file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import IntEnum
+from typing import Final
+
+from ...errors import BloomsealError
+from ...storage.ref import FileRef
+from .keys import KeyFacts, SidecarView
+
+__all__ = ["PROTECTIONS", "SEEN", "ChunkFacts", "FileFacts", "FilterFacts", "Seen"]
+
+PROTECTIONS: Final = ("plaintext", "footer key", "column key", "unknown")
+
+
+class Seen(IntEnum):
+    """How a filter or an index stands in the file."""
+
+    NONE = 0
+    CLEAR = 1
+    SEALED = 2
+    HIDDEN = 3
+
+
+SEEN: Final = ("none", "in clear", "sealed", "not visible")
+
+
+@dataclass(slots=True)
+class FilterFacts:
+    """An opened filter: whether it authenticated, its bytes, share of bits set, exact false positive probability, likely number
+    of distinct values; all bits zero though the chunk has values; and why it could not be had.
+    """
+
+    authentic: bool | None = None
+    num_bytes: int | None = None
+    fill: float | None = None
+    fpp: float | None = None
+    ndv: int | None = None
+    empty: bool | None = None
+    kind: str | None = None
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class ChunkFacts:
+    """One column chunk. Offsets and sizes in bytes; None is what can't be seen."""
+
+    row_group: int
+    leaf: int
+    protection: int
+    key: int
+    values: int | None = None
+    size: int | None = None
+    exposed: int = 0
+    filter: int = Seen.NONE
+    filter_offset: int | None = None
+    filter_length: int | None = None
+    column_index: int = Seen.NONE
+    offset_index: int = Seen.NONE
+    modules: int = 0
+    pages_counted: bool = False
+    error: str | None = None
+    bloom: FilterFacts | None = None
+
+
+@dataclass(slots=True)
+class FileFacts:
+    """One file.
+
+    Attributes:
+        footer: ``plaintext``, ``signed`` or ``encrypted``; None where it could not be read.
+        footer_verified: None where no key was at hand to do it.
+        aad_prefix: ``none``, ``stored`` or ``supplied``.
+        file_id: aad_file_unique in hexadecimal; a copy of a file has the same one.
+        error, error_kind: why the file, or a part of it, could not be looked at.
+        hidden: what could not be seen for want of a key.
+        keys: the data keys, `ChunkFacts.key` being an index; entry 0 stands for no key, 1 for the footer's.
+        leaves: dotted path and type of each column.
+        sidecar: entries of the external key material, and which of them the file uses.
+        strays: offset and size of filters in clear that no readable metadata names; found by reading the whole file.
+    """
+
+    ref: FileRef
+    size: int | None = None
+    modified: datetime | None = None
+    created_by: str | None = None
+    footer: str | None = None
+    footer_verified: bool | None = None
+    algorithm: str | None = None
+    aad_prefix: str | None = None
+    aad_prefix_text: str | None = None
+    file_id: str | None = None
+    error: str | None = None
+    error_kind: str | None = None
+    hidden: list[str] = field(default_factory=list)
+    keys: list[KeyFacts] = field(default_factory=lambda: [KeyFacts()])
+    leaves: list[tuple[str, str]] = field(default_factory=list)
+    chunks: list[ChunkFacts] = field(default_factory=list)
+    sidecar: SidecarView | None = None
+    strays: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def path(self) -> str:
+        return self.ref.path
+
+    def failed(self, error: BloomsealError) -> None:
+        """Keep the first failure."""
+        if self.error is None:
+            self.error, self.error_kind = error.what, type(error).__name__

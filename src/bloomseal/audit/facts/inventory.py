@@ -1,0 +1,378 @@
+"""The inventory: one row per file × row group × column chunk, as an Arrow table.
+
+A file whose column chunks can't be seen has one row, without row group and column. Unseen facts are null.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from ...keytools import KeyTools, as_key_source
+from ...keytools.pinned import PinnedKeys
+from ...policy import Policy, TablePolicy
+from ...storage.ref import FileRef
+from .file import PROTECTIONS, SEEN, FileFacts
+from .keys import KeyFacts, Kms
+from .places import Places, find_files
+from .scan import Scanner
+from .views import EXPOSED
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+    from .deep import Nonces
+
+__all__ = ["SCHEMA", "Policies", "inventory", "look", "scanner_for", "to_table"]
+
+_WORDS: Final = pa.dictionary(pa.int32(), pa.string())
+_MOMENT: Final = pa.timestamp("s", "UTC")
+
+SCHEMA: Final = pa.schema(
+    {
+        # the file
+        "file": _WORDS,
+        "table": _WORDS,
+        "file_size": pa.int64(),
+        "file_modified": _MOMENT,
+        "created_by": _WORDS,
+        "footer": _WORDS,
+        "footer_verified": pa.bool_(),
+        "algorithm": _WORDS,
+        "aad_prefix": _WORDS,
+        "aad_prefix_text": _WORDS,
+        "file_id": _WORDS,
+        "error": _WORDS,
+        # the footer's key
+        "footer_material": _WORDS,
+        "footer_key_id": _WORDS,
+        "footer_data_key": _WORDS,
+        "footer_key_bits": pa.int16(),
+        "footer_master_key": _WORDS,
+        "footer_key_version": _WORDS,
+        "footer_key_state": _WORDS,
+        "footer_version_since": _MOMENT,
+        "footer_kek_id": _WORDS,
+        "footer_kek_since": _MOMENT,
+        "footer_kms_url": _WORDS,
+        "footer_key_problem": _WORDS,
+        # the column chunk
+        "row_group": pa.int32(),
+        "column": _WORDS,
+        "type": _WORDS,
+        "protection": _WORDS,
+        "values": pa.int64(),
+        "bytes": pa.int64(),
+        "in_clear": pa.list_(pa.string()),
+        "column_index": _WORDS,
+        "offset_index": _WORDS,
+        "chunk_error": pa.string(),
+        # its key
+        "material": _WORDS,
+        "key_id": _WORDS,
+        "data_key": _WORDS,
+        "key_bits": pa.int16(),
+        "master_key": _WORDS,
+        "key_version": _WORDS,
+        "key_state": _WORDS,
+        "version_since": _MOMENT,
+        "kek_id": _WORDS,
+        "kek_since": _MOMENT,
+        "key_problem": _WORDS,
+        "modules": pa.int64(),
+        "modules_counted": pa.bool_(),
+        "key_modules": pa.int64(),
+        # its filter
+        "filter": _WORDS,
+        "filter_offset": pa.int64(),
+        "filter_length": pa.int64(),
+        "filter_bytes": pa.int64(),
+        "filter_authentic": pa.bool_(),
+        "filter_fill": pa.float64(),
+        "filter_fpp": pa.float64(),
+        "filter_ndv": pa.int64(),
+        "filter_empty": pa.bool_(),
+        "filter_kind": _WORDS,
+        "filter_error": pa.string(),
+    },
+    metadata={"bloomseal.inventory": "1"},
+)
+"""The inventory's columns. Moments are in UTC. ``kek_since`` is the oldest file seen under a KEK, ``key_modules`` what all files
+seen have sealed under a data key (at the least, where ``modules_counted`` is false)."""
+
+
+class Policies:
+    """Assigns files to tables, and so to policies.
+
+    Args:
+        policy: one table's policy, which then holds for all files; or a policy file's, where a file belongs to the table that
+            the deepest part of its path is named after; or None.
+        table: the table's name, where all files belong to one.
+    """
+
+    def __init__(self, policy: Policy | TablePolicy | None, table: str | None = None) -> None:
+        self._one = policy if isinstance(policy, TablePolicy) else None
+        self._tables: dict[str, TablePolicy] = {}
+        if isinstance(policy, Policy):
+            self._tables = dict(policy.tables)
+            if table is not None:
+                self._one = policy.for_table(table)
+        self._known: dict[str, TablePolicy | None] = {}
+
+    def of(self, path: str) -> TablePolicy | None:
+        """The policy of a file; None where there is none."""
+        if self._one is not None:
+            return self._one
+        folder, _, name = path.replace(os.sep, "/").rpartition("/")
+        stem = name.split(".")[0]
+        return self._tables.get(stem) or self._of_folder(folder)
+
+    def _of_folder(self, folder: str) -> TablePolicy | None:
+        if folder not in self._known:
+            parts = reversed(folder.split("/"))
+            self._known[folder] = next((self._tables[part] for part in parts if part in self._tables), None)
+        return self._known[folder]
+
+    def prefixes(self, ref: FileRef) -> tuple[bytes, ...]:
+        """The AAD prefixes that the policy gives a file, or gave it once."""
+        policy = self.of(ref.path)
+        return () if policy is None else tuple(prefix.encode() for prefix in policy.prefixes(ref))
+
+    @property
+    def dated(self) -> bool:
+        """Does any policy limit the age of keys?"""
+        policies = [self._one] if self._one is not None else list(self._tables.values())
+        return any(policy.max_key_age is not None for policy in policies)
+
+
+def inventory(
+    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+    *,
+    keys: Any = None,
+    policy: Policy | TablePolicy | None = None,
+    table: str | None = None,
+    aad_prefix: bytes | str | None = None,
+    filesystem: FileSystem | None = None,
+    filters: bool | None = None,
+    deep: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> pa.Table:
+    """The protection of every column chunk, over any number of files.
+
+    Without keys it never fails: what can't be seen is null, a file that can't be read is a row with an error.
+
+    Args:
+        paths: files, folders, Delta tables (folders) and Iceberg tables (their ``.metadata.json``).
+        keys: whatever `DecryptionSpec` takes; None to look at what everybody sees. At most one unwrapping per KEK, and under a
+            policy that limits the age of keys up to two questions per master key.
+        policy: gives the AAD prefixes that files don't store, and asks for the ages of keys.
+        table: the policy's table, where the paths don't tell.
+        aad_prefix: the prefix of files that don't store theirs, where there is no policy.
+        filters: open filters and judge their bits; None: where keys are given.
+        deep: count every page.
+        progress: called with files done and in all.
+
+    Returns:
+        A table of `SCHEMA`, ordered by file, row group and column.
+
+    Raises:
+        UsageError, MissingDependencyError: no paths, or a table without its library.
+    """
+    places = find_files(paths, filesystem=filesystem)
+    policies = Policies(policy, table)
+    files, _ = look(places, keys, policies, aad_prefix=aad_prefix, filters=filters, deep=deep, progress=progress)
+    return to_table(files, policies)
+
+
+def look(
+    places: Places,
+    keys: Any,
+    policies: Policies,
+    *,
+    aad_prefix: bytes | str | None = None,
+    filters: bool | None = None,
+    deep: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[list[FileFacts], Nonces | None]:
+    """The facts of all files, and with `deep` their nonces."""
+    nonces: Nonces | None = None
+    if deep:
+        from .deep import Nonces
+
+        nonces = Nonces()
+    visit = None if nonces is None else nonces.add
+    scanner = scanner_for(keys, policies, aad_prefix=aad_prefix, filters=True if deep else filters, visit=visit)
+    files = []
+    for done, ref in enumerate(places.files, 1):
+        files.append(scanner.scan(ref))
+        if progress is not None:
+            progress(done, len(places.files))
+    return files, nonces
+
+
+def scanner_for(
+    keys: Any,
+    policies: Policies,
+    *,
+    aad_prefix: bytes | str | None = None,
+    filters: bool | None = None,
+    visit: Any = None,
+) -> Scanner:
+    """The scanner of single files; arguments as of `inventory`, `visit` as of `Scanner`."""
+    source = None if keys is None else as_key_source(keys)
+    if isinstance(source, PinnedKeys):
+        # Pins refuse what they don't expect; an audit has to see it.
+        source = source.tools
+    kms = Kms(source.kms if isinstance(source, KeyTools) else None, dated=policies.dated)
+    one = aad_prefix.encode() if isinstance(aad_prefix, str) else aad_prefix
+    given = (one,) if one else ()
+    return Scanner(source, kms, prefixes=lambda ref: policies.prefixes(ref) or given, filters=filters, visit=visit)
+
+
+def to_table(files: Sequence[FileFacts], policies: Policies | None = None) -> pa.Table:
+    """Facts as a table of `SCHEMA`."""
+    files = sorted(files, key=lambda facts: facts.path)
+    since = _kek_since(files)
+    per_file = {name: [value(facts) for facts in files] for name, value in _FILE_COLUMNS.items()}
+    per_file["table"] = [policy.name if policies and (policy := policies.of(facts.path)) else None for facts in files]
+    for name, key_value in _KEY_COLUMNS.items():
+        per_file[f"footer_{name}"] = [
+            key_value(facts.keys[1], since) if len(facts.keys) > 1 else None for facts in files
+        ]
+    file_of, keys, key_of, leaves, leaf_of = _indexes(files)
+    per_key = {name: [value(key, since) for key in keys] for name, value in _KEY_COLUMNS.items()}
+    del per_key["kms_url"]
+    chunks = [chunk for facts in files for chunk in (facts.chunks or (None,))]
+    columns: dict[str, pa.Array] = {}
+    for values, index in ((per_file, file_of), (per_key, key_of), (leaves, leaf_of)):
+        taken = pa.array(index, pa.int32())
+        for name, entries in values.items():
+            columns[name] = _spread(entries, taken, SCHEMA.field(name).type)
+    for name, get in _CHUNK_COLUMNS.items():
+        columns[name] = pa.array([None if chunk is None else get(chunk) for chunk in chunks], SCHEMA.field(name).type)
+    for name, words in (("protection", PROTECTIONS), ("filter", SEEN), ("column_index", SEEN), ("offset_index", SEEN)):
+        index = pa.array([None if chunk is None else getattr(chunk, name) for chunk in chunks], pa.int32())
+        columns[name] = pa.DictionaryArray.from_arrays(index, pa.array(words))
+    columns["in_clear"] = _in_clear([0 if chunk is None else chunk.exposed for chunk in chunks])
+    for name, attribute in _BLOOM_COLUMNS.items():
+        found = [None if c is None or c.bloom is None else getattr(c.bloom, attribute) for c in chunks]
+        columns[name] = (
+            _encoded(found) if SCHEMA.field(name).type == _WORDS else pa.array(found, SCHEMA.field(name).type)
+        )
+    columns["key_modules"] = _key_modules(columns["data_key"], columns["modules"])
+    return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
+_FILE_COLUMNS: Final[dict[str, Callable[[FileFacts], Any]]] = {
+    "file": lambda facts: facts.path,
+    "file_size": lambda facts: facts.size,
+    "file_modified": lambda facts: facts.modified,
+    "created_by": lambda facts: facts.created_by,
+    "footer": lambda facts: facts.footer,
+    "footer_verified": lambda facts: facts.footer_verified,
+    "algorithm": lambda facts: facts.algorithm,
+    "aad_prefix": lambda facts: facts.aad_prefix,
+    "aad_prefix_text": lambda facts: facts.aad_prefix_text,
+    "file_id": lambda facts: facts.file_id,
+    "error": lambda facts: facts.error,
+}
+_KEY_COLUMNS: Final[dict[str, Callable[[KeyFacts, dict[str, datetime]], Any]]] = {
+    "material": lambda key, _: key.material,
+    "key_id": lambda key, _: key.key_id,
+    "data_key": lambda key, _: key.data_key,
+    "key_bits": lambda key, _: key.bits,
+    "master_key": lambda key, _: key.master_key,
+    "key_version": lambda key, _: key.version,
+    "key_state": lambda key, _: key.state,
+    "version_since": lambda key, _: key.version_since,
+    "kek_id": lambda key, _: key.kek_id,
+    "kek_since": lambda key, since: since.get(key.kek_id) if key.kek_id else None,
+    "kms_url": lambda key, _: key.kms_url,
+    "key_problem": lambda key, _: key.problem,
+}
+_CHUNK_COLUMNS: Final[dict[str, Callable[[Any], Any]]] = {
+    "row_group": lambda chunk: chunk.row_group,
+    "values": lambda chunk: chunk.values,
+    "bytes": lambda chunk: chunk.size,
+    "chunk_error": lambda chunk: chunk.error,
+    "modules": lambda chunk: chunk.modules if chunk.protection else None,
+    "modules_counted": lambda chunk: chunk.pages_counted if chunk.protection else None,
+    "filter_offset": lambda chunk: chunk.filter_offset,
+    "filter_length": lambda chunk: chunk.filter_length,
+}
+_BLOOM_COLUMNS: Final = {
+    "filter_bytes": "num_bytes",
+    "filter_authentic": "authentic",
+    "filter_fill": "fill",
+    "filter_fpp": "fpp",
+    "filter_ndv": "ndv",
+    "filter_empty": "empty",
+    "filter_kind": "kind",
+    "filter_error": "error",
+}
+
+
+def _indexes(
+    files: Sequence[FileFacts],
+) -> tuple[list[int], list[KeyFacts], list[int | None], dict[str, list[str]], list[int | None]]:
+    """Per row: its file, its key among all keys, its column among all columns."""
+    file_of: list[int] = []
+    keys: list[KeyFacts] = []
+    key_of: list[int | None] = []
+    leaves: dict[tuple[str, str], int] = {}
+    leaf_of: list[int | None] = []
+    for number, facts in enumerate(files):
+        base = len(keys)
+        keys.extend(facts.keys)
+        local = [leaves.setdefault(leaf, len(leaves)) for leaf in facts.leaves]
+        if not facts.chunks:
+            file_of.append(number)
+            key_of.append(None)
+            leaf_of.append(None)
+            continue
+        file_of.extend([number] * len(facts.chunks))
+        key_of.extend([base + chunk.key if chunk.key else None for chunk in facts.chunks])
+        leaf_of.extend([local[chunk.leaf] for chunk in facts.chunks])
+    named = {"column": [name for name, _ in leaves], "type": [kind for _, kind in leaves]}
+    return file_of, keys, key_of, named, leaf_of
+
+
+def _spread(entries: list[Any], index: pa.Array, kind: pa.DataType) -> pa.Array:
+    if kind != _WORDS:
+        return pa.array(entries, kind).take(index)
+    encoded = _encoded(entries)
+    return pa.DictionaryArray.from_arrays(encoded.indices.take(index), encoded.dictionary)
+
+
+def _encoded(entries: Iterable[str | None]) -> pa.DictionaryArray:
+    return pa.array(list(entries), pa.string()).dictionary_encode()
+
+
+def _in_clear(bits: list[int]) -> pa.Array:
+    values = sorted(set(bits))
+    lists = [[name for bit, name in enumerate(EXPOSED) if value >> bit & 1] for value in values]
+    place = {value: index for index, value in enumerate(values)}
+    return pa.array(lists, pa.list_(pa.string())).take(pa.array([place[value] for value in bits], pa.int32()))
+
+
+def _kek_since(files: Sequence[FileFacts]) -> dict[str, datetime]:
+    since: dict[str, datetime] = {}
+    for facts in files:
+        for key in facts.keys:
+            if key.kek_id is not None and facts.modified is not None:
+                since[key.kek_id] = min(since.get(key.kek_id, facts.modified), facts.modified)
+    return since
+
+
+def _key_modules(data_keys: pa.DictionaryArray, modules: pa.Array) -> pa.Array:
+    total: dict[int, int] = defaultdict(int)
+    indexes = data_keys.indices.to_pylist()
+    for key, count in zip(indexes, modules.to_pylist(), strict=True):
+        if key is not None and count is not None:
+            total[key] += count
+    return pa.array([None if key is None else total[key] for key in indexes], pa.int64())

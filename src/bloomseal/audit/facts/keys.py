@@ -1,0 +1,219 @@
+"""The facts in a file's key metadata, and those that the keys at hand and their KMS add."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+from ...encryption import SecretKey
+from ...errors import BloomsealError, KeyAccessError
+from ...keytools import Keyring, KmsAccessError
+from ...keytools.material.material import DEFAULT_INSTANCE, KeyMaterial, KeyMetadata
+from ...keytools.material.store import MaterialStore
+from ...keytools.protocols import DatedKms, StatefulKms, VersionedKms
+from ...storage.ref import FileRef
+
+__all__ = ["KeyFacts", "Kms", "SidecarView"]
+
+_WRAPPING_BYTES: Final = 12 + 16
+_VAULT: Final = re.compile(r"vault:v(\d{1,9}):")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFacts:
+    """One data key of one file.
+
+    Attributes:
+        material: ``internal``, ``external``, ``opaque`` (an id that means something to its writer) or ``none``.
+        key_id: an opaque id as text; the reference, where the material is external.
+        data_key: says which data key it is, without saying the key: equal for equal keys.
+        bits: length of the data key; None where it can't be told.
+        master_key, version: what wrapped it, by the material's own account.
+        kek_id: base64 of the KEK's id; None under single wrapping.
+        kms_url: the KMS's address in the file; None where it names none.
+        problem: why the key could not be had; None where it could, or nobody tried.
+        state: ``enabled``, ``disabled``, ``pending deletion``, ``destroyed``, ``unknown``; None where nobody was asked.
+        version_since: when the wrapping version was made, as far as the KMS tells.
+    """
+
+    material: str = "none"
+    key_id: str | None = None
+    data_key: str | None = None
+    bits: int | None = None
+    master_key: str | None = None
+    version: str | None = None
+    kek_id: str | None = None
+    kms_url: str | None = None
+    problem: str | None = None
+    state: str | None = None
+    version_since: datetime | None = None
+
+    @classmethod
+    def of(cls, key_metadata: bytes, sidecar: SidecarView, kms: Kms) -> KeyFacts:
+        """The facts that stand in `key_metadata`, and for external material in the sidecar. Never raises."""
+        if not key_metadata:
+            return cls()
+        try:
+            metadata = KeyMetadata.from_bytes(key_metadata)
+        except KeyAccessError:
+            text = key_metadata.decode(errors="backslashreplace")
+            shown = text if text.isprintable() and len(text) <= 200 else f"{len(key_metadata)} opaque bytes"
+            return cls("opaque", shown, f"id {_digest(key_metadata)}")
+        if metadata.material is not None:
+            return cls._of_material("internal", None, metadata.material, kms)
+        reference = metadata.reference or ""
+        try:
+            material = sidecar.material(reference)
+        except BloomsealError as error:
+            return cls("external", reference, problem=error.what)
+        return cls._of_material("external", reference, material, kms)
+
+    @classmethod
+    def _of_material(cls, where: str, key_id: str | None, material: KeyMaterial, kms: Kms) -> KeyFacts:
+        wrapped_bits = None
+        if material.kek_id is not None:
+            # Under double wrapping the data key is wrapped here, so that its length shows.
+            try:
+                length = len(base64.b64decode(material.wrapped_dek, validate=True)) - _WRAPPING_BYTES
+                wrapped_bits = length * 8 if length in (16, 24, 32) else None
+            except (binascii.Error, ValueError):
+                wrapped_bits = None
+        url = material.kms_instance_url
+        return cls(
+            where,
+            key_id,
+            f"wrapped {_digest(material.wrapped_dek.encode())}",
+            wrapped_bits,
+            material.master_key,
+            kms.version(material.wrapped_kek or material.wrapped_dek, material.master_key),
+            material.kek_id,
+            None if url in (None, "", DEFAULT_INSTANCE) else url,
+        )
+
+    def resolved(self, key: SecretKey) -> KeyFacts:
+        """With the key at hand."""
+        return replace(
+            self, data_key=f"key {key.fingerprint}", bits=key.bits, state="enabled" if self.master_key else None
+        )
+
+    def refused(self, error: BloomsealError) -> KeyFacts:
+        """The key could not be had."""
+        state = None
+        if isinstance(error, KmsAccessError) and error.problem.value in ("disabled", "destroyed", "unknown"):
+            state = error.problem.value
+        return replace(self, problem=self.problem or error.what, state=state)
+
+
+class SidecarView:
+    """The external key material beside one file, read once and only when it is asked for."""
+
+    def __init__(self, ref: FileRef) -> None:
+        self._store = MaterialStore(ref)
+        self._entries: dict[str, str] | None = None
+        self.used: set[str] = set()
+
+    @property
+    def path(self) -> str:
+        return self._store.path
+
+    def entries(self) -> dict[str, str]:
+        """Raises KeyAccessError where there is a sidecar that can't be read."""
+        if self._entries is None:
+            self._entries = self._store.read()
+        return self._entries
+
+    def material(self, reference: str) -> KeyMaterial:
+        """Raises KeyAccessError: no such material."""
+        self.used.add(reference)
+        text = self.entries().get(reference)
+        if text is None:
+            raise KeyAccessError("there is no key material of this name beside the file")
+        return KeyMaterial.from_json(text)
+
+
+class Kms:
+    """A KMS client's answers about master keys; each question is asked once.
+
+    Args:
+        client: None where there is none; versions are then read from the wrapped keys of known clients.
+        dated: also ask when versions were made.
+    """
+
+    def __init__(self, client: Any = None, *, dated: bool = False) -> None:
+        self._client = client
+        self._dated = dated
+        self._dates: dict[tuple[str, str | None], datetime | None] = {}
+        self._states: dict[str, str | None] = {}
+
+    def version(self, wrapped: str, master_key: str) -> str | None:
+        """The master key's version that wrapped this blob. Costs no call."""
+        if isinstance(self._client, VersionedKms):
+            try:
+                return self._client.wrapping_version(wrapped, master_key)
+            except BloomsealError:
+                pass
+        if (match := _VAULT.match(wrapped)) is not None:
+            return match[1]
+        try:
+            fields = json.loads(wrapped) if wrapped.startswith("{") else None
+        except (ValueError, RecursionError):
+            return None
+        found = fields.get("masterKeyVersion") if isinstance(fields, dict) else None
+        # parquet-java's word for a KMS that does not count versions
+        return found if isinstance(found, str) and found != "NO_VERSION" else None
+
+    def judged(self, facts: KeyFacts) -> KeyFacts:
+        """With the master key's state and its version's date, as far as the KMS tells."""
+        if self._client is None or facts.master_key is None:
+            return facts
+        state = facts.state or self._state(facts.master_key)
+        since = self._since(facts.master_key, facts.version) if self._dated else None
+        return replace(facts, state=state, version_since=since)
+
+    def _state(self, master_key: str) -> str | None:
+        if master_key not in self._states:
+            state = None
+            if isinstance(self._client, StatefulKms):
+                try:
+                    state = self._client.key_state(master_key).value
+                except KmsAccessError as error:
+                    state = error.problem.value if error.problem.value in ("disabled", "destroyed", "unknown") else None
+                except Exception:
+                    state = None  # a KMS that does not answer is no finding about the file
+            self._states[master_key] = state
+        return self._states[master_key]
+
+    def _since(self, master_key: str, version: str | None) -> datetime | None:
+        name = (master_key, version)
+        if name not in self._dates:
+            try:
+                self._dates[name] = self._asked(master_key, version)
+            except Exception:
+                self._dates[name] = None
+        return self._dates[name]
+
+    def _asked(self, master_key: str, version: str | None) -> datetime | None:
+        if isinstance(self._client, Keyring):
+            key = next((key for key in self._client.list() if key.name == master_key), None)
+            made = (one.created for one in key.versions if str(one.version) == version) if key else iter(())
+            return next(made, None)
+        if not isinstance(self._client, DatedKms):
+            return None
+        dates = self._client.key_dates(master_key)
+        if dates.rotated is None or version is None:
+            return dates.created
+        current = self._client.current_version(master_key) if isinstance(self._client, VersionedKms) else None
+        if version == current:
+            return dates.rotated
+        # An older version: made at some time before the latest rotation. The latest possible day raises no false alarm.
+        return dates.created if version == "1" else dates.rotated
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(b"bloomseal audit\x00" + data).hexdigest()[:16]

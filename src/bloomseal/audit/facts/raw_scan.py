@@ -1,0 +1,88 @@
+"""A first look at modules: what stands at some places of a file, sealed or in clear? Told by a few bytes, without a key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from ...errors import BloomsealError
+from ...limits import MAX_BITSET_BYTES
+from ...storage.source import Source
+from ...thrift import Cursor
+from ...thrift.structs import BloomFilterHeader, decode_at
+
+__all__ = ["FILTER_HEADER", "clear_filters", "is_filter_header", "is_sealed", "read_all"]
+
+FILTER_HEADER: Final = re.compile(
+    rb"\x15[\x80-\xff]{0,4}[\x00-\x7f]\x1c\x1c\x00\x00\x1c\x1c\x00\x00\x1c\x1c\x00\x00\x00"
+)
+"""A filter's header in clear: numBytes, then the three unions BLOCK, XXHASH, UNCOMPRESSED (compact protocol)."""
+
+_LONGEST: Final = 19
+_WINDOW: Final = 8 * 1024 * 1024
+_GAP: Final = 64 * 1024
+
+
+def read_all(source: Source, wanted: list[tuple[int, int]]) -> Iterator[bytes]:
+    """The bytes of these ranges; what stands close together is read at once. Empty where a range leaves the file."""
+    wanted = list(wanted)
+    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
+    found: list[bytes] = [b""] * len(wanted)
+    run: list[int] = []
+
+    def flush() -> None:
+        if not run:
+            return
+        start = wanted[run[0]][0]
+        end = max(wanted[i][0] + wanted[i][1] for i in run)
+        data = bytes(source.read(start, end - start))
+        for i in run:
+            offset, length = wanted[i]
+            found[i] = data[offset - start : offset - start + length]
+        run.clear()
+
+    for i in order:
+        offset, length = wanted[i]
+        if offset < 0 or length < 0 or offset >= source.size:
+            continue
+        wanted_end = min(offset + length, source.size)
+        if run and offset - wanted[run[-1]][0] > _GAP:
+            flush()
+        wanted[i] = (offset, wanted_end - offset)
+        run.append(i)
+    flush()
+    return iter(found)
+
+
+def is_sealed(data: bytes, length: int) -> bool:
+    """Does a framed module of `length` bytes start here?"""
+    return len(data) >= 4 and int.from_bytes(data[:4], "little") == length - 4
+
+
+def is_filter_header(data: bytes) -> bool:
+    """Does a filter's header start here, in clear?"""
+    try:
+        header = decode_at(BloomFilterHeader, Cursor(data))
+    except BloomsealError:
+        return False
+    return bool(header.num_bytes and header.algorithm and header.hash)
+
+
+def clear_filters(source: Source) -> Iterator[tuple[int, int]]:
+    """Offset and bitset size of every filter in clear, wherever it stands: as a thief finds them who has the file's bytes only.
+
+    Thirteen bytes of a header are always the same; ciphertext does not show them by chance.
+    """
+    for start in range(0, source.size, _WINDOW):
+        data = bytes(source.read(start, min(_WINDOW + _LONGEST - 1, source.size - start)))
+        for match in FILTER_HEADER.finditer(data):
+            if match.start() >= _WINDOW:
+                break
+            try:
+                num_bytes = decode_at(BloomFilterHeader, Cursor(match[0])).num_bytes or 0
+            except BloomsealError:
+                continue
+            room = source.size - start - match.end()
+            if 0 < num_bytes <= min(MAX_BITSET_BYTES, room) and num_bytes % 32 == 0:
+                yield start + match.start(), num_bytes

@@ -1,0 +1,364 @@
+"""One file's facts: what anybody sees of it, and what the keys at hand add. A file that can't be read is a fact too."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from copy import copy
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from ...encryption import SecretKey
+from ...errors import BloomsealError, FormatError, IntegrityError, KeyAccessError, UnsupportedError
+from ...format.expectation import Expectation
+from ...format.footer import FileCrypto, Footer, FooterKind, Peek, peek
+from ...format.opening import KeysAtHand, authenticated
+from ...format.walk import Chunk, Walk
+from ...keytools import KmsAccessError, Problem
+from ...keytools.protocols import KeyRetriever, KeySource
+from ...limits import MAX_GCM_SEALS
+from ...sbbf import PhysicalType, SplitBlockBloomFilter
+from ...storage.ref import FileRef
+from ...storage.source import Source
+from ...thrift.structs import ColumnMetaData, decode
+from .file import ChunkFacts, FileFacts, FilterFacts, Seen
+from .keys import KeyFacts, Kms, SidecarView
+from .raw_scan import is_filter_header, is_sealed, read_all
+from .views import AuditChunk, AuditGroup, AuditMeta, exposed
+
+__all__ = ["Scanner"]
+
+_HEADER_BYTES: Final = 256
+_OUTAGES: Final = 3
+_SMALL_LISTS: Final = 4096
+
+
+class Scanner:
+    """Looks at files.
+
+    Args:
+        keys: where keys come from; None to look at what everybody sees.
+        kms: what can be asked about master keys.
+        prefix: path → the AAD prefix that the file should have; None where nothing is known.
+        filters: open filters and judge their bits. Needs no key for filters in clear.
+        visit: called with each file's walk while it is open (the nonce check).
+    """
+
+    def __init__(
+        self,
+        keys: KeySource | None = None,
+        kms: Kms | None = None,
+        *,
+        prefixes: Callable[[FileRef], tuple[bytes, ...]] = lambda _: (),
+        filters: bool | None = None,
+        visit: Callable[[FileFacts, Walk | None, Source], None] | None = None,
+    ) -> None:
+        self._keys = keys
+        self._kms = kms or Kms()
+        self._prefixes = prefixes
+        self._filters = keys is not None if filters is None else filters
+        self._visit = visit
+        self._outages: list[KmsAccessError] = []
+
+    def scan(self, ref: FileRef) -> FileFacts:
+        """A file's facts. Never raises for what is in the file."""
+        facts = FileFacts(ref)
+        try:
+            with Source.open(ref) as source:
+                facts.size = source.size
+                facts.modified = _modified(ref)
+                self._scan(facts, source)
+        except BloomsealError as error:
+            facts.failed(error)
+        except Exception as error:
+            # A thousand files must not go unseen because of one; the type is all that may be told.
+            facts.failed(FormatError(f"unexpected {type(error).__name__}"))
+        return facts
+
+    def _scan(self, facts: FileFacts, source: Source) -> None:
+        facts.sidecar = SidecarView(source.ref)
+        footer, hand = self._open(facts, source)
+        if footer is None:
+            if self._visit is not None:
+                self._visit(facts, None, source)
+            return
+        facts.created_by = footer.created_by
+        facts.leaves = [(leaf.name, str(leaf.type)) for leaf in footer.schema.leaves]
+        walk = Walk(source, footer, hand)
+        look = _Columns(facts, walk, self)
+        for group in range(len(footer.row_groups)):
+            look.group(group)
+        look.peek()
+        if self._visit is not None:
+            self._visit(facts, walk, source)
+
+    def _open(self, facts: FileFacts, source: Source) -> tuple[Footer | None, KeysAtHand]:
+        seen = peek(source)
+        facts.footer = str(seen.kind)
+        if seen.kind is FooterKind.PLAINTEXT:
+            return Footer(seen.clear, seen.offset, None, True), KeysAtHand(None, None)
+        clear = None if seen.kind is FooterKind.ENCRYPTED else seen.clear
+        if clear is None:
+            facts.hidden.append("columns, filters and statistics: all inside the encrypted footer")
+        try:
+            candidates = self._crypto(facts, seen)
+        except UnsupportedError as error:
+            if clear is None:
+                raise
+            facts.failed(error)
+            return Footer(clear, seen.offset, None, False), KeysAtHand(None, None)
+        hand = self._hand(facts, source, candidates[0])
+        try:
+            footer = authenticated(seen, candidates, hand)
+        except KeyAccessError:
+            pass
+        except IntegrityError as error:
+            facts.footer_verified = False
+            facts.failed(error)
+        else:
+            facts.hidden.clear()
+            facts.footer_verified = True
+            return footer, hand
+        return None if clear is None else Footer(clear, seen.offset, candidates[0], False), hand
+
+    def _crypto(self, facts: FileFacts, seen: Peek) -> list[FileCrypto]:
+        facts.keys.append(KeyFacts.of(seen.key_metadata, facts.sidecar or SidecarView(facts.ref), self._kms))
+        algorithm, inner = seen.inner()
+        facts.algorithm = str(algorithm)
+        stored, wanted = inner.binary(1), bool(inner.boolean(3))
+        facts.aad_prefix = "stored" if stored else "supplied" if wanted else "none"
+        if stored:
+            facts.aad_prefix_text = stored.decode(errors="backslashreplace")
+        if (unique := inner.binary(2)) is not None:
+            facts.file_id = unique.hex()
+        # Only what the file lacks is supplied: whether a stored prefix is the right one is a rule's affair.
+        supplied = self._prefixes(facts.ref) if wanted and not stored else ()
+        return seen.crypto(Expectation(prefixes=supplied))
+
+    def _hand(self, facts: FileFacts, source: Source, crypto: FileCrypto) -> KeysAtHand:
+        retriever = None if self._keys is None else _Impatient(self._keys.for_file(source.ref), self._outages)
+        hand = KeysAtHand(crypto, retriever)
+        facts.keys[1] = self._judged(facts.keys[1], lambda: hand.footer().key)
+        return hand
+
+    def _judged(self, facts: KeyFacts, resolve: Callable[[], Any]) -> KeyFacts:
+        if self._keys is None:
+            return facts
+        try:
+            facts = facts.resolved(resolve())
+        except BloomsealError as error:
+            facts = facts.refused(error)
+        return self._kms.judged(facts)
+
+
+class _Impatient:
+    """A file's keys, until the KMS could not be reached a few times: a thousand files must not wait for it a thousand times."""
+
+    def __init__(self, keys: KeyRetriever, outages: list[KmsAccessError]) -> None:
+        self._keys = keys
+        self._outages = outages
+
+    def retrieve_key(self, key_metadata: bytes, column: str | None) -> bytes | SecretKey:
+        if len(self._outages) >= _OUTAGES:
+            raise copy(self._outages[-1])
+        try:
+            return self._keys.retrieve_key(key_metadata, column)
+        except KmsAccessError as error:
+            if error.problem is Problem.UNREACHABLE:
+                self._outages.append(error)
+            raise
+
+
+class _Columns:
+    """The column chunks of one file."""
+
+    def __init__(self, facts: FileFacts, walk: Walk, scanner: Scanner) -> None:
+        self._facts = facts
+        self._walk = walk
+        self._scanner = scanner
+        self._opened: dict[tuple[bytes, str], int] = {}
+        self._peeks: list[tuple[ChunkFacts, str, int, int]] = []
+        self._leaves = walk.footer.schema.leaves
+
+    def group(self, index: int) -> None:
+        """All chunks of one row group."""
+        footer = self._walk.footer
+        try:
+            limit = max(len(self._leaves), _SMALL_LISTS)
+            group = decode(AuditGroup, footer.row_groups[index], container_limit=limit)
+            columns = group.columns or []
+            if len(columns) != len(self._leaves):
+                raise FormatError(f"{len(columns)} column chunks for the schema's {len(self._leaves)} columns")
+            if group.ordinal is not None and group.ordinal != index:
+                raise FormatError(f"the row group's ordinal says {group.ordinal}")
+        except BloomsealError as error:
+            self._facts.failed(error.at(row_group=index))
+            return
+        add = self._facts.chunks.append
+        for leaf, column in enumerate(columns):
+            if column.crypto_metadata is None:
+                add(self._plaintext(index, leaf, column))
+            else:
+                add(self._encrypted(index, leaf, column))
+
+    def peek(self) -> None:
+        """Look at the first bytes of filters and indexes of encrypted columns: sealed or not?"""
+        wanted = [(offset, min(_HEADER_BYTES, length)) for _, _, offset, length in self._peeks]
+        found = dict(zip(wanted, read_all(self._walk.source, wanted), strict=True))
+        for chunk, name, offset, length in self._peeks:
+            data = found[offset, min(_HEADER_BYTES, length)]
+            sealed = is_sealed(data, length) if name != "filter" else not is_filter_header(data)
+            setattr(chunk, name, Seen.SEALED if sealed else Seen.CLEAR)
+        for chunk in self._facts.chunks:
+            if (
+                chunk.protection
+                and chunk.bloom is not None
+                and chunk.bloom.authentic is False
+                and not chunk.bloom.error
+            ):
+                chunk.filter = Seen.CLEAR  # it could be opened without the key
+
+    def _plaintext(self, group: int, leaf: int, column: AuditChunk) -> ChunkFacts:
+        facts = ChunkFacts(group, leaf, 0, 0)
+        meta = column.meta_data
+        if meta is None:
+            facts.error = "a column chunk without metadata"
+            return facts
+        facts.values, facts.size = meta.num_values, meta.total_compressed_size
+        if column.column_index_offset is not None:
+            facts.column_index = Seen.CLEAR
+        if column.offset_index_offset is not None:
+            facts.offset_index = Seen.CLEAR
+        if meta.bloom_filter_offset is not None:
+            facts.filter = Seen.CLEAR
+            facts.filter_offset, facts.filter_length = meta.bloom_filter_offset, meta.bloom_filter_length
+            if self._scanner._filters:
+                self._judge_filter(facts, self._walk.chunk(group, leaf))
+        return facts
+
+    def _encrypted(self, group: int, leaf: int, column: AuditChunk) -> ChunkFacts:
+        crypto = column.crypto_metadata
+        assert crypto is not None  # noqa: S101
+        name = self._leaves[leaf].name
+        if crypto.footer_key is not None:
+            facts = ChunkFacts(group, leaf, 1, 1 if len(self._facts.keys) > 1 else 0)
+        elif crypto.column_key is not None:
+            facts = ChunkFacts(group, leaf, 2, self._key(crypto.column_key.key_metadata or b"", name))
+        else:
+            return ChunkFacts(group, leaf, 3, 0, error="an unknown kind of column encryption")
+        if self._walk.footer.crypto is None and self._facts.algorithm is not None:
+            return facts  # an algorithm that is not ours; the file says so itself
+        if self._walk.footer.crypto is None:
+            facts.error = self._facts.error or "an encrypted column in a file without encryption"
+            self._facts.failed(FormatError("an encrypted column in a file without encryption", column=name))
+            return facts
+        if facts.protection == 2 and column.encrypted_column_metadata is None:
+            facts.error = "the column has a key of its own, but its metadata is not sealed"
+        meta, clear = column.meta_data, column.meta_data is not None and self._walk.footer.crypto.plaintext_footer
+        if meta is not None and clear:
+            facts.exposed = exposed(meta)
+        opened, chunk = self._open(facts, group, leaf, column)
+        meta = opened or meta
+        self._describe(facts, column, meta, opened is not None or column.encrypted_column_metadata is None)
+        if chunk is not None and opened is not None and facts.filter_offset is not None and self._scanner._filters:
+            self._judge_filter(facts, chunk)
+        return facts
+
+    def _open(
+        self, facts: ChunkFacts, group: int, leaf: int, column: AuditChunk
+    ) -> tuple[AuditMeta | None, Chunk | None]:
+        """The metadata opened with the key at hand."""
+        if self._scanner._keys is None:
+            return None, None
+        try:
+            chunk = self._walk.chunk(group, leaf)
+            self._walk.cipher(chunk)
+            if column.encrypted_column_metadata is None:
+                self._walk.meta(chunk)
+                return column.meta_data, chunk
+            raw = self._walk.meta_raw(chunk)
+            self._walk.meta(chunk)
+            return decode(AuditMeta, raw), chunk
+        except KeyAccessError:
+            return None, None
+        except BloomsealError as error:
+            facts.error = f"{error.module or 'Column metadata'}: {error.what}"
+            return None, None
+
+    def _describe(self, facts: ChunkFacts, column: AuditChunk, meta: AuditMeta | None, whole: bool) -> None:
+        modules = 1 if column.encrypted_column_metadata is not None else 0
+        # A page and its header at the least.
+        pages = meta.pages if meta is not None else None
+        modules += 2 * (pages or 1)
+        facts.pages_counted = pages is not None
+        for name, offset, length in (
+            ("column_index", column.column_index_offset, column.column_index_length),
+            ("offset_index", column.offset_index_offset, column.offset_index_length),
+        ):
+            if offset is not None and length is not None and length > 0:
+                modules += 1
+                setattr(facts, name, Seen.SEALED)
+                self._peeks.append((facts, name, offset, length))
+        if meta is None:
+            facts.filter = Seen.HIDDEN
+        else:
+            facts.values, facts.size = meta.num_values, meta.total_compressed_size
+            if meta.bloom_filter_offset is not None:
+                modules += 2
+                facts.filter = Seen.SEALED
+                facts.filter_offset, facts.filter_length = meta.bloom_filter_offset, meta.bloom_filter_length
+                self._peeks.append(
+                    (facts, "filter", meta.bloom_filter_offset, meta.bloom_filter_length or _HEADER_BYTES)
+                )
+            elif not whole:
+                facts.filter = Seen.HIDDEN
+        facts.modules = min(modules, MAX_GCM_SEALS)
+
+    def _key(self, key_metadata: bytes, column: str) -> int:
+        # Without key metadata a key goes by its column's name.
+        name = (key_metadata, "" if key_metadata else column)
+        if (known := self._opened.get(name)) is None:
+            facts = self._facts
+            found = KeyFacts.of(key_metadata, facts.sidecar or SidecarView(facts.ref), self._scanner._kms)
+            found = self._scanner._judged(found, lambda: self._walk.keys.column(key_metadata, column).key)
+            facts.keys.append(found)
+            known = self._opened[name] = len(facts.keys) - 1
+        return known
+
+    def _judge_filter(self, facts: ChunkFacts, chunk: Chunk) -> None:
+        bloom = facts.bloom = FilterFacts()
+        try:
+            found = self._walk.filter(chunk)
+            if found is None:
+                facts.bloom = None
+                return
+            bloom.authentic = found.sealed if chunk.encrypted else None
+            parsed = SplitBlockBloomFilter.from_bitset(found.bitset)
+            bloom.kind = "BLOCK, XXHASH, UNCOMPRESSED"  # the walk refuses any other
+            bloom.num_bytes, bloom.fill = parsed.num_bytes, parsed.fill
+            bloom.fpp, bloom.ndv = parsed.false_positive_probability(), parsed.estimated_ndv()
+            bloom.empty = parsed.is_empty and _has_values(self._walk.meta(chunk))
+            if bloom.empty and chunk.leaf.type.physical is PhysicalType.BOOLEAN:
+                bloom.empty = None  # parquet-java never inserts booleans
+        except UnsupportedError as error:
+            bloom.kind = error.what
+        except IntegrityError as error:
+            bloom.authentic, bloom.error = False, error.what
+        except BloomsealError as error:
+            bloom.error = error.what
+
+
+def _has_values(meta: ColumnMetaData) -> bool:
+    """Do the statistics prove it? Without them a chunk could be all nulls."""
+    nulls = meta.statistics.null_count if meta.statistics else None
+    return nulls is not None and nulls < (meta.num_values or 0)
+
+
+def _modified(ref: FileRef) -> datetime | None:
+    if ref.filesystem is None:
+        try:
+            return datetime.fromtimestamp(os.stat(ref.path).st_mtime, UTC).replace(microsecond=0)  # noqa: PTH116
+        except OSError:
+            return None
+    moment: datetime | None = ref.filesystem.get_file_info(ref.path).mtime
+    return moment

@@ -1,0 +1,174 @@
+"""The rules at work: facts in, findings out."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+
+from ...policy import TablePolicy
+from ..facts.file import FileFacts, Seen
+from ..facts.views import EXPOSED
+from .filter_rules import check_filters, check_sizes
+from .findings import Finding, Severity
+from .judged import SENSITIVE, Facts, Line, found, lines
+from .key_rules import check_keys, check_material, check_nonces
+
+__all__ = ["check"]
+
+_KNOWN_WRITERS = ("parquet-cpp-arrow", "parquet-mr", "bloomseal")
+_EXPOSURE = {
+    "min/max statistics": "BS104",
+    "null counts": "BS104",
+    "size statistics": "BS105",
+    "geospatial statistics": "BS106",
+    "Bloom filter offset": "BS108",
+    "Bloom filter length": "BS108",
+    "key-value metadata": "BS109",
+    "page encoding counts": "BS109",
+}
+_LISTED = 3
+
+
+def check(facts: Facts) -> list[Finding]:
+    """All findings, worst first."""
+    findings: list[Finding] = []
+    for file in facts.files:
+        policy = facts.policies.of(file.path)
+        findings += _check_file(facts, file, policy)
+        findings += _check_strays(file, policy)
+        for line in lines(file, policy):
+            findings += _check_exposure(line)
+            findings += check_filters(line)
+    findings += check_sizes(facts.files, facts.policies)
+    findings += check_keys(facts)
+    findings += _check_plaintext_files(facts)
+    findings += _check_bounds(facts)
+    findings += check_material(facts)
+    if facts.nonces is not None:
+        findings += check_nonces(facts, facts.nonces)
+    return sorted(findings, key=lambda finding: finding.order)
+
+
+# What lies open
+
+
+def _check_strays(file: FileFacts, policy: TablePolicy | None) -> Iterator[Finding]:
+    if file.strays:
+        listed = ", ".join(f"{size} bytes at {offset}" for offset, size in file.strays[:_LISTED])
+        more = f" and {len(file.strays) - _LISTED} more" if len(file.strays) > _LISTED else ""
+        # What hides from us could be the metadata of a plaintext column, whose filter may stand in clear.
+        unsure = bool(file.hidden) or any(chunk.filter == Seen.HIDDEN for chunk in file.chunks)
+        complete = policy is not None and (policy.complete or policy.uniform)
+        severity = Severity.INFO if unsure and not complete else None
+        yield found("BS114", f"bitsets in clear: {listed}{more}", severity, file.path, policy=policy)
+
+
+def _check_exposure(line: Line) -> Iterator[Finding]:
+    chunk, policy = line.chunks[0], line.policy
+    if not line.encrypted:
+        wanted = policy.master_key(line.column) if policy else None
+        if wanted is not None:
+            severity = Severity.CRITICAL if line.restricted else None
+            yield line.finding("BS101", f"in plaintext, where the policy has master key {wanted}", severity)
+            if chunk.filter == Seen.CLEAR:
+                yield line.finding("BS103", "a filter in clear over a column that should be encrypted", severity)
+        return
+    if chunk.filter == Seen.CLEAR:
+        yield line.finding("BS102", "its filter answers without any key")
+    if chunk.column_index == Seen.CLEAR or chunk.offset_index == Seen.CLEAR:
+        which = "column index" if chunk.column_index == Seen.CLEAR else "offset index"
+        yield line.finding("BS107", f"its {which} can be read without a key")
+    named: dict[str, list[str]] = {}
+    for bit, name in enumerate(EXPOSED):
+        if chunk.exposed >> bit & 1:
+            named.setdefault(_EXPOSURE[name], []).append(name)
+    for rule, names in named.items():
+        severity = Severity.ERROR if line.sensitive else Severity.INFO if _usual(line, rule) else None
+        yield line.finding(rule, f"{' and '.join(names)} in the readable footer", severity)
+    broken = [c for c in line.chunks if c.error is not None]
+    if broken:
+        yield line.finding("BS206", broken[0].error or "", chunks=broken)
+
+
+def _usual(line: Line, rule: str) -> bool:
+    """Does the file's writer always leave this open?"""
+    writer = (line.file.created_by or "").lower()
+    if not writer.startswith(_KNOWN_WRITERS):
+        return False
+    if rule in ("BS104", "BS109"):
+        # pyarrow keeps the whole metadata of footer-key columns in the plaintext footer.
+        return line.chunks[0].protection == 1 and writer.startswith("parquet-cpp-arrow")
+    return True
+
+
+# Files
+
+
+def _check_file(facts: Facts, file: FileFacts, policy: TablePolicy | None) -> Iterator[Finding]:
+    def here(rule: str, message: str, severity: Severity | None = None) -> Finding:
+        return found(rule, message, severity, file.path, policy=policy)
+
+    if file.footer_verified is False:
+        yield here("BS203", file.error or "the footer does not authenticate")
+    elif file.algorithm is not None and file.file_id is None:
+        yield here("BS207", "no aad_file_unique: modules could come from any file")
+    elif file.footer == "plaintext" and any(chunk.protection for chunk in file.chunks):
+        yield here("BS204", "columns are encrypted, and the footer has no signature", Severity.ERROR)
+    elif file.error is not None:
+        yield here("BS201", file.error)
+    if facts.with_keys and file.footer == "signed" and file.footer_verified is None and file.file_id is not None:
+        why = file.keys[1].problem if len(file.keys) > 1 else None
+        yield here("BS204", f"the footer's signature can't be verified: {why or 'no footer key'}")
+    if file.algorithm is None or policy is None:
+        return
+    if file.footer == "signed" and not policy.plaintext_footer:
+        yield here("BS112", "the footer is in plaintext")
+    if file.algorithm == "AES_GCM_CTR_V1" and policy.algorithm.value == "AES_GCM_V1":
+        yield here("BS310", "pages are encrypted with AES-CTR, which authenticates nothing")
+    wanted = policy.prefix(file.ref)
+    if wanted is None:
+        return
+    if file.aad_prefix == "none":
+        yield here("BS308", f"written without an AAD prefix; the policy has {policy.aad_prefix}")
+    elif file.aad_prefix == "stored":
+        if file.aad_prefix_text != wanted:
+            yield here("BS309", f"the stored prefix is {file.aad_prefix_text!r}, the policy's {wanted!r}")
+        elif not policy.store_aad_prefix:
+            yield here("BS309", "the prefix is right, but stands in the file", Severity.WARNING)
+
+
+def _check_plaintext_files(facts: Facts) -> Iterator[Finding]:
+    encrypted: dict[tuple[str, tuple[str, ...]], str] = {}
+    for file in facts.files:
+        if file.algorithm is not None and file.leaves:
+            encrypted.setdefault(_shape(file, facts), file.path)
+    for file in facts.files:
+        if file.footer != "plaintext" or any(chunk.protection for chunk in file.chunks):
+            continue
+        if (policy := facts.policies.of(file.path)) is not None:
+            yield found("BS111", f"not encrypted, in table {policy.name}", None, file.path, policy=policy)
+        elif (beside := encrypted.get(_shape(file, facts))) is not None:
+            message = f"not encrypted, beside {posixpath.basename(beside)} with the same columns"
+            yield found("BS111", message, Severity.WARNING, file.path)
+
+
+def _shape(file: FileFacts, facts: Facts) -> tuple[str, tuple[str, ...]]:
+    root = facts.places.roots.get(file.path) or posixpath.dirname(file.path)
+    return root, tuple(sorted(name for name, _ in file.leaves))
+
+
+def _check_bounds(facts: Facts) -> Iterator[Finding]:
+    for file in facts.files:
+        held = facts.places.bounds.get(file.path)
+        if not held or file.algorithm is None:
+            continue
+        policy = facts.policies.of(file.path)
+        encrypted = {file.leaves[chunk.leaf][0] for chunk in file.chunks if chunk.protection}
+        for column in sorted(held):
+            # Inside an encrypted footer without its key, only the policy knows which columns are encrypted.
+            keyed = policy is not None and policy.master_key(column) is not None
+            if column in encrypted or (not file.leaves and keyed):
+                sensitive = policy is not None and policy.sensitivity(column) in SENSITIVE
+                severity = Severity.ERROR if sensitive else None
+                message = "the table's metadata holds its smallest and greatest value"
+                yield found("BS113", message, severity, file.path, column, policy=policy)

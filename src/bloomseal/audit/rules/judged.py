@@ -1,0 +1,129 @@
+"""What rules judge and what they make: the facts, the chunks that are alike, a finding with its command filled in."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from ...policy import Sensitivity, TablePolicy
+from ..facts.file import ChunkFacts, FileFacts
+from ..facts.inventory import Policies
+from ..facts.keys import KeyFacts
+from ..facts.places import Places
+from .catalogue import RULES
+from .findings import Finding, Severity
+
+if TYPE_CHECKING:
+    from ..facts.deep import Nonces
+
+__all__ = ["SENSITIVE", "Facts", "Line", "found", "lines"]
+
+SENSITIVE = (Sensitivity.CONFIDENTIAL, Sensitivity.RESTRICTED)
+
+
+@dataclass
+class Facts:
+    """What there is to judge.
+
+    Attributes:
+        files, places: what was looked at.
+        policies: by file.
+        with_keys: keys were at hand.
+        nonces: what the nonce check saw; None without it.
+        now: the moment that ages are counted to.
+    """
+
+    files: Sequence[FileFacts]
+    places: Places
+    policies: Policies
+    with_keys: bool
+    nonces: Nonces | None
+    now: datetime
+
+
+@dataclass(slots=True)
+class Line:
+    """The chunks of one column in one file that are alike.
+
+    Attributes:
+        file, policy: its file and that one's policy.
+        column, type: dotted path and type.
+        key: the key that seals them.
+        chunks: the chunks; the first one stands for all.
+    """
+
+    file: FileFacts
+    policy: TablePolicy | None
+    column: str
+    type: str
+    key: KeyFacts
+    chunks: list[ChunkFacts] = field(default_factory=list)
+
+    @property
+    def encrypted(self) -> bool:
+        return self.chunks[0].protection != 0
+
+    @property
+    def sensitive(self) -> bool:
+        """Does the policy call the column confidential or restricted?"""
+        return self.policy is not None and self.policy.sensitivity(self.column) in SENSITIVE
+
+    @property
+    def restricted(self) -> bool:
+        return self.policy is not None and self.policy.sensitivity(self.column) is Sensitivity.RESTRICTED
+
+    def finding(
+        self,
+        rule: str,
+        message: str,
+        severity: Severity | None = None,
+        *,
+        chunks: list[ChunkFacts] | None = None,
+    ) -> Finding:
+        """A finding here."""
+        groups = tuple(chunk.row_group for chunk in (self.chunks if chunks is None else chunks))
+        extra = {"seal": "seal" if self.file.algorithm is None else "rekey"}
+        return found(rule, message, severity, self.file.path, self.column, groups, self.policy, extra)
+
+
+def found(
+    rule: str,
+    message: str,
+    severity: Severity | None = None,
+    file: str | None = None,
+    column: str | None = None,
+    row_groups: tuple[int, ...] = (),
+    policy: TablePolicy | None = None,
+    extra: Mapping[str, str] | None = None,
+) -> Finding:
+    """A finding, its command filled in; `extra` is for placeholders beside file, column, key and table."""
+    kept = RULES[rule]
+    key = (policy.master_key(column) if column else policy.footer_key) if policy else None
+    values = {
+        "file": shlex.quote(file) if file else "FILE",
+        "column": shlex.quote(column) if column else "COLUMN",
+        "key": shlex.quote(key) if key else "KEY",
+        "table": shlex.quote(policy.name) if policy else "TABLE",
+        "seal": "seal",
+        "old": "OLD",
+        **(extra or {}),
+    }
+    return Finding(
+        kept, severity or kept.severity, message, file, column, tuple(sorted(row_groups)), kept.fix.format_map(values)
+    )
+
+
+def lines(file: FileFacts, policy: TablePolicy | None) -> Iterable[Line]:
+    """A file's chunks, those that are alike together."""
+    apart: dict[tuple[int, ...], Line] = {}
+    for c in file.chunks:
+        alike = (c.leaf, c.protection, c.key, c.exposed, c.filter, c.column_index, c.offset_index)
+        line = apart.get(alike)
+        if line is None:
+            name, kind = file.leaves[c.leaf]
+            line = apart[alike] = Line(file, policy, name, kind, file.keys[c.key])
+        line.chunks.append(c)
+    return apart.values()

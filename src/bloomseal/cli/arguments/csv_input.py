@@ -1,0 +1,328 @@
+"""CSV → record batches, without changing a value that nobody gave a type.
+
+Arrow's own guess looks at the first block only, and takes ``07495`` for a number. Here a column is a number, a date or a moment
+only if every one of its values is, and is still the same after it; else it stays text. Of a file all values are looked at
+before the first is read; standard input passes once, so a value that does not fit the guess is an error there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from decimal import Decimal
+from pathlib import PurePath
+from typing import IO, Any, Final, cast
+
+import pyarrow as pa
+
+from ...errors import FormatError
+
+__all__ = ["COMPRESSIONS", "CsvReader", "bad_line"]
+
+Bad = tuple[int, str | None]
+"""A line's number from 1, and the column, or None where the line has too many or too few values."""
+
+COMPRESSIONS: Final = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+_BLOCK_BYTES: Final = 1 << 20  # the reader runs some ten blocks ahead
+_NULLS: Final = ["", "NULL", "null", "NA", "N/A", "n/a", "#NA", "#N/A"]
+"""No values, in a column that is not text. Only the empty one is while types are guessed: ``NA`` is a country too."""
+_BOOLEANS: Final = ["true", "false", "True", "False", "TRUE", "FALSE"]
+_NUMBER: Final = r"\A-?(0|[1-9][0-9]*)?(\.[0-9]+)?([eE][-+]?[0-9]+)?\z"
+"""No plus sign and no leading zero: with these it is a phone number or a code."""
+_TIME: Final = r"\A([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\z"
+_EXACT_DIGITS: Final = 15
+"""So many decimal digits come back out of a double unchanged; more are compared one by one."""
+
+
+class CsvReader:
+    """A CSV file, or standard input for ``-``: its schema, and its rows in batches.
+
+    Args:
+        path: the file; ``.gz``, ``.bz2`` and ``.zst`` are inflated.
+        types: column → type, where it is not to be found out.
+        delimiter: one character.
+        stack: closes what is opened here.
+
+    Attributes:
+        types: of all columns of a file, found out or given.
+        total: bytes of the file, which `position` counts up to; 0 for standard input.
+
+    Raises:
+        OSError, pyarrow.ArrowException, ValueError: the caller's to translate.
+    """
+
+    def __init__(
+        self, path: str, types: Mapping[str, pa.DataType], delimiter: str, stack: contextlib.ExitStack
+    ) -> None:
+        self.path = path
+        self._given = dict(types)
+        self._delimiter = delimiter
+        self.total = 0
+        self.types = self._given
+        self._raw: Any = None
+        if path == "-":
+            self.schema, self.batches = self._once(stack)
+        else:
+            with contextlib.ExitStack() as survey:
+                self.types = {**self._surveyed(survey), **self._given}
+            reader = self._open(self._stream(stack), self.types, stack)
+            self.schema, self.batches = reader.schema, iter(reader)
+
+    @property
+    def position(self) -> int:
+        """Bytes of the file read so far."""
+        return self._raw.tell() if self.total else 0
+
+    def _stream(self, stack: contextlib.ExitStack) -> Any:
+        self._raw = stack.enter_context(pa.OSFile(self.path, "rb"))
+        self.total = self._raw.size()
+        kind = COMPRESSIONS.get(PurePath(self.path).suffix.lower())
+        return self._raw if kind is None else stack.enter_context(pa.CompressedInputStream(self._raw, kind))
+
+    def _open(self, stream: Any, types: Mapping[str, pa.DataType], stack: contextlib.ExitStack, **options: Any) -> Any:
+        from pyarrow import csv as arrow_csv
+
+        convert = arrow_csv.ConvertOptions(column_types=dict(types), null_values=_NULLS, **options)
+        # A line break in quotes belongs to its value, wherever a block ends.
+        parse = arrow_csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True)
+        read = arrow_csv.ReadOptions(block_size=_BLOCK_BYTES)
+        reader = arrow_csv.open_csv(stream, read_options=read, parse_options=parse, convert_options=convert)
+        return stack.enter_context(reader)
+
+    def _surveyed(self, stack: contextlib.ExitStack) -> dict[str, pa.DataType]:
+        names = self._open(self._stream(stack), self._given, stack).schema.names
+        _refuse_repeated(names)
+        asked = [name for name in names if name not in self._given]
+        if not asked:
+            return {}
+        texts = self._open(self._stream(stack), dict.fromkeys(asked, pa.string()), stack, include_columns=asked)
+        guesses = {name: _Guess() for name in asked}
+        for batch in texts:
+            for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                guesses[name].see(column)
+        return {name: guess.type for name, guess in guesses.items()}
+
+    def _once(self, stack: contextlib.ExitStack) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        head = _head(sys.stdin.buffer)
+        names = next(csv.reader(io.StringIO(head.decode("utf-8-sig", "replace")), delimiter=self._delimiter), [])
+        stream = stack.enter_context(pa.PythonFile(cast("Any", _Replayed(head, sys.stdin.buffer)), mode="r"))
+        texts = self._open(stream, {**dict.fromkeys(names, pa.string()), **self._given}, stack)
+        _refuse_repeated(texts.schema.names)
+        batches = iter(texts)
+        first = next(batches, None)
+        guesses = {name: _Guess(castable=True) for name in texts.schema.names if name not in self._given}
+        for name, guess in guesses.items():
+            if first is not None:
+                guess.see(first.column(texts.schema.get_field_index(name)))
+        types = {name: guess.type for name, guess in guesses.items()}
+        schema = pa.schema([field.with_type(types.get(field.name, field.type)) for field in texts.schema])
+        rest = [] if first is None else [first]
+        return schema, (_typed(batch, schema, set(guesses)) for part in (rest, batches) for batch in part)
+
+
+class _Guess:
+    """The types that all values seen so far fit.
+
+    Args:
+        castable: leave out types that only the reader of CSV converts to.
+    """
+
+    def __init__(self, *, castable: bool = False) -> None:
+        self._left = [kind for kind in _FITS if not (castable and pa.types.is_time(kind))]
+        self._empty = True
+
+    def see(self, column: pa.Array) -> None:
+        import pyarrow.compute as pc
+
+        values = column.filter(pc.not_equal(column, "")) if self._left else column[:0]
+        if len(values):
+            self._empty = False
+            self._left = [kind for kind in self._left if _FITS[kind](values, kind)]
+
+    @property
+    def type(self) -> pa.DataType:
+        """The first of them; null for a column without values."""
+        if self._empty:
+            return pa.null()
+        return self._left[0] if self._left else pa.string()
+
+
+def _same_text(values: pa.Array, kind: pa.DataType) -> bool:
+    return bool(_converts(values, kind) and values.cast(kind).cast(pa.string()).equals(values))
+
+
+def _converts(values: pa.Array, kind: pa.DataType) -> bool:
+    try:
+        values.cast(kind)
+    except pa.ArrowException:
+        return False
+    return True
+
+
+def _matches(pattern: str) -> Callable[[pa.Array, pa.DataType], bool]:
+    def check(values: pa.Array, kind: pa.DataType) -> bool:  # noqa: ARG001
+        import pyarrow.compute as pc
+
+        return bool(pc.all(pc.match_substring_regex(values, pattern)).as_py())
+
+    return check
+
+
+def _booleans(values: pa.Array, kind: pa.DataType) -> bool:  # noqa: ARG001
+    import pyarrow.compute as pc
+
+    return bool(pc.all(pc.is_in(values, value_set=pa.array(_BOOLEANS))).as_py())
+
+
+def _doubles(values: pa.Array, kind: pa.DataType) -> bool:
+    """Numbers that a double holds as they are written, up to the zeros at their end."""
+    import pyarrow.compute as pc
+
+    if not _matches(_NUMBER)(values, kind) or not _converts(values, kind):
+        return False
+    numbers = values.cast(kind)
+    short = pc.and_(
+        pc.less_equal(pc.binary_length(values), _EXACT_DIGITS), pc.invert(pc.match_substring_regex(values, "[eE]"))
+    )
+    doubtful = pc.invert(pc.or_(short, pc.equal(numbers.cast(pa.string()), values)))
+    pairs = zip(values.filter(doubtful).to_pylist(), numbers.filter(doubtful).to_pylist(), strict=True)
+    return all(Decimal(repr(number)) == Decimal(text) for text, number in pairs)
+
+
+_FITS: Final[dict[pa.DataType, Callable[[pa.Array, pa.DataType], bool]]] = {
+    pa.int64(): _same_text,
+    pa.bool_(): _booleans,
+    pa.float64(): _doubles,
+    pa.date32(): _same_text,
+    pa.time32("s"): _matches(_TIME),
+    pa.timestamp("s"): _converts,
+    pa.timestamp("ns"): _converts,
+    pa.timestamp("s", "UTC"): _converts,
+    pa.timestamp("ns", "UTC"): _converts,
+}
+
+
+def _typed(batch: pa.RecordBatch, schema: pa.Schema, guessed: set[str]) -> pa.RecordBatch:
+    import pyarrow.compute as pc
+
+    columns = []
+    for field, column in zip(schema, batch.columns, strict=True):
+        if field.name in guessed and not pa.types.is_string(field.type):
+            values = column.filter(pc.not_equal(column, ""))
+            fits = _FITS.get(field.type, lambda values, _: not len(values))
+            if not fits(values, field.type):
+                raise FormatError(
+                    f"the column began as {field.type}, and later values are something else",
+                    column=field.name,
+                    hint=f"--type '{field.name}=string', or a file, all of which is looked at first",
+                )
+            column = pc.if_else(pc.equal(column, ""), None, column).cast(field.type)
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _refuse_repeated(names: list[str]) -> None:
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise FormatError("several columns have the same name", column=twice[0])
+
+
+def _head(stream: IO[bytes]) -> bytes:
+    """The beginning of a stream, at least its first line."""
+    head = b""
+    while b"\n" not in head and len(head) < _BLOCK_BYTES and (more := stream.read1(_BLOCK_BYTES)):  # type: ignore[attr-defined]
+        head += more
+    return head
+
+
+class _Replayed(io.RawIOBase):
+    """A stream whose beginning was already read."""
+
+    def __init__(self, head: bytes, rest: IO[bytes]) -> None:
+        self._head, self._rest = io.BytesIO(head), rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._head.read(len(buffer)) or self._rest.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+# Where a file does not read ---------------------------------------------------------------------------------------
+
+
+def bad_line(path: str, types: Mapping[str, pa.DataType], delimiter: str) -> Bad | None:
+    """The first line with too many or too few values, or one that does not fit its type: its number, and the column.
+
+    None where no such line is found, as on standard input, which is gone.
+    """
+    if path == "-":
+        return None
+    try:
+        with contextlib.ExitStack() as stack:
+            raw: Any = stack.enter_context(pa.OSFile(path, "rb"))
+            kind = COMPRESSIONS.get(PurePath(path).suffix.lower())
+            if kind is not None:
+                raw = stack.enter_context(pa.CompressedInputStream(raw, kind))
+            text = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
+            return _first_bad(csv.reader(text, delimiter=delimiter), types)
+    except (OSError, csv.Error, pa.ArrowException):
+        return None
+
+
+def _first_bad(rows: Any, types: Mapping[str, pa.DataType]) -> Bad | None:
+    names: list[str] = next(rows, [])
+    seen: list[tuple[int, list[str]]] = []
+    end = rows.line_num
+    for row in rows:
+        line, end = end + 1, rows.line_num
+        if row and len(row) != len(names):
+            return _unfit(seen, names, types) or (line, None)
+        if row:
+            seen.append((line, row))
+        if len(seen) == 1 << 12:
+            if found := _unfit(seen, names, types):
+                return found
+            seen = []
+    return _unfit(seen, names, types)
+
+
+def _unfit(seen: list[tuple[int, list[str]]], names: list[str], types: Mapping[str, pa.DataType]) -> Bad | None:
+    bad: list[Bad] = [
+        (seen[place][0], name)
+        for at, name in enumerate(names)
+        if (place := _first_unfit([row[at] for _, row in seen], types.get(name, pa.string()))) is not None
+    ]
+    return min(bad, default=None)
+
+
+def _first_unfit(values: list[str], kind: pa.DataType) -> int | None:
+    """The index of the first value that the reader does not take for this type, by halves."""
+    if not values or _reads(values, kind):
+        return None
+    low, high = 0, len(values)  # values[:low] read, values[:high] do not
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _reads(values[low:middle], kind) else (low, middle)
+    return low
+
+
+def _reads(values: Iterable[str], kind: pa.DataType) -> bool:
+    from pyarrow import csv as arrow_csv
+
+    lines = ["x", *('"' + value.replace('"', '""') + '"' for value in values)]
+    data = "\n".join(lines).encode("utf-8", "surrogateescape")
+    try:
+        arrow_csv.read_csv(
+            io.BytesIO(data),
+            read_options=arrow_csv.ReadOptions(block_size=len(data) + 1),
+            parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
+            convert_options=arrow_csv.ConvertOptions(column_types={"x": kind}, null_values=_NULLS),
+        )
+    except pa.ArrowException:
+        return False
+    return True

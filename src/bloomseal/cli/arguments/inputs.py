@@ -1,0 +1,230 @@
+"""CSV, Parquet, Arrow and line-delimited JSON as streams of record batches: no input is held as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, Final
+
+import pyarrow as pa
+
+from ...errors import BloomsealError, FormatError, UsageError
+from ...spelling import nearest
+from .csv_input import COMPRESSIONS, CsvReader, bad_line
+
+__all__ = ["FORMATS", "Input", "open_input", "parse_type"]
+
+FORMATS: Final = ("csv", "parquet", "arrow", "ndjson")
+_EXTENSIONS: Final = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+    ".json": "ndjson",
+}
+_BATCH_ROWS: Final = 1 << 16
+_BLOCK_BYTES: Final = 1 << 20  # the readers run some ten blocks ahead
+_DECIMAL: Final = re.compile(r"decimal(?:128|256)?\((\d+),\s*(-?\d+)\)")
+_TIMESTAMP: Final = re.compile(r"timestamp\[(s|ms|us|ns)(?:,\s*([^\]]+))?\]")
+
+
+@dataclass
+class Input:
+    """A stream of rows.
+
+    Attributes:
+        schema: of every batch.
+        batches: the rows; each batch comes with the bytes or rows that were consumed so far.
+        total: what `batches` counts up to; 0 where that is not known.
+    """
+
+    schema: pa.Schema
+    batches: Iterator[tuple[pa.RecordBatch, int]]
+    total: int
+
+
+@contextlib.contextmanager
+def open_input(
+    path: str, kind: str | None, types: Mapping[str, pa.DataType], delimiter: str | None = None
+) -> Iterator[Input]:
+    """Open an input file, or standard input for ``-``.
+
+    Args:
+        path: the file.
+        kind: one of `FORMATS`; None: by the name's end.
+        types: column → type, where it shall not be inferred (CSV, JSON) or is to be changed.
+        delimiter: between the values of CSV, one character; None: a tab in ``.tsv``, else a comma.
+
+    Raises:
+        UsageError: no such file, an unknown kind, no such column.
+        FormatError: the input does not parse, or a value does not fit its type. The message names no value.
+    """
+    plain = PurePath(path).with_suffix("") if PurePath(path).suffix.lower() in COMPRESSIONS else PurePath(path)
+    if kind is None and (kind := _EXTENSIONS.get(plain.suffix.lower())) is None:
+        raise UsageError("what kind of file is the input?", file=path, hint=f"--input-format {'|'.join(FORMATS)}")
+    if delimiter is not None and (kind != "csv" or len(delimiter.encode()) != 1 or delimiter in '"\r\n'):
+        raise UsageError("a delimiter is one character of ASCII between the values of CSV", hint="--delimiter ';'")
+    delimiter = delimiter or ("\t" if plain.suffix.lower() == ".tsv" else ",")
+    known = dict(types)
+
+    def broken(error: Exception) -> FormatError:
+        bad = bad_line(path, known, delimiter) if kind == "csv" else None
+        return _broken(path, kind, error, bad)
+
+    with contextlib.ExitStack() as stack:
+        try:
+            if kind == "csv":
+                reader = CsvReader(path, types, delimiter, stack)
+                known.update(reader.types)
+                counted = ((batch, reader.position) for batch in reader.batches)
+                found = Input(reader.schema, counted, reader.total)
+            else:
+                found = _OPENERS[kind](path, types, stack)
+        except BloomsealError as error:
+            raise error.at(file=path) from None
+        except OSError as error:
+            raise _unreadable(path, error) from None
+        except (pa.ArrowException, ValueError) as error:
+            raise broken(error) from None
+        if missing := [name for name in types if name not in found.schema.names]:
+            raise UsageError(
+                "no such column in the input",
+                column=missing[0],
+                hint=f"one of {', '.join(nearest(missing[0], found.schema.names))}",
+            )
+        if kind in ("parquet", "arrow") and types:
+            found = _cast(found, types)
+        found.batches = _guarded(found.batches, path, broken)
+        yield found
+
+
+def parse_type(text: str) -> pa.DataType:
+    """A type as pyarrow prints it: ``string``, ``int64``, ``date32``, ``decimal(12, 2)``, ``timestamp[us, UTC]``, ...
+
+    Raises:
+        UsageError: not a type.
+    """
+    try:
+        if match := _DECIMAL.fullmatch(text):
+            precision, scale = int(match[1]), int(match[2])
+            return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
+        if match := _TIMESTAMP.fullmatch(text):
+            return pa.timestamp(match[1], match[2])
+        return pa.type_for_alias(text)
+    except (ValueError, pa.ArrowException):
+        raise UsageError(
+            f"unknown type {text!r}", hint="string, int64, date32, decimal(12,2), timestamp[us,UTC]"
+        ) from None
+
+
+def _open_ndjson(path: str, types: Mapping[str, pa.DataType], stack: contextlib.ExitStack) -> Input:
+    from pyarrow import json
+
+    stream, position, total = _inflated(path, stack)
+    options = json.ParseOptions(explicit_schema=pa.schema(list(types.items())) if types else None)
+    reader = stack.enter_context(
+        json.open_json(stream, read_options=json.ReadOptions(block_size=_BLOCK_BYTES), parse_options=options)
+    )
+    return Input(reader.schema, _with_bytes(reader, position, total), total)
+
+
+def _open_parquet(path: str, types: Mapping[str, pa.DataType], stack: contextlib.ExitStack) -> Input:  # noqa: ARG001
+    import pyarrow.parquet as pq
+
+    if path == "-":
+        raise UsageError("Parquet is read from its end, so not from standard input")
+    with open(path, "rb") as raw:
+        raw.seek(-min(4, raw.seek(0, 2)), 2)
+        if raw.read() == b"PARE":
+            raise UsageError("the input is an encrypted file", file=path, hint="bloomseal attach adds filters to it")
+    file = stack.enter_context(pq.ParquetFile(path, memory_map=False, pre_buffer=False))
+    return Input(file.schema_arrow, _with_rows(file.iter_batches(_BATCH_ROWS)), file.metadata.num_rows)
+
+
+def _open_arrow(path: str, types: Mapping[str, pa.DataType], stack: contextlib.ExitStack) -> Input:  # noqa: ARG001
+    stream, total = _stream(path, stack)
+    if path != "-":
+        with contextlib.suppress(pa.ArrowInvalid):
+            file = stack.enter_context(pa.ipc.open_file(stream))
+            batches = (file.get_batch(index) for index in range(file.num_record_batches))
+            return Input(file.schema, _with_bytes(batches, stream, 0), 0)
+        stream.seek(0)
+    reader = stack.enter_context(pa.ipc.open_stream(stream))
+    return Input(reader.schema, _with_bytes(reader, stream, total), total)
+
+
+_OPENERS: Final = {"ndjson": _open_ndjson, "parquet": _open_parquet, "arrow": _open_arrow}
+
+
+def _stream(path: str, stack: contextlib.ExitStack) -> tuple[Any, int]:
+    if path == "-":
+        return stack.enter_context(pa.PythonFile(sys.stdin.buffer, mode="r")), 0
+    file = stack.enter_context(pa.OSFile(path, "rb"))
+    return file, file.size()
+
+
+def _inflated(path: str, stack: contextlib.ExitStack) -> tuple[Any, Any, int]:
+    """What to read, the stream whose position tells how far that is, and the position's end."""
+    stream, total = _stream(path, stack)
+    kind = COMPRESSIONS.get(PurePath(path).suffix.lower())
+    return (stream if kind is None else stack.enter_context(pa.CompressedInputStream(stream, kind))), stream, total
+
+
+def _with_bytes(batches: Any, stream: Any, total: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+    for batch in batches:
+        yield batch, stream.tell() if total else 0
+
+
+def _with_rows(batches: Any) -> Iterator[tuple[pa.RecordBatch, int]]:
+    done = 0
+    for batch in batches:
+        done += batch.num_rows
+        yield batch, done
+
+
+def _cast(found: Input, types: Mapping[str, pa.DataType]) -> Input:
+    fields = [field.with_type(types.get(field.name, field.type)) for field in found.schema]
+    schema = pa.schema(fields, metadata=found.schema.metadata)
+    return Input(schema, ((batch.cast(schema), done) for batch, done in found.batches), found.total)
+
+
+def _guarded(
+    batches: Iterator[tuple[pa.RecordBatch, int]], path: str, broken: Callable[[Exception], FormatError]
+) -> Iterator[tuple[pa.RecordBatch, int]]:
+    try:
+        yield from batches
+    except BloomsealError as error:
+        raise error.at(file=path) from None
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    except (pa.ArrowException, ValueError) as error:
+        raise broken(error) from None
+
+
+def _unreadable(path: str, error: OSError) -> UsageError:
+    return UsageError(f"the input can't be read: {error.strerror or type(error).__name__}", file=path)
+
+
+def _broken(path: str, kind: str, error: Exception, bad: tuple[int, str | None] | None) -> FormatError:
+    # pyarrow's messages quote the cell that did not parse; it may be a secret.
+    if bad is None:
+        what, column = f"the input does not read as {kind} of these types ({type(error).__name__})", None
+    else:
+        line, column = bad
+        why = "it has not as many values as the first one" if column is None else "its value does not fit the type"
+        what = f"line {line} does not read as {kind}: {why}"
+    return FormatError(
+        what,
+        file=path,
+        column=column,
+        hint="--delimiter, where it is no comma" if bad and column is None else "--type COLUMN=TYPE",
+    )

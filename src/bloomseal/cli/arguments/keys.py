@@ -1,0 +1,243 @@
+"""Keys for a command: from a keyring, a KMS, files or environment variables; never from an argument in clear.
+
+What stands behind ``=`` in ``--key-file`` and ``--key-env`` is never repeated in a message: a key put there by mistake
+would end up in a log.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+import json
+import os
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from ...encryption import SecretKey
+from ...errors import KeyAccessError, UsageError
+from ...keytools import ExplicitKeys, Keyring, KeyTools
+from ...keytools.keyring.keyring import PASSPHRASE_VARIABLE, PATH_VARIABLE
+from ...storage.source import open_regular
+from ..state import PATH, State
+
+__all__ = ["Given", "KeyOptions", "key_options", "open_keyring", "read_passphrase", "with_options"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+_FOOTER: Final = "footer"
+_HEX: Final = re.compile(r"[0-9A-Fa-f]+")
+_LONGEST_KEY_FILE: Final = 1024
+
+
+@dataclass
+class Given:
+    """Data keys that the caller named one by one.
+
+    Attributes:
+        footer: the footer key.
+        columns: dotted path → key.
+        ids: key id (as in key metadata) → key.
+    """
+
+    footer: SecretKey | None = None
+    columns: dict[str, SecretKey] = field(default_factory=dict)
+    ids: dict[str | bytes, bytes | SecretKey] = field(default_factory=dict)
+
+    def put(self, name: str, key: SecretKey) -> None:
+        """`name` is ``footer``, a column's path, ``column:PATH`` or ``id:KEY ID``."""
+        kind, colon, rest = name.partition(":")
+        if name == _FOOTER:
+            self.footer = key
+        elif colon and kind == "id":
+            self.ids[rest] = key
+        else:
+            self.columns[rest if colon and kind == "column" else name] = key
+
+
+@dataclass
+class KeyOptions:
+    """The options of `key_options`, as given."""
+
+    keyring: str | None
+    passphrase_file: str | None
+    kms: str | None
+    key_file: tuple[str, ...]
+    key_env: tuple[str, ...]
+
+    @functools.cached_property
+    def given(self) -> Given | None:
+        """Explicit keys; None where there are none.
+
+        Raises:
+            UsageError, KeyAccessError: a key can't be had, or a keyring was named too.
+        """
+        if not self.key_file and not self.key_env:
+            return None
+        if self.keyring or self.kms:
+            raise UsageError("explicit keys and a keyring or KMS exclude one another")
+        given = Given()
+        for item in self.key_file:
+            name, path = _pair(item, "--key-file")
+            given.put(name, parse_key(_read_key_file(path, name), name))
+        for item in self.key_env:
+            name, variable = _pair(item, "--key-env")
+            if (text := os.environ.get(variable)) is None:
+                raise UsageError(f"the environment variable given for {name} is not set")
+            given.put(name, parse_key(text.encode(), name))
+        return given
+
+    def tools(self) -> KeyTools | None:
+        """Key tools over the keyring or KMS; None where neither was named."""
+        if self.keyring and self.kms:
+            raise UsageError("--keyring and --kms exclude one another")
+        state = State.current()
+        if state.tools is None:
+            path = self.keyring or (None if self.kms else os.environ.get(PATH_VARIABLE))
+            if self.kms:
+                state.tools = KeyTools(self.kms)
+            elif path:
+                state.tools = KeyTools(open_keyring(path, self.passphrase_file))
+        return state.tools
+
+    def reading(self) -> ExplicitKeys | KeyTools | None:
+        """The ``keys=`` of a reader; None where no keys were named."""
+        if (given := self.given) is not None:
+            return ExplicitKeys(given.footer, given.columns, given.ids)
+        return self.tools()
+
+
+_KEY_OPTIONS: Final = (
+    click.option("--keyring", type=PATH, metavar="PATH", help=f"Keyring file (default: ${PATH_VARIABLE})."),
+    click.option(
+        "--passphrase-file",
+        type=PATH,
+        metavar="PATH",
+        help=f"File with the keyring's passphrase (default: ${PASSPHRASE_VARIABLE}, or a prompt).",
+    ),
+    click.option(
+        "--kms", metavar="URI", help="KMS instead of a keyring file; credentials come from its own environment."
+    ),
+    click.option(
+        "--key-file",
+        multiple=True,
+        metavar="NAME=PATH",
+        help="File with a data key in hex or base64. NAME: footer, a column, or id:KEY_ID. Repeatable.",
+    ),
+    click.option(
+        "--key-env",
+        multiple=True,
+        metavar="NAME=VARIABLE",
+        help="As --key-file, from an environment variable. Repeatable.",
+    ),
+)
+
+
+def key_options(function: Function) -> Function:
+    """Give a command ``keys``, a `KeyOptions`."""
+
+    @functools.wraps(function)
+    def wrapper(
+        *,
+        keyring: str | None,
+        passphrase_file: str | None,
+        kms: str | None,
+        key_file: tuple[str, ...],
+        key_env: tuple[str, ...],
+        **rest: Any,
+    ) -> Any:
+        return function(keys=KeyOptions(keyring, passphrase_file, kms, key_file, key_env), **rest)
+
+    decorated: Function = with_options(_KEY_OPTIONS, wrapper)
+    return decorated
+
+
+def with_options(options: tuple[Callable[[Any], Any], ...], function: Any) -> Any:
+    """The function with these options, in their order."""
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def open_keyring(path: str, passphrase_file: str | None) -> Keyring:
+    """The keyring, its passphrase asked for on the terminal where nothing else gives it."""
+    passphrase = read_passphrase(passphrase_file)
+    if passphrase is None and not os.environ.get(PASSPHRASE_VARIABLE) and sys.stdin.isatty() and _is_protected(path):
+        passphrase = click.prompt("Passphrase of the keyring", hide_input=True, err=True)
+    return Keyring(path, passphrase=passphrase)
+
+
+def read_passphrase(path: str | None) -> str | None:
+    """The file's first line.
+
+    Raises:
+        KeyAccessError: it can't be read, or is empty.
+    """
+    if path is None:
+        return None
+    try:
+        text = Path(path).read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
+    except (OSError, UnicodeDecodeError):
+        text = ""
+    if not text:
+        raise KeyAccessError("the passphrase file can't be read, or is empty", file=path)
+    return text
+
+
+def parse_key(data: bytes, name: str) -> SecretKey:
+    """A data key from hex or base64 text, or as it is behind ``text:``.
+
+    Raises:
+        KeyAccessError: not a key of 128, 192 or 256 bits. The message says for whom it was given, never what.
+    """
+    try:
+        text = data.decode("ascii").strip()
+    except UnicodeDecodeError:
+        text = ""
+    encoding, colon, rest = text.partition(":")
+    value = b""
+    try:
+        if colon and encoding == "text":
+            value = rest.encode()
+        elif colon and encoding in ("hex", "base64"):
+            value = bytes.fromhex(rest) if encoding == "hex" else base64.b64decode(rest, validate=True)
+        elif _HEX.fullmatch(text) and len(text) in (32, 48, 64):
+            value = bytes.fromhex(text)
+        else:
+            value = base64.b64decode(text, validate=True)
+    except (ValueError, binascii.Error):
+        value = b""
+    if len(value) not in (16, 24, 32):
+        raise KeyAccessError(
+            f"what was given for {name} is no key of 128, 192 or 256 bits", hint="32, 48 or 64 hex digits, or base64"
+        )
+    return SecretKey(value)
+
+
+def _pair(item: str, option: str) -> tuple[str, str]:
+    name, equals, value = item.partition("=")
+    if not (name and equals and value):
+        raise UsageError(f"{option} takes NAME=…", hint=f"{option} footer=…, {option} ssn=…, {option} id:kf=…")
+    return name, value
+
+
+def _read_key_file(path: str, name: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(_LONGEST_KEY_FILE)
+    except OSError as error:
+        reason = error.strerror
+    raise KeyAccessError(f"the key file given for {name} can't be read: {reason}")
+
+
+def _is_protected(path: str) -> bool:
+    try:
+        with open(open_regular(path), "rb") as file:
+            return json.load(file).get("protection") is not None
+    except (OSError, ValueError, AttributeError):
+        return False

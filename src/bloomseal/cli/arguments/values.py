@@ -1,0 +1,151 @@
+"""Text from a command line or a file → a value of a column's type. The footer decides what a text means."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import re
+import sys
+import uuid
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from ...errors import UsageError
+from ...sbbf import ColumnType, PhysicalType
+
+__all__ = ["parse_value", "read_lines"]
+
+_FRACTION: Final = re.compile(r"(?<=\d)\.(\d+)")
+_WHAT: Final = {
+    "date": "a date such as 1984-03-07",
+    "time": "a time such as 13:37:00.25",
+    "decimal": "a number such as -12.50",
+    "uuid": "a UUID",
+    "float": "a number such as 0.25",
+    "int": "a whole number",
+    "bool": "true or false",
+    "binary": "text, or hex: or base64: and the bytes",
+}
+
+
+def parse_value(text: str, column_type: ColumnType) -> Any:
+    """The value that `text` stands for in a column of this type.
+
+    Numbers, dates (ISO 8601), UUIDs and text are written as usual; timestamps in ISO 8601, with a zone (``Z``) exactly where
+    the column is adjusted to UTC; bytes as ``hex:…``, ``base64:…`` or, without a prefix, as UTF-8 text.
+
+    Raises:
+        UsageError: the text does not fit. The message does not repeat it: it may be the secret looked for.
+    """
+    kind, physical = column_type.kind, column_type.physical
+    if physical is PhysicalType.BOOLEAN:
+        kind = "bool"
+    elif physical is PhysicalType.INT96:
+        kind = "timestamp"
+    elif kind in ("date", "time", "timestamp", "decimal", "uuid", "string", "enum", "json"):
+        pass
+    elif physical in (PhysicalType.FLOAT, PhysicalType.DOUBLE) or kind == "float16":
+        kind = "float"
+    else:
+        kind = "int" if physical in (PhysicalType.INT32, PhysicalType.INT64) else "binary"
+    try:
+        return _parse(text, kind, column_type)
+    except (ValueError, ArithmeticError, InvalidOperation, KeyError, pa.ArrowException):
+        pass
+    if kind == "timestamp":
+        zone = "with a zone such as Z" if physical is PhysicalType.INT96 or _is_utc(column_type) else "without a zone"
+        hint = f"a moment in ISO 8601, {zone}"
+    else:
+        hint = _WHAT[kind]
+    raise UsageError(f"a value that is none of type {column_type}", hint=hint)
+
+
+def read_lines(path: str) -> list[str]:
+    """A file's lines (``-`` is standard input), empty ones left out: values that need not stand in the list of processes.
+
+    Raises:
+        UsageError: the file can't be read as UTF-8.
+    """
+    try:
+        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        # Not splitlines(): a value may hold the rarer separators that it also splits at.
+        return [line for text in data.decode("utf-8-sig").split("\n") if (line := text.removesuffix("\r"))]
+    except OSError as error:
+        raise UsageError(f"the values can't be read: {error.strerror}", file=path) from None
+    except UnicodeDecodeError:
+        raise UsageError("the values are not text in UTF-8", file=path) from None
+
+
+def _parse(text: str, kind: str, column_type: ColumnType) -> Any:
+    if kind in ("int", "float", "decimal") and "_" in text:
+        raise ValueError  # Python's own notation
+    match kind:
+        case "string" | "enum" | "json":
+            return text
+        case "int":
+            return int(text)
+        case "float":
+            return float(text)
+        case "bool":
+            return {"true": True, "false": False}[text.lower()]
+        case "decimal":
+            return Decimal(text)
+        case "date":
+            return dt.date.fromisoformat(text)
+        case "uuid":
+            return uuid.UUID(text)
+        case "time":
+            return _time(text)
+        case "timestamp":
+            return _timestamp(text, None if column_type.physical is PhysicalType.INT96 else _is_utc(column_type))
+        case _:
+            return _binary(text)
+
+
+def _binary(text: str) -> bytes:
+    prefix, colon, rest = text.partition(":")
+    if colon and prefix == "hex":
+        return bytes.fromhex(rest)
+    if colon and prefix == "base64":
+        return base64.b64decode(rest, validate=True)
+    return text.encode()
+
+
+def _is_utc(column_type: ColumnType) -> bool:
+    return column_type.logical is not None and column_type.logical.utc
+
+
+def _split_nanos(text: str) -> tuple[str, int]:
+    """The text cut to microseconds, and its nanoseconds below those: Python's own parsers drop digits after the sixth."""
+    if (match := _FRACTION.search(text)) is None or len(match[1]) <= 6:
+        return text, 0
+    digits = match[1]
+    if len(digits) > 9 and digits[9:].strip("0"):
+        raise ValueError
+    return text[: match.start(1) + 6] + text[match.end(1) :], int(digits[6:9].ljust(3, "0"))
+
+
+def _time(text: str) -> Any:
+    text, nanos = _split_nanos(text)
+    value = dt.time.fromisoformat(text)
+    if value.tzinfo is not None:
+        raise ValueError
+    if not nanos:
+        return value
+    micros = ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
+    return pa.scalar(micros * 1000 + nanos, pa.time64("ns"))
+
+
+def _timestamp(text: str, utc: bool | None) -> Any:
+    text, nanos = _split_nanos(text)
+    value = dt.datetime.fromisoformat(text)
+    if utc is not None and (value.tzinfo is not None) is not utc:
+        raise ValueError
+    if not nanos:
+        return value
+    wall = value.replace(tzinfo=None) if value.tzinfo is None else value.astimezone(dt.UTC).replace(tzinfo=None)
+    micros = (wall - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)
+    return pa.scalar(micros * 1000 + nanos, pa.timestamp("ns", "UTC" if value.tzinfo else None))

@@ -1,0 +1,241 @@
+"""The checks of `bloomseal doctor`: software, Java, policy, master keys, and a sample of a table's files."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections import defaultdict
+from collections.abc import ItemsView, Iterator
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, Final
+
+from ... import __version__
+from ...errors import BloomsealError
+
+if TYPE_CHECKING:
+    from ...keytools import KeyTools
+    from ...keytools.kms.calls import KmsCalls
+    from ...policy import Policy, TablePolicy
+
+__all__ = ["Check", "State", "kms_checks", "software_checks", "table_checks"]
+
+_REQUIREMENT: Final = re.compile(r"([\w.-]+)\s*(?:>=\s*([\d.]+))?[^;]*(?:;.*extra\s*==\s*[\"']([\w-]+)[\"'])?")
+_SECONDS: Final = 10.0
+_SHOWN: Final = 3
+
+
+class State(StrEnum):
+    """The outcome of a check. UNKNOWN is an answer, and none to rely on."""
+
+    OK = "ok"
+    NOTE = "note"
+    UNKNOWN = "unknown"
+    PROBLEM = "problem"
+
+    @property
+    def good(self) -> bool:
+        return self in (State.OK, State.NOTE)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the answer.
+
+    Attributes:
+        part: ``software``, ``policy``, ``keys`` or ``table``.
+        name: what was looked at.
+        state: how it came out.
+        found: in words.
+        hint: what to try.
+    """
+
+    part: str
+    name: str
+    state: State
+    found: str
+    hint: str | None = None
+
+    @classmethod
+    def failed(cls, part: str, name: str, error: BloomsealError, state: State = State.PROBLEM) -> Check:
+        """The line for an error of ours."""
+        # Without the place: the line's name says it.
+        return cls(part, name, state, error.what, error.hint)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def software_checks() -> Iterator[Check]:
+    """Versions, extras, and a Java for Spark. Loads none of the libraries."""
+    yield Check(
+        "software", "bloomseal", State.OK, f"{__version__}, Python {platform.python_version()}, {platform.system()}"
+    )
+    extras: dict[str, list[tuple[str, bool]]] = defaultdict(list)
+    try:
+        required = metadata.requires("bloomseal") or []
+    except metadata.PackageNotFoundError:
+        yield Check("software", "libraries", State.UNKNOWN, "bloomseal is not installed", "pip install .")
+        required = []
+    found = []
+    for text in required:
+        if (match := _REQUIREMENT.match(text)) is None:
+            continue
+        name, floor, extra = match.groups()
+        version = _version(name)
+        old = version is not None and floor is not None and _numbers(version) < _numbers(floor)
+        if extra is not None:
+            extras[extra].append((f"{name} {version}", version is not None and not old))
+        elif version is None or old:
+            said = f"{version or 'missing'}, {floor} is needed"
+            yield Check("software", name, State.PROBLEM, said, f"pip install '{name}>={floor}'")
+        elif name in ("pyarrow", "cryptography", "numpy"):
+            found.append(f"{name} {version}")
+    if found:
+        yield Check("software", "libraries", State.OK, ", ".join(sorted(found)))
+    there = [name for name, libraries in extras.items() if all(good for _, good in libraries)]
+    if there:
+        told = ", ".join(f"{name} ({', '.join(text for text, _ in extras[name])})" for name in there)
+        yield Check("software", "extras", State.OK, told)
+    if missing := [name for name in extras if name not in there]:
+        pip = f"pip install 'bloomseal[{','.join(missing)}]'"
+        yield Check("software", "extras not there", State.NOTE, ", ".join(missing), pip)
+    yield _java()
+
+
+def kms_checks(policy: Policy | TablePolicy, tools: KeyTools | None) -> Iterator[Check]:
+    """Wrap and unwrap a throwaway key under every master key that a policy names.
+
+    Args:
+        policy: of all tables, or of one.
+        tools: take the place of the policy's KMS; None: go where it names.
+    """
+    from ...keytools.kms.calls import KmsCalls
+    from ...policy import Policy
+
+    seen: set[tuple[int, str]] = set()
+    for table in policy.tables.values() if isinstance(policy, Policy) else [policy]:
+        try:
+            client = (tools or table.keys.tools).kms
+        except BloomsealError as error:
+            yield Check.failed("keys", f"KMS of table {table.name}", error)
+            continue
+        calls = KmsCalls(client, timeout=_SECONDS, attempts=1, max_parallel=1)
+        for master_key, current in _master_keys(table):
+            if (id(client), master_key) not in seen:
+                seen.add((id(client), master_key))
+                yield _tried(calls, master_key, current)
+
+
+def table_checks(path: str, policy: Policy | TablePolicy | None, keys: Any, *, sample: int) -> Iterator[Check]:
+    """The audit's findings in a sample of a table's files.
+
+    Args:
+        path: what `bloomseal.audit` takes.
+        policy: to hold the files against.
+        keys: to look with; None: what everybody sees.
+        sample: files at most, evenly spread.
+    """
+    from ...audit import Severity
+    from ...audit.facts.inventory import Policies, look
+    from ...audit.facts.places import find_files
+    from ...audit.report import judged
+
+    try:
+        places = find_files([path])
+        total = len(places.files)
+        if sample < total:
+            chosen = [places.files[number * total // sample] for number in range(sample)]
+            # The material of files that are not looked at would seem to belong to none.
+            places = replace(places, files=chosen, sidecars=[])
+        policies = Policies(policy)
+        seen, _ = look(places, keys, policies)
+        report = judged(seen, places, policies, with_keys=keys is not None)
+    except BloomsealError as error:
+        yield Check.failed("table", path, error)
+        return
+    state = State.OK if report.files else State.UNKNOWN
+    keyless = "" if keys is not None else ", without keys"
+    yield Check(
+        "table",
+        "files",
+        state,
+        f"{report.files} of {total} looked at{keyless}",
+        None if total else "the folder of the table",
+    )
+    if policy is not None and report.files and not any(policies.of(ref.path) for ref in places.files):
+        yield Check("table", "policy", State.UNKNOWN, "no table of the policy is called as the path is", "--table NAME")
+    rules: dict[str, set[str]] = defaultdict(set)
+    for finding in report.findings:
+        if finding.severity >= Severity.WARNING:
+            rules[finding.rule.id].add(finding.file or path)
+    shown = {finding.rule.id: finding for finding in reversed(report.findings)}
+    for rule, files in rules.items():
+        first = shown[rule]
+        yield Check(
+            "table",
+            f"{rule} {first.rule.name}",
+            State.PROBLEM if first.severity >= Severity.ERROR else State.NOTE,
+            f"{len(files)} file{'s' if len(files) > 1 else ''}, such as {sorted(files)[0]}: {first.message}",
+            first.fix,
+        )
+    # Without keys much must stay unseen; with them it is a doubt.
+    unseen = State.NOTE if keys is None else State.UNKNOWN
+    for text in report.unseen[:_SHOWN]:
+        yield Check("table", "not seen", unseen, text, "--keyring or --kms" if keys is None else None)
+    if len(report.unseen) > _SHOWN:
+        yield Check("table", "not seen", unseen, f"and {len(report.unseen) - _SHOWN} more", "bloomseal audit has all")
+
+
+def _java() -> Check:
+    from ...spark.runtime import java_home, java_version
+
+    if (spark := _version("pyspark")) is None:
+        return Check("software", "Spark", State.NOTE, "PySpark is not there", "pip install 'bloomseal[spark]'")
+    if (home := java_home()) is None:
+        pip = "pip install 'bloomseal[jvm]', or JAVA_HOME"
+        return Check("software", "Spark", State.NOTE, f"PySpark {spark}, no Java of version 17 or later", pip)
+    return Check("software", "Spark", State.OK, f"PySpark {spark}, Java {java_version(home)}")
+
+
+def _master_keys(table: TablePolicy) -> ItemsView[str, bool]:
+    """Name → whether new files are sealed under it."""
+    columns = table.columns.values()
+    older = [*table.previous_footer_keys, *(name for column in columns for name in column.previous_keys)]
+    current = [table.footer_key, *(column.key for column in columns if column.key is not None)]
+    return (dict.fromkeys(older, False) | dict.fromkeys(current, True)).items()
+
+
+def _tried(calls: KmsCalls, master_key: str, current: bool) -> Check:
+    from ...encryption import SecretKey
+    from ...keytools import KmsAccessError, Problem
+
+    throwaway, name = SecretKey.generate(128), f"{master_key} in {calls.name}"
+    doing = "wrap"
+    try:
+        wrapped = calls.wrap(throwaway, master_key)
+        doing = "unwrap"
+        if calls.unwrap(wrapped, master_key).reveal() != throwaway.reveal():
+            return Check(
+                "keys", name, State.PROBLEM, "another key came back than was wrapped", "bloomseal kms check URI"
+            )
+    except BloomsealError as error:
+        problem = error.problem if isinstance(error, KmsAccessError) else Problem.INVALID
+        state = State.UNKNOWN if problem is Problem.UNREACHABLE else State.PROBLEM
+        if not current and doing == "wrap" and problem is Problem.DENIED:
+            # Nothing new is sealed under it; whether it still opens old files takes one of them to tell.
+            state = State.NOTE
+        return Check("keys", name, state, f"{doing}: {problem}: {error.what}", error.hint)
+    return Check("keys", name, State.OK, "wraps and unwraps" if current else "wraps and unwraps; a previous key")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])

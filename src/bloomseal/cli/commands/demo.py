@@ -1,0 +1,163 @@
+"""``bloomseal demo``: the main job on a million people, and what a thief gets out of it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from ...errors import UsageError
+from ..render import busy, print_json, remark, size, table
+from ..state import State, common_options
+
+__all__ = ["demo"]
+
+_ROWS: Final = 1_000_000
+_ROW_GROUPS: Final = 10
+
+
+@click.command()
+@click.option("--rows", type=click.IntRange(min=1000), default=_ROWS, show_default=True)
+@click.option("--row-groups", type=click.IntRange(min=1, max=1000), default=_ROW_GROUPS, show_default=True)
+@click.option(
+    "--seed", type=click.IntRange(min=0, max=1_000_000), default=1, show_default=True, help="Of the made-up people."
+)
+@click.option("--directory", metavar="DIR", help="Put the files here, and leave them (default: a temporary folder).")
+@click.option("--keep", is_flag=True, help="Leave the files in the temporary folder.")
+@click.option(
+    "--spark/--no-spark", default=True, help="Look them up through Spark too, if it is installed (default: yes)."
+)
+@common_options()
+def demo(rows: int, row_groups: int, seed: int, directory: str | None, keep: bool, spark: bool) -> None:
+    """Write made-up people with sealed filters, look some up, compare with pyarrow and with Spark, and attack the filters.
+
+    Every number is measured in this run; keys are made for it. Spark's part needs the extras spark and jvm, or a Java.
+
+    \b
+    Example:
+      bloomseal demo --rows 100000 --no-spark --directory demo
+    """
+    from ...demo.spark_trial import why_not
+    from ...demo.trial import Trial
+
+    reason = why_not() if spark else "--no-spark"
+    with _folder(directory, keep) as folder, _telling() as say:
+        trial = Trial(folder, rows, -(-rows // row_groups), seed, say)
+        results = trial.run()
+        if reason is None:
+            results["spark"] = trial.spark()
+        elif spark:
+            results["spark_left_out"] = reason
+        if directory or keep:
+            results["directory"] = str(folder)
+    if State.current().json:
+        print_json(results)
+    else:
+        _show(results)
+
+
+@contextlib.contextmanager
+def _folder(directory: str | None, keep: bool) -> Iterator[Path]:
+    if directory is None and not keep:
+        with tempfile.TemporaryDirectory(prefix="bloomseal-demo-") as name:
+            yield Path(name)
+        return
+    try:
+        folder = Path(directory) if directory is not None else Path(tempfile.mkdtemp(prefix="bloomseal-demo-"))
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"the folder can't be used: {error.strerror}", file=directory) from None
+    yield folder
+
+
+@contextlib.contextmanager
+def _telling() -> Iterator[Callable[[str], None]]:
+    """What is being done: a spinner on a terminal, else a line each on standard error."""
+    if not sys.stderr.isatty():
+        yield lambda text: remark(f"{text} ...")
+        return
+    with busy("preparing") as say:
+        yield say
+
+
+def _show(results: dict[str, Any]) -> None:
+    write, verify = results["write"], results["verify"]
+    table(
+        ["written", "rows", "row groups", "columns", "filters", "file", "seconds"],
+        [
+            ("sealed", write["rows"], write["row_groups"], write["columns"], f"{write['filters']}, {size(write['filter_bytes'])}",
+             size(write["sealed_bytes"]), write["sealed_seconds"]),
+            ("plaintext, for the attacker", write["rows"], write["row_groups"], write["columns"], f"{write['filters']}",
+             size(write["plaintext_bytes"]), write["plaintext_seconds"]),
+        ],
+        title="One table of personal data, filters on ssn and email",
+    )  # fmt: skip
+    table(
+        ["looked up by ssn", "rows found", "row groups to read", "bloomseal probe", "bloomseal read", "pyarrow read", "faster", "same rows"],
+        [
+            (name, one["rows_found"], f"{one['row_groups_to_read']:.1f} of {write['row_groups']}", _ms(one["probe_seconds"]),
+             _ms(one["read_seconds"]), _ms(one["pyarrow_seconds"]), f"{one['times_faster']:.1f}×", one["same_rows_as_pyarrow"])
+            for name, one in (
+                (f"{results[f'look_up_{name}']['values']} {name} people", results[f"look_up_{name}"]) for name in ("present", "absent")
+            )
+        ],
+        title="Lookups in the encrypted file, opened afresh each time (medians)",
+    )  # fmt: skip
+    emails, numbers, sealed = results["attack_clear_emails"], results["attack_clear_ssn"], results["attack_sealed"]
+    cipher = sealed["ciphertext_read_as_filter"]
+    table(
+        ["a thief asks", "candidates", "really in the table", "named", "rightly", "wrongly", "seconds"],
+        [
+            (f"filter in clear, {what}", one["candidates"], one["in_the_table"], one["confirmed"], one["rightly"], one["wrongly"], seconds)
+            for what, one, seconds in (
+                ("a list of addresses", emails, emails["seconds"]),
+                (f"all numbers {numbers['area']}-xx-xxxx", numbers, numbers["seconds"]),
+            )
+        ]
+        + [("sealed filter, its bytes taken for a filter", cipher["candidates"], cipher["in_the_table"], cipher["confirmed"],
+            cipher["rightly"], cipher["wrongly"], None)],
+        title="The same filters, in clear and sealed, without any key",
+    )  # fmt: skip
+    table(
+        ["sealed file", ""],
+        [
+            ("opened without keys", sealed["opened_without_keys"]),
+            ("opened with a wrong key", sealed["opened_with_a_wrong_key"]),
+            ("footer, for everybody", sealed["seen_without_keys"]),
+            ("filter headers found in its bytes", f"{sealed['filter_headers_found_in_sealed_file']}"
+             f" (in the plaintext file: {sealed['filter_headers_found_in_clear_file']})"),
+            ("modules opened and authenticated with the keys", f"{verify['modules']:,} in {verify['seconds']:.2f} s, "
+             f"{verify['failures']} failures"),
+        ],
+    )  # fmt: skip
+    if "spark" in results:
+        _show_spark(results["spark"])
+    elif "spark_left_out" in results:
+        remark(f"without Spark: {results['spark_left_out']}")
+    if "directory" in results:
+        remark(f"the files are in {results['directory']}")
+
+
+def _show_spark(spark: dict[str, Any]) -> None:
+    write, source = spark["write"], spark["data_source"]
+    slow = spark["spark_without_filters"]
+    table(
+        ["looked up in Spark by ssn (medians)", "present", "absent", "faster, present", "faster, absent"],
+        [
+            (name, _ms(one["present_seconds"]), _ms(one["absent_seconds"]),
+             f"{slow['present_seconds'] / one['present_seconds']:.1f}×", f"{slow['absent_seconds'] / one['absent_seconds']:.1f}×")
+            for name, one in (("encrypted, filters off", slow), ("through the key bridge", spark["bridge"]),
+                              ('format("bloomseal")', source))
+        ],
+        title=f"{write['rows']:,} people in {write['files']} files, written by Spark in {write['seconds']:.1f} s with "
+        f"{write['filters']} sealed filters; of {source['row_groups']} row groups the filters rule out {source['pruned_by_filter']}",
+    )  # fmt: skip
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.1f} ms"

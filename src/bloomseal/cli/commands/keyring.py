@@ -1,0 +1,196 @@
+"""``bloomseal keyring``: master keys in a local file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from ...errors import UsageError
+from ...keytools import Keyring
+from ...keytools.keyring.keyfile import MasterKey
+from ...keytools.keyring.keyring import PASSPHRASE_VARIABLE, PATH_VARIABLE
+from ..arguments.keys import open_keyring, read_passphrase
+from ..render import print_json, remark, table
+from ..state import PATH, State, common_options
+
+__all__ = ["keyring"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+_BITS: Final = click.option(
+    "--bits", type=click.Choice(["128", "192", "256"]), help="Length of the key (default: 256)."
+)
+_VERSION: Final = click.option("--version", "number", type=int, metavar="N", help="This version only (default: all).")
+
+
+def _keyring_options(function: Function) -> Function:
+    for option in (
+        click.option(
+            "--passphrase-file",
+            type=PATH,
+            metavar="PATH",
+            help=f"File with the passphrase (default: ${PASSPHRASE_VARIABLE}).",
+        ),
+        click.option("--keyring", "path", type=PATH, metavar="PATH", help=f"Keyring file (default: ${PATH_VARIABLE})."),
+    ):
+        function = option(function)
+    return function
+
+
+@click.group()
+def keyring() -> None:
+    """Make and look after the master keys in a local keyring file. Key bytes are never shown.
+
+    \b
+    Examples:
+      bloomseal keyring create --keyring keys.json footer pii
+      bloomseal keyring rotate --keyring keys.json pii
+      bloomseal keyring list --keyring keys.json
+    """
+
+
+@keyring.command(short_help="Make a keyring file, with keys if any are named.")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@_BITS
+@click.option("--passphrase", is_flag=True, help="Ask for a passphrase that protects the keys in the file.")
+@_keyring_options
+@common_options()
+def create(
+    names: tuple[str, ...], bits: str | None, passphrase: bool, path: str | None, passphrase_file: str | None
+) -> None:
+    """Make a keyring file of mode 0600, with a master key for each NAME.
+
+    A passphrase, from --passphrase-file, the environment or a prompt, seals the keys in the file.
+    """
+    place = _path(path)
+    if Path(place).exists():
+        raise UsageError("the keyring exists already", file=place, hint="bloomseal keyring add")
+    secret = read_passphrase(passphrase_file)
+    if secret is None and passphrase:
+        secret = click.prompt("Passphrase for the keyring", hide_input=True, confirmation_prompt=True, err=True)
+    made = Keyring(place, passphrase=secret, create=True)
+    for name in names:
+        made.create(name, bits=int(bits or 256))
+    _tell_protection(made)
+    _show(made.list())
+
+
+@keyring.command(short_help="Add master keys.")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@_BITS
+@click.option("--exist-ok", is_flag=True, help="Leave keys that are there already as they are.")
+@_keyring_options
+@common_options()
+def add(
+    names: tuple[str, ...], bits: str | None, exist_ok: bool, path: str | None, passphrase_file: str | None
+) -> None:
+    """Add a master key for each NAME."""
+    ring = open_keyring(_path(path), passphrase_file)
+    _show([ring.create(name, bits=int(bits or 256), exist_ok=exist_ok) for name in names])
+    _tell_protection(ring)
+
+
+@keyring.command(short_help="Add a version to master keys; it wraps from now on.")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@_BITS
+@_keyring_options
+@common_options()
+def rotate(names: tuple[str, ...], bits: str | None, path: str | None, passphrase_file: str | None) -> None:
+    """Add a version to each master key. Earlier versions go on opening what they have wrapped."""
+    ring = open_keyring(_path(path), passphrase_file)
+    _show([ring.rotate(name, bits=int(bits) if bits else None) for name in names])
+    _tell_protection(ring)
+
+
+@keyring.command(short_help="Give the keyring another passphrase, or take it away.")
+@click.option("--new-passphrase-file", metavar="PATH", help="File with the new passphrase (default: a prompt).")
+@click.option("--remove", is_flag=True, help="Leave the keys in clear: only the file's mode guards them then.")
+@_keyring_options
+@common_options()
+def passphrase(new_passphrase_file: str | None, remove: bool, path: str | None, passphrase_file: str | None) -> None:
+    """Seal the keys in the file anew, under another passphrase. The only way to add or to remove protection.
+
+    The present passphrase, if there is one, comes from --passphrase-file, the environment or a prompt. Programs that have
+    the keyring open refuse it until they are started again with the new one. Copies of the old file open as before.
+    """
+    if remove and new_passphrase_file:
+        raise UsageError("--remove and --new-passphrase-file exclude one another")
+    ring = open_keyring(_path(path), passphrase_file)
+    new = read_passphrase(new_passphrase_file)
+    if new is None and not remove:
+        new = click.prompt("New passphrase for the keyring", hide_input=True, confirmation_prompt=True, err=True)
+    ring.change_passphrase(new)
+    _tell_protection(ring)
+    _show(ring.list())
+
+
+@keyring.command(short_help="Refuse the use of a master key until it is enabled again.")
+@click.argument("name")
+@_VERSION
+@_keyring_options
+@common_options()
+def disable(name: str, number: int | None, path: str | None, passphrase_file: str | None) -> None:
+    """Refuse the use of a master key, or of one version, until it is enabled again."""
+    _show([open_keyring(_path(path), passphrase_file).disable(name, number)])
+
+
+@keyring.command(short_help="Allow the use of a disabled master key.")
+@click.argument("name")
+@_VERSION
+@_keyring_options
+@common_options()
+def enable(name: str, number: int | None, path: str | None, passphrase_file: str | None) -> None:
+    """Undo disable. What is destroyed stays destroyed."""
+    _show([open_keyring(_path(path), passphrase_file).enable(name, number)])
+
+
+@keyring.command(short_help="Erase a master key for good: what it wrapped is lost.")
+@click.argument("name")
+@_VERSION
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@_keyring_options
+@common_options()
+def destroy(name: str, number: int | None, yes: bool, path: str | None, passphrase_file: str | None) -> None:
+    """Erase a master key's bytes, or one version's: everything that it wrapped can never be opened again.
+
+    Copies of the keyring file in backups and snapshots are out of reach.
+    """
+    ring = open_keyring(_path(path), passphrase_file)
+    if not yes:
+        click.confirm(f"Erase {name!r}? What it wrapped is lost for good", abort=True, err=True)
+    _show([ring.destroy(name, number)])
+
+
+@keyring.command("list", short_help="List master keys and their versions.")
+@_keyring_options
+@common_options()
+def list_keys(path: str | None, passphrase_file: str | None) -> None:
+    """List master keys, their versions and states; never their bytes."""
+    _show(open_keyring(_path(path), passphrase_file).list())
+
+
+def _path(path: str | None) -> str:
+    if place := path or os.environ.get(PATH_VARIABLE):
+        return place
+    raise UsageError("no keyring was named", hint=f"--keyring PATH, or {PATH_VARIABLE}")
+
+
+def _tell_protection(ring: Keyring) -> None:
+    if not ring.protected:
+        remark(f"{ring.path} has no passphrase: only its mode (0600) keeps its keys from others")
+
+
+def _show(keys: Iterable[MasterKey]) -> None:
+    rows = [
+        (key.name, version.version, str(version.state), version.bits, version.created, version is key.current)
+        for key in keys
+        for version in key.versions
+    ]
+    names = ["key", "version", "state", "bits", "created", "wraps"]
+    if State.current().json:
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
+    else:
+        table(names, [(*row[:4], f"{row[4]:%Y-%m-%d %H:%M}", row[5]) for row in rows])

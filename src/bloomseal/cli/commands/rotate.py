@@ -1,0 +1,385 @@
+"""``bloomseal rewrap``, ``rekey``, ``seal`` and ``unseal``: many files, planned, journalled, reported."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import click
+
+from ...encryption import Algorithm
+from ...errors import PolicyError, UsageError
+from ...keytools import KeyTools
+from ...policy import TablePolicy
+from ...rotation import Job, Rekey, Rewrap, RotationPlan, RotationReport, Seal, Unseal, plan, rotate
+from ...sbbf import FilterSpec
+from ...specs import DecryptionSpec, EncryptionSpec
+from ..arguments.filters import filter_option, parse_filters
+from ..arguments.keys import KeyOptions, key_options, open_keyring
+from ..arguments.opening import OpeningOptions, PolicyOptions, opening_options, policy_options
+from ..render import facts, print_json, progress, size, table
+from ..state import PATH, State, common_options
+from .write import encryption_of
+
+__all__ = ["rekey", "rewrap", "seal", "unseal"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass
+class RunOptions:
+    """What all four commands have in common."""
+
+    paths: tuple[str, ...]
+    follow_links: bool
+    journal: str | None
+    restart: bool
+    dry_run: bool
+
+    def carry_out(self, job: Job) -> int:
+        """Plan or run, and tell. Returns the exit code: 1 where something could not be done."""
+        places: dict[str, Any] = {"follow_links": self.follow_links, "journal": self.journal}
+        if self.dry_run:
+            with progress("Planning") as tell:
+                planned = plan(self.paths, job, progress=tell, **places)
+            _tell_plan(planned)
+            return 0 if planned.ok else 1
+        with progress(f"{job.operation.capitalize()}ing") as tell:
+            report = rotate(self.paths, job, restart=self.restart, progress=tell, **places)
+        _tell_report(report)
+        return 0 if report.ok else 1
+
+
+_RUN_OPTIONS: Final = (
+    click.argument("paths", nargs=-1, type=PATH, required=True, metavar="PATH..."),
+    click.option("--follow-links", is_flag=True, help="Follow links that lead out of PATH, too."),
+    click.option(
+        "--journal", type=PATH, metavar="PATH", help="Where to keep the journal (default: in the user's state folder)."
+    ),
+    click.option("--restart", is_flag=True, help="Begin a new run, whatever an earlier one has done."),
+    click.option("--dry-run", is_flag=True, help="Tell what would be done and what it costs; write nothing."),
+)
+
+_FROM_TO: Final = (
+    click.option("--from", "from_keys", multiple=True, metavar="NAME", help="Master key to leave. Repeatable."),
+    click.option("--to", "to_keys", multiple=True, metavar="NAME", help="Master key in its place, one per --from."),
+)
+
+_SEALING: Final = (
+    click.option("--footer-key", metavar="NAME", help="Master key of the footer, or id:KEY_ID of an explicit key."),
+    click.option(
+        "--column-key", multiple=True, metavar="COLUMN=NAME", help="Master key of a column. Repeatable; none: uniform."
+    ),
+    filter_option,
+    click.option("--algorithm", type=click.Choice([str(a) for a in Algorithm]), help="AES_GCM_V1 or AES_GCM_CTR_V1."),
+    click.option("--complete", is_flag=True, help="Seal all other columns under the footer key."),
+    click.option("--key-bits", type=click.Choice(["128", "192", "256"]), help="Length of fresh data keys."),
+    click.option(
+        "--material",
+        type=click.Choice(["internal", "external"]),
+        help="Key material in the file, or beside it (default: as it is; new: internal).",
+    ),
+    click.option(
+        "--no-store-aad-prefix", is_flag=True, help="Readers must supply the prefix: a file put in its place does not open."
+    ),
+)  # fmt: skip
+
+
+def _with(*groups: tuple[Callable[[Any], Any], ...]) -> Callable[[Function], Function]:
+    def decorate(function: Function) -> Function:
+        for group in reversed(groups):
+            for option in reversed(group):
+                function = option(function)
+        return function
+
+    return decorate
+
+
+def _run_options(function: Function) -> Function:
+    """Give a command ``run``, a `RunOptions`."""
+
+    @functools.wraps(function)
+    def wrapper(
+        *,
+        paths: tuple[str, ...],
+        follow_links: bool,
+        journal: str | None,
+        restart: bool,
+        dry_run: bool,
+        **rest: Any,
+    ) -> Any:
+        return function(run=RunOptions(paths, follow_links, journal, restart, dry_run), **rest)
+
+    decorated: Function = _with(_RUN_OPTIONS)(wrapper)  # type: ignore[assignment]
+    return decorated
+
+
+@click.command(short_help="Wrap data keys anew: another master key, or its current version.")
+@_with(_FROM_TO)
+@click.option("--check-keys", is_flag=True, help="Unwrap every new wrapping and compare, also where the KMS re-wraps.")
+@_run_options
+@opening_options
+@common_options()
+def rewrap(
+    run: RunOptions, opening: OpeningOptions, from_keys: tuple[str, ...], to_keys: tuple[str, ...], check_keys: bool
+) -> int:
+    """Wrap the data keys of the files at PATH (files, folders or URIs) under other master keys, or under the current
+    versions of the same ones. The data keys stay, and no page is touched: whoever already has a data key keeps what it opens.
+
+    \b
+    Examples:
+      bloomseal rewrap tables/customers --keyring keys.json --dry-run
+      bloomseal rewrap tables/customers --keyring keys.json --from pii --to pii-2027
+    """
+    decryption = _decryption(opening)
+    return run.carry_out(Rewrap(decryption, _master_keys(from_keys, to_keys), check_keys))
+
+
+@click.command(short_help="Seal files again under fresh data keys.")
+@_with(_FROM_TO, _SEALING)
+@click.option("--new-aad-prefix", metavar="TEXT", help="Identity bound into the new files; empty: none.")
+@click.option("--plaintext-footer/--encrypted-footer", default=None, help="Change the footer's mode.")
+@click.option("--new-keyring", type=PATH, metavar="PATH", help="Keyring of the new keys, if it is another one.")
+@click.option("--new-kms", metavar="URI", help="KMS of the new keys, if it is another one.")
+@_run_options
+@opening_options
+@common_options()
+def rekey(
+    run: RunOptions,
+    opening: OpeningOptions,
+    from_keys: tuple[str, ...],
+    to_keys: tuple[str, ...],
+    footer_key: str | None,
+    column_key: tuple[str, ...],
+    filters: tuple[str, ...],
+    algorithm: str | None,
+    complete: bool,
+    key_bits: str | None,
+    material: str | None,
+    no_store_aad_prefix: bool,
+    new_aad_prefix: str | None,
+    plaintext_footer: bool | None,
+    new_keyring: str | None,
+    new_kms: str | None,
+) -> int:
+    """Open every encrypted module of the files at PATH and seal it again under fresh data keys, with new nonces and a new
+    file identity. No page is decoded. The old data keys open nothing of the new files.
+
+    Without --footer-key, each file is sealed as it is now, under the same master keys (or those of --policy), with what
+    --from, --algorithm, --key-bits, --new-aad-prefix, --encrypted-footer and --material change.
+
+    \b
+    Examples:
+      bloomseal rekey tables/customers --keyring keys.json
+      bloomseal rekey tables/customers --keyring keys.json --key-bits 256 --from pii --to pii-2027
+      bloomseal rekey old.parquet --key-file footer=old.key --new-keyring keys.json --footer-key footer
+    """
+    decryption = _decryption(opening)
+    changes: dict[str, Any] = {}
+    if algorithm is not None:
+        changes["algorithm"] = algorithm
+    if key_bits is not None:
+        changes["key_bits"] = int(key_bits)
+    if new_aad_prefix is not None:
+        changes["aad_prefix"] = new_aad_prefix
+    if no_store_aad_prefix or new_aad_prefix:
+        changes["store_aad_prefix"] = not no_store_aad_prefix
+    if plaintext_footer is not None:
+        changes["plaintext_footer"] = plaintext_footer
+    external = None if material is None else material == "external"
+    if footer_key is None:
+        if column_key or complete or new_keyring or new_kms:
+            raise UsageError("--column-key, --complete, --new-keyring and --new-kms need --footer-key")
+        policy = opening.policy.load(opening.keys)
+        master_keys = _master_keys(from_keys, to_keys)
+        built = _specs(policy, filters)
+        if policy is not None and not (changes or master_keys or material):
+            return run.carry_out(Rekey(decryption, policy, bloom_filters=built))
+        return run.carry_out(Rekey(decryption, None, master_keys, changes, external, built))
+    if opening.policy.file or from_keys or to_keys:
+        raise UsageError("--footer-key says what to seal with; --policy, --from and --to go without it")
+    keys = _new_keys(opening.keys, new_keyring, new_kms)
+    spec = encryption_of(keys, footer_key, column_key, complete=complete, **changes)
+    return run.carry_out(Rekey(decryption, _placed(spec, material), bloom_filters=_specs(None, filters)))
+
+
+@click.command(short_help="Encrypt plaintext files, their filters with them.")
+@_with(_SEALING)
+@click.option("--aad-prefix", metavar="TEXT", help="Identity of the files, bound into every module.")
+@click.option("--plaintext-footer", is_flag=True, help="Leave the footer readable, and sign it.")
+@click.option("--output", type=PATH, metavar="FOLDER", help="Folder for the new files (default: in place).")
+@_run_options
+@key_options
+@policy_options
+@common_options()
+def seal(
+    run: RunOptions,
+    keys: KeyOptions,
+    policy: PolicyOptions,
+    footer_key: str | None,
+    column_key: tuple[str, ...],
+    filters: tuple[str, ...],
+    algorithm: str | None,
+    complete: bool,
+    key_bits: str | None,
+    material: str | None,
+    no_store_aad_prefix: bool,
+    aad_prefix: str | None,
+    plaintext_footer: bool,
+    output: str | None,
+) -> int:
+    """Encrypt the plaintext Parquet files at PATH, whoever wrote them, without decoding a page. Encrypted files are left as
+    they are. The blocks of a file that was replaced stay on the disk until they are used again.
+
+    \b
+    Examples:
+      bloomseal seal tables/customers --keyring keys.json --footer-key footer --column-key ssn=pii --bloom-filter ssn
+      bloomseal seal tables/customers --policy policy.toml --table customers
+    """
+    table_policy = policy.load(keys)
+    if table_policy is not None:
+        if footer_key or column_key or algorithm or complete or key_bits or material or aad_prefix or plaintext_footer:
+            raise UsageError("the policy says how files are sealed; options that say it too go without --policy")
+        return run.carry_out(Seal(table_policy, _specs(table_policy, filters), output))
+    spec = encryption_of(
+        keys,
+        footer_key,
+        column_key,
+        algorithm=algorithm or Algorithm.AES_GCM_V1,
+        plaintext_footer=plaintext_footer,
+        complete=complete,
+        aad_prefix=aad_prefix,
+        store_aad_prefix=not no_store_aad_prefix,
+        key_bits=int(key_bits or 128),
+    )
+    return run.carry_out(Seal(_placed(spec, material), _specs(None, filters), output))
+
+
+@click.command(short_help="Decrypt files.")
+@click.option("--output", type=PATH, metavar="FOLDER", help="Folder for the plaintext files.")
+@click.option("--in-place", is_flag=True, help="Replace the files themselves.")
+@_run_options
+@opening_options
+@common_options()
+def unseal(run: RunOptions, opening: OpeningOptions, output: str | None, in_place: bool) -> int:
+    """Decrypt the files at PATH, their filters with them: everything in the new files is in clear.
+
+    \b
+    Example:
+      bloomseal unseal tables/customers --keyring keys.json --output plain/
+    """
+    return run.carry_out(Unseal(_decryption(opening), output, in_place))
+
+
+def _decryption(opening: OpeningOptions) -> DecryptionSpec | TablePolicy:
+    if opening.policy.file is not None and opening.encrypted_column:
+        raise UsageError(
+            "--encrypted-column does not go with --policy, which says it", hint="a key for the column there"
+        )
+    decryption = opening.decryption()
+    if decryption is None or decryption.keys is None:
+        raise PolicyError(
+            "no keys were named, so nothing could be opened", hint="--keyring PATH, --kms URI, --policy, or --key-file"
+        )
+    return decryption
+
+
+def _master_keys(from_keys: tuple[str, ...], to_keys: tuple[str, ...]) -> dict[str, str] | None:
+    if len(from_keys) != len(to_keys):
+        raise UsageError("--from and --to come in pairs", hint="--from pii --to pii-2027")
+    return dict(zip(from_keys, to_keys, strict=True)) or None
+
+
+def _specs(policy: TablePolicy | None, filters: tuple[str, ...]) -> dict[str, FilterSpec] | None:
+    given = parse_filters(filters)
+    if policy is not None:
+        return policy.bloom_filters() | given if given else None
+    return given or None
+
+
+def _placed(spec: EncryptionSpec, material: str | None) -> EncryptionSpec:
+    """The specification with its key material where `--material` wants it."""
+    if material is None:
+        return spec
+    if not isinstance(spec.keys, KeyTools):
+        raise UsageError("explicit keys have no key material", hint="leave out --material")
+    spec.keys.internal = material == "internal"
+    return spec
+
+
+def _new_keys(keys: KeyOptions, keyring: str | None, kms: str | None) -> KeyOptions:
+    if keyring is None and kms is None:
+        return keys
+    if keyring and kms:
+        raise UsageError("--new-keyring and --new-kms exclude one another")
+    made = KeyTools(kms) if kms else KeyTools(open_keyring(str(keyring), keys.passphrase_file))
+    return _Made(made)
+
+
+class _Made(KeyOptions):
+    """Options that lead to key tools which are there already."""
+
+    def __init__(self, tools: KeyTools) -> None:
+        super().__init__(None, None, None, (), ())
+        self._tools = tools
+
+    def tools(self) -> KeyTools:
+        return self._tools
+
+
+def _tell_plan(planned: RotationPlan) -> None:
+    if State.current().json:
+        print_json(planned.to_dict())
+        return
+    table(
+        ["file", "what", "why", "size", "to write", "to copy"],
+        [
+            (one.path, one.action, one.why, size(one.size), size(one.bytes_to_write), size(one.bytes_to_copy))
+            for one in planned.files
+        ],
+    )
+    facts(
+        [
+            ("files", len(planned.files)),
+            ("to write", size(planned.bytes_to_write)),
+            ("to copy, by the kernel", size(planned.bytes_to_copy) if planned.bytes_to_copy else None),
+            ("KMS calls, at most", planned.kms_calls),
+            ("time, roughly", f"{planned.seconds:.1f} s"),
+            ("journal", planned.journal),
+            ("dry run", "nothing was written"),
+        ],
+        title=planned.operation,
+    )
+
+
+def _tell_report(report: RotationReport) -> None:
+    if State.current().json:
+        print_json(report.to_dict())
+        return
+    if problems := report.problems:
+        rows = [(one.path, str(one.status), one.why) for one in problems]
+        rows += [(one.path, f"column {key['column']}", key["why"]) for one in problems for key in one.left]
+        rows += [
+            (one.path, f"key material {name}", "the file does not refer to it; left as it is")
+            for one in problems
+            for name in one.unreferenced
+        ]
+        table(["file", "status", "why"], rows)
+    if lost := Counter((one.path, each["column"], each["why"]) for one in report.files for each in one.dropped):
+        told = [(*place, number) for place, number in lost.items()]
+        table(["file", "column", "its filter was not taken over", "row groups"], told)
+    facts(
+        [
+            *((str(status), number) for status, number in report.counts.items()),
+            ("written", size(sum(one.bytes_written for one in report.files))),
+            ("filters built in an older one's place", sum(one.filters_replaced for one in report.files) or None),
+            ("filters in clear, not taken over", sum(one.filters_dropped for one in report.files) or None),
+            ("time", f"{report.seconds:.1f} s"),
+            ("journal", report.journal),
+            ("resumed", "yes" if report.resumed else None),
+        ],
+        title=f"{report.operation}: {len(report.files)} files",
+    )

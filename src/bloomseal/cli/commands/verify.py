@@ -1,0 +1,86 @@
+"""``bloomseal verify``: open every module that the keys at hand can open."""
+
+from __future__ import annotations
+
+import click
+
+from ...errors import BloomsealError
+from ...read.file import open_file
+from ...storage.tables import files_at
+from ..arguments.opening import OpeningOptions, opening_options
+from ..render import facts, print_json, printable, progress, table
+from ..state import PATH, State, common_options
+
+__all__ = ["verify"]
+
+
+@click.command()
+@click.argument("files", nargs=-1, type=PATH, required=True, metavar="FILE...")
+@click.option(
+    "--strict", is_flag=True, help="Also fail on modules without a key, and on those that nothing authenticates."
+)
+@opening_options
+@common_options()
+def verify(files: tuple[str, ...], strict: bool, opening: OpeningOptions) -> int:
+    """Open every module of each FILE (or folder, pattern, table) that the keys at hand can open, and say which could
+    not be.
+
+    Plaintext columns and the pages of AES_GCM_CTR_V1 are read, but nothing authenticates them.
+
+    Exit code: 0 if no module failed, 1 if one did (with --strict: or anything was left unproven), 2 on errors.
+
+    \b
+    Example:
+      bloomseal verify people.parquet --keyring keys.json
+    """
+    decryption = opening.decryption(files)
+    reports, signed, failed = [], [], []
+    listed = [(path, one) for path in files for one in files_at(path)]
+    with progress("Opening modules") as tell:
+        for done, (path, one) in enumerate(listed):
+            try:
+                with open_file(one, decryption=decryption) as opened:
+                    reports.append(opened.verify())
+                    signed.append(opened.encrypted)
+            except BloomsealError as error:
+                if one is path:
+                    raise
+                # One bad file of a table is found, and the rest are looked at.
+                failed.append(error)
+            tell(done + 1, len(listed))
+    if State.current().json:
+        told = [report.to_dict() for report in reports] + [problem.to_dict() | {"ok": False} for problem in failed]
+        print_json(told[0] if len(told) == 1 else told)
+    else:
+        for report, encrypted in zip(reports, signed, strict=True):
+            state = (
+                "failed" if not report.ok else "complete" if report.complete else "sound, as far as it could be opened"
+            )
+            facts(
+                [
+                    ("verdict", state),
+                    (
+                        "footer",
+                        "verified"
+                        if report.footer_verified
+                        else "not verified: row groups could be missing"
+                        if encrypted
+                        else "in plaintext, not verified",
+                    ),
+                    ("no key for", ", ".join(report.inaccessible) or None),
+                ],
+                title=report.path,
+            )
+            kinds = sorted({*report.authenticated, *report.unauthenticated})
+            table(
+                ["module", "authenticated", "not authenticated"],
+                [(kind, report.authenticated[kind], report.unauthenticated[kind]) for kind in kinds],
+            )
+            for failure in report.failures:
+                click.echo(printable(f"  failed: {failure}"))
+            for note in report.notes:
+                click.echo(printable(f"  note: {note}"))
+        for problem in failed:
+            click.echo(printable(f"failed: {problem}"))
+    good = not failed and all(report.complete if strict else report.ok for report in reports)
+    return 0 if good else 1

@@ -1,0 +1,386 @@
+"""``bloomseal write``: CSV, Parquet, Arrow or line-delimited JSON into a sealed Parquet file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ...encryption import Algorithm, SecretKey
+from ...errors import PolicyError, UsageError
+from ...format.footer import Footer
+from ...format.layout import read_tail
+from ...keytools import KeyTools
+from ...keytools.protocols import KeyState, StatefulKms
+from ...policy import TablePolicy
+from ...sbbf import FilterSpec
+from ...specs import EncryptionSpec, encryption_for
+from ...storage.source import Source
+from ...table.dataset import write_dataset
+from ...table.hive import check_partitioning
+from ...write.writer import SealedWriter, resolve_filters
+from ..arguments.filters import filter_option, parse_filters
+from ..arguments.inputs import FORMATS, Input, open_input, parse_type
+from ..arguments.keys import KeyOptions, key_options
+from ..arguments.opening import PolicyOptions, policy_options
+from ..render import facts, print_json, progress, size, table
+from ..state import PATH, State, common_options
+
+__all__ = ["encryption_of", "write"]
+
+_COMPRESSIONS: Final = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
+_DEFAULT_ROW_GROUP_SIZE: Final = 1 << 20
+
+
+@click.command()
+@click.argument("source", type=PATH, metavar="INPUT")
+@click.argument("target", type=PATH, metavar="OUTPUT")
+@click.option("--input-format", type=click.Choice(FORMATS), help="Kind of INPUT (default: by its name).")
+@click.option("--delimiter", metavar="CHARACTER", help="Between the values of CSV (default: , and a tab in .tsv).")
+@click.option(
+    "--type", "types", multiple=True, metavar="COLUMN=TYPE", help="A column's type, not the inferred one. Repeatable."
+)
+@click.option("--footer-key", metavar="NAME", help="Master key of the footer, or id:KEY_ID of an explicit key.")
+@click.option(
+    "--column-key",
+    multiple=True,
+    metavar="COLUMN=NAME",
+    help="Master key, or id:KEY_ID, of a column. Repeatable; none: uniform.",
+)
+@filter_option
+@click.option("--algorithm", type=click.Choice([str(a) for a in Algorithm]), help="Default: AES_GCM_V1.")
+@click.option("--plaintext-footer", is_flag=True, help="Leave the footer readable, and sign it.")
+@click.option("--complete", is_flag=True, help="Seal all other columns under the footer key.")
+@click.option("--aad-prefix", metavar="TEXT", help="Identity of the file, bound into every module.")
+@click.option(
+    "--no-store-aad-prefix", is_flag=True, help="Readers must supply the prefix: a file put in its place does not open."
+)
+@click.option("--key-bits", type=click.Choice(["128", "192", "256"]), help="Length of fresh data keys (default: 128).")
+@click.option(
+    "--row-group-size", type=click.IntRange(min=1), default=_DEFAULT_ROW_GROUP_SIZE, metavar="ROWS", show_default=True
+)
+@click.option("--compression", type=click.Choice(_COMPRESSIONS), default="zstd", show_default=True)
+@click.option(
+    "--partition-by", multiple=True, metavar="COLUMN", help="OUTPUT is a folder; COLUMN's values become folders."
+)
+@click.option("--rows-per-file", type=click.IntRange(min=1), metavar="N", help="OUTPUT is a folder of files of N rows.")
+@click.option(
+    "--existing",
+    type=click.Choice(["error", "append", "overwrite"]),
+    help="What to do with files that are in the folder already (default: error).",
+)
+@click.option("--plaintext", is_flag=True, help="Write a plaintext file, its filters in clear.")
+@click.option("--dry-run", is_flag=True, help="Check options, columns and keys; write nothing.")
+@key_options
+@policy_options
+@common_options()
+def write(
+    source: str,
+    target: str,
+    input_format: str | None,
+    delimiter: str | None,
+    types: tuple[str, ...],
+    footer_key: str | None,
+    column_key: tuple[str, ...],
+    filters: tuple[str, ...],
+    algorithm: str | None,
+    plaintext_footer: bool,
+    complete: bool,
+    aad_prefix: str | None,
+    no_store_aad_prefix: bool,
+    key_bits: str | None,
+    row_group_size: int,
+    compression: str,
+    partition_by: tuple[str, ...],
+    rows_per_file: int | None,
+    existing: str | None,
+    plaintext: bool,
+    dry_run: bool,
+    keys: KeyOptions,
+    policy: PolicyOptions,
+) -> None:
+    """Write the rows of INPUT (- is standard input) into OUTPUT, a Parquet file whose columns and filters are sealed.
+
+    Of CSV, a column is a number, a date or a moment if every value in it is; numbers with leading zeros, a plus sign or
+    more digits than a number holds exactly stay text. .tsv, .gz, .bz2 and .zst are known by their names; OUTPUT - is
+    standard output. At most one row group is held in memory. OUTPUT takes its name only when it is complete and was reopened and probed.
+    With --partition-by or --rows-per-file OUTPUT is a folder, and its files are placed one by one.
+    Explicit keys (--key-file, --key-env) of columns and of the footer need no --column-key and no --footer-key.
+
+    \b
+    Examples:
+      bloomseal write people.csv people.parquet --keyring keys.json --footer-key footer \\
+          --column-key ssn=pii --bloom-filter ssn:fpp=0.001 --type ssn=string
+      bloomseal write customers.csv lake/customers --partition-by country --rows-per-file 1000000 \\
+          --policy policy.toml --table customers
+      bloomseal write - events.parquet --input-format ndjson --key-env footer=FOOTER_KEY --bloom-filter user
+    """
+    specs = parse_filters(filters)
+    encryption = None
+    in_folder = bool(partition_by or rows_per_file)
+    table_policy = policy.load(keys)
+    said = footer_key or column_key or complete or plaintext_footer or aad_prefix
+    if table_policy is not None:
+        if said or plaintext or algorithm or key_bits or no_store_aad_prefix:
+            raise UsageError("the policy says how files are sealed; options that say it too go without --policy")
+        encryption = _by_policy(table_policy, target, in_folder)
+        specs = table_policy.bloom_filters() | specs
+    elif not plaintext:
+        encryption = encryption_of(
+            keys,
+            footer_key,
+            column_key,
+            algorithm=algorithm or Algorithm.AES_GCM_V1,
+            plaintext_footer=plaintext_footer,
+            complete=complete,
+            aad_prefix=aad_prefix,
+            store_aad_prefix=not no_store_aad_prefix,
+            key_bits=int(key_bits or 128),
+        )
+    elif said:
+        raise UsageError("--plaintext and options of encryption exclude one another")
+    options: dict[str, Any] = {"compression": compression, "row_group_size": row_group_size, "bloom_filters": specs}
+    _check_target(target, in_folder)
+    if existing and not in_folder:
+        raise UsageError("--existing is about the files of a folder", hint="--partition-by COLUMN or --rows-per-file N")
+    with (
+        open_input(source, input_format, dict(_typed(item) for item in types), _unescaped(delimiter)) as found,
+        _placed(target) as path,
+    ):
+        files: list[str] | None = None
+        rows: int | None
+        if dry_run:
+            check_partitioning(found.schema.names, table_policy or encryption, partition_by)
+            within = pa.schema([field for field in found.schema if field.name not in partition_by])
+            _check(within, encryption, specs)
+            rows, groups, written = None, None, None
+        elif in_folder:
+            sealing = table_policy or encryption
+            split: dict[str, Any] = {
+                "partition_by": partition_by,
+                "rows_per_file": rows_per_file,
+                "existing": existing or "error",
+            }
+            with progress("Sealing") as tell:
+                placed = write_dataset(_reader(found, tell), target, encryption=sealing, **split, **options)
+            rows, groups, written = placed.rows, None, sum(one["bytes"] for one in placed.files)
+            files = [one["path"] for one in placed.files]
+        else:
+            rows = 0
+            writer = SealedWriter(
+                path,
+                found.schema,
+                encryption=encryption,
+                **options,
+            )
+            with writer, progress("Sealing") as tell:
+                for batch, done in found.batches:
+                    writer.write_batch(batch)
+                    rows += batch.num_rows
+                    tell(done, found.total)
+            groups, written = _written(path, rows, row_group_size)
+            if target == "-":
+                _copy_out(path)
+                return
+        _report(source, target, found.schema, encryption, specs, rows, groups, written, partition_by, files)
+
+
+def _by_policy(policy: TablePolicy, target: str, in_folder: bool) -> EncryptionSpec:
+    """How the policy seals the file that takes this name, or files of this folder."""
+    if in_folder:
+        policy = policy if policy.root is not None else policy.at(target)
+        target = str(Path(target) / "part.parquet")
+    if target == "-" and any(name in (policy.aad_prefix or "") for name in ("{file}", "{path}")):
+        raise UsageError("the policy's AAD prefix is made of the file's name, and standard output has none")
+    found = encryption_for(policy, target)
+    assert found is not None  # noqa: S101
+    return found
+
+
+def _reader(found: Input, tell: Callable[[float, int], None]) -> pa.RecordBatchReader:
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch, done in found.batches:
+            yield batch
+            tell(done, found.total)
+
+    return pa.RecordBatchReader.from_batches(found.schema, batches())
+
+
+def _check_target(target: str, in_folder: bool) -> None:
+    """Refuse, before anything is read, a place that no file can have."""
+    if in_folder:
+        if target == "-":
+            raise UsageError("standard output is no folder")
+        return
+    if target != "-" and (target.endswith(("/", os.sep)) or Path(target).is_dir()):
+        raise UsageError(
+            "the output is a folder",
+            file=target,
+            hint="a file's name in it; --rows-per-file N or --partition-by COLUMN fill a folder",
+        )
+    if target == "-" and sys.stdout.isatty():
+        raise UsageError("a Parquet file is nothing for a terminal", hint="| another program, or > a file")
+
+
+@contextlib.contextmanager
+def _placed(target: str) -> Iterator[str]:
+    """Where to write: for standard output, a file in a folder that only its owner may look into, and that goes again."""
+    if target != "-":
+        yield target
+        return
+    with tempfile.TemporaryDirectory(prefix="bloomseal-") as folder:
+        yield str(Path(folder) / "output.parquet")
+
+
+def _copy_out(path: str) -> None:
+    sys.stdout.flush()
+    with open(path, "rb") as file:
+        shutil.copyfileobj(file, sys.stdout.buffer)
+    sys.stdout.buffer.flush()
+
+
+def _unescaped(delimiter: str | None) -> str | None:
+    return "\t" if delimiter in ("\\t", "tab") else delimiter
+
+
+def _typed(item: str) -> tuple[str, pa.DataType]:
+    column, equals, name = item.rpartition("=")
+    if not equals or not column:
+        raise UsageError("--type takes COLUMN=TYPE")
+    return column, parse_type(name)
+
+
+def encryption_of(keys: KeyOptions, footer: str | None, columns: tuple[str, ...], **options: Any) -> EncryptionSpec:
+    """What the options of a command that seals say.
+
+    Raises:
+        PolicyError: no keys. UsageError: no key for the footer, or a malformed option.
+    """
+    given = keys.given
+    tools = None if given is not None else keys.tools()
+    if given is None and tools is None:
+        raise PolicyError(
+            "no keys were named, so nothing could be sealed",
+            hint="--keyring PATH, --kms URI, --key-file or --key-env; or --plaintext if that is meant",
+        )
+
+    def choice(name: str, whose: str) -> str | tuple[bytes | SecretKey, str]:
+        if given is None:
+            return name
+        key_id = name.removeprefix("id:")
+        if key_id == name or key_id not in given.ids:
+            raise UsageError(f"no explicit key of this id was given for {whose}", hint="--key-file id:KEY_ID=PATH")
+        return given.ids[key_id], key_id
+
+    column_keys: dict[str, Any] = dict(given.columns) if given is not None else {}
+    for item in columns:
+        column, equals, name = item.rpartition("=")
+        if not equals or not column or not name:
+            raise UsageError("--column-key takes COLUMN=NAME", hint="--column-key ssn=pii")
+        column_keys[column] = choice(name, column)
+    footer_key: Any = None if given is None else given.footer
+    if footer is not None:
+        footer_key = choice(footer, "the footer")
+    if footer_key is None:
+        raise UsageError("no key for the footer", hint="--footer-key NAME, or --key-file footer=PATH")
+    return EncryptionSpec(footer_key=footer_key, column_keys=column_keys or None, keys=tools, **options)
+
+
+def _check(schema: pa.Schema, encryption: EncryptionSpec | None, specs: dict[str, FilterSpec]) -> None:
+    """What can be known before the first row: columns exist, filters suit them, master keys may be used."""
+    sink = pa.BufferOutputStream()
+    try:
+        pq.write_table(schema.empty_table(), sink)
+    except pa.ArrowException as error:
+        raise UsageError(f"pyarrow can't encode this table: {type(error).__name__}") from None
+    leaves = Footer(read_tail(Source.memory(memoryview(sink.getvalue()))).data, 0, None, True).schema
+    resolve_filters(leaves, specs)
+    if encryption is None:
+        return
+    for column in encryption.column_keys or {}:
+        leaves.below(column)
+    tools = encryption.keys if isinstance(encryption.keys, KeyTools) else getattr(encryption.keys, "tools", None)
+    if tools is not None and isinstance(tools.kms, StatefulKms):
+        for name in {str(choice) for choice in (encryption.footer_key, *(encryption.column_keys or {}).values())}:
+            if (state := tools.kms.key_state(name)) is not KeyState.ENABLED:
+                raise PolicyError(f"master key {name} is {state}", hint="bloomseal keyring enable, or another key")
+
+
+def _written(target: str, rows: int, row_group_size: int) -> tuple[int, int | None]:
+    path = Path(target)
+    return -(-rows // row_group_size), path.stat().st_size if path.is_file() else None
+
+
+def _report(
+    source: str,
+    target: str,
+    schema: pa.Schema,
+    encryption: EncryptionSpec | None,
+    specs: dict[str, FilterSpec],
+    rows: int | None,
+    groups: int | None,
+    written: int | None,
+    partition_by: tuple[str, ...],
+    files: list[str] | None,
+) -> None:
+    columns = [
+        {
+            "column": field.name,
+            "type": str(field.type),
+            "protection": "folders' names" if field.name in partition_by else _protection(field.name, encryption),
+            "filter": _filter(field.name, encryption, specs),
+        }
+        for field in schema
+    ]
+    if State.current().json:
+        print_json(
+            {
+                "input": source,
+                "output": target,
+                "dry_run": rows is None,
+                "rows": rows,
+                "row_groups": groups,
+                "bytes": written,
+                **({} if files is None else {"files": files}),
+                "algorithm": None if encryption is None else encryption.algorithm,
+                "columns": columns,
+            }
+        )
+        return
+    table(["column", "type", "protection", "filter"], [list(column.values()) for column in columns])
+    facts(
+        [
+            ("rows", rows),
+            ("row groups", groups),
+            ("files", None if files is None else len(files)),
+            ("size", None if written is None else size(written)),
+            ("dry run", "nothing was written" if rows is None else None),
+        ],
+        title=target,
+    )
+
+
+def _filter(column: str, encryption: EncryptionSpec | None, specs: dict[str, FilterSpec]) -> str:
+    if not any(name == column or name.startswith(f"{column}.") for name in specs):
+        return "none"
+    return "in clear" if _protection(column, encryption) == "plaintext" else "sealed"
+
+
+def _protection(column: str, encryption: EncryptionSpec | None) -> str:
+    if encryption is None:
+        return "plaintext"
+    named = encryption.column_keys or {}
+    own = [key for path, key in named.items() if path == column or path.startswith(f"{column}.")]
+    if own:
+        labels = {key if isinstance(key, str) else "explicit" for key in own}
+        return f"column key {', '.join(sorted(labels))}"
+    return "footer key" if not named or encryption.complete else "plaintext"

@@ -1,0 +1,50 @@
+"""Repetition and definition levels of a data page (Parquet encodings, RLE/bit-packing hybrid)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import IntegrityError
+from ...sbbf import batch
+from ..schema import Leaf
+from .page import Page
+
+__all__ = ["check_clear_levels", "tallied"]
+
+
+def tallied(levels: npt.NDArray[np.uint8], greatest: int, count: int) -> npt.NDArray[np.int64] | None:
+    """How often each level from 0 to `greatest` occurs among `count` of them; None where there are fewer."""
+    tallies = np.zeros(greatest + 1, dtype=np.int64)
+    if not greatest:
+        tallies[0] = count
+        return tallies
+    return tallies if batch.tally(levels, greatest.bit_length(), count, tallies) else None
+
+
+def check_clear_levels(page: Page, leaf: Leaf) -> bool:
+    """Hold the levels that an encrypted V2 page leaves in clear against its sealed header, which counts rows and nulls.
+
+    So nobody without the key takes values away by calling them null. That nulls and values change places stays possible.
+
+    Returns:
+        False where the header does not count nulls, as parquet-java's does not without statistics.
+
+    Raises:
+        IntegrityError: they contradict each other.
+    """
+    v2 = page.v2
+    if v2 is None or not page.clear_levels:
+        return True
+    cut, data = v2.repetition_levels or 0, np.frombuffer(page.stored, dtype=np.uint8, count=page.clear_levels)
+    repetition = tallied(data[:cut], leaf.repetition, page.num_values)
+    definition = tallied(data[cut:], leaf.definition, page.num_values)
+    counted = v2.num_nulls is not None and v2.num_nulls >= 0
+    if (
+        repetition is None
+        or definition is None
+        or (v2.num_rows is not None and repetition[0] != v2.num_rows)
+        or (counted and page.num_values - definition[-1] != v2.num_nulls)
+    ):
+        raise IntegrityError("the levels, which stand in clear, are not those that the page's sealed header counts")
+    return counted

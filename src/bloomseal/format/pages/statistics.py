@@ -1,0 +1,87 @@
+"""Proofs that statistics give about a row group. Where they contradict themselves or the schema, they prove nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...sbbf import ColumnType, encode_value
+from ...sbbf.keyset import Comparable, comparable, interval
+from ...thrift.structs import ColumnMetaData, Statistics
+from ..schema import Leaf
+
+__all__ = ["all_null", "asked", "bounds", "no_nulls", "null_count", "outside"]
+
+
+def all_null(meta: ColumnMetaData, leaf: Leaf) -> bool:
+    """Do the statistics say that the chunk holds nulls only? An empty chunk counts as such."""
+    return meta.num_values == 0 or null_count(meta, leaf) == meta.num_values
+
+
+def null_count(meta: ColumnMetaData, leaf: Leaf) -> int | None:
+    """The chunk's nulls as its statistics count them; None where they do not, or can't be believed."""
+    found = _believed(meta, leaf)
+    return found.null_count if found else None
+
+
+def no_nulls(meta: ColumnMetaData, leaf: Leaf) -> bool:
+    """Does the chunk hold no null? Only bounds beside a count of none show that its writer counted at all."""
+    found = _believed(meta, leaf)
+    counted = found is not None and found.min_value is not None and found.max_value is not None
+    return leaf.definition == 0 or (counted and null_count(meta, leaf) == 0)
+
+
+def bounds(meta: ColumnMetaData, leaf: Leaf, type_ordered: bool) -> tuple[bytes, bytes] | None:
+    """Minimum and maximum in plain encoding, where they mean something.
+
+    Not the deprecated min and max; and only under a ColumnOrder that is known (parquet.thrift, ColumnOrder).
+    """
+    found = _believed(meta, leaf)
+    if found is None or not type_ordered or found.min_value is None or found.max_value is None:
+        return None
+    return found.min_value, found.max_value
+
+
+def _believed(meta: ColumnMetaData, leaf: Leaf) -> Statistics | None:
+    """Statistics whose null count is possible: some writers count nulls in a REQUIRED column, or nothing but nulls beside bounds."""
+    found = meta.statistics
+    if found is None or found.null_count is None:
+        return found
+    values = meta.num_values or 0
+    if not 0 <= found.null_count <= (values if leaf.definition else 0):
+        return None
+    bounded = found.min_value is not None or found.max_value is not None
+    return None if bounded and found.null_count == values else found
+
+
+def outside(min_value: bytes, max_value: bytes, column_type: ColumnType, op: str, asked: Comparable | None) -> bool:
+    """True where no value between two bounds can satisfy ``column op asked``; the bounds may also be those of a page.
+
+    Never where `interval` makes nothing of the bounds.
+
+    Args:
+        op: ``==``, ``<``, ``<=``, ``>``, ``>=``.
+        asked: what `asked` made of the value.
+    """
+    between = interval(min_value, max_value, column_type)
+    if between is None or asked is None or type(between[0]) is not type(asked):
+        return False
+    low, high = between
+    match op:
+        case "==":
+            return asked < low or asked > high  # type: ignore[operator]
+        case "<":
+            return low >= asked  # type: ignore[operator]
+        case "<=":
+            return low > asked  # type: ignore[operator]
+        case ">":
+            return high <= asked  # type: ignore[operator]
+        case ">=":
+            return high < asked  # type: ignore[operator]
+        case _:
+            return False
+
+
+def asked(value: Any, column_type: ColumnType) -> Comparable | None:
+    """A value as it is compared with bounds; None where it can't be."""
+    encodings = encode_value(value, column_type)
+    return comparable(encodings[0], column_type) if encodings else None

@@ -1,0 +1,300 @@
+"""Calls to one KMS client: bounded in time and number, retried where that can help, counted, and failing with our errors only."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from ...encryption import SecretKey
+from ...errors import BloomsealError, KeyAccessError, UsageError
+from ...limits import MAX_KEY_METADATA_BYTES
+from ..access import KmsAccessError, Problem, raised_by
+from ..forked import renewed_in_child
+from ..protocols import AuthenticatingKms, KmsClient, RewrappingKms
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+
+__all__ = ["Counters", "KmsCalls", "client_of", "started"]
+
+T = TypeVar("T")
+_FIRST_WAIT: Final = 0.1
+_LONGEST_WAIT: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What a KMS was asked, and what that cost.
+
+    Attributes:
+        wraps, unwraps: calls that were made, repeated ones included.
+        checks: questions whether a wrapped key proves its writer's rights (`authentic_writers`).
+        hits: answers from the cache, refusals included.
+        denials: calls that the KMS refused for good: denied, disabled, destroyed, unknown.
+        failures: calls that failed otherwise.
+        retries: calls that repeated one that failed.
+        seconds: total time in calls. Calls at the same time count each.
+        slowest: seconds of the longest call.
+    """
+
+    wraps: int = 0
+    unwraps: int = 0
+    checks: int = 0
+    hits: int = 0
+    denials: int = 0
+    failures: int = 0
+    retries: int = 0
+    seconds: float = 0.0
+    slowest: float = 0.0
+
+    def to_dict(self) -> dict[str, float]:
+        """As plain data."""
+        return asdict(self)
+
+
+class KmsCalls:
+    """A KMS client as the key tools call it.
+
+    Args:
+        client: the caller's client; it must bear calls from several threads.
+        timeout: seconds that one key may take, with waiting for a free slot and all retries.
+        attempts: calls for one key, at most. Only retryable failures are repeated, after a random, growing wait.
+        max_parallel: calls under way at the same time, at most.
+    """
+
+    def __init__(self, client: KmsClient, *, timeout: float, attempts: int, max_parallel: int) -> None:
+        self.client = client
+        self._timeout = timeout
+        self._attempts = attempts
+        self._max_parallel = max_parallel
+        self._counters = Counters()
+        self._renew()
+        renewed_in_child(self)
+
+    def _renew(self) -> None:
+        self._slots = threading.BoundedSemaphore(self._max_parallel)
+        self._lock = threading.Lock()
+
+    @property
+    def counters(self) -> Counters:
+        """A snapshot; `hits` is the cache's affair."""
+        with self._lock:
+            return self._counters
+
+    def epoch(self) -> Hashable:
+        """The client's change marker: some value that differs once its keys have changed; None where it does not tell.
+
+        Raises:
+            KeyAccessError: the client could not say.
+        """
+        # Asked for with every key, where isinstance with a protocol would take longer than all the rest.
+        change_marker = getattr(self.client, "change_marker", None)
+        if not callable(change_marker):
+            return None
+        try:
+            marker: Hashable = change_marker()
+            return marker
+        except BloomsealError:
+            raise
+        except Exception as error:
+            # Raised below, so that the chain ends there: a foreign message may hold a secret.
+            failed = raised_by(error)
+        raise KeyAccessError(f"the KMS client's change_marker failed with {failed}")
+
+    def place(self, master_key: str, wrapped: str) -> Hashable:
+        """The name that a cache keeps an unwrapped key under."""
+        # By what was wrapped, never by the KEK's id: a hostile file could claim another file's id, and put its refusal in
+        # the way.
+        return id(self), self.epoch(), master_key, hashlib.sha256(wrapped.encode()).digest()
+
+    def wrap(self, key: SecretKey, master_key: str) -> str:
+        """`key` wrapped by the KMS.
+
+        Raises:
+            KeyAccessError: refused, unreachable, or an answer that is no text.
+        """
+        return self._text(
+            self._call("wraps", self.client.wrap_key, key.reveal(), master_key, master_key=master_key), master_key
+        )
+
+    def rewrap(self, wrapped: str, master_key: str, new: str) -> str:
+        """What `wrapped` holds, wrapped under master key `new` by a client that is a `RewrappingKms`.
+
+        Raises:
+            KeyAccessError: as `wrap`.
+        """
+        assert isinstance(self.client, RewrappingKms)  # noqa: S101
+        return self._text(
+            self._call("wraps", self.client.rewrap_key, wrapped, master_key, new, master_key=master_key), new
+        )
+
+    def _text(self, wrapped: object, master_key: str) -> str:
+        if isinstance(wrapped, bytes | bytearray):
+            # pyarrow takes bytes from its subclasses too, and many return what base64.b64encode gave them.
+            try:
+                wrapped = wrapped.decode()
+            except UnicodeDecodeError:
+                wrapped = ""  # kept as text it could never be unwrapped again
+        if isinstance(wrapped, str) and any("\ud800" <= char <= "\udfff" for char in wrapped):
+            wrapped = ""  # no file can hold it
+        if not isinstance(wrapped, str) or not 0 < len(wrapped) <= MAX_KEY_METADATA_BYTES // 4:
+            raise self._invalid(master_key, "it returned no text of reasonable length for a wrapped key")
+        return wrapped
+
+    def unwrap(self, wrapped: str, master_key: str) -> SecretKey:
+        """The key that `wrapped` holds.
+
+        Raises:
+            KeyAccessError: refused, unreachable, or an answer that is no AES key.
+        """
+        key = self._call("unwraps", self.client.unwrap_key, wrapped, master_key, master_key=master_key)
+        if isinstance(key, str):
+            key = key.encode()  # as pyarrow does
+        if not isinstance(key, bytes | bytearray):
+            raise self._invalid(master_key, "it returned something other than bytes for a key")
+        if len(key) not in (16, 24, 32):
+            raise self._invalid(master_key, f"it returned a key of {len(key)} bytes; AES keys have 16, 24 or 32")
+        return SecretKey(bytes(key))
+
+    def authenticates(self, wrapped: str, master_key: str) -> bool | None:
+        """Does `wrapped` prove a right to wrap? None where the client can't tell.
+
+        Raises:
+            KeyAccessError: refused or unreachable.
+        """
+        client = self.client
+        if not isinstance(client, AuthenticatingKms):
+            return None
+        answer = self._call("checks", client.authenticates_writers, wrapped, master_key, master_key=master_key)
+        return answer if isinstance(answer, bool) else None
+
+    @property
+    def name(self) -> str:
+        """How messages call the KMS."""
+        return str(getattr(self.client, "kms_name", type(self.client).__name__))
+
+    def _invalid(self, master_key: str, detail: str) -> KmsAccessError:
+        return KmsAccessError.because(Problem.INVALID, master_key, self.name, detail=detail)
+
+    def _call(self, counter: str, function: Callable[..., T], *arguments: Any, master_key: str) -> T:
+        deadline = time.monotonic() + self._timeout
+
+        def once() -> T:
+            return self._once(counter, functools.partial(function, *arguments), master_key, deadline)
+
+        try:
+            return once()
+        except KeyAccessError as error:
+            if not error.retryable:
+                raise
+            failed = error
+        return self._repeated(once, failed, deadline)
+
+    def _repeated(self, once: Callable[[], T], failed: KeyAccessError, deadline: float) -> T:
+        # Imported here: that takes as long as looking into ten files, and most calls succeed at once.
+        from tenacity import Retrying, retry_if_exception, stop_after_attempt, stop_before_delay
+        from tenacity.wait import wait_random_exponential
+
+        first = [failed]
+
+        def attempt() -> T:
+            if first:
+                raise first.pop()
+            return once()
+
+        def again(state: RetryCallState) -> None:  # noqa: ARG001
+            self._count(retries=1)
+
+        retrying = Retrying(
+            retry=retry_if_exception(lambda error: isinstance(error, KeyAccessError) and error.retryable),
+            stop=stop_after_attempt(self._attempts) | stop_before_delay(max(0.0, deadline - time.monotonic())),
+            wait=wait_random_exponential(multiplier=_FIRST_WAIT, max=_LONGEST_WAIT),
+            before_sleep=again,
+            reraise=True,
+        )
+        answer: T = retrying(attempt)
+        return answer
+
+    def _once(self, counter: str, function: Callable[[], T], master_key: str, deadline: float) -> T:
+        if not self._slots.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            raise KmsAccessError.because(
+                Problem.UNREACHABLE, master_key, self.name, detail="too many calls are waiting"
+            )
+        began = time.monotonic()
+        try:
+            outcome = started(function)
+            try:
+                # Not Future.result: its exception would be the context of ours, message and all.
+                failure = outcome.exception(max(0.0, deadline - began))
+            except TimeoutError:
+                failure = TimeoutError()
+        finally:
+            # Also when the call is still under way: it was given up, and must not keep others from trying.
+            self._slots.release()
+            elapsed = time.monotonic() - began
+            self._count(**{counter: 1}, seconds=elapsed, slowest=elapsed)
+        if failure is None:
+            return outcome.result()
+        error = self._translated(failure, master_key)
+        refused = isinstance(error, KmsAccessError) and error.problem not in (Problem.UNREACHABLE, Problem.INVALID)
+        self._count(**{"denials" if refused else "failures": 1})
+        raise error
+
+    def _translated(self, failure: BaseException, master_key: str) -> BloomsealError:
+        """The error for what a client raised. A foreign message may hold a token or a key, so only its type and place are told."""
+        if isinstance(failure, BloomsealError):
+            return failure
+        detail = raised_by(failure)
+        if isinstance(failure, PermissionError):
+            problem = Problem.DENIED
+        elif isinstance(failure, LookupError):
+            problem = Problem.UNKNOWN
+        elif isinstance(failure, TimeoutError):
+            problem, detail = Problem.UNREACHABLE, f"no answer in time ({type(failure).__name__})"
+        elif isinstance(failure, ConnectionError):
+            problem = Problem.UNREACHABLE
+        else:
+            problem, detail = Problem.INVALID, f"the client failed with {detail}"
+        return KmsAccessError.because(problem, master_key, self.name, detail=detail)
+
+    def _count(self, **more: float) -> None:
+        with self._lock:
+            now = asdict(self._counters)
+            slowest = max(now["slowest"], more.pop("slowest", 0.0))
+            summed = {name: now[name] + amount for name, amount in more.items()}
+            self._counters = replace(self._counters, slowest=slowest, **summed)
+
+
+def started(function: Callable[[], T]) -> Future[T]:
+    """Run in a daemon thread: a call that never returns must hang neither its caller nor the end of the interpreter."""
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(function())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name="bloomseal KMS call", daemon=True).start()
+    return outcome
+
+
+def client_of(kms: KmsClient | str) -> KmsClient:
+    """A client, or the one that a KMS URI names.
+
+    Raises:
+        UsageError: neither.
+    """
+    if isinstance(kms, str):
+        from .registry import client_for
+
+        return client_for(kms)
+    if not isinstance(kms, KmsClient):
+        raise UsageError(f"a {type(kms).__name__} is no KMS client", hint="it needs wrap_key and unwrap_key")
+    return kms

@@ -1,0 +1,1 @@
+"""Key material: its JSON, its place beside or inside a file, and keys wrapped under keys."""

@@ -1,0 +1,164 @@
+"""Key material beside the data file: ``_KEY_MATERIAL_FOR_<name>.json``, a map from reference to material (as text)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import posixpath
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from ...errors import KeyAccessError
+from ...storage.aside import folder_lock
+from ...storage.atomic import replace_durably
+from ...storage.ref import FileRef
+from ...storage.source import open_regular
+from .material import FOOTER_KEY_REFERENCE, parse_object
+
+__all__ = ["MAX_STORE_BYTES", "MaterialStore"]
+
+MAX_STORE_BYTES: Final = 64 * 1024 * 1024
+"""32,768 columns at 1 KB and more each fit in."""
+
+_PREFIX: Final = "_KEY_MATERIAL_FOR_"
+_OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
+
+
+class MaterialStore:
+    """The external key material of one data file.
+
+    Args:
+        ref: the data file; the store is looked for beside it, under the very path that was given.
+    """
+
+    def __init__(self, ref: FileRef) -> None:
+        from pyarrow.fs import LocalFileSystem
+
+        folder, name = posixpath.split(ref.path)
+        self.path = posixpath.join(folder, f"{_PREFIX}{name}.json")
+        self._filesystem = None if isinstance(ref.filesystem, LocalFileSystem) else ref.filesystem
+
+    def read(self) -> dict[str, str]:
+        """All material by reference; empty where there is no store.
+
+        Raises:
+            KeyAccessError: the store can't be read, is too long, or is no map of texts.
+        """
+        try:
+            text = self._read_bytes()
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise KeyAccessError(
+                f"the key material in {self.path} can't be read: {error.strerror or type(error).__name__}"
+            ) from None
+        try:
+            entries = parse_object(text, "a key material store", MAX_STORE_BYTES)
+        except KeyAccessError as error:
+            error.what += f": {self.path}"
+            raise
+        if not all(isinstance(material, str) for material in entries.values()):
+            raise KeyAccessError(f"a key material store whose entries are not texts: {self.path}")
+        return entries
+
+    def change(self, edit: Callable[[dict[str, str]], None]) -> None:
+        """Edit the entries, durably and at once; a store without any is removed.
+
+        Writers of local files of one folder take turns. On other file systems the last one wins.
+
+        Raises:
+            KeyAccessError: the storage refuses, or what `edit` raises; the old store stays.
+        """
+        try:
+            with self._turn():
+                entries = self.read()
+                before = dict(entries)
+                edit(entries)
+                if entries and entries != before:
+                    self._write_bytes(json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode())
+                elif before and not entries:
+                    self._remove()
+        except OSError as error:
+            raise KeyAccessError(
+                f"the key material in {self.path} can't be written: {error.strerror or type(error).__name__}"
+            ) from None
+
+    def supersede(
+        self,
+        before: Mapping[str, str],
+        needed: Collection[str],
+        footer: str | None,
+        own: Mapping[str, str] = MappingProxyType({}),
+    ) -> int:
+        """Drop what only a data file's predecessor needed.
+
+        Args:
+            before: the entries as they were before the file was written. What has come since may be another writer's, and the
+                file in place may be its: it stays.
+            needed: references in the file that is in place now.
+            footer: the reference of its footer key, which is kept under the usual name too, because the rotations of
+                parquet-java and of Arrow start from there.
+            own: entries of the file in place, put back where somebody else's tidying has taken them.
+
+        Returns:
+            How many entries went.
+
+        Raises:
+            KeyAccessError: as `change`.
+        """
+        gone = 0
+
+        def edit(entries: dict[str, str]) -> None:
+            nonlocal gone
+            for reference, text in before.items():
+                if reference not in needed and entries.get(reference) == text:
+                    del entries[reference]
+                    gone += 1
+            entries.update(own)
+            if footer in entries:
+                entries.setdefault(FOOTER_KEY_REFERENCE, entries[footer])
+
+        self.change(edit)
+        return gone
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        if self._filesystem is not None:
+            yield
+            return
+        folder = os.open(os.path.dirname(self.path) or ".", os.O_RDONLY | os.O_CLOEXEC)  # noqa: PTH120
+        try:
+            with folder_lock(folder):
+                yield
+        finally:
+            os.close(folder)
+
+    def _read_bytes(self) -> bytes:
+        # One byte more than allowed, so that a store too long is told from one that just fits.
+        if self._filesystem is None:
+            with open(open_regular(self.path), "rb") as file:
+                return file.read(MAX_STORE_BYTES + 1)
+        with self._filesystem.open_input_file(self.path) as remote:
+            data: bytes = remote.read(MAX_STORE_BYTES + 1)
+            return data
+
+    def _write_bytes(self, data: bytes) -> None:
+        if self._filesystem is None:
+            replace_durably(Path(self.path), data, mode=0o666)
+            return
+        # An object appears when its upload is complete; elsewhere a rename makes it so.
+        direct = self._filesystem.type_name in _OBJECT_STORES
+        aside = self.path if direct else f"{self.path}.bloomseal-tmp"
+        with self._filesystem.open_output_stream(aside) as remote:
+            remote.write(data)
+        if not direct:
+            self._filesystem.move(aside, self.path)
+
+    def _remove(self) -> None:
+        if self._filesystem is None:
+            Path(self.path).unlink(missing_ok=True)
+        elif self._filesystem.get_file_info(self.path).is_file:
+            self._filesystem.delete_file(self.path)

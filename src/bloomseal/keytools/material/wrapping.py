@@ -1,0 +1,75 @@
+"""Wrap and unwrap one key under another in this process: ``base64(nonce(12) ‖ ciphertext ‖ tag(16))``, AES-GCM."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from dataclasses import dataclass
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from ...encryption import SealCounter, SecretKey
+from ...errors import KeyAccessError
+
+__all__ = ["Kek", "kek_id", "unwrap_locally", "wrap_locally"]
+
+_NONCE_BYTES: Final = 12
+_WRAPPED_BYTES: Final = frozenset(_NONCE_BYTES + key + 16 for key in (16, 24, 32))
+
+
+def wrap_locally(key: SecretKey, under: SecretKey, aad: bytes) -> str:
+    """`key` sealed under another key, bound to `aad`. Counts as one seal of `under`.
+
+    Raises:
+        KeyAccessError: the wrapping key's invocation limit is reached.
+    """
+    SealCounter.of(under).add()
+    nonce = os.urandom(_NONCE_BYTES)
+    return base64.b64encode(nonce + AESGCM(under.reveal()).encrypt(nonce, key.reveal(), aad)).decode("ascii")
+
+
+def unwrap_locally(wrapped: str, under: SecretKey, aad: bytes) -> SecretKey:
+    """The key that `wrap_locally` was given.
+
+    Raises:
+        KeyAccessError: not base64, a length that no wrapped AES key has, or authentication failed.
+    """
+    try:
+        blob = base64.b64decode(wrapped, validate=True)
+    except (binascii.Error, ValueError):
+        blob = b""
+    if len(blob) not in _WRAPPED_BYTES:
+        raise KeyAccessError(
+            "a wrapped key that is not base64 of nonce, key and tag", hint="it is altered or truncated"
+        )
+    try:
+        return SecretKey(AESGCM(under.reveal()).decrypt(blob[:_NONCE_BYTES], blob[_NONCE_BYTES:], aad))
+    except InvalidTag:
+        pass
+    raise KeyAccessError("a wrapped key that does not open: another wrapping key's, or altered")
+
+
+@dataclass(frozen=True, slots=True)
+class Kek:
+    """A KEK of this process's making. It holds its counter, which would be forgotten between wrappings otherwise."""
+
+    key: SecretKey
+    id: bytes
+    wrapped: str
+    counter: SealCounter
+
+
+def kek_id(text: str) -> bytes:
+    """A KEK's id, which binds what is wrapped under it, from its base64.
+
+    Raises:
+        KeyAccessError: it is not base64.
+    """
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        pass
+    raise KeyAccessError("key material whose KEK id is not base64")

@@ -1,0 +1,1 @@
+"""Conditions: built, bound to a schema, compared exactly."""

@@ -1,0 +1,287 @@
+"""A condition bound to a file's schema: what it proves about row groups and pages, and which rows it keeps.
+
+A value means what the column's type makes of it, the same for statistics, filters and rows: a float is rounded to the
+column's width, an integer out of range equals nothing. Comparison with null keeps no row, and ``in`` is ``==`` any.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...errors import UsageError
+from ...format.schema import Leaf, Schema
+from ...sbbf import encode_value
+from .compare import comparable, is_null
+from .condition import AllOf, AnyOf, Compare, Condition, Expression, Like, Not, shared
+from .expression import Call, Field, evaluate
+from .like import prefix_of, regex_of, successor
+from .term import Term, Ways, column_at
+from .values import Values
+
+__all__ = ["Predicate", "Term", "Values", "column_at", "shared"]
+
+_MOST_WAYS: Final = 32
+"""Conjunctions that a product of alternatives may become for pruning; beyond, one of the factors prunes alone."""
+_OPPOSITE: Final = {
+    "==": "!=",
+    "!=": "==",
+    "in": "not in",
+    "not in": "in",
+    "<": ">=",
+    ">=": "<",
+    ">": "<=",
+    "<=": ">",
+    "null": "valid",
+    "valid": "null",
+}
+_FLOAT_OPPOSITE: Final = {op: f"not {op}" for op in ("<", "<=", ">", ">=")}
+"""NaN is neither less nor greater, so that the opposite of ``<`` is not ``>=`` in a column of floats."""
+
+
+class _Test(Protocol):
+    """A bound condition."""
+
+    @property
+    def leaves(self) -> Iterable[Leaf]:
+        """The leaves that it looks at."""
+
+    @property
+    def ways(self) -> Ways:
+        """Conditions that every row which it keeps satisfies. They may be satisfied by more rows, never by fewer."""
+
+    def holds(self, table: pa.Table) -> pa.ChunkedArray:
+        """One bool per row, never null: is it true?"""
+
+
+@dataclass(frozen=True)
+class _Pattern:
+    """``column like pattern``, or its opposite. A prefix without wildcards is two bounds as well."""
+
+    leaf: Leaf
+    regex: str = field(repr=False)
+    negated: bool
+    ways: Ways = field(repr=False)
+
+    @property
+    def leaves(self) -> tuple[Leaf]:
+        return (self.leaf,)
+
+    def holds(self, table: pa.Table) -> pa.ChunkedArray:
+        column = comparable(column_at(table, self.leaf.path))
+        if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+            column = pc.cast(column, options=pc.CastOptions.unsafe(pa.large_string()))
+        found = pc.fill_null(pc.match_substring_regex(column, self.regex), self.negated)
+        return pc.invert(found) if self.negated else found
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """All of several tests, or any of them."""
+
+    parts: Sequence[_Test]
+    any_of: bool
+
+    @property
+    def leaves(self) -> Iterable[Leaf]:
+        return (leaf for part in self.parts for leaf in part.leaves)
+
+    @functools.cached_property
+    def ways(self) -> Ways:
+        if self.any_of:
+            return _alternatives([way for part in self.parts for way in part.ways])
+        # Where a product would grow too much, the rows are still where one factor alone says that they are.
+        return functools.reduce(_product, (part.ways for part in self.parts))
+
+    def holds(self, table: pa.Table) -> pa.ChunkedArray:
+        join = pc.or_ if self.any_of else pc.and_
+        return functools.reduce(join, (part.holds(table) for part in self.parts))
+
+
+@dataclass(frozen=True)
+class _Evaluated:
+    """An expression of pyarrow's: true where it says so."""
+
+    expression: pc.Expression = field(repr=False)
+    leaves: Sequence[Leaf]
+    ways: Ways = field(repr=False)
+
+    def holds(self, table: pa.Table) -> pa.ChunkedArray:
+        return evaluate(self.expression, table)
+
+
+class Predicate:
+    """A condition on the rows of one file.
+
+    Args:
+        filters: ``[(column, op, value), ...]`` (all of them) or a list of such lists (any of them), as pyarrow and
+            pandas take it, with the operators ``= == != < <= > >= in`` and ``not in``; a ``pyarrow.compute`` expression;
+            or a `Condition`. Of an expression, comparisons of a column with a literal, ``isin``, ``is_null``, ``is_valid``
+            and what ``&`` and ``|`` make of them rule row groups and pages out; the rest only chooses rows.
+
+    Attributes:
+        any_of: `Ways`: what may rule row groups and pages out.
+
+    Raises:
+        UsageError: not of these forms, no such column, a repeated column, a value of the wrong kind.
+    """
+
+    def __init__(self, filters: Any, schema: Schema, *, int96_utc: bool = False) -> None:
+        self._test = _Binding(schema, int96_utc).bind(shared(filters))
+        self.any_of = self._test.ways
+
+    @functools.cached_property
+    def leaves(self) -> list[Leaf]:
+        """The leaves that it looks at, in schema order."""
+        unique = {leaf.index: leaf for leaf in self._test.leaves}
+        return [unique[index] for index in sorted(unique)]
+
+    def hits(self, table: pa.Table) -> npt.NDArray[np.int64]:
+        """The numbers of the rows that it keeps, ascending."""
+        # Not to_numpy, the first call of which loads pandas where that is installed.
+        parts = [
+            np.unpackbits(np.frombuffer(chunk.buffers()[1], np.uint8), bitorder="little")[chunk.offset :][: len(chunk)]
+            for chunk in self._test.holds(table).chunks
+            if len(chunk)
+        ]
+        return np.flatnonzero(np.concatenate(parts).view(np.bool_) if parts else ())
+
+
+def _product(some: Ways, others: Ways) -> Ways:
+    if len(some) * len(others) > _MOST_WAYS:
+        return min(some, others, key=len)
+    return [[*one, *other] for one, other in itertools.product(some, others)]
+
+
+def _alternatives(ways: Ways) -> Ways:
+    """Values of one column that are asked for one by one are asked for together."""
+    if len(ways) < 2 or any(len(way) != 1 or way[0].op not in ("==", "in") for way in ways):
+        return ways
+    by_leaf: dict[int, list[Term]] = {}
+    for (term,) in ways:
+        by_leaf.setdefault(term.leaf.index, []).append(term)
+    return [[terms[0] if len(terms) == 1 else _together(terms)] for terms in by_leaf.values()]
+
+
+def _together(terms: list[Term]) -> Term:
+    values = Values(itertools.chain.from_iterable(term.values for term in terms))
+    return Term(terms[0].leaf, "in", values, terms[0].int96_utc)
+
+
+# Binding ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Binding:
+    """Conditions → tests on the columns of one schema. Negations move inward, which three-valued logic allows (De Morgan)."""
+
+    schema: Schema
+    int96_utc: bool
+
+    def bind(self, condition: Condition, negated: bool = False) -> _Test:
+        match condition:
+            case Compare():
+                return self._compare(condition, negated)
+            case Like():
+                return self._like(condition, negated)
+            case Not():
+                return self.bind(condition.part, not negated)
+            case AllOf() | AnyOf():
+                parts = [self.bind(part, negated) for part in condition.parts]
+                if not parts:
+                    raise UsageError("a condition without parts")
+                return parts[0] if len(parts) == 1 else _Joined(parts, isinstance(condition, AnyOf) is not negated)
+            case Expression():
+                return self._evaluated(condition, negated)
+
+    def _compare(self, condition: Compare, negated: bool) -> Term:
+        leaf, op = self._leaf(condition.column), condition.op
+        if op in ("null", "valid") and leaf.name != condition.column:
+            raise UsageError("is null asks for a single field", column=condition.column, hint=leaf.name)
+        if negated:
+            floating = leaf.type.kind == "float16" or leaf.type.physical.name in ("FLOAT", "DOUBLE")
+            op = (_FLOAT_OPPOSITE.get(op) if floating else None) or _OPPOSITE[op]
+        return Term(leaf, op, condition.values, self.int96_utc).check()
+
+    def _like(self, condition: Like, negated: bool) -> _Test:
+        leaf = self._leaf(condition.column)
+        if leaf.type.physical.name != "BYTE_ARRAY" or leaf.type.kind not in ("string", "enum", "json"):
+            raise UsageError("like asks for a column of text", column=condition.column)
+        prefix, whole = prefix_of(condition.pattern, condition.escape)
+        if whole:
+            return self._compare(Compare(condition.column, "==", Values((prefix,))), negated)
+        bounds = [(">=", prefix), ("<", successor(prefix))] if prefix and not negated else []
+        terms = [Term(leaf, op, Values((bound,)), False).check() for op, bound in bounds if bound is not None]
+        return _Pattern(leaf, regex_of(condition.pattern, condition.escape), negated, [terms])
+
+    def _leaf(self, name: str) -> Leaf:
+        leaf = self.schema.leaf(name)
+        if leaf.repeated:
+            raise UsageError("a row predicate on a repeated column", column=name, hint="probe() asks its filters")
+        return leaf
+
+    def _evaluated(self, condition: Expression, negated: bool) -> _Evaluated:
+        leaves: list[Leaf] = []
+        for path in dict.fromkeys(one.path for one in condition.tree.fields()):
+            found = [leaf for leaf in self.schema.leaves if leaf.path[: len(path)] == path]
+            if not found:
+                names = ", ".join(self.schema.top_level[:10])
+                raise UsageError(
+                    "no such column", column=".".join(path), hint=f"one of {names}; pc.field('a', 'b') for a.b"
+                )
+            leaves += found
+        if not leaves:
+            raise UsageError("the expression names no column")
+        if negated:
+            return _Evaluated(~condition.expression, leaves, [[]])
+        return _Evaluated(condition.expression, leaves, self._implied(condition.tree))
+
+    def _implied(self, tree: Any) -> Ways:
+        """Conditions that hold wherever an expression is true."""
+        match tree:
+            case Call("and_kleene" | "and", (left, right)):
+                return _product(self._implied(left), self._implied(right))
+            case Call("or_kleene" | "or", (left, right)):
+                return _alternatives(self._implied(left) + self._implied(right))
+            case Call("invert", (Call("is_null" | "is_valid" as name, (Field() as one,)) as inner,)):
+                return self._implied(Call("is_valid" if name == "is_null" else "is_null", (one,), inner.options))
+            case Call("is_null" | "is_valid" as name, (Field() as one,)):
+                nan = tree.options.get("nan_is_null")
+                if nan is not None and nan.as_py():
+                    return [[]]
+                return self._known(one, "null" if name == "is_null" else "valid", Values(()))
+            case Call("is_in", (Field() as one,), {"value_set": Values() as values}):
+                return self._known(one, "in", values)
+            case Call(name, (Field() as one, Values() as values)) if name in _FUNCTIONS:
+                return self._known(one, _FUNCTIONS[name], values)
+            case Call(name, (Values() as values, Field() as one)) if name in _FUNCTIONS:
+                return self._known(one, _FLIPPED[_FUNCTIONS[name]], values)
+        return [[]]
+
+    def _known(self, one: Field, op: str, values: Values) -> Ways:
+        """One term, where it means to us what it means to pyarrow, or more; else nothing."""
+        found = [leaf for leaf in self.schema.leaves if leaf.path == one.path]
+        if len(found) != 1 or found[0].repeated:
+            return [[]]
+        kind = found[0].type
+
+        def alike() -> bool:
+            # To is_in null equals null; and pyarrow may make another value of one that the column can't hold.
+            try:
+                return not any(is_null(value) or encode_value(value, kind, int96_utc=True) == () for value in values)
+            except UsageError:
+                return False
+
+        return [[Term(found[0], op, values, self.int96_utc)]] if values.once(("alike", kind), alike) else [[]]
+
+
+_FUNCTIONS: Final = {"equal": "==", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
+_FLIPPED: Final = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}

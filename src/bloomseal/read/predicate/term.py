@@ -1,0 +1,141 @@
+"""One comparison of a column: the bounds and filters that rule it out, and the rows that satisfy it, exactly."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...errors import UsageError
+from ...format.pages.statistics import asked, outside
+from ...format.schema import Leaf
+from ...sbbf import KeySet, ProbeSet, encode_value
+from ...sbbf.keyset import Comparable
+from .compare import all_plain, comparable, equal_any, is_null, nowhere, ordered, wanted
+from .values import Values
+
+__all__ = ["Term", "Ways", "column_at"]
+
+_MANY: Final = 16
+"""More values than these are ordered before bounds are asked about them."""
+_BOUNDED: Final = frozenset(["==", "in", "<", "<=", ">", ">="])
+
+Ways = list[list["Term"]]
+"""Where rows can be: all terms of any of these conjunctions hold for them. ``[[]]`` says nothing, ``[]`` nowhere."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """``column op values``, bound to a leaf. The repr leaves the values out: they may be the secret looked for.
+
+    Attributes:
+        op: ``== != < <= > >=``, ``in``, ``not in``, ``null``, ``valid``; of float columns also ``not <`` and the like.
+    """
+
+    leaf: Leaf
+    op: str
+    values: tuple[Any, ...]
+    int96_utc: bool
+
+    def __repr__(self) -> str:
+        return f"<Term {self.leaf.name} {self.op} …>"
+
+    @property
+    def leaves(self) -> tuple[Leaf]:
+        return (self.leaf,)
+
+    @property
+    def ways(self) -> Ways:
+        return [[self]]
+
+    def holds(self, table: pa.Table) -> pa.ChunkedArray:
+        return self.mask(column_at(table, self.leaf.path))
+
+    @functools.cached_property
+    def _shared(self) -> Values:
+        return self.values if isinstance(self.values, Values) else Values(self.values)
+
+    @functools.cached_property
+    def probe_set(self) -> ProbeSet | None:
+        """The values to ask a filter for; None where the operator is not about equality."""
+        if self.op not in ("==", "in"):
+            return None
+        # Null equals nothing, so it must not keep a row group.
+        return self._shared.once(
+            ("probe", self.leaf.type, self.int96_utc),
+            lambda: ProbeSet.of(self._shared.known, self.leaf.type, int96_utc=self.int96_utc),
+        )
+
+    @functools.cached_property
+    def _asked(self) -> list[Comparable | None]:
+        return [asked(value, self.leaf.type) for value in self._shared.known]
+
+    @property
+    def by_pages(self) -> bool:
+        """Can a page's bounds, or that it holds nulls only, rule it out?"""
+        return self.op in _BOUNDED or self.op == "valid"
+
+    def outside(self, min_value: bytes, max_value: bytes) -> bool:
+        """Do bounds in plain encoding rule out every value between them?"""
+        if self.op not in _BOUNDED:
+            return False
+        if self.op == "in" and len(self.values) > _MANY:
+            keys = self._keys
+            return not keys.undecided and not len(keys.between(min_value, max_value))
+        op = "==" if self.op == "in" else self.op
+        return all(outside(min_value, max_value, self.leaf.type, op, one) for one in self._asked)
+
+    @property
+    def _keys(self) -> KeySet:
+        return self._shared.once(
+            ("keys", self.leaf.type, self.int96_utc),
+            lambda: KeySet.of(self.values, self.leaf.type, int96_utc=self.int96_utc),
+        )
+
+    def _any(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
+        name = ("wanted", column.type, self.leaf.type)
+        return equal_any(column, self._shared.once(name, lambda: wanted(column.type, self._shared, self.leaf)))
+
+    def mask(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
+        """One bool per row: True where the term holds; never null."""
+        if self.op in ("null", "valid"):
+            return pc.is_null(column) if self.op == "null" else pc.is_valid(column)
+        column = comparable(column)
+        if self.op in ("==", "in"):
+            return self._any(column)
+        if any(is_null(value) for value in self.values):
+            return nowhere(column)
+        if self.op in ("!=", "not in"):
+            return pc.and_(pc.is_valid(column), pc.invert(self._any(column)))
+        holds = ordered(column, self.op.removeprefix("not "), self.values[0], self.leaf)
+        return pc.and_(pc.is_valid(column), pc.invert(holds)) if self.op.startswith("not ") else holds
+
+    def check(self) -> Term:
+        """Itself.
+
+        Raises:
+            UsageError: a value of the wrong kind for the column.
+        """
+
+        def all_suit() -> None:
+            if not all_plain(self._shared, self.leaf):
+                for one in self.values:
+                    encode_value(one, self.leaf.type, int96_utc=True)
+
+        try:
+            self._shared.once(("checked", self.leaf.type), all_suit)
+        except UsageError as error:
+            raise error.at(column=self.leaf.name) from None
+        return self
+
+
+def column_at(table: pa.Table, path: Sequence[str]) -> pa.ChunkedArray:
+    """A column, or a field inside structs; null where any struct above it is."""
+    column = table.column(path[0])
+    for name in path[1:]:
+        column = pc.struct_field(column, name)
+    return column

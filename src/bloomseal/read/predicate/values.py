@@ -1,0 +1,82 @@
+"""The values that a condition asks for, from whatever holds them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar, cast
+
+import numpy as np
+import pyarrow as pa
+
+from ...errors import UsageError
+from ...sbbf.encoding import stands_for_null, unwrap
+
+__all__ = ["Values"]
+
+T = TypeVar("T")
+
+_NEVER_NULL: Final = frozenset([bool, int, float, str, bytes])
+
+
+class Values(tuple[Any, ...]):
+    """Values asked for, with what was worked out about them: a big set is encoded, hashed and ordered once for many files."""
+
+    def __new__(cls, values: Iterable[Any]) -> Values:
+        made = super().__new__(cls, _listed(values))
+        made._known, made._lock = {}, threading.RLock()
+        return made
+
+    _known: dict[Any, Any]
+    _lock: threading.RLock
+
+    def once(self, name: Any, make: Callable[[], T]) -> T:
+        """What `make` gives, from the first time on."""
+        with self._lock:
+            if name not in self._known:
+                self._known[name] = make()
+            found: T = self._known[name]
+            return found
+
+    @property
+    def kinds(self) -> set[type]:
+        """The values' types: a big set of one of Python's own is worked on as a whole."""
+        return self.once("kinds", lambda: set(map(type, self)))
+
+    @property
+    def known(self) -> list[Any]:
+        """The values without nulls."""
+        if self.kinds <= _NEVER_NULL:
+            return list(self)
+        return [value for value in self if not stands_for_null(unwrap(value))]
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} values>"
+
+
+def _listed(values: Any) -> Iterable[Any]:
+    """Arrays and Series as the scalars that a list of the same values would hold; anything else as it is.
+
+    Moments and times stay scalars of numpy or Arrow: Python's own end at microseconds.
+
+    Raises:
+        UsageError: neither that nor iterable.
+    """
+    if isinstance(getattr(values, "dtype", None), np.dtype):  # numpy's own, and a Series or an Index over them
+        array = values if isinstance(values, np.ndarray) else np.asarray(values)
+        if array.ndim != 1:
+            raise UsageError("the values come as a one-dimensional array")
+        # Not pa.array: of a masked array, tolist tells what is masked.
+        return list(array) if array.dtype.kind in "mM" else cast("list[Any]", array.tolist())
+    if hasattr(values, "__arrow_c_stream__") and not isinstance(values, pa.ChunkedArray):
+        try:
+            values = pa.chunked_array(values)
+        except (pa.ArrowException, TypeError, ValueError):
+            raise UsageError("the values come as a list, an array or a Series") from None
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+        finer = pa.types.is_timestamp(kind) or pa.types.is_time(kind) or pa.types.is_duration(kind)
+        values = values if finer or isinstance(kind, pa.BaseExtensionType) else values.to_pylist()
+    if not isinstance(values, Iterable):
+        raise UsageError("the values come as a list, an array or a Series")
+    return values

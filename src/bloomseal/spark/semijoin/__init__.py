@@ -1,0 +1,1 @@
+"""Joins that ask a table's filters first, with keys that travel sealed."""

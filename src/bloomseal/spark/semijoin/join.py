@@ -1,0 +1,354 @@
+"""The rows of a table that hold one of many keys: pruned first, then read, then joined by Spark."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import uuid
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+from pyspark.sql import functions as f
+from pyspark.sql import types as st
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from ...errors import BloomsealError, BloomsealWarning, PolicyError, UnsupportedError, UsageError
+from ...format.minifile import read_row_group
+from ...policy import Policy, TablePolicy
+from ...read.predicate.predicate import column_at
+from ...sbbf import KeySet, ProbeSet
+from ..given import PARTITION_INFERENCE
+from ..jobs.common import job_table
+from ..listing import qualified, split_uri
+from ..opening import open_table_file, table_of
+from ..session import as_active
+from ..source.options import SourceOptions
+from ..source.reader import infer_schema, plan
+from ..source.scan import Scan
+from ..source.tree import find_files
+from ..source.types import DECODING, arrow_type, forget_arrow_schema
+from .pruning import PrunedFile, PruneResult, Question
+from .sealed_keyset import SealedKeys, identity_of, key_column, place_of, quoted, values_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from ...read.file import SealedFile
+
+__all__ = ["semi_join"]
+
+_MOSTLY: Final = 0.5
+"""A file of which at least this share of the row groups is left is read whole, by Spark's own reader."""
+_BROADCAST_KEYS: Final = 200_000
+_EXACT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+_WHOLE: Final = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
+
+
+def semi_join(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    column: str,
+    keys: Any,
+    *,
+    columns: Sequence[str] | None = None,
+    where: Column | str | None = None,
+    policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
+    table: str | None = None,
+    files_per_task: int = 20,
+) -> DataFrame:
+    """The rows whose `column` is one of `keys`: exactly those of Spark's own semi-join, without reading what `prune` rules out.
+
+    Where a prediction says that pruning can't pay, the table is read whole, with a warning. Files of which most row groups are
+    left are read by Spark's own Parquet reader; of the others only those row groups, by Bloomseal's. Spark decides every row again.
+    No key stands in the plan; see `prune` for what travels. Every file is opened under the policy when the frame is made, also where nothing
+    is pruned. Each run opens those of which something is left once more, before Spark's reader does: they must still be the same.
+
+    Args:
+        path: the table's folder.
+        column: dotted path; not within a list or a map.
+        keys: as `prune`. Of another type than the column's only where no value changes by it: integers of another width, float
+            for double, decimals of the same scale.
+        columns: top-level columns of the result; None for all.
+        where: a condition besides.
+        policy, table, files_per_task: as `prune`.
+
+    Raises:
+        UsageError, KeyAccessError, IntegrityError: as `prune`.
+        PolicyError: files that can't be opened under the policy, plaintext ones among them; what they hold is not known.
+
+    Warns:
+        BloomsealWarning: by the prediction pruning can't pay.
+    """
+    chosen = job_table(spark, path, policy, table)
+    values = values_of(keys, column)
+    question = Question.of(spark, path, column, values, chosen)
+    native = spark.conf.get("bloomseal.kms", None) is not None and chosen.aad_prefix is None
+    typed = str(spark.conf.get(PARTITION_INFERENCE, "true")).lower() == "true"
+    settings = SourceOptions((qualified(spark, path),), kms=str(chosen.kms), table=chosen, infer_partition_types=typed)
+    # Not by Spark's reader, which would take a stranger's file for the table's.
+    schema = infer_schema(settings)
+    wanted = _keys_frame(spark, keys, values, column, _type_of(schema, column, case_sensitive=question.case_sensitive))
+    if not question.prediction.pays:
+        warnings.warn(f"the table is read whole: {question.prediction}", BloomsealWarning, stacklevel=2)
+    found = question.ask(spark, files_per_task) if question.prediction.pays else question.open(spark, files_per_task)
+    for file, failure in found.failures.items():
+        raise PolicyError(f"a file could not be asked for keys: {failure}", file=file)
+    if columns is not None and where is None:
+        needed = {*(name.lower() for name in columns), column.split(".")[0].lower()}
+        schema = st.StructType([one for one in schema.fields if one.name.lower() in needed])
+    rows = _rows(spark, question, settings, found, schema, native)
+    if where is not None:
+        rows = rows.where(where)
+    if question.prediction.keys <= _BROADCAST_KEYS:
+        wanted = f.broadcast(wanted)
+    same = rows[_quoted(column)] == wanted[wanted.columns[0]]
+    joined = rows.join(wanted, same, "left_semi")
+    return joined if columns is None else joined.select(*map(quoted, columns))
+
+
+def _quoted(column: str) -> str:
+    return ".".join(map(quoted, column.split(".")))
+
+
+def _type_of(schema: st.StructType, column: str, *, case_sensitive: bool) -> st.DataType:
+    kind: st.DataType = schema
+    for part in column.split("."):
+        fields = kind.fields if isinstance(kind, st.StructType) else []
+        alike = [one for one in fields if one.name == part or (not case_sensitive and one.name.lower() == part.lower())]
+        if not alike:
+            raise UsageError("no such column, or one within a list or a map", column=column, hint="prune() asks those")
+        kind = alike[0].dataType
+    return kind
+
+
+def _rows(
+    spark: SparkSession,
+    question: Question,
+    settings: SourceOptions,
+    found: PruneResult,
+    schema: st.StructType,
+    native: bool,
+) -> DataFrame:
+    """What is left of the table: mostly whole files by Spark's own reader, of the others single row groups."""
+    whole: list[str] = []
+    parts: list[PrunedFile] = []
+    for one in found.surviving:
+        mostly = native and len(one.row_groups) >= _MOSTLY * one.seen
+        if mostly:
+            whole.append(one.file)
+        # Spark's reader takes whatever lies there when it runs, plaintext too: so each run opens its files as well, and reads no row group.
+        parts.append(replace(one, row_groups=()) if mostly else one)
+    frames = []
+    if parts:
+        tree = find_files(settings.paths, schema, infer=settings.infer_partition_types)
+        pieces, _ = plan(tree, (), spark.conf.get("spark.sql.session.timeZone"))
+        values = {piece.name: piece.values for piece in pieces}
+        scan = Scan(settings, schema, partitioned=tuple(tree.columns.names))
+        asked = {one.file: one for one in parts}
+        task = _Reading(pickle.dumps(question.table), question.files.base, question.sealed, scan, asked, values)
+        tasks = min(len(parts), 4 * spark.sparkContext.defaultParallelism)
+        # Spark looks the source up when the frame runs, not when it is made: two reads of one name would both be the later one.
+        name = f"bloomseal_row_groups_{uuid.uuid4().hex}"
+        own = {"task": task, "tasks": tasks, "name": classmethod(lambda _: name)}
+        with as_active(spark):
+            spark.dataSource.register(type("RowGroupsOfOneRead", (_RowGroups,), own))
+            frames.append(spark.read.format(name).schema(schema).load(settings.paths[0]))  # the path is for the plan
+    if whole:
+        at = _Spelling.of(settings.paths[0])
+        reader = spark.read.schema(schema).option("basePath", settings.paths[0])
+        # Spark adds the partition columns, asked for or not.
+        frames.append(reader.parquet(*map(at.uri, whole)).select(*map(quoted, schema.names)))
+    if not frames:
+        return spark.createDataFrame([], schema)
+    # In this order: a run that stops at its first rows has looked at the files before.
+    return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
+
+
+@dataclass(frozen=True)
+class _Spelling:
+    """How Spark calls the files: `TableFiles.names` are paths on another library's file systems."""
+
+    start: str
+    root: str
+
+    @classmethod
+    def of(cls, path: str) -> _Spelling:
+        # The same path in both spellings ends alike.
+        inside = split_uri(path)[1].rstrip("/")
+        return cls(path.rstrip("/"), inside)
+
+    def uri(self, name: str) -> str:
+        """For Spark's reader."""
+        below = name[len(self.root) :]
+        return _literal(self.start + below)
+
+
+def _literal(path: str) -> str:
+    """What Hadoop would take for a pattern, taken literally."""
+    return "".join(f"\\{one}" if one in "{}[]*?\\" else one for one in path)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """A task: the rows of single row groups that may hold a key, found by their hashes; Spark joins them all the same.
+
+    Attributes:
+        asked: file → what is left of it for this to read.
+        values: file → the values of its partition columns.
+    """
+
+    policy: bytes
+    base: str | None
+    sealed: SealedKeys
+    scan: Scan
+    asked: dict[str, PrunedFile]
+    values: dict[str, tuple[Any, ...]] = field(repr=False)
+
+    def read(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of these files."""
+        table = table_of(self.policy)
+        keys: KeySet | None = None
+        for name in names:
+            groups = self.asked[name].row_groups
+            try:
+                with open_table_file(name, table, self.base) as file:
+                    if self.asked[name].identity != identity_of(file):
+                        raise UnsupportedError(
+                            "the file was replaced while the query was under way", hint="run the query again"
+                        )
+                    if groups:
+                        keys = keys or self.sealed.open(table)
+                        yield from self._read(file, name, groups, keys)
+            except BloomsealError as error:
+                raise error.at(file=name) from None
+
+    def _read(self, file: SealedFile, name: str, groups: Sequence[int], keys: KeySet) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        layout = self.scan.layout(file, frozenset())
+        forget_arrow_schema(file)
+        wanted = [leaf.index for leaf in layout.wanted]
+        for group in groups:
+            found = read_row_group(file.walk, group, wanted, **DECODING)
+            if (rows := self._hits(file, found, keys)) is not None:
+                if not len(rows):
+                    continue
+                found = found.take(pa.array(rows))
+            yield from self.scan.converted(layout, found, found.num_rows, self.values[name])
+
+    def _hits(self, file: SealedFile, found: pa.Table, keys: KeySet) -> Any:
+        """Rows whose value has the hash of a key; None where that can't be told."""
+        place = place_of(file, self.sealed.column, case_sensitive=False)
+        if place is None or keys.undecided:
+            return None
+        leaf = file.walk.footer.schema.leaves[place]
+        if leaf.type != self.sealed.column_type:
+            return None
+        try:
+            probe = ProbeSet.of(column_at(found, leaf.path), leaf.type)
+        except UsageError:
+            return None
+        hashes, owners, undecided = probe.hashes()
+        hit = undecided.copy()
+        hit[owners[np.isin(hashes, keys.between(None, None))]] = True
+        return np.flatnonzero(hit)
+
+
+class _RowGroups(DataSource):
+    """A `_Reading` as Spark takes it. Each read registers a subclass of its own, under a name of its own."""
+
+    task: ClassVar[_Reading]
+    tasks: ClassVar[int] = 1
+
+    def schema(self) -> st.StructType:
+        return self.task.scan.schema
+
+    def reader(self, schema: st.StructType) -> DataSourceReader:  # noqa: ARG002
+        return _Reader(self.task, self.tasks)
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, task: _Reading, tasks: int) -> None:
+        self._task = task
+        self._tasks = tasks
+
+    def partitions(self) -> Sequence[InputPartition]:
+        names = list(self._task.asked)
+        return [InputPartition(names[start :: self._tasks]) for start in range(self._tasks)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._task.read(partition.value)
+
+
+def _keys_frame(spark: SparkSession, keys: Any, values: Any, column: str, kind: st.DataType) -> DataFrame:
+    """The keys as one column of the probed column's type, each once. Not as literals, which plans and event logs would show."""
+    if hasattr(keys, "toArrow"):
+        frame = key_column(keys, column)
+        have = frame.schema.fields[0].dataType
+        if not _unchanged(have, kind):
+            raise UsageError(
+                f"keys of {have.simpleString()} for a column of {kind.simpleString()}", column=column, hint="cast them"
+            )
+        name = frame.columns[0]
+        return frame.select(f.expr(f"try_cast({quoted(name)} AS {kind.simpleString()})").alias("_key")).distinct()
+    import pyarrow as pa
+
+    return spark.createDataFrame(
+        pa.table({"_key": _as_column(values, column, kind)}), st.StructType([st.StructField("_key", kind)])
+    ).distinct()
+
+
+def _unchanged(have: st.DataType, want: st.DataType) -> bool:
+    """Does Spark compare the two as it compares two values of the wanted type?"""
+    if isinstance(have, _WHOLE) and isinstance(want, _WHOLE):
+        return True
+    if isinstance(have, st.DecimalType) and isinstance(want, st.DecimalType):
+        return have.scale == want.scale
+    return (
+        have == want
+        or isinstance(have, st.NullType)
+        or (isinstance(have, st.FloatType) and isinstance(want, st.DoubleType))
+    )
+
+
+def _as_column(values: Any, column: str, kind: st.DataType) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    target = arrow_type(kind)
+    listed = isinstance(values, list | tuple)
+    try:
+        # What the column can't hold equals nothing in it.
+        if listed and pa.types.is_decimal(target):
+            return pa.array([one for one in values if _holds(target, one)], target)
+        limit = 1 << target.bit_width - 1 if pa.types.is_integer(target) else 0
+        if listed and limit:
+            values = [one for one in values if type(one) is not int or -limit <= one < limit]
+        found = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
+        if pa.types.is_dictionary(found.type):
+            found = found.cast(found.type.value_type)
+        if limit and pa.types.is_uint64(found.type):
+            found = found.filter(pc.less(found, pa.scalar(limit, pa.uint64())))
+        elif limit and pa.types.is_integer(found.type):
+            least, greatest = pa.scalar(-limit, pa.int64()), pa.scalar(limit - 1, pa.int64())
+            found = found.filter(pc.and_(pc.greater_equal(found, least), pc.less_equal(found, greatest)))
+        return found.cast(target)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        pass  # the message may hold a key
+    raise UsageError(f"the keys are no values of {kind.simpleString()}", column=column)
+
+
+def _holds(target: pa.DataType, value: Any) -> bool:
+    """Is a whole or a decimal number one of this decimal type? True where it is neither: Arrow will say so."""
+    if not isinstance(value, int | Decimal):
+        return True
+    number = Decimal(value)
+    if not number.is_finite():
+        return False
+    scaled = number.scaleb(target.scale, _EXACT)
+    return scaled == scaled.to_integral_value() and abs(scaled) < 10**target.precision

@@ -1,0 +1,246 @@
+"""A row predicate over a table: what folders and missing columns decide, and what is left for each file.
+
+Negations are moved to the comparisons (De Morgan, which three-valued logic allows), so that only ``and`` and ``or`` join
+them. Then it counts alone whether a comparison is true: null may stand for false. And a comparison that a file can't be
+asked may stand for true, as long as the rows are asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ...errors import UsageError
+from ...read.predicate import condition as said
+from ...read.predicate.condition import AllOf, AnyOf, Compare, Expression, Like, Not
+
+if TYPE_CHECKING:
+    from ...format.schema import Schema
+    from ...read.file import SealedFile
+    from ...sbbf import ColumnType
+
+__all__ = ["Bound", "Condition", "Rest", "columns_of"]
+
+Part = Compare | Like | Expression
+Decide = Callable[[Part, bool], bool | None]
+_WHOLE_NUMBERS: Final = ("", "int")
+
+
+class Bound:
+    """A predicate of any form, over the columns of the whole table.
+
+    Args:
+        leaves: of `table`, where they are known.
+
+    Attributes:
+        schema: the top-level columns that it is about.
+
+    Raises:
+        UsageError: no such column, or a value of the wrong kind.
+    """
+
+    def __init__(self, filters: Any, table: pa.Schema, leaves: Schema | None = None) -> None:
+        from ...read.predicate.predicate import Predicate
+        from .leaves import leaves_of
+
+        self.leaves = leaves_of(table) if leaves is None else leaves
+        self._predicate = Predicate(filters, self.leaves)
+        names = dict.fromkeys(leaf.path[0] for leaf in self._predicate.leaves)
+        self.schema = pa.schema([table.field(name) for name in names])
+
+    def hits(self, rows: pa.Table) -> npt.NDArray[np.int64]:
+        """The rows that satisfy it; `rows` has the columns of `schema`."""
+        return self._predicate.hits(rows)
+
+
+class Rest(NamedTuple):
+    """What the rows of one file are still asked.
+
+    Attributes:
+        filters: what its own columns are asked, and what may prune; None: nothing.
+        bound: what the rows that are left are asked in the table's schema; None: nothing.
+    """
+
+    filters: said.Condition | None
+    bound: Bound | None
+
+
+class Condition:
+    """A predicate in which some columns have one value per file.
+
+    Args:
+        filters: as for `SealedFile.read`. What is no list of tuples has to be bound to the table's schema (`bind`).
+        known: column → its value in each file.
+
+    Attributes:
+        columns: of a list of tuples, those that it names.
+        needs_schema: is it of a form that has to be bound to the table's schema?
+
+    Raises:
+        UsageError: of no form that is known, or a term about a known column that is wrong.
+    """
+
+    def __init__(self, filters: Any, known: Mapping[str, pa.Array]) -> None:
+        self._tree = None if filters is None else said.shared(filters)
+        self._known = known
+        self._bound: Bound | None = None
+        self._answers: dict[tuple[int, bool], list[bool]] = {}
+        self.columns: set[str] = set()
+        self.needs_schema = self._tree is not None and not isinstance(filters, list | tuple)
+        if self._tree is not None and not self.needs_schema:
+            self.columns = {*columns_of(self._tree)}
+            self._ask_known(None)
+
+    def bind(self, table: pa.Schema, leaves: Schema) -> None:
+        """Find the columns that it is about.
+
+        Raises:
+            UsageError: no such column, or a value of the wrong kind.
+        """
+        self._bound = Bound(self._tree, table, leaves)
+        self._ask_known(table)
+
+    def may_hold(self, file: int) -> bool:
+        """Can a row of this file satisfy it, as far as the known columns say?"""
+        if self._tree is None or not self._answers:
+            return True
+
+        def decide(part: Part, negated: bool) -> bool | None:
+            answers = self._answers.get((id(part), negated))
+            return None if answers is None else answers[file]
+
+        return _simplified(self._tree, decide) is not False
+
+    def left(self, number: int, file: SealedFile, decided: Callable[[str], bool]) -> Rest | None:
+        """What the rows of one file must be asked; None where none can satisfy it.
+
+        Args:
+            decided: does the known value of this column count in the file?
+        """
+        if self._tree is None:
+            return Rest(None, None)
+        schema, exact = file.walk.footer.schema, True
+
+        def decide(part: Part, negated: bool) -> bool | None:
+            nonlocal exact
+            known = self._answers.get((id(part), negated))
+            if known is not None and all(map(decided, _columns(part))):
+                return known[number]
+            if not isinstance(part, Expression) and not schema.has(part.column):
+                return _of_null(part, negated)
+            if self._bound is None or self._means_the_same(part, file, self._bound, decided):
+                return None
+            exact = False
+            return True
+
+        left = _simplified(self._tree, decide)
+        if left is False:
+            return None
+        return Rest(None if left is True else left, None if exact else self._bound)
+
+    def _means_the_same(self, part: Part, file: SealedFile, table: Bound, decided: Callable[[str], bool]) -> bool:
+        """Do the file's own columns answer as the table's would? A narrower float rounds the value that is asked for."""
+        schema = file.walk.footer.schema
+        if not isinstance(part, Expression):
+            mine, whole = schema.leaf(part.column), table.leaves.leaf(part.column)
+            return mine.path == whole.path and mine.repeated == whole.repeated and _alike(mine.type, whole.type)
+        names = list(dict.fromkeys(one.path[0] for one in part.tree.fields()))
+        if not all(schema.has(name) and not (name in self._known and decided(name)) for name in names):
+            return False
+        types = file.plan(names).empty.schema
+        return all(types.field(name).type == table.schema.field(name).type for name in names)
+
+    def _ask_known(self, table: pa.Schema | None) -> None:
+        assert self._tree is not None  # noqa: S101
+        for part, negated in _parts(self._tree):
+            names = _columns(part)
+            if names and all(name in self._known for name in names):
+                values = {name: self._known[name] for name in names}
+                if table is not None:
+                    values = {name: array.cast(table.field(name).type) for name, array in values.items()}
+                self._answers[id(part), negated] = _true_for(part, negated, values)
+
+
+def columns_of(tree: said.Condition) -> list[str]:
+    """The columns that it names, as it names them."""
+    return list(dict.fromkeys(name for part, _ in _parts(tree) for name in _columns(part)))
+
+
+def _parts(tree: said.Condition, negated: bool = False) -> Iterator[tuple[Part, bool]]:
+    """All comparisons, and whether each is negated."""
+    match tree:
+        case Not():
+            yield from _parts(tree.part, not negated)
+        case AllOf() | AnyOf():
+            for part in tree.parts:
+                yield from _parts(part, negated)
+        case _:
+            yield tree, negated
+
+
+def _simplified(tree: said.Condition, decide: Decide, negated: bool = False) -> said.Condition | bool:
+    """What is left of it where `decide` says of a comparison that it holds, or that it does not; None: it stays."""
+    match tree:
+        case Not():
+            return _simplified(tree.part, decide, not negated)
+        case AllOf() | AnyOf():
+            any_of = isinstance(tree, AnyOf) is not negated
+            left = []
+            for part in tree.parts:
+                found = _simplified(part, decide, negated)
+                if found is any_of:
+                    return any_of
+                if not isinstance(found, bool):
+                    left.append(found)
+            if not left:
+                return not any_of
+            return left[0] if len(left) == 1 else AnyOf(tuple(left)) if any_of else AllOf(tuple(left))
+        case _:
+            answer = decide(tree, negated)
+            return answer if answer is not None else Not(tree) if negated else tree
+
+
+def _columns(part: Part) -> set[str]:
+    return {".".join(one.path) for one in part.tree.fields()} if isinstance(part, Expression) else {part.column}
+
+
+def _of_null(part: Part, negated: bool) -> bool:
+    """Does a comparison, or its opposite, hold for null?"""
+    return isinstance(part, Compare) and part.op == ("valid" if negated else "null")
+
+
+def _alike(one: ColumnType, other: ColumnType) -> bool:
+    """Does a value mean the same in both? Whole numbers and decimals are compared exactly, however wide they are."""
+    if one == other:
+        return True
+    numbers = all(kind.kind in _WHOLE_NUMBERS and kind.physical.name in ("INT32", "INT64") for kind in (one, other))
+    return numbers or one.kind == other.kind == "decimal"
+
+
+def _true_for(part: Part, negated: bool, values: Mapping[str, pa.Array]) -> list[bool]:
+    """For each file: does the comparison, or its opposite, hold for the values that it is known to have?"""
+    asked = Not(part) if negated else part
+    if len(values) > 1:
+        rows = pa.table(dict(values))
+        return _flags(Bound(asked, rows.schema).hits(rows), rows.num_rows)
+    ((name, array),) = values.items()
+    if pa.types.is_null(array.type) and not isinstance(part, Expression):
+        return [_of_null(part, negated)] * len(array)
+    distinct = array.dictionary_encode()
+    rows = pa.table({name: pa.concat_arrays([distinct.dictionary, pa.nulls(1, array.type)])})
+    try:
+        answers = _flags(Bound(asked, rows.schema).hits(rows), rows.num_rows)
+    except UsageError as error:
+        raise error.at(column=name) from None
+    return [answers[-1 if place is None else place] for place in distinct.indices.to_pylist()]
+
+
+def _flags(hits: npt.NDArray[np.int64], count: int) -> list[bool]:
+    flags = np.zeros(count, dtype=np.bool_)
+    flags[hits] = True
+    found: list[bool] = flags.tolist()
+    return found

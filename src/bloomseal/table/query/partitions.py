@@ -1,0 +1,169 @@
+"""Columns that stand in the names of folders: ``country=DE/day=2024-02-29``.
+
+Values are typed as Spark types them (`PartitioningUtils`): whole numbers, decimals, doubles, dates, timestamps
+(wall-clock time here, an instant of the session's zone there), else text. pyarrow agrees about int32 and text, and
+leaves the others as text. A file outside the folders has null there, as in pyarrow; Spark refuses such a table or
+passes the file over.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import reduce
+from typing import Any, Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from ...errors import UsageError
+from ...storage.files import Found
+from ...storage.snapshot import LiveFile, Snapshot
+from ..hive import NULL
+
+__all__ = ["Partitions"]
+
+_WHOLE: Final = re.compile(r"[+-]?\d+", re.ASCII)
+_FLOAT: Final = re.compile(r"[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)", re.ASCII)
+_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(\.\d{1,6})?", re.ASCII)
+_MOST_DIGITS: Final = 38
+_TEXT: Final = pa.string()
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """What is known of every file's rows beforehand.
+
+    Attributes:
+        values: column → one value per file, in the order of the files.
+        stored: the files hold these columns as a rule, and then their own values count.
+    """
+
+    values: Mapping[str, pa.Array]
+    stored: bool = False
+
+    @classmethod
+    def of_folders(cls, files: Sequence[Found], types: pa.Schema | None = None) -> Partitions:
+        """From the folders' names.
+
+        Args:
+            types: of columns whose type shall not be inferred.
+
+        Raises:
+            UsageError: a name that stands twice on one way, or a value that is none of the given type.
+        """
+        known: dict[str, dict[str, str | None]] = {}
+        rows = []
+        for found in files:
+            folder = found.relative.rpartition("/")[0]
+            if folder not in known:
+                known[folder] = _of_folder(folder, found.ref.path)
+            rows.append(known[folder])
+        names = list(dict.fromkeys(name for row in known.values() for name in row))
+        values = {}
+        for name in names:
+            raws = [row.get(name) for row in rows]
+            kind = types.field(name).type if types is not None and name in types.names else _common(raws)
+            try:
+                values[name] = _typed(raws, kind)
+            except (ValueError, ArithmeticError, pa.ArrowException):
+                raise UsageError(f"a folder's name holds no {kind}", column=name, hint="another type") from None
+        return cls(values)
+
+    @classmethod
+    def of_log(cls, files: Sequence[Found], live: Mapping[str, LiveFile], snapshot: Snapshot) -> Partitions:
+        """From a table's log: `live` is what it says about each file, by path."""
+        rows = [live[found.ref.path].partition for found in files]
+        names = dict.fromkeys(name for row in rows for name in row)
+        fields = {name: snapshot.schema.field(name).type for name in names if name in snapshot.schema.names}
+        return cls(
+            {name: pa.array([row.get(name) for row in rows], type=kind) for name, kind in fields.items()},
+            snapshot.stored,
+        )
+
+
+def _of_folder(folder: str, path: str) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for part in folder.split("/"):
+        name, equals, value = part.partition("=")
+        if not (equals and name and value):
+            continue
+        if (name := _decoded(name)) in found:
+            raise UsageError("two folders on the way give the same column", file=path, column=name)
+        found[name] = None if value == NULL else _decoded(value)
+    return found
+
+
+def _decoded(text: str) -> str:
+    """Without percent signs. pyarrow encodes UTF-8, Spark ASCII alone; other bytes are taken for Latin-1."""
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        return unquote(text, encoding="latin-1")
+
+
+def _common(raws: Iterable[str | None]) -> pa.DataType:
+    kinds = {_inferred(raw) for raw in raws if raw is not None}
+    return reduce(_wider, sorted(kinds, key=str)) if kinds else pa.null()
+
+
+def _inferred(raw: str) -> pa.DataType:
+    if _WHOLE.fullmatch(raw):
+        number = int(raw)
+        if -(1 << 31) <= number < 1 << 31:
+            return pa.int32()
+        if -(1 << 63) <= number < 1 << 63:
+            return pa.int64()
+        digits = len(str(abs(number)))
+        return pa.decimal128(digits, 0) if digits <= _MOST_DIGITS else _TEXT
+    if _FLOAT.fullmatch(raw):
+        return pa.float64()
+    for pattern, kind, read in ((_DAY, pa.date32(), dt.date), (_MOMENT, pa.timestamp("us"), dt.datetime)):
+        if pattern.fullmatch(raw):
+            try:
+                read.fromisoformat(raw)
+            except ValueError:
+                continue
+            return kind
+    return _TEXT
+
+
+def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    if one == other:
+        return one
+    if min(_digits(one), _digits(other)):
+        digits = max(_digits(one), _digits(other))
+        return pa.decimal128(digits, 0) if pa.types.is_decimal(one) or pa.types.is_decimal(other) else pa.int64()
+    if {one, other} == {pa.int32(), pa.float64()}:
+        return pa.float64()
+    if {one, other} == {pa.date32(), pa.timestamp("us")}:
+        return pa.timestamp("us")
+    return _TEXT
+
+
+def _digits(kind: pa.DataType) -> int:
+    """Digits that a type of whole numbers takes; 0 for others."""
+    return kind.precision if pa.types.is_decimal(kind) else {pa.int32(): 10, pa.int64(): 20}.get(kind, 0)
+
+
+def _typed(raws: Sequence[str | None], kind: pa.DataType) -> pa.Array:
+    if kind == _TEXT or pa.types.is_null(kind):
+        return pa.array(raws, type=kind)
+    read: Any = str
+    if pa.types.is_integer(kind):
+        read = int
+    elif pa.types.is_floating(kind):
+        read = float
+    elif pa.types.is_decimal(kind):
+        read = Decimal
+    elif pa.types.is_date(kind):
+        read = dt.date.fromisoformat
+    elif pa.types.is_timestamp(kind):
+        read = dt.datetime.fromisoformat
+    else:
+        return pa.array(raws, type=_TEXT).cast(kind)
+    return pa.array([None if raw is None else read(raw) for raw in raws], type=kind)

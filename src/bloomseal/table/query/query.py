@@ -1,0 +1,302 @@
+"""A read over many files: which files it may touch, what it asks of each, and in which schema it answers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import pyarrow as pa
+
+from ...errors import UnsupportedError, UsageError
+from ...read.file import ReadPlan, ReadStats, SealedFile, open_file
+from ...storage.files import Found, real_root, refuse_outside
+from .conditions import Condition, Rest, columns_of
+from .partitions import Partitions
+from .schema import conform, fits, unified
+
+if TYPE_CHECKING:
+    from ...format.schema import Schema
+    from ...policy import TablePolicy
+    from ...specs import DecryptionSpec
+    from ...storage.snapshot import Snapshot
+
+__all__ = ["Answer", "Fragment", "Query", "Shape", "TableParts", "side_by_side"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class TableParts:
+    """What a table is made of.
+
+    Attributes:
+        files: in order.
+        partitions: what is known of each file's rows beforehand.
+        snapshot: what the table's log says; None for a plain folder.
+        decryption: how each file is opened.
+        follow_links: files may lie outside the folders that led to them.
+    """
+
+    files: Sequence[Found]
+    partitions: Partitions
+    snapshot: Snapshot | None
+    decryption: DecryptionSpec | TablePolicy | None
+    follow_links: bool = False
+
+    @cached_property
+    def _roots(self) -> tuple[str, ...]:
+        roots = {found.ref.root for found in self.files if found.ref.filesystem is None and found.ref.root is not None}
+        return tuple(map(real_root, roots))
+
+    def open(self, number: int) -> SealedFile:
+        """One file. The one place where a table's file is opened.
+
+        Raises:
+            UsageError: as `refuse_outside`.
+            FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError.
+        """
+        ref = self.files[number].ref
+        file = open_file(ref, decryption=self.decryption)
+        if ref.root is not None and not self.follow_links:
+            try:
+                refuse_outside(file.walk.source, self._roots)
+            except UsageError:
+                file.close()
+                raise
+        return file
+
+
+class Shape(NamedTuple):
+    """What one file has of a query's columns: those asked for, and the names of those that the predicate is about."""
+
+    schema: pa.Schema
+    filtered: frozenset[str]
+
+
+class Answer(NamedTuple):
+    """What a file has for a query: its shape, rows in the file's own types, and counts."""
+
+    shape: Shape
+    tables: list[pa.Table]
+    stats: ReadStats
+
+
+class Fragment:
+    """An opened file, and what the query asks of it.
+
+    Attributes:
+        file: to be closed by whoever made this.
+        shape: its columns among those asked for, in the order asked.
+        plan: how its rows are read.
+        left: what they are asked; None: none of them can match.
+    """
+
+    def __init__(self, query: Query, number: int) -> None:
+        self.file = query.parts.open(number)
+        try:
+            self._make(query, number)
+        except BaseException:
+            self.file.close()
+            raise
+
+    def _make(self, query: Query, number: int) -> None:
+        schema = self.file.walk.footer.schema
+        known = query.parts.partitions
+        if query.parts.snapshot is None and (twice := [name for name in schema.top_level if name in known.values]):
+            # A folder's name is sealed by nothing, and must not overrule what is.
+            raise UsageError(
+                "the column is in the file, and in the name of its folder", file=self.file.path, column=twice[0],
+                hint="partitions=False leaves the folders' names alone",
+            )  # fmt: skip
+        asked = schema.top_level if query.columns is None else query.columns
+        names = [name for name in asked if schema.has(name)]
+        for name in asked:
+            if name not in names and schema.has(name.split(".")[0]) and name not in known.values:
+                raise UsageError(
+                    "no such column in this file", file=self.file.path, column=name, hint=name.split(".")[0]
+                )
+        decided = lambda name: not (known.stored and schema.has(name))  # noqa: E731
+        self.left: Rest | None = query.condition.left(number, self.file, decided)
+        filters, bound = self.left or (None, None)
+        counted = names or self._least(schema, filters)
+        if bound is not None:
+            # Its rows are asked in the table's schema, once they are read.
+            counted = list(dict.fromkeys([*counted, *filter(schema.has, bound.schema.names)]))
+        self._query, self._number = query, number
+        self.plan: ReadPlan = self.file.plan(counted, filters, int96_unit=query.int96_unit)
+        filtered = frozenset(name for name in query.condition.columns if schema.has(name))
+        tops = {schema.below(name)[0].path[0] for name in names}
+        found = self.plan.empty.schema
+        if len(tops) < len(found):
+            found = pa.schema([field for field in found if field.name in tops], found.metadata)
+        self.shape = Shape(found, filtered)
+        if query.parts.snapshot is not None and query.parts.snapshot.field_ids:
+            _need_ids(self.file, query.parts.snapshot)
+
+    @property
+    def groups(self) -> Sequence[int]:
+        """The row groups to look at."""
+        return range(0) if self.left is None else range(self.file.num_row_groups)
+
+    def rows(self, group: int) -> pa.Table | None:
+        """The matching rows of one row group; None where there are none."""
+        filters, bound = self.left or (None, None)
+        if not self.shape.schema.names and filters is None and bound is None:
+            # Nothing of the file is asked for but the number of its rows.
+            return pa.table({"": pa.nulls(self.file.row_groups[group].num_rows)})
+        rows = self.file.scan_row_group(self.plan, group)
+        if rows is None or bound is None:
+            return rows
+        hits = bound.hits(self._query.in_schema(self._number, rows, bound.schema))
+        return rows.take(pa.array(hits)) if len(hits) else None
+
+    def _least(self, schema: Schema, filters: Any) -> list[str]:
+        """A column to count rows by, where none is asked for: one of the predicate's, which is read anyway."""
+        named = () if filters is None else columns_of(filters)
+        return [name for name in named if schema.has(name)][:1] or schema.top_level[:1]
+
+
+class Query:
+    """A read whose arguments were found good, as far as that can be told without opening a file.
+
+    Args:
+        columns: as for `SealedFile.read`, partition columns too.
+        filters: likewise.
+        int96_unit: as for `SealedFile.read`.
+
+    Raises:
+        UsageError: no columns, or a term about a partition column that is wrong.
+    """
+
+    def __init__(self, parts: TableParts, columns: Sequence[str] | None, filters: Any, int96_unit: str = "ns") -> None:
+        if columns is not None and (isinstance(columns, str) or not columns):
+            raise UsageError("columns= takes a list of names", hint="columns=None for all")
+        self.parts = parts
+        self.int96_unit = int96_unit
+        self.columns = None if columns is None else list(dict.fromkeys(columns))
+        if self.columns is None and parts.snapshot is not None:
+            self.columns = list(parts.snapshot.schema.names)
+        self.condition = Condition(filters, parts.partitions.values)
+
+    @cached_property
+    def numbers(self) -> list[int]:
+        """The files that the query may touch."""
+        every = range(len(self.parts.files))
+        return [one for one in every if self.parts.partitions.stored or self.condition.may_hold(one)]
+
+    def answer(self, number: int) -> Answer:
+        """The matching rows of one file."""
+        fragment = Fragment(self, number)
+        with fragment.file:
+            tables = [rows for group in fragment.groups if (rows := fragment.rows(group)) is not None]
+            return Answer(fragment.shape, tables, fragment.plan.stats)
+
+    def shape_of(self, number: int) -> Shape:
+        """What one file has of the columns."""
+        fragment = Fragment(self, number)
+        with fragment.file:
+            return fragment.shape
+
+    def lacks(self, shapes: Sequence[Shape]) -> bool:
+        """Is a column in none of these files, or are there none?"""
+        names = {name for shape in shapes for name in shape.schema.names} | {*self.parts.partitions.values}
+        filtered = names.union(*(shape.filtered for shape in shapes))
+        asked = () if self.columns is None else self.columns
+        return not shapes or any(name not in names for name in asked) or not self.condition.columns <= filtered
+
+    def target(self, numbers: Sequence[int], shapes: Sequence[Shape]) -> pa.Schema:
+        """The schema of the answer, from the shapes of all files that the query may touch.
+
+        Raises:
+            UsageError: a column that no file has, or files whose types have none in common.
+        """
+        paths = (self.parts.files[number].ref.path for number in numbers)
+        found = unified(zip(paths, (shape.schema for shape in shapes), strict=True))
+        known = {name: values.type for name, values in self.parts.partitions.values.items()}
+        fields = {field.name: field for field in found}
+        if self.parts.snapshot is not None:
+            fields = self._logged(fields, self.parts.snapshot)
+        elif self.columns is None:
+            fields |= {name: pa.field(name, kind) for name, kind in known.items() if name not in fields}
+        for name in self.condition.columns - {*known}.union(*(shape.filtered for shape in shapes)):
+            raise no_such_column(name, [*fields, *known])
+        order = list(fields) if self.columns is None else [self._top(name, fields, known) for name in self.columns]
+        chosen = [fields[name] if name in fields else pa.field(name, known[name]) for name in dict.fromkeys(order)]
+        return found if chosen == list(found) else pa.schema(chosen, found.metadata)
+
+    def in_schema(self, number: int, rows: pa.Table, schema: pa.Schema) -> pa.Table:
+        """A file's rows in the answer's schema."""
+        if rows.schema is schema or rows.schema.equals(schema, check_metadata=True):
+            return rows
+        partitions = self.parts.partitions
+        known = {
+            name: values[number].cast(schema.field(name).type)
+            for name, values in partitions.values.items()
+            if name in schema.names and not (partitions.stored and name in rows.column_names)
+        }
+        path = self.parts.files[number].ref.path
+        return conform(rows, schema, known, path, sealed_instants=self.parts.snapshot is not None)
+
+    def _top(self, name: str, fields: dict[str, pa.Field], known: dict[str, pa.DataType]) -> str:
+        if name in fields or name in known:
+            return name
+        if (top := name.split(".")[0]) in fields:
+            return top
+        raise no_such_column(name, [*fields, *known])
+
+    def _logged(self, fields: dict[str, pa.Field], snapshot: Snapshot) -> dict[str, pa.Field]:
+        """The columns in the types that the log gives them."""
+        logged = {field.name: field for field in snapshot.schema}
+        for name, field in fields.items():
+            wanted = logged.get(name)
+            if wanted is None or not fits(field.type, wanted.type):
+                said = "nothing" if wanted is None else wanted.type
+                raise UsageError(f"the files have {field.type}, and the table's log says {said}", column=name)
+        nested = {name: field for name, field in fields.items() if pa.types.is_nested(field.type)}
+        return {name: nested.get(name, field) for name, field in logged.items()}
+
+
+def side_by_side(work: Callable[[T], R], items: Sequence[T], threads: int | None) -> list[R]:
+    """What `work` makes of each, in order, several at a time; the first error in that order is raised."""
+    if len(items) < 2:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
+        return list(pool.map(work, items))
+
+
+def no_such_column(name: str, names: Sequence[str]) -> UsageError:
+    """The error for a column that is in no file."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, names, n=3) or names[:10]
+    return UsageError("no such column", column=name, hint=f"one of {', '.join(near)}")
+
+
+def _need_ids(file: SealedFile, snapshot: Snapshot) -> None:
+    """Refuse a file whose columns the table knows by other names: Iceberg matches them by their ids.
+
+    Raises:
+        UnsupportedError: a column that was renamed, or dropped and added again.
+    """
+    names = {number: name for name, number in snapshot.field_ids.items()}
+    for path, number in _ids(file.plan().empty.schema):
+        if names.get(number, path) != path or snapshot.field_ids.get(path, number) != number:
+            raise UnsupportedError(
+                "a column that was renamed, or dropped and added again", file=file.path, column=path,
+                hint="rewrite_data_files in the engine that wrote the table",
+            )  # fmt: skip
+
+
+def _ids(fields: Any, above: str = "") -> Iterator[tuple[str, int]]:
+    for field in fields:
+        number = (field.metadata or {}).get(b"PARQUET:field_id")
+        if number is None:
+            continue
+        yield above + field.name, int(number)
+        if pa.types.is_struct(field.type):
+            yield from _ids([*field.type], f"{above}{field.name}.")
