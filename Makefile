@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 # Where packages come from is each machine's own affair, and uv writes it into a lock file only if it is told to.
 LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q
 
-.PHONY: help install demo test check torture bench lock clean
+.PHONY: help install demo test check torture fuzz bench lock clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -27,6 +27,9 @@ check: $(VENV)/.dev ## style, types and the import contract
 torture: $(VENV)/.dev ## the whole interop matrix and long crash runs
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
+fuzz: $(VENV)/.fuzz ## coverage-guided fuzzing of every parser: make fuzz FUZZ="--seconds 600 where csv"
+	$(BIN)/python tests/fuzz/cover.py $(FUZZ)
+
 bench: $(VENV)/.bench ## ratios against peers, in one run: make bench BENCH="--size small --only write"
 	$(BIN)/python -m bench $(BENCH)
 
@@ -37,6 +40,7 @@ lock: $(VENV)/.dev ## resolve the dependencies again, with hashes
 	$(LOCK) pyproject.toml --group dev --extra spark --extra jvm --extra aws --extra vault --extra pkcs11 --extra gcp --extra azure \
 	    --extra delta --extra iceberg --extra report -c requirements/spark.lock -o requirements/dev.lock
 	$(LOCK) --group bench -c requirements/dev.lock -o requirements/bench.lock
+	$(LOCK) --group fuzz -o requirements/fuzz.lock
 
 clean: ## remove what was installed and generated
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/out
@@ -59,4 +63,8 @@ $(VENV)/.dev: $(VENV)/.installed requirements/dev.lock
 
 $(VENV)/.bench: $(VENV)/.dev requirements/bench.lock
 	$(PIP) install --require-hashes -r requirements/bench.lock
+	@touch $@
+
+$(VENV)/.fuzz: $(VENV)/.dev requirements/fuzz.lock
+	$(PIP) install --require-hashes -r requirements/fuzz.lock
 	@touch $@
