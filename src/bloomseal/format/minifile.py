@@ -6,6 +6,7 @@ import base64
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from .footer import plain_footer
 from .layout import MAGIC, Column, FileMeta, Group, Meta
 from .pages.int96 import check_moments
 from .pages.page import Page, resized_header
+from .schema import Schema
 from .walk import Chunk, Walk
 
 __all__ = [
@@ -34,6 +36,8 @@ __all__ = [
 _ARROW_SCHEMA = b"ARROW:schema"
 _UNCOMPRESSED = 0
 _CHECKED_ROWS = 1 << 16
+_REMEMBERED = 64
+"""Files of one table have one schema: what is cut from it for a set of columns is kept for so many sets."""
 
 
 def read_row_group(
@@ -324,13 +328,21 @@ def plain_header(page: Page, size: int | None = None) -> bytes:
 
 
 def _key_values(walk: Walk, leaves: frozenset[int]) -> list[bytes]:
+    return _cut_key_values(walk.footer.struct.fields.get(FileMeta.KEY_VALUE), walk.footer.schema, leaves)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _cut_key_values(field: tuple[int, bytes] | None, schema: Schema, leaves: frozenset[int]) -> list[bytes]:
     """Key-value metadata; the Arrow schema in it is cut to the fields that are there, or left out."""
-    whole = walk.footer.schema.whole_fields(leaves)
+    struct = Struct()
+    if field is not None:
+        struct.fields[FileMeta.KEY_VALUE] = field
+    whole = schema.whole_fields(leaves)
     kept = []
-    for raw in walk.footer.struct.elements(FileMeta.KEY_VALUE):
+    for raw in struct.elements(FileMeta.KEY_VALUE):
         pair = Struct.parse(raw)
         if pair.binary(1) == _ARROW_SCHEMA and not all(whole):
-            cut = _cut_arrow_schema(walk, pair.binary(2) or b"", leaves, whole)
+            cut = _cut_arrow_schema(schema, pair.binary(2) or b"", leaves, whole)
             if cut is None:
                 continue
             pair.set_binary(2, cut)
@@ -339,9 +351,9 @@ def _key_values(walk: Walk, leaves: frozenset[int]) -> list[bytes]:
     return kept
 
 
-def _cut_arrow_schema(walk: Walk, encoded: bytes, leaves: frozenset[int], whole: list[bool]) -> bytes | None:
-    touched = {walk.footer.schema.leaves[leaf].path[0] for leaf in leaves}
-    names = walk.footer.schema.top_level
+def _cut_arrow_schema(known: Schema, encoded: bytes, leaves: frozenset[int], whole: list[bool]) -> bytes | None:
+    touched = {known.leaves[leaf].path[0] for leaf in leaves}
+    names = known.top_level
     if any(name in touched and not complete for name, complete in zip(names, whole, strict=True)):
         return None
     try:

@@ -24,10 +24,10 @@ from .compare import comparable, is_null
 from .condition import AllOf, AnyOf, Compare, Condition, Expression, Like, Not, shared
 from .expression import Call, Field, evaluate
 from .like import prefix_of, regex_of, successor
-from .term import Term, Ways, column_at
+from .term import Left, Term, Ways, column_at
 from .values import Values
 
-__all__ = ["Predicate", "Term", "Values", "column_at", "shared"]
+__all__ = ["Left", "Predicate", "Term", "Values", "column_at", "shared"]
 
 _MOST_WAYS: Final = 32
 """Conjunctions that a product of alternatives may become for pruning; beyond, one of the factors prunes alone."""
@@ -58,8 +58,8 @@ class _Test(Protocol):
     def ways(self) -> Ways:
         """Conditions that every row which it keeps satisfies. They may be satisfied by more rows, never by fewer."""
 
-    def holds(self, table: pa.Table) -> pa.ChunkedArray:
-        """One bool per row, never null: is it true?"""
+    def holds(self, table: pa.Table, left: Left | None = None) -> pa.ChunkedArray:
+        """One bool per row, never null: is it true? Of a term in `left` only these values are compared."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class _Pattern:
     def leaves(self) -> tuple[Leaf]:
         return (self.leaf,)
 
-    def holds(self, table: pa.Table) -> pa.ChunkedArray:
+    def holds(self, table: pa.Table, left: Left | None = None) -> pa.ChunkedArray:  # noqa: ARG002
         column = comparable(column_at(table, self.leaf.path))
         if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
             column = pc.cast(column, options=pc.CastOptions.unsafe(pa.large_string()))
@@ -101,9 +101,9 @@ class _Joined:
         # Where a product would grow too much, the rows are still where one factor alone says that they are.
         return functools.reduce(_product, (part.ways for part in self.parts))
 
-    def holds(self, table: pa.Table) -> pa.ChunkedArray:
+    def holds(self, table: pa.Table, left: Left | None = None) -> pa.ChunkedArray:
         join = pc.or_ if self.any_of else pc.and_
-        return functools.reduce(join, (part.holds(table) for part in self.parts))
+        return functools.reduce(join, (part.holds(table, left) for part in self.parts))
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class _Evaluated:
     leaves: Sequence[Leaf]
     ways: Ways = field(repr=False)
 
-    def holds(self, table: pa.Table) -> pa.ChunkedArray:
+    def holds(self, table: pa.Table, left: Left | None = None) -> pa.ChunkedArray:  # noqa: ARG002
         return evaluate(self.expression, table)
 
 
@@ -144,12 +144,16 @@ class Predicate:
         unique = {leaf.index: leaf for leaf in self._test.leaves}
         return [unique[index] for index in sorted(unique)]
 
-    def hits(self, table: pa.Table) -> npt.NDArray[np.int64]:
-        """The numbers of the rows that it keeps, ascending."""
+    def hits(self, table: pa.Table, left: Left | None = None) -> npt.NDArray[np.int64]:
+        """The numbers of the rows that it keeps, ascending.
+
+        Args:
+            left: see `Left`, where `table` is of one row group.
+        """
         # Not to_numpy, the first call of which loads pandas where that is installed.
         parts = [
             np.unpackbits(np.frombuffer(chunk.buffers()[1], np.uint8), bitorder="little")[chunk.offset :][: len(chunk)]
-            for chunk in self._test.holds(table).chunks
+            for chunk in self._test.holds(table, left).chunks
             if len(chunk)
         ]
         return np.flatnonzero(np.concatenate(parts).view(np.bool_) if parts else ())
