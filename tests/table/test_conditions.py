@@ -200,3 +200,23 @@ def test_what_is_wrong_is_refused_whatever_files_there_are(folder: Path) -> None
     for wrong in (equal("sn", "x"), equal("day", "x"), AllOf((equal("country", "YY"), equal("id", "x"))), AllOf(())):
         with pytest.raises(bs.UsageError):
             table.read(["ssn"], wrong)
+
+
+@pytest.mark.parametrize(
+    ("filters", "files", "decoded"),
+    [
+        ((pc.field("country") == "DE") & (pc.field("ssn") == "000095"), 2, 1),
+        ((pc.field("day") == 2) & (pc.field("ssn") == "000095"), 1, 1),
+        ((pc.field("country") == "YY") & (pc.field("ssn") == "000095"), 0, 0),
+        ((pc.field("ssn") == "000095") & (pc.field("late") != "x"), 5, 1),
+        ((pc.field("late") == "l4") & (pc.field("ssn") < "000100"), 5, 2),
+        ((pc.field("country") == "FR") | (pc.field("ssn") == "000095"), 5, 1 + 4),
+        (pc.field("late").is_valid() & pc.field("day").isin([1, 2]) & (pc.field("id") == 95), 2, 1),
+    ],
+)
+def test_expressions_over_folders_and_late_columns_prune(folder: Path, filters: Any, files: int, decoded: int) -> None:
+    table = bs.open_table(folder / "sealed", decryption=SPEC)
+    found = table.read(["ssn"], filters)
+    assert found["ssn"].to_pylist() == table.read().filter(filters)["ssn"].to_pylist()
+    table.read(["ssn"], filters)
+    assert (table.stats.row_groups, table.stats.decoded) == (files * 4, decoded)

@@ -95,7 +95,7 @@ def test_a_filter_is_told_by_a_dict_too(tmp_path: Path) -> None:
     assert one is not None
     assert other is not None
     assert one.bitset == other.bitset
-    with pytest.raises(bs.UsageError, match="FilterSpec has no option 'fp'.*one of fpp") as caught:
+    with pytest.raises(bs.UsageError, match=r"FilterSpec has no option 'fp'.*one of fpp") as caught:
         bs.write_table(rows, tmp_path / "x.parquet", bloom_filters={"a": {"fp": 0.1}})
     assert caught.value.column == "a"
     assert not (tmp_path / "x.parquet").exists()

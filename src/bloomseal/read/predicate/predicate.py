@@ -27,7 +27,7 @@ from .like import prefix_of, regex_of, successor
 from .term import Left, Term, Ways, column_at
 from .values import Values
 
-__all__ = ["Left", "Predicate", "Term", "Values", "column_at", "shared"]
+__all__ = ["Left", "Predicate", "Term", "Values", "column_at", "implied", "shared"]
 
 _MOST_WAYS: Final = 32
 """Conjunctions that a product of alternatives may become for pruning; beyond, one of the factors prunes alone."""
@@ -248,43 +248,53 @@ class _Binding:
             return _Evaluated(~condition.expression, leaves, [[]])
         return _Evaluated(condition.expression, leaves, self._implied(condition.tree))
 
-    def _implied(self, tree: Any) -> Ways:
-        """Conditions that hold wherever an expression is true."""
-        match tree:
-            case Call("and_kleene" | "and", (left, right)):
-                return _product(self._implied(left), self._implied(right))
-            case Call("or_kleene" | "or", (left, right)):
-                return _alternatives(self._implied(left) + self._implied(right))
-            case Call("invert", (Call("is_null" | "is_valid" as name, (Field() as one,)) as inner,)):
-                return self._implied(Call("is_valid" if name == "is_null" else "is_null", (one,), inner.options))
-            case Call("is_null" | "is_valid" as name, (Field() as one,)):
-                nan = tree.options.get("nan_is_null")
-                if nan is not None and nan.as_py():
-                    return [[]]
-                return self._known(one, "null" if name == "is_null" else "valid", Values(()))
-            case Call("is_in", (Field() as one,), {"value_set": Values() as values}):
-                return self._known(one, "in", values)
-            case Call(name, (Field() as one, Values() as values)) if name in _FUNCTIONS:
-                return self._known(one, _FUNCTIONS[name], values)
-            case Call(name, (Values() as values, Field() as one)) if name in _FUNCTIONS:
-                return self._known(one, _FLIPPED[_FUNCTIONS[name]], values)
-        return [[]]
+    def _implied(self, tree: Call) -> Ways:
+        condition = implied(tree, self.schema)
+        return [[]] if condition is None else self.bind(condition).ways
 
-    def _known(self, one: Field, op: str, values: Values) -> Ways:
-        """One term, where it means to us what it means to pyarrow, or more; else nothing."""
-        found = [leaf for leaf in self.schema.leaves if leaf.path == one.path]
-        if len(found) != 1 or found[0].repeated:
-            return [[]]
-        kind = found[0].type
 
-        def alike() -> bool:
-            # To is_in null equals null; and pyarrow may make another value of one that the column can't hold.
-            try:
-                return not any(is_null(value) or encode_value(value, kind, int96_utc=True) == () for value in values)
-            except UsageError:
-                return False
+def implied(tree: Any, schema: Schema) -> Condition | None:
+    """A condition on columns of `schema` that holds wherever an expression is true; None: nothing is known."""
+    match tree:
+        case Call("and_kleene" | "and", (left, right)):
+            both = tuple(part for part in (implied(left, schema), implied(right, schema)) if part is not None)
+            return AllOf(both) if both else None
+        case Call("or_kleene" | "or", (left, right)):
+            one, other = implied(left, schema), implied(right, schema)
+            return None if one is None or other is None else AnyOf((one, other))
+        case Call("invert", (Call("is_null" | "is_valid" as name, (Field() as one,)) as inner,)):
+            return implied(Call("is_valid" if name == "is_null" else "is_null", (one,), inner.options), schema)
+        case Call("is_null" | "is_valid" as name, (Field() as one,)):
+            nan = tree.options.get("nan_is_null")
+            if nan is not None and nan.as_py():
+                return None
+            return _known(one, "null" if name == "is_null" else "valid", Values(()), schema)
+        case Call("is_in", (Field() as one,), {"value_set": Values() as values}):
+            return _known(one, "in", values, schema)
+        case Call(name, (Field() as one, Values() as values)) if name in _FUNCTIONS:
+            return _known(one, _FUNCTIONS[name], values, schema)
+        case Call(name, (Values() as values, Field() as one)) if name in _FUNCTIONS:
+            return _known(one, _FLIPPED[_FUNCTIONS[name]], values, schema)
+    return None
 
-        return [[Term(found[0], op, values, self.int96_utc)]] if values.once(("alike", kind), alike) else [[]]
+
+def _known(one: Field, op: str, values: Values, schema: Schema) -> Condition | None:
+    """One comparison, where it means to us what it means to pyarrow, or more; else nothing."""
+    name = ".".join(one.path)
+    found = [leaf for leaf in schema.leaves if leaf.path == one.path]
+    # A name with a dot in it could be taken for a field of a struct.
+    if len(found) != 1 or found[0].repeated or not schema.has(name) or schema.leaf(name) != found[0]:
+        return None
+    kind = found[0].type
+
+    def alike() -> bool:
+        # To is_in null equals null; and pyarrow may make another value of one that the column can't hold.
+        try:
+            return not any(is_null(value) or encode_value(value, kind, int96_utc=True) == () for value in values)
+        except UsageError:
+            return False
+
+    return Compare(name, op, values) if values.once(("alike", kind), alike) else None
 
 
 _FUNCTIONS: Final = {"equal": "==", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
