@@ -195,6 +195,33 @@ def test_no_narrower_type_decides_for_the_tables(folder: Path) -> None:
     assert table.read(["ssn"], AllOf((Not(equal("score", 4.1)), equal("ssn", "000041")))).num_rows == 1
 
 
+def test_lists_of_tuples_mean_what_the_tables_type_makes_of_a_value(folder: Path) -> None:
+    """One rule for all forms: rows of a narrower file are not compared with a value that was rounded for them."""
+    everything = bs.open_table(folder / "sealed", decryption=SPEC).read()
+    for op, value in (("==", 4.1), ("<", 4.1), (">=", 4.1), ("in", [4.1, 4.5]), ("!=", 4.5), ("<=", 14.3)):
+        values = value if isinstance(value, list) else [value]
+        wanted = everything["ssn"].to_pylist()
+        keep = {
+            "==": lambda x: x in values,
+            "in": lambda x: x in values,
+            "<": lambda x: x < value,  # noqa: B023
+            "<=": lambda x: x <= value,
+            ">=": lambda x: x >= value,
+            "!=": lambda x: x != value,
+        }[op]  # noqa: B023
+        wanted = [ssn for ssn, x in zip(wanted, everything["score"].to_pylist(), strict=True) if keep(x)]
+        for opened in (True, False):  # with the schema at hand, and without
+            table = bs.open_table(folder / "sealed", decryption=SPEC)
+            assert not opened or table.schema
+            assert table.read(["ssn"], [("score", op, value)])["ssn"].to_pylist() == wanted, (op, value)
+            assert table.scan(["ssn"], [("score", op, value)]).read_all()["ssn"].to_pylist() == wanted
+    # What differs in width alone needs no second pass, and goes on being pruned in each file.
+    table = bs.open_table(folder / "sealed", decryption=SPEC)
+    table.read(["ssn"], [("id", "==", 56)])
+    assert "schema" not in vars(table)
+    assert table.stats.decoded == 1
+
+
 def test_what_is_wrong_is_refused_whatever_files_there_are(folder: Path) -> None:
     table = bs.open_table(folder / "sealed", decryption=SPEC)
     for wrong in (equal("sn", "x"), equal("day", "x"), AllOf((equal("country", "YY"), equal("id", "x"))), AllOf(())):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ...read.file import SealedFile
     from ...sbbf import ColumnType
 
-__all__ = ["Bound", "Condition", "Rest", "columns_of"]
+__all__ = ["Bound", "Condition", "Rest", "alike", "columns_of"]
 
 Part = Compare | Like | Expression
 Decide = Callable[[Part, bool], said.Condition | bool | None]
@@ -161,7 +161,7 @@ class Condition:
         schema = file.walk.footer.schema
         if not isinstance(part, Expression):
             mine, whole = schema.leaf(part.column), table.leaves.leaf(part.column)
-            return mine.path == whole.path and mine.repeated == whole.repeated and _alike(mine.type, whole.type)
+            return mine.path == whole.path and mine.repeated == whole.repeated and alike(mine.type, whole.type)
         names = list(dict.fromkeys(one.path[0] for one in part.tree.fields()))
         if not all(schema.has(name) and not (name in self._known and decided(name)) for name in names):
             return False
@@ -226,7 +226,7 @@ def _of_null(part: Part, negated: bool) -> bool:
     return isinstance(part, Compare) and part.op == ("valid" if negated else "null")
 
 
-def _alike(one: ColumnType, other: ColumnType) -> bool:
+def alike(one: ColumnType, other: ColumnType) -> bool:
     """Does a value mean the same in both? All but floats are compared exactly, however wide or fine they are."""
     if one == other:
         return True
