@@ -79,7 +79,9 @@ class Term:
 
     @functools.cached_property
     def _asked(self) -> list[Comparable | None]:
-        return [asked(value, self.leaf.type) for value in self._shared.known]
+        return self._shared.once(
+            ("asked", self.leaf.type), lambda: [asked(value, self.leaf.type) for value in self._shared.known]
+        )
 
     @property
     def by_pages(self) -> bool:
