@@ -36,6 +36,8 @@ __all__ = [
 _ARROW_SCHEMA = b"ARROW:schema"
 _UNCOMPRESSED = 0
 _CHECKED_ROWS = 1 << 16
+_PART_BYTES = 4 << 20
+"""Columns of fewer bytes than these are decoded together."""
 _REMEMBERED = 64
 """Files of one table have one schema: what is cut from it for a set of columns is kept for so many sets."""
 
@@ -61,12 +63,44 @@ def read_row_group(
         UnsupportedError: INT96 moments that `int96_unit` can't hold.
     """
     try:
-        data = mini_file(walk, row_group, leaves)
         if row_group is None:
-            return _decode(data, coerce_int96_timestamp_unit=int96_unit, **options)
-        return _decode_moments(walk, leaves, data, int96_unit, cut_moments, **options)
+            return _decode(mini_file(walk, None, leaves), coerce_int96_timestamp_unit=int96_unit, **options)
+        # Each part's file in memory is gone before the next one's is made.
+        tables = [
+            _decode_moments(walk, part, mini_file(walk, row_group, part), int96_unit, cut_moments, **options)
+            for part in _parts(walk, row_group, leaves)
+        ]
+        if len(tables) == 1:
+            return tables[0]
+        fields = [field for table in tables for field in table.schema]
+        columns = [column for table in tables for column in table.columns]
+        return pa.Table.from_arrays(columns, schema=pa.schema(fields, tables[0].schema.metadata))
     except BloomsealError as error:
         raise error.at(file=walk.source.name, row_group=row_group) from error.__cause__
+
+
+def _parts(walk: Walk, row_group: int, leaves: Sequence[int]) -> list[Sequence[int]]:
+    """The leaves of whole top-level fields that are decoded at once: all, unless they are many bytes.
+
+    Raises:
+        FormatError: column chunks that overlap.
+    """
+    sizes = [walk.extent(walk.chunk(row_group, leaf))[1] for leaf in leaves]
+    if sum(sizes) > walk.source.size:
+        # A thousand chunks that all claim the whole file would ask for a thousand times its size.
+        raise FormatError("column chunks overlap: together they are larger than the file", row_group=row_group)
+    parts: list[list[int]] = [[]]
+    held = 0
+    for leaf, size in zip(leaves, sizes, strict=True):
+        begins = (
+            not parts[-1] or walk.footer.schema.leaves[leaf].path[0] != walk.footer.schema.leaves[parts[-1][-1]].path[0]
+        )
+        if begins and held >= _PART_BYTES:
+            parts.append([])
+            held = 0
+        parts[-1].append(leaf)
+        held += size
+    return list(parts)
 
 
 def read_pages(walk: Walk, row_group: int, selection: PageSelection, *, int96_unit: str = "ns") -> pa.Table:
