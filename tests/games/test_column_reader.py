@@ -127,7 +127,9 @@ def test_a_wrapped_key_that_he_plants_is_not_wrapped_for_him(tmp_path: Path) -> 
     path = me.file().with_name(f"_KEY_MATERIAL_FOR_{me.file().name}.json")
     entries = json.loads(path.read_text())
     by_master = {json.loads(text)["masterKeyID"]: name for name, text in entries.items()}
-    path.write_text(json.dumps(entries | {by_master["health"]: entries[by_master["pii"]], "columnKey9": entries[by_master["pii"]]}))
+    path.write_text(
+        json.dumps(entries | {by_master["health"]: entries[by_master["pii"]], "columnKey9": entries[by_master["pii"]]})
+    )
     here.ring.rotate("health")
     rotate(here.root, Rewrap(here.policy()), journal=tmp_path / "journal")
     after = {name: json.loads(text) for name, text in json.loads(path.read_text()).items()}
@@ -155,9 +157,7 @@ def test_limit_a_columns_holder_writes_that_column(tmp_path: Path) -> None:
         page = next(iter(walk.pages(chunk)))
         body = bytes(page.body()).replace(b"a00-illness", b"a99-illness")
         start = page.offset + page.length - len(page.stored)
-        data[start : page.offset + page.length] = cipher.seal(
-            body, page.kind, walk.aad(chunk, page.kind, page.ordinal)
-        )
+        data[start : page.offset + page.length] = cipher.seal(body, page.kind, walk.aad(chunk, page.kind, page.ordinal))
         found = walk.filter(chunk)
         assert found is not None
         kind = ModuleType.BLOOM_FILTER_BITSET

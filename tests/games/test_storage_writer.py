@@ -157,7 +157,9 @@ def _key_metadata(change: Callable[[dict[str, Any]], object]) -> Callable[[Stora
 ENCRYPTED: dict[str, Callable[[StorageWriter], bytes]] = {
     "the algorithm is called CTR": called_ctr,
     "a byte of the file's identity": _inner(lambda inner: inner.set_binary(2, b"12345678")),
-    "the prefix's last byte in the identity": _inner(lambda inner: inner.set_binary(2, b"/" + (inner.binary(2) or b""))),
+    "the prefix's last byte in the identity": _inner(
+        lambda inner: inner.set_binary(2, b"/" + (inner.binary(2) or b""))
+    ),
     "no identity": _inner(lambda inner: inner.remove(2)),
     "a prefix is stored": _inner(lambda inner: inner.set_binary(1, b"people/tenant=b/part-0.parquet/")),
     "no prefix is wanted": _inner(lambda inner: inner.remove(3)),

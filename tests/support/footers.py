@@ -95,5 +95,3 @@ def rename(names: dict[str, str]) -> Change:
 
 def _ended(before: bytes, footer: bytes, magic: bytes) -> bytes:
     return before + footer + len(footer).to_bytes(4, "little") + magic
-
-

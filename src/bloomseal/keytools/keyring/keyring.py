@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ...encryption import SecretKey
 from ...errors import BloomsealError, KeyAccessError, PolicyError, UsageError
-from ...storage.atomic import replace_durably
+from ...storage.atomic import final_place, replace_durably
 from ...storage.source import open_regular
 from ..access import KmsAccessError, Problem, shown
 from ..forked import renewed_in_child
@@ -317,7 +317,7 @@ class Keyring:
         from filelock import Timeout as LockTimeout
 
         # A link is followed first: replacing it would leave the old keys where it pointed.
-        target = self._path.resolve()
+        target = final_place(self._path)
         lock = FileLock(target.with_name(target.name + ".lock"), timeout=_LOCK_SECONDS, mode=0o600)
         with self._lock:
             try:
