@@ -331,7 +331,8 @@ class Keyring:
                     if self._protection is not None and not self._protection.is_strong and (secret := self._secret()):
                         self._protection = Protection(secret)
                     replace_durably(target, keyfile.dump(keys.values(), self._protection), mode=0o600)
-                    self._seen = None
+                    # What comes next is compared with what was just written: an older file put back undoes nothing here.
+                    self._keys, self._seen = keys, None
             except LockTimeout:
                 raise KeyAccessError(
                     f"the keyring {self._path} is being changed by another process", retryable=True, hint="try again"
