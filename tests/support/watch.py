@@ -114,19 +114,23 @@ class Secrets:
 
 
 class PlaintextWatch:
-    """A context in which `markers` must reach no disk. `but`: files that may hold them.
+    """A context in which `markers` must reach no disk. `but`: files that may hold them; `pause`: seconds
+    between two looks, for jobs that last.
 
     Attributes:
         found: place → marker, once the context was left.
         passes, files: how often it looked, and at how many states of files.
     """
 
-    def __init__(self, roots: Iterable[Path], markers: Iterable[bytes], but: Iterable[Path] = ()) -> None:
+    def __init__(
+        self, roots: Iterable[Path], markers: Iterable[bytes], but: Iterable[Path] = (), *, pause: float = 0.0005
+    ) -> None:
         self._told = {
             "pid": os.getpid(),
             "roots": [str(root) for root in roots],
             "markers": [marker.hex() for marker in markers],
             "but": [str(path) for path in but],
+            "pause": pause,
         }
         self.found: dict[str, str] = {}
         self.passes = self.files = 0
@@ -220,6 +224,6 @@ if __name__ == "__main__":
     print("watching", flush=True)
 
     def _stopped() -> bool:
-        return bool(select.select([sys.stdin], [], [], 0.0005)[0])
+        return bool(select.select([sys.stdin], [], [], given["pause"])[0])
 
     print(json.dumps(_watch(given, _stopped)), flush=True)
