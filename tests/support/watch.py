@@ -184,12 +184,12 @@ def _open_for_writing(pid: int) -> Iterator[str]:
                 yield f"/proc/{pid}/fd/{number}"
 
 
-def _watch(told: dict[str, Any], stopped: Callable[[], bool]) -> dict[str, Any]:
+def _watch(told: dict[str, Any], begun: Callable[[], None], stopped: Callable[[], bool]) -> dict[str, Any]:
     markers = [bytes.fromhex(one) for one in told["markers"]]
     exempt, found, passes, looked = set(told["but"]), {}, 0, 0
     seen: dict[tuple[int, int], tuple[int, int]] = {}
     while True:
-        last = stopped()
+        last = passes > 0 and stopped()
         places = list(_files(told["roots"]))
         for pid in _family(told["pid"]):
             if pid != os.getpid():
@@ -213,6 +213,8 @@ def _watch(told: dict[str, Any], stopped: Callable[[], bool]) -> dict[str, Any]:
                     if marker in data:
                         found[real] = marker.decode("latin-1")
         passes += 1
+        if passes == 1:
+            begun()
         if last:
             return {"found": found, "passes": passes, "files": looked}
 
@@ -221,9 +223,8 @@ if __name__ == "__main__":
     import select
 
     given = json.loads(sys.stdin.readline())
-    print("watching", flush=True)
 
     def _stopped() -> bool:
         return bool(select.select([sys.stdin], [], [], given["pause"])[0])
 
-    print(json.dumps(_watch(given, _stopped)), flush=True)
+    print(json.dumps(_watch(given, lambda: print("watching", flush=True), _stopped)), flush=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ ROWS = pa.table(
 # Recognisable on a disk: pages as they are, and dictionaries.
 WRITTEN: dict[str, Any] = {"compression": "none", "use_dictionary": ["name"], "row_group_size": 3_000}
 FILTERS = {"ssn": True, "name": True}
+_MOMENT = 1.5
+"""Seconds, for a watch on a busy machine."""
 
 
 @pytest.fixture
@@ -139,18 +142,20 @@ def test_no_plaintext_reaches_a_disk(tmp_path: Path, temp: Path, policy: Any, ve
 
 def _named(path: Path) -> None:
     bs.unseal_file(path, path.with_name("clear.parquet"), decryption=bs.DecryptionSpec(bs.ExplicitKeys(b"f" * 16)))
+    time.sleep(_MOMENT)
     path.with_name("clear.parquet").unlink()
 
 
 def _without_a_name(path: Path) -> None:
     with tempfile.TemporaryFile(dir=path.parent) as file:
         pq.write_table(ROWS, file, compression="none")
+        time.sleep(_MOMENT)
 
 
 def _by_a_child(path: Path) -> None:
     import subprocess
 
-    code = f"import time, tempfile; f = tempfile.TemporaryFile(); f.write({MARKER!r}); f.flush(); time.sleep(0.3)"
+    code = f"import time, tempfile; f = tempfile.TemporaryFile(); f.write({MARKER!r}); f.flush(); time.sleep({_MOMENT})"
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "TMPDIR": "/tmp"})  # noqa: S108
 
 
