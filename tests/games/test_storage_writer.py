@@ -19,7 +19,7 @@ from bloomseal.rotation import Seal, rotate
 from bloomseal.thrift import Struct
 from games.doors import READING, REFUSED, RIGHT, play
 from games.world import COLUMNS, TENANTS, TRUTH, Rights, StorageWriter, World, forged_rows, rows, world
-from support.footers import change_algorithm, change_clear_footer, change_groups, in_chunk, rename
+from support.footers import as_ctr, change_algorithm, change_clear_footer, change_groups, in_chunk, rename
 
 
 @pytest.mark.parametrize("signed", [False, True], ids=["encrypted footer", "signed footer"])
@@ -123,13 +123,7 @@ def test_the_storage_is_altered(tmp_path: Path, attack: str) -> None:
 
 
 def called_ctr(me: StorageWriter) -> bytes:
-    def change(algorithm: Struct) -> None:
-        inner = algorithm.struct(1)
-        assert inner is not None
-        algorithm.remove(1)
-        algorithm.set_struct(2, inner)
-
-    return change_algorithm(me.file().read_bytes(), change)
+    return change_algorithm(me.file().read_bytes(), as_ctr)
 
 
 def _inner(change: Callable[[Struct], None]) -> Callable[[StorageWriter], bytes]:

@@ -10,7 +10,7 @@ from bloomseal.format.layout import MAGIC, MAGIC_ENCRYPTED, FileMeta, Group
 from bloomseal.storage.source import Source
 from bloomseal.thrift import Struct
 
-__all__ = ["change_algorithm", "change_clear_footer", "change_footer", "change_groups", "in_chunk", "rename"]
+__all__ = ["as_ctr", "change_algorithm", "change_clear_footer", "change_footer", "change_groups", "in_chunk", "rename"]
 
 Change = Callable[[Struct], object]
 
@@ -26,6 +26,14 @@ def change_algorithm(data: bytes, change: Change, key_metadata: Callable[[bytes]
     if seen.key_metadata:
         head.set_binary(2, key_metadata(seen.key_metadata))
     return _ended(data[: seen.offset], head.to_bytes() + seen.sealed, MAGIC_ENCRYPTED)
+
+
+def as_ctr(algorithm: Struct) -> None:
+    """An AES_GCM_V1 algorithm calls itself AES_GCM_CTR_V1."""
+    inner = algorithm.struct(1)
+    assert inner is not None
+    algorithm.remove(1)
+    algorithm.set_struct(2, inner)
 
 
 def change_clear_footer(data: bytes, change: Change) -> bytes:
