@@ -247,7 +247,7 @@ def framed(data: bytes, end: int) -> list[tuple[int, int]]:
     return places
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_modules_are_exchanged_replayed_and_altered(tmp_path: Path, seed: int) -> None:
     """Each step on a fresh table: two modules of one length change places, one comes from the other file, a byte differs."""
     chance = random.Random(seed)
