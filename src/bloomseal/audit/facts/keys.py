@@ -13,11 +13,12 @@ from typing import Any, Final
 
 from ...encryption import SecretKey
 from ...errors import BloomsealError, KeyAccessError
-from ...keytools import Keyring, KmsAccessError
+from ...keytools import Keyring, KmsAccessError, MasterVersion
 from ...keytools.material.material import DEFAULT_INSTANCE, KeyMaterial, KeyMetadata
 from ...keytools.material.store import MaterialStore
 from ...keytools.protocols import DatedKms, StatefulKms, VersionedKms
 from ...storage.ref import FileRef
+from .witness import Witness
 
 __all__ = ["KeyFacts", "Kms", "SidecarView"]
 
@@ -40,6 +41,8 @@ class KeyFacts:
         problem: why the key could not be had; None where it could, or nobody tried.
         state: ``enabled``, ``disabled``, ``pending deletion``, ``destroyed``, ``unknown``; None where nobody was asked.
         version_since: when the wrapping version was made, as far as the KMS tells.
+        opened_by: the key and version that open it, where a `Witness` was asked and could tell.
+        untold: why it could not.
     """
 
     material: str = "none"
@@ -53,10 +56,16 @@ class KeyFacts:
     problem: str | None = None
     state: str | None = None
     version_since: datetime | None = None
+    opened_by: MasterVersion | None = None
+    untold: str | None = None
 
     @classmethod
-    def of(cls, key_metadata: bytes, sidecar: SidecarView, kms: Kms) -> KeyFacts:
-        """The facts that stand in `key_metadata`, and for external material in the sidecar. Never raises."""
+    def of(cls, key_metadata: bytes, sidecar: SidecarView, kms: Kms, url: str | None = None) -> KeyFacts:
+        """The facts that stand in `key_metadata`, and for external material in the sidecar. Never raises.
+
+        Args:
+            url: the KMS that the file's footer key names, for the keys of its columns.
+        """
         if not key_metadata:
             return cls()
         try:
@@ -66,16 +75,19 @@ class KeyFacts:
             shown = text if text.isprintable() and len(text) <= 200 else f"{len(key_metadata)} opaque bytes"
             return cls("opaque", shown, f"id {_digest(key_metadata)}")
         if metadata.material is not None:
-            return cls._of_material("internal", None, metadata.material, kms)
+            return cls.of_material("internal", None, metadata.material, kms, url)
         reference = metadata.reference or ""
         try:
             material = sidecar.material(reference)
         except BloomsealError as error:
             return cls("external", reference, problem=error.what)
-        return cls._of_material("external", reference, material, kms)
+        return cls.of_material("external", reference, material, kms, url)
 
     @classmethod
-    def _of_material(cls, where: str, key_id: str | None, material: KeyMaterial, kms: Kms) -> KeyFacts:
+    def of_material(
+        cls, where: str, key_id: str | None, material: KeyMaterial, kms: Kms, url: str | None = None
+    ) -> KeyFacts:
+        """The facts that stand in key material."""
         wrapped_bits = None
         if material.kek_id is not None:
             # Under double wrapping the data key is wrapped here, so that its length shows.
@@ -84,16 +96,20 @@ class KeyFacts:
                 wrapped_bits = length * 8 if length in (16, 24, 32) else None
             except (binascii.Error, ValueError):
                 wrapped_bits = None
-        url = material.kms_instance_url
+        own = None if material.kms_instance_url in (None, "", DEFAULT_INSTANCE) else material.kms_instance_url
+        wrapped = material.wrapped_kek or material.wrapped_dek
+        told = kms.witness.opened_by(wrapped, material.master_key, own or url) if kms.witness is not None else None
         return cls(
             where,
             key_id,
             f"wrapped {_digest(material.wrapped_dek.encode())}",
             wrapped_bits,
             material.master_key,
-            kms.version(material.wrapped_kek or material.wrapped_dek, material.master_key),
+            kms.version(wrapped, material.master_key),
             material.kek_id,
-            None if url in (None, "", DEFAULT_INSTANCE) else url,
+            own,
+            opened_by=told if isinstance(told, MasterVersion) else None,
+            untold=told if isinstance(told, str) else None,
         )
 
     def resolved(self, key: SecretKey) -> KeyFacts:
@@ -143,9 +159,11 @@ class Kms:
     Args:
         client: None where there is none; versions are then read from the wrapped keys of known clients.
         dated: also ask when versions were made.
+        witness: also ask which version opens each wrapped key.
     """
 
-    def __init__(self, client: Any = None, *, dated: bool = False) -> None:
+    def __init__(self, client: Any = None, *, dated: bool = False, witness: Witness | None = None) -> None:
+        self.witness = witness
         self._client = client
         self._dated = dated
         self._dates: dict[tuple[str, str | None], datetime | None] = {}

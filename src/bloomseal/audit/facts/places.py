@@ -13,6 +13,7 @@ from ...storage.delta import DeltaLog
 from ...storage.files import Kind
 from ...storage.iceberg import IcebergLog
 from ...storage.ref import FileRef
+from ...storage.snapshot import LiveFile
 from ...storage.source import resolve_path
 
 if TYPE_CHECKING:
@@ -29,7 +30,10 @@ class Places:
         files: the data files, each once, in order of their paths.
         sidecars: external key material found in the folders.
         roots: file path → the folder or table that was given and led to it; missing for a file that was named itself.
-        unknown: what could not be found out, in words: a place that can't be listed, a table version that is gone.
+        unknown: what could not be found out, in words: a place that can't be listed, a part of a log that can't be read.
+        unsure: with `history`, what may lead to data or become some, and is no problem for a reader, in words.
+        empty: with `history`, places that were given and have no file.
+        versions: with `history`, how many versions of tables their logs still describe.
         missing: files that a retained table version names and that are not there any more.
         dead: Parquet files that lie in a table's folder and that its current version does not name; looked at only
             with `history`.
@@ -40,6 +44,9 @@ class Places:
     sidecars: list[FileRef] = field(default_factory=list)
     roots: dict[str, str] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
+    unsure: list[str] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
+    versions: int = 0
     missing: list[str] = field(default_factory=list)
     dead: list[str] = field(default_factory=list)
     bounds: dict[str, set[str]] = field(default_factory=dict)
@@ -88,6 +95,9 @@ def _add(path: str | os.PathLike[str], ref: FileRef, places: Places, seen: dict[
     _take(places, seen, (one.ref for one in found.files))
     if history:
         _take(places, seen, (one.ref for one in found.others))
+        places.unsure += [_shown(str(problem)) for problem in found.unsure]
+        if not (found.files or found.others or found.problems or seen.get(ref.path)):
+            places.empty.append(ref.path)
     places.dead += [one.ref.path for one in found.others if one.kind is Kind.DEAD]
     places.sidecars += found.sidecars
     places.missing += found.missing
@@ -104,18 +114,29 @@ def _from_log(
         places.bounds.update(log.bounds())
     except Exception as error:
         places.unknown.append(f"{ref.path}: the log's statistics can't be read ({type(error).__name__})")
-    listed: set[str] = set()
-    for version in log.retained() if history else ():
-        try:
-            listed |= log.paths_at(version)
-        except Exception as error:
-            places.unknown.append(f"{ref.path}: version {version} can't be loaded ({type(error).__name__})")
-    for name in sorted(listed - {*seen, *places.missing}):
+    if not history:
+        return
+    told = log.history()
+    places.unknown += [_shown(problem) for problem in told.problems]
+    places.versions += told.versions
+    known = {*seen, *places.missing, *(text.partition(": ")[0] for text in places.unknown)}
+    for name in sorted(told.paths - known):
         one = FileRef(name, ref.filesystem, ref.path)
-        if tables.is_file(one):
+        if not LiveFile(name).elsewhere and tables.is_file(one):
             _take(places, seen, [one])
-        else:
+        elif _is_inside(name, ref):
             places.missing.append(name)
+        else:
+            # Outside its own folder a table tidies nothing away: a volume may not be mounted.
+            places.unknown.append(f"{_shown(name)}: an older version of the table names it, and it can't be reached")
+
+
+def _is_inside(name: str, table: FileRef) -> bool:
+    """Is the path one below the table's folder, and was its folder looked into?"""
+    if LiveFile(name).elsewhere:
+        return False
+    roots = {table.path.rstrip("/")} | ({os.path.realpath(table.path)} if table.filesystem is None else set())
+    return any(name.startswith(f"{root}/") for root in roots)
 
 
 def _take(places: Places, seen: dict[str, FileRef], refs: Iterable[FileRef]) -> None:

@@ -54,7 +54,7 @@ class Scanner:
         visit: Callable[[FileFacts, Walk | None, Source], None] | None = None,
     ) -> None:
         self._keys = keys
-        self._kms = kms or Kms()
+        self.kms = kms or Kms()
         self._prefixes = prefixes
         self._filters = keys is not None if filters is None else filters
         self._visit = visit
@@ -122,7 +122,7 @@ class Scanner:
         return None if clear is None else Footer(clear, seen.offset, candidates[0], False), hand
 
     def _crypto(self, facts: FileFacts, seen: Peek) -> list[FileCrypto]:
-        facts.keys.append(KeyFacts.of(seen.key_metadata, facts.sidecar or SidecarView(facts.ref), self._kms))
+        facts.keys.append(KeyFacts.of(seen.key_metadata, facts.sidecar or SidecarView(facts.ref), self.kms))
         algorithm, inner = seen.inner()
         facts.algorithm = str(algorithm)
         stored, wanted = inner.binary(1), bool(inner.boolean(3))
@@ -148,7 +148,7 @@ class Scanner:
             facts = facts.resolved(resolve())
         except BloomsealError as error:
             facts = facts.refused(error)
-        return self._kms.judged(facts)
+        return self.kms.judged(facts)
 
 
 class _Impatient:
@@ -319,7 +319,8 @@ class _Columns:
         name = (key_metadata, "" if key_metadata else column)
         if (known := self._opened.get(name)) is None:
             facts = self._facts
-            found = KeyFacts.of(key_metadata, facts.sidecar or SidecarView(facts.ref), self._scanner._kms)
+            url = facts.keys[1].kms_url if len(facts.keys) > 1 else None
+            found = KeyFacts.of(key_metadata, facts.sidecar or SidecarView(facts.ref), self._scanner.kms, url)
             found = self._scanner._judged(found, lambda: self._walk.keys.column(key_metadata, column).key)
             facts.keys.append(found)
             known = self._opened[name] = len(facts.keys) - 1
