@@ -11,7 +11,7 @@ import pytest
 
 from audit.lab import Lab, people
 from bloomseal import Keyring
-from bloomseal.audit import Destruction, may_destroy
+from bloomseal.audit import Destruction
 from bloomseal.errors import UsageError
 from bloomseal.keytools import KeyTools
 
@@ -29,8 +29,7 @@ def lab(tmp_path: Path) -> Lab:
 
 def ask(lab: Lab, version: str | None = "1", paths: Any = None, key: str = "pii", **options: Any) -> Destruction:
     """With all keys, and no writer that could still hold any."""
-    options = {"keys": KeyTools(lab.keyring), "after": 0, **options}
-    return may_destroy(key, version, lab.folder / "t" if paths is None else paths, **options)
+    return lab.ask(key, version, lab.folder / "t" if paths is None else paths, **options)
 
 
 def old(lab: Lab, name: str, **options: Any) -> Path:

@@ -185,10 +185,21 @@ def test_policy_since_and_may_destroy(lab: Lab, capsys: pytest.CaptureFixture[st
     assert [Path(one).name for one in since["missed"]] == ["a.parquet"]
     assert run("audit", path, "--may-destroy", "pii:1", *ring) == 1
     assert capsys.readouterr().out.startswith("no: pii version 1")
-    assert run("audit", path, "--may-destroy", "pii:2", *ring) == 0
-    assert run("audit", path, "--may-destroy", "pii:1") == 1
+    lab.keyring.rotate("other")
+    assert run("audit", path, "--may-destroy", "other:1", "--after", 0, *ring) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("yes: other version 1")
+    assert "not looked at: copies outside of these places" in out
+    assert run("audit", path, "--may-destroy", "other:1", *ring) == 3
+    assert "writers may hold a key under it" in capsys.readouterr().out
+    assert run("audit", path, "--may-destroy", "other:1", "--after", 0, "--also", lab.folder / "gone", *ring) == 3
+    assert f"in doubt: {lab.folder / 'gone'}: " in capsys.readouterr().out
+    assert run("audit", path, "--may-destroy", "pii:*", *ring) == 1
+    assert run("audit", path, "--may-destroy", "pii:2") == 3
     assert "unknown" in capsys.readouterr().out
-    assert run("audit", path, "--may-destroy", "pii") == 2
+    for wrong in (("pii",), ("pii:77", *ring), ("piii:1", *ring), ("arn:aws:kms:eu:1:key/2",)):
+        assert run("audit", path, "--may-destroy", *wrong) == 2
+    assert run("audit", path, "--also", path) == 2
 
 
 def test_demonstrate(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:

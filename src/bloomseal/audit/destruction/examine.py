@@ -135,8 +135,8 @@ class _Seen:
             )
             return
         if told is None:
-            why = key.untold or "the KMS was not asked which version opens it"
-            self.doubt(f"a key that says it is under {_shown(key.master_key, key.version)}: {why}", column)
+            if witness is not None:  # that there is none stands against a yes as it is, once for all keys
+                self.doubt(f"a key that says it is under {_shown(key.master_key, key.version)}: {key.untold}", column)
         elif told.key == question.real.key and told.version is None:
             self.doubt(f"a key is under {told.key}, and the KMS does not tell under which version", column)
         elif key.problem is not None:

@@ -9,7 +9,17 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from ...errors import BloomsealError, UsageError
-from ...keytools import Keyring, KeyTools, KmsAccessError, MasterVersion, Problem, VersionFacts, WitnessKms
+from ...keytools import (
+    Keyring,
+    KeyState,
+    KeyTools,
+    KmsAccessError,
+    MasterVersion,
+    Problem,
+    StatefulKms,
+    VersionFacts,
+    WitnessKms,
+)
 from ...keytools.access import shown
 from ...spelling import nearest
 from .answer import ALL_VERSIONS, Reason
@@ -79,6 +89,8 @@ def ask(master_key: str, version: str | None, tools: KeyTools | None, *, after: 
     except BloomsealError as error:
         return _doubted(plain, place, error.what)
     meant = [one for one in versions if version in (None, one.version)]
+    if not versions and _wraps(tools, master_key):
+        meant = [VersionFacts(ALL_VERSIONS, wraps=True)]
     reason, retired, wait_until = _writers(meant, after, now)
     ring = tools.kms if isinstance(tools.kms, Keyring) else None
     return Question(
@@ -112,6 +124,14 @@ def _known_names(tools: KeyTools, master_key: str) -> str:
     if isinstance(tools.kms, Keyring):
         return f"one of {', '.join(nearest(master_key, (key.name for key in tools.kms.list())))}"
     return "check the name, and which KMS it is in"
+
+
+def _wraps(tools: KeyTools, master_key: str) -> bool:
+    """Does a key whose versions nobody lists wrap new keys? It may, unless the KMS says that it is not enabled."""
+    try:
+        return not isinstance(tools.kms, StatefulKms) or tools.kms.key_state(master_key) is KeyState.ENABLED
+    except Exception:
+        return True
 
 
 def _writers(

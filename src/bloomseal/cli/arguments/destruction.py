@@ -99,8 +99,8 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _tell(found: Destruction) -> None:
-    which = "all versions" if found.version == "*" else f"version {found.version}"
-    click.echo(printable(f"{found.answer}: {found.master_key}, {which}"))
+    which = "in all its versions" if found.version == "*" else f"version {found.version}"
+    click.echo(printable(f"{found.answer}: {found.master_key} {which}"))
     for answer, said in (("no", "needed by"), ("unknown", "in doubt")):
         reasons = [reason for reason in found.reasons if reason.answer == answer]
         for reason in reasons[:_SHOWN]:

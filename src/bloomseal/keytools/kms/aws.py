@@ -171,26 +171,32 @@ class AwsKms:
         """Its key materials, by their ids, as far as AWS lists them: of keys that rotate. It tells no date of disabling."""
         described = self._describe(master_key_identifier)
         enabled, current = described.get("KeyState") == "Enabled", described.get("CurrentKeyMaterialId")
-        listed: list[dict[str, Any]] = []
-        marker: dict[str, Any] = {}
-        while True:
-            page = self._call(
-                "list_key_rotations", described["Arn"], "Rotations", IncludeKeyMaterial="ALL_KEY_MATERIAL", **marker
-            )
-            listed += page["Rotations"]
-            if not page.get("Truncated"):
-                break
-            marker = {"Marker": page["NextMarker"]}
         # The first material was never rotated to: it has no date.
-        listed.sort(key=lambda one: one.get("RotationDate", _LONG_AGO))
-        known = [(str(one["KeyMaterialId"]), one.get("RotationDate")) for one in listed if "KeyMaterialId" in one]
-        if current is not None and current not in {name for name, _ in known}:
-            known.append((current, None))
-        ends = [moment for _, moment in known[1:]]
+        listed = sorted(self._rotations(described["Arn"]), key=lambda one: one.get("RotationDate", _LONG_AGO))
+        known = {one["KeyMaterialId"]: one.get("RotationDate") for one in listed if "KeyMaterialId" in one}
+        if current is not None:
+            known.setdefault(current, None)
+        ends = [*list(known.values())[1:], None]
         return tuple(
             VersionFacts(name, enabled and name == current, None if name == current else end)
-            for (name, _), end in zip(known, (*ends, None), strict=True)
+            for name, end in zip(known, ends, strict=False)
         )
+
+    def _rotations(self, arn: str) -> list[dict[str, Any]]:
+        """All key materials; none where listing them is not allowed, or not for this kind of key."""
+        listed: list[dict[str, Any]] = []
+        more: dict[str, Any] = {"IncludeKeyMaterial": "ALL_KEY_MATERIAL"}
+        try:
+            while True:
+                page = self._call("list_key_rotations", arn, "Rotations", **more)
+                listed += page["Rotations"]
+                if not page.get("Truncated"):
+                    return listed
+                more["Marker"] = page["NextMarker"]
+        except KmsAccessError as error:
+            if error.retryable:
+                raise
+            return []
 
     def identify(self, master_key_identifier: str, version: str | None) -> MasterVersion:
         """By DescribeKey: ids, ARNs and aliases of one key give one name."""
