@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +14,7 @@ from ...keytools.pinned import PinnedKeys
 from ...policy import Policy, TablePolicy
 from ...storage.ref import FileRef
 from ..facts.inventory import Policies, scanner_for
-from ..facts.places import Places, find_files
+from ..facts.places import Places, Systems, find_files
 from .answer import ALL_VERSIONS, Destruction, Reason
 from .examine import Examined, Examiner, file_of
 from .question import CACHE_LIFETIME, Question, ask
@@ -131,7 +131,7 @@ def answered(
         ALL_VERSIONS if question.version is None else question.version,
         answer,
         tuple(dict.fromkeys(reasons)),
-        files=len(places.files),
+        files=len({(id(ref.filesystem), ref.path) for ref in places.files}),
         snapshots=places.versions,
         sidecars=len(places.sidecars),
         keys=sum(one.keys for one in look.seen()),
@@ -149,18 +149,19 @@ def answered(
     )
 
 
-@dataclass
 class _Look:
-    """All that was seen so far: path → stamp of the file and of its sidecar before they were opened, and what was found."""
+    """All that was seen so far, each file with its stamp, and its sidecar's, from before it was opened."""
 
-    done: dict[str, tuple[Stamp, Examined]] = field(default_factory=dict)
-    gone: list[Reason] = field(default_factory=list)
+    def __init__(self) -> None:
+        self._systems = Systems()
+        self._done: dict[tuple[int, str], tuple[Stamp, Examined]] = {}
+        self._gone: list[Reason] = []
 
     def seen(self) -> Iterable[Examined]:
-        return (one for _, one in self.done.values())
+        return (one for _, one in self._done.values())
 
     def reasons(self) -> list[Reason]:
-        return [*self.gone, *(reason for one in self.seen() for reason in one.reasons)]
+        return [*self._gone, *(reason for one in self.seen() for reason in one.reasons)]
 
     def until_still(
         self,
@@ -171,41 +172,38 @@ class _Look:
         """The places as they were last, and whether they were the same twice."""
         places = find()
         for _ in range(_ROUNDS):
-            works = _works(places)
-            stamps = _stamps(works)
+            works = _works(places, self._systems)
+            stamps = _stamps(works.values())
+            self._forget(works.keys())
             fresh = [
-                work
-                for work, stamp in zip(works, stamps, strict=True)
-                if (known := self.done.get(work.ref.path)) is None or known[0] != stamp or stamp is None
+                (key, stamp)
+                for key, stamp in zip(works, stamps, strict=True)
+                if stamp is None or key not in self._done or self._done[key][0] != stamp
             ]
-            self._forget({work.ref.path for work in works})
-            stamp_of = {work.ref.path: stamp for work, stamp in zip(works, stamps, strict=True)}
-            for count, (work, examined) in enumerate(zip(fresh, examine(fresh), strict=True), 1):
-                self.done[work.ref.path] = stamp_of[work.ref.path], examined
+            found = examine([works[key] for key, _ in fresh])
+            for count, ((key, stamp), examined) in enumerate(zip(fresh, found, strict=True), 1):
+                self._done[key] = stamp, examined
                 if progress is not None:
                     progress(len(works) - len(fresh) + count, len(works))
             before, places = places, find()
-            if _same(before, places) and _stamps(works) == stamps:
+            if _same(before, places) and _stamps(works.values()) == stamps:
                 return places, True
         return places, False
 
-    def _forget(self, there: set[str]) -> None:
+    def _forget(self, there: Collection[tuple[int, str]]) -> None:
         """Files that are gone meanwhile: one that needed the version may only have gone elsewhere."""
-        for path in self.done.keys() - there:
-            self.gone += [reason for reason in self.done.pop(path)[1].reasons if reason.answer == "no"]
+        for key in self._done.keys() - there:
+            self._gone += [reason for reason in self._done.pop(key)[1].reasons if reason.answer == "no"]
 
 
-def _works(places: Places) -> list[Work]:
-    sidecars = {ref.path: ref for ref in places.sidecars}
-    files = {ref.path for ref in places.files}
-    have = {file_of(path) for path in sidecars}
-    works = [Work(ref, beside=ref.root is None or ref.path in have) for ref in places.files]
-    works += [
-        Work(ref, orphan=True)
-        for path, ref in sorted(sidecars.items())
-        if file_of(path) not in files and path not in files
-    ]
-    return works
+def _works(places: Places, systems: Systems) -> dict[tuple[int, str], Work]:
+    beside = {systems.key(replace(ref, path=file_of(ref.path))): ref for ref in places.sidecars}
+    works = {systems.key(ref): ref for ref in places.files}
+    found = {key: Work(ref, beside=ref.root is None or key in beside) for key, ref in works.items()}
+    for key, ref in beside.items():
+        if key not in works and (own := systems.key(ref)) not in works:
+            found[own] = Work(ref, orphan=True)
+    return found
 
 
 def _same(before: Places, after: Places) -> bool:
@@ -216,7 +214,7 @@ def _same(before: Places, after: Places) -> bool:
     )
 
 
-def _stamps(works: Sequence[Work]) -> list[Stamp]:
+def _stamps(works: Iterable[Work]) -> list[Stamp]:
     """What tells each file, with its sidecar, from another one in its place."""
     from ...keytools.material.store import MaterialStore
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from ...errors import UsageError
@@ -19,7 +19,26 @@ from ...storage.source import resolve_path
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["Places", "find_files"]
+__all__ = ["Places", "Systems", "find_files"]
+
+Key = tuple[int, str]
+
+
+class Systems:
+    """Tells files of one path on several file systems apart."""
+
+    def __init__(self) -> None:
+        self._known: list[FileSystem] = []
+
+    def key(self, ref: FileRef) -> Key:
+        """Equal for two names of one place."""
+        if ref.filesystem is None:
+            return 0, ref.path
+        for number, known in enumerate(self._known, 1):
+            if known is ref.filesystem or known == ref.filesystem:
+                return number, ref.path
+        self._known.append(ref.filesystem)
+        return len(self._known), ref.path
 
 
 @dataclass
@@ -51,6 +70,12 @@ class Places:
     dead: list[str] = field(default_factory=list)
     bounds: dict[str, set[str]] = field(default_factory=dict)
 
+    def add(self, other: Places) -> None:
+        """Take in what was found elsewhere."""
+        for one in fields(self):
+            mine, more = getattr(self, one.name), getattr(other, one.name)
+            setattr(self, one.name, mine | more if isinstance(mine, dict) else mine + more)
+
 
 def find_files(
     paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
@@ -76,17 +101,31 @@ def find_files(
     if not listed:
         raise UsageError("nothing to audit", hint="a file, a folder or a table")
     places = Places()
-    seen: dict[str, FileRef] = {}
+    seen = _Seen()
     for path in listed:
         _add(path, resolve_path(path, filesystem), places, seen, history)
-    places.files = [seen[name] for name in sorted(seen)]
+    places.files = sorted(seen.files.values(), key=lambda ref: ref.path)
     places.sidecars = sorted(
-        {ref.path: ref for ref in places.sidecars if _is_text(ref.path)}.values(), key=lambda ref: ref.path
+        {seen.systems.key(ref): ref for ref in places.sidecars if _is_text(ref.path)}.values(), key=lambda ref: ref.path
     )
     return places
 
 
-def _add(path: str | os.PathLike[str], ref: FileRef, places: Places, seen: dict[str, FileRef], history: bool) -> None:
+class _Seen:
+    """Each file once."""
+
+    def __init__(self) -> None:
+        self.systems = Systems()
+        self.files: dict[Key, FileRef] = {}
+
+    def __contains__(self, ref: FileRef) -> bool:
+        return self.systems.key(ref) in self.files
+
+    def add(self, ref: FileRef) -> None:
+        self.files.setdefault(self.systems.key(ref), ref)
+
+
+def _add(path: str | os.PathLike[str], ref: FileRef, places: Places, seen: _Seen, history: bool) -> None:
     try:
         found = tables.find_files(path, ref.filesystem, everything=True, follow_links=True)
     except (tables.NothingThereError, tables.UnseenError):
@@ -96,7 +135,7 @@ def _add(path: str | os.PathLike[str], ref: FileRef, places: Places, seen: dict[
     if history:
         _take(places, seen, (one.ref for one in found.others))
         places.unsure += [_shown(str(problem)) for problem in found.unsure]
-        if not (found.files or found.others or found.problems or seen.get(ref.path)):
+        if not (found.files or found.others or found.problems or ref in seen):
             places.empty.append(ref.path)
     places.dead += [one.ref.path for one in found.others if one.kind is Kind.DEAD]
     places.sidecars += found.sidecars
@@ -106,9 +145,7 @@ def _add(path: str | os.PathLike[str], ref: FileRef, places: Places, seen: dict[
         _from_log(FileRef(folder, ref.filesystem), log, places, seen, history)
 
 
-def _from_log(
-    ref: FileRef, log: DeltaLog | IcebergLog, places: Places, seen: dict[str, FileRef], history: bool
-) -> None:
+def _from_log(ref: FileRef, log: DeltaLog | IcebergLog, places: Places, seen: _Seen, history: bool) -> None:
     """What only the log knows: bounds, and the files of older versions."""
     try:
         places.bounds.update(log.bounds())
@@ -119,9 +156,11 @@ def _from_log(
     told = log.history()
     places.unknown += [_shown(problem) for problem in told.problems]
     places.versions += told.versions
-    known = {*seen, *places.missing, *(text.partition(": ")[0] for text in places.unknown)}
+    known = {*places.missing, *(text.partition(": ")[0] for text in places.unknown)}
     for name in sorted(told.paths - known):
         one = FileRef(name, ref.filesystem, ref.path)
+        if one in seen:
+            continue
         if not LiveFile(name).elsewhere and tables.is_file(one):
             _take(places, seen, [one])
         elif _is_inside(name, ref):
@@ -139,12 +178,12 @@ def _is_inside(name: str, table: FileRef) -> bool:
     return any(name.startswith(f"{root}/") for root in roots)
 
 
-def _take(places: Places, seen: dict[str, FileRef], refs: Iterable[FileRef]) -> None:
+def _take(places: Places, seen: _Seen, refs: Iterable[FileRef]) -> None:
     for ref in refs:
         if not _is_text(ref.path):
             places.unknown.append(f"{_shown(ref.path)}: its name is no text; it was not looked at")
             continue
-        seen.setdefault(ref.path, ref)
+        seen.add(ref)
         if ref.root is not None:
             places.roots.setdefault(ref.path, ref.root)
 
