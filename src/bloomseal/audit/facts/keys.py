@@ -7,6 +7,7 @@ import binascii
 import hashlib
 import json
 import re
+import sys
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
@@ -99,14 +100,15 @@ class KeyFacts:
         own = None if material.kms_instance_url in (None, "", DEFAULT_INSTANCE) else material.kms_instance_url
         wrapped = material.wrapped_kek or material.wrapped_dek
         told = kms.witness.opened_by(wrapped, material.master_key, own or url) if kms.witness is not None else None
+        version = kms.version(wrapped, material.master_key)
         return cls(
             where,
-            key_id,
+            _once(key_id),
             f"wrapped {_digest(material.wrapped_dek.encode())}",
             wrapped_bits,
-            material.master_key,
-            kms.version(wrapped, material.master_key),
-            material.kek_id,
+            _once(material.master_key),
+            _once(version),
+            _once(material.kek_id),
             own,
             opened_by=told if isinstance(told, MasterVersion) else None,
             untold=told if isinstance(told, str) else None,
@@ -144,6 +146,10 @@ class SidecarView:
             self._entries = self._store.read()
         return self._entries
 
+    def forget(self) -> None:
+        """Let the entries go; who asks again reads again."""
+        self._entries = None
+
     def material(self, reference: str) -> KeyMaterial:
         """Raises KeyAccessError: no such material."""
         self.used.add(reference)
@@ -165,15 +171,17 @@ class Kms:
     def __init__(self, client: Any = None, *, dated: bool = False, witness: Witness | None = None) -> None:
         self.witness = witness
         self._client = client
+        # Asked for each key, where isinstance with a protocol takes longer than all the rest.
+        self._versioned = client if isinstance(client, VersionedKms) else None
         self._dated = dated
         self._dates: dict[tuple[str, str | None], datetime | None] = {}
         self._states: dict[str, str | None] = {}
 
     def version(self, wrapped: str, master_key: str) -> str | None:
         """The master key's version that wrapped this blob. Costs no call."""
-        if isinstance(self._client, VersionedKms):
+        if self._versioned is not None:
             try:
-                return self._client.wrapping_version(wrapped, master_key)
+                return self._versioned.wrapping_version(wrapped, master_key)
             except BloomsealError:
                 pass
         if (match := _VAULT.match(wrapped)) is not None:
@@ -231,6 +239,11 @@ class Kms:
             return dates.rotated
         # An older version: made at some time before the latest rotation. The latest possible day raises no false alarm.
         return dates.created if version == "1" else dates.rotated
+
+
+def _once(text: str | None) -> str | None:
+    """The same object for the same text, which a hundred thousand files have."""
+    return sys.intern(text) if type(text) is str else text  # a client of somebody's own may tell more than text
 
 
 def _digest(data: bytes) -> str:
