@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from audit.lab import Lab, edit_meta
-from bloomseal.audit import RULES, Report
+from bloomseal.audit import RULES, Report, audit
 from bloomseal.audit.rendering.cbom import to_cbom
 from bloomseal.audit.rendering.html import to_html
 from bloomseal.audit.rendering.sarif import to_sarif
@@ -239,3 +239,12 @@ def test_missing_libraries_name_their_extra(lab: Lab, report: Report, monkeypatc
     }.items():
         with pytest.raises(MissingDependencyError, match=rf"bloomseal\[{extra.strip()}\]"):
             call()
+
+
+def test_json_in_pieces_is_the_same_text(lab: Lab, report: Report) -> None:
+    from bloomseal.audit.rendering.streamed import json_pieces
+
+    (lab.folder / "empty").mkdir()
+    for one in (report, audit(lab.folder / "empty")):
+        assert one is not report or report.findings
+        assert "".join(json_pieces(one)) == one.to_json(inventory=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -245,24 +246,27 @@ def _write(report: Report, kind: str, path: str) -> None:
             case "findings":
                 pq.write_table(report.findings_table(), path)
             case _:
-                Path(path).write_text(_text(report, kind), encoding="utf-8")
+                with open(path, "w", encoding="utf-8") as file:
+                    file.writelines(_text(report, kind))
     except OSError as error:
         raise UsageError(f"the report can't be written: {error.strerror or type(error).__name__}", file=path) from None
 
 
-def _text(report: Report, kind: str) -> str:
+def _text(report: Report, kind: str) -> Iterable[str]:
     match kind:
         case "json":
-            return report.to_json(inventory=True)
-        case "sarif":
-            from ...audit.rendering.sarif import to_sarif
+            from ...audit.rendering.streamed import json_pieces
 
-            return to_sarif(report, base=os.getcwd())  # noqa: PTH109
+            return json_pieces(report)
+        case "sarif":
+            from ...audit.rendering.sarif import sarif_pieces
+
+            return sarif_pieces(report, base=os.getcwd())  # noqa: PTH109
         case "html":
             from ...audit.rendering.html import to_html
 
-            return to_html(report)
+            return [to_html(report)]
         case _:
             from ...audit.rendering.cbom import to_cbom
 
-            return to_cbom(report)
+            return [to_cbom(report)]
