@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow.fs as pafs
 import pytest
 
 from audit.lab import Lab, people
@@ -14,6 +15,7 @@ from bloomseal import Keyring
 from bloomseal.audit import Destruction
 from bloomseal.errors import UsageError
 from bloomseal.keytools import KeyTools
+from bloomseal.storage.ref import FileRef
 
 
 @pytest.fixture
@@ -272,3 +274,37 @@ def test_without_a_kms_there_is_no_yes(lab: Lab) -> None:
     lab.signed("t/a.parquet")
     assert ask(lab, keys=None).answer == "unknown"
     assert ask(lab, "2", keys=None).answer == "no"
+
+
+def test_other_file_systems_and_equal_paths_on_two(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    remote = pafs.SubTreeFileSystem(str(lab.folder / "remote"), pafs.LocalFileSystem())
+    shutil.copytree(lab.folder / "t", lab.folder / "remote" / "t")
+    assert ask(lab, paths="t", filesystem=remote).answer == "yes"
+    needed = old(lab, "aside/a.parquet")
+
+    def arrive(_: int, __: int) -> None:
+        if needed.exists():
+            needed.rename(lab.folder / "remote" / "t" / "a.parquet")
+
+    assert ask(lab, paths="t", filesystem=remote, progress=arrive).answer == "no"
+    # The same path here and there is two files.
+    monkeypatch.chdir(lab.folder)
+    systems = {"t": None, "remote://t": remote}
+    monkeypatch.setattr(
+        "bloomseal.audit.facts.places.resolve_path",
+        lambda path, _: FileRef(path.removeprefix("remote://"), systems[path]),
+    )
+    monkeypatch.setattr(
+        "bloomseal.storage.tables.resolve_path",
+        lambda path, filesystem: FileRef(path.removeprefix("remote://"), filesystem),
+    )
+    answer = ask(lab, paths=["t", "remote://t"])
+    assert (answer.answer, answer.files) == ("no", 2)
+
+
+def test_a_column_that_one_may_not_open(lab: Lab) -> None:
+    """Who asks without the right to some key gets no yes, whatever the file says about it."""
+    lab.keyring.disable("pii", 2)
+    answer = ask(lab, key="footer")
+    assert (answer.answer, [reason.column for reason in answer.reasons]) == ("unknown", ["ssn", "name"])
+    assert "disabled" in answer.doubts[0]
