@@ -10,6 +10,7 @@ import re
 import sys
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 from ...encryption import SecretKey
@@ -132,13 +133,17 @@ class SidecarView:
     """The external key material beside one file, read once and only when it is asked for."""
 
     def __init__(self, ref: FileRef) -> None:
-        self._store = MaterialStore(ref)
+        self._ref = ref
         self._entries: dict[str, str] | None = None
         self.used: set[str] = set()
 
     @property
     def path(self) -> str:
         return self._store.path
+
+    @cached_property
+    def _store(self) -> MaterialStore:
+        return MaterialStore(self._ref)  # most files keep their material inside
 
     def entries(self) -> dict[str, str]:
         """Raises KeyAccessError where there is a sidecar that can't be read."""
@@ -184,15 +189,7 @@ class Kms:
                 return self._versioned.wrapping_version(wrapped, master_key)
             except BloomsealError:
                 pass
-        if (match := _VAULT.match(wrapped)) is not None:
-            return match[1]
-        try:
-            fields = json.loads(wrapped) if wrapped.startswith("{") else None
-        except (ValueError, RecursionError):
-            return None
-        found = fields.get("masterKeyVersion") if isinstance(fields, dict) else None
-        # parquet-java's word for a KMS that does not count versions
-        return found if isinstance(found, str) and found != "NO_VERSION" else None
+        return _claimed(wrapped)
 
     def judged(self, facts: KeyFacts) -> KeyFacts:
         """With the master key's state and its version's date, as far as the KMS tells."""
@@ -239,6 +236,20 @@ class Kms:
             return dates.rotated
         # An older version: made at some time before the latest rotation. The latest possible day raises no false alarm.
         return dates.created if version == "1" else dates.rotated
+
+
+@lru_cache(maxsize=1024)
+def _claimed(wrapped: str) -> str | None:
+    """The version that a wrapped key names; one KEK serves many files."""
+    if (match := _VAULT.match(wrapped)) is not None:
+        return match[1]
+    try:
+        fields = json.loads(wrapped) if wrapped.startswith("{") else None
+    except (ValueError, RecursionError):
+        return None
+    found = fields.get("masterKeyVersion") if isinstance(fields, dict) else None
+    # parquet-java's word for a KMS that does not count versions
+    return found if isinstance(found, str) and found != "NO_VERSION" else None
 
 
 def _once(text: str | None) -> str | None:
