@@ -98,8 +98,9 @@ def test_without_keys_nothing_raises_and_nothing_is_guessed(lab: Lab) -> None:
     assert row["column"] is None
     assert row["error"] is None
     assert not report.findings
-    assert len(report.unseen) == 1
-    assert "encrypted footer" in report.unseen[0]
+    assert not report.unseen
+    assert len(report.hidden) == 1
+    assert "encrypted footer" in report.hidden[0]
 
 
 def test_wrong_keys_raise_nothing_either(lab: Lab) -> None:

@@ -159,15 +159,6 @@ def test_fail_on(lab: Lab, report: Report, capsys: pytest.CaptureFixture[str]) -
     assert json.loads(capsys.readouterr().out)["counts"]["info"] == 1
 
 
-def test_an_audit_of_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("audit", tmp_path) == 0
-    assert "nothing was looked at" in capsys.readouterr().err
-    assert run("audit", tmp_path, "--format", "json") == 0
-    told = capsys.readouterr()
-    assert json.loads(told.out)["files"] == 0
-    assert "nothing was looked at" in told.err
-
-
 def test_policy_since_and_may_destroy(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     path = lab.write("people/a.parquet")
     ring = ("--keyring", lab.keyring.path)

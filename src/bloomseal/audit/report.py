@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ..notebook import ShownInNotebooks
 from ..policy import Policy, TablePolicy
-from .facts.file import FileFacts
+from .facts.file import FileFacts, Seen
 from .facts.inventory import Policies, look, to_table
 from .facts.places import Places, find_files
 from .rules.checks import check
@@ -38,7 +38,9 @@ class Report(ShownInNotebooks):
     Attributes:
         inventory: one row per column chunk (`bloomseal.audit.facts.inventory.SCHEMA`).
         findings: worst first.
-        unseen: what could not be seen, in words.
+        unseen: what was to be looked at and could not be, in words: a folder that can't be listed, a key that the KMS did not
+            give, files that no table of the policy claims, no file at all. Of these nobody knows what a rule would say.
+        hidden: what only keys show, where none were given, and what an audit leaves out.
         files: how many files were looked at.
         with_keys, deep: how.
     """
@@ -49,6 +51,12 @@ class Report(ShownInNotebooks):
     files: int = 0
     with_keys: bool = False
     deep: bool = False
+    hidden: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Nothing stayed unseen, and nothing was found at *error* or above. A gate asks this: not seen is not absent."""
+        return not self.unseen and not self.at_least(Severity.ERROR)
 
     @property
     def worst(self) -> Severity | None:
@@ -68,7 +76,8 @@ class Report(ShownInNotebooks):
         """As plain data; with `inventory` all its rows too."""
         told: dict[str, Any] = {
             "format": "bloomseal audit",
-            "format_version": 1,
+            "format_version": 2,
+            "ok": self.ok,
             "files": self.files,
             "column_chunks": self.inventory.num_rows - self.inventory["row_group"].null_count,
             "with_keys": self.with_keys,
@@ -76,6 +85,7 @@ class Report(ShownInNotebooks):
             "counts": self.counts(),
             "findings": [finding.to_dict() for finding in self.findings],
             "unseen": self.unseen,
+            "hidden": self.hidden,
         }
         if inventory:
             told["inventory"] = self.inventory.to_pylist()
@@ -132,22 +142,45 @@ def judged(
 ) -> Report:
     """The report about files that were looked at, wherever that was done."""
     facts = Facts(files, places, policies, with_keys, nonces, now or datetime.now(UTC))
-    unseen = list(places.unknown)
+    unseen, hidden = _unseen(facts), []
     if places.dead:
-        unseen.append(f"Parquet files in the table's folder that no live version names ({len(places.dead)} files)")
-    hidden = Counter(what for file in files for what in file.hidden)
-    unseen += [f"{what} ({count} files)" for what, count in sorted(hidden.items())]
+        hidden.append(
+            f"the keys of Parquet files in a table's folder that no live version names ({len(places.dead)} files)"
+        )
+    (unseen if with_keys else hidden).extend(_kept_back(files, nonces))
+    return Report(to_table(files, policies), check(facts), unseen, len(files), with_keys, nonces is not None, hidden)
+
+
+def _unseen(facts: Facts) -> list[str]:
+    """What nobody could look at, whatever the keys."""
+    unseen = list(facts.places.unknown)
+    if not facts.files:
+        unseen.append("no data file was found: nothing was looked at")
+    strangers = facts.policies.strangers(facts.files)
+    if strangers:
+        what = f"no table of the policy claims {strangers[0]}"
+        unseen.append(f"{what}: it was held against nothing ({len(strangers)} of {len(facts.files)} files)")
+    doubts = Counter(doubt for file in facts.files for key in file.keys for doubt in key.doubts)
+    return unseen + [f"{doubt} ({count} keys)" for doubt, count in sorted(doubts.items())]
+
+
+def _kept_back(files: Sequence[FileFacts], nonces: Nonces | None) -> list[str]:
+    """What keys would have shown."""
+    kept = Counter(what for file in files for what in file.hidden)
+    told = [f"{what} ({count} files)" for what, count in sorted(kept.items())]
     sealed = sum(1 for file in files if any(chunk.protection and chunk.values is None for chunk in file.chunks))
-    blind = sum(1 for file in files if any(chunk.filter == 3 for chunk in file.chunks))
+    blind = sum(1 for file in files if any(chunk.filter == Seen.HIDDEN for chunk in file.chunks))
     if sealed or blind:
-        unseen.append(
+        told.append(
             f"sealed metadata of encrypted columns, and whether they have a filter ({max(sealed, blind)} files)"
         )
     problems = Counter(key.problem for file in files for key in file.keys if key.problem is not None)
-    unseen += [f"{problem} ({count} keys)" for problem, count in sorted(problems.items())[:_PROBLEMS]]
+    told += [f"{problem} ({count} keys)" for problem, count in sorted(problems.items())[:_PROBLEMS]]
+    if len(problems) > _PROBLEMS:
+        told.append(f"and {len(problems) - _PROBLEMS} more reasons why keys could not be had")
     if nonces is not None and nonces.unseen:
-        unseen.append(f"nonces of some modules ({len(set(nonces.unseen))} files)")
-    return Report(to_table(files, policies), check(facts), unseen, len(files), with_keys, nonces is not None)
+        told.append(f"nonces of some modules ({len(set(nonces.unseen))} files)")
+    return told
 
 
 def _plain(value: Any) -> Any:

@@ -116,6 +116,7 @@ class Policies:
     """
 
     def __init__(self, policy: Policy | TablePolicy | None, table: str | None = None) -> None:
+        self._given = policy is not None
         self._one = policy if isinstance(policy, TablePolicy) else None
         self._tables: dict[str, TablePolicy] = {}
         if isinstance(policy, Policy):
@@ -137,6 +138,10 @@ class Policies:
             parts = reversed(folder.split("/"))
             self._known[folder] = next((self._tables[part] for part in parts if part in self._tables), None)
         return self._known[folder]
+
+    def strangers(self, files: Sequence[FileFacts]) -> list[str]:
+        """The files that no table claims, though there is a policy: nobody holds them against anything."""
+        return [file.path for file in files if self.of(file.path) is None] if self._given else []
 
     def prefixes(self, ref: FileRef) -> tuple[bytes, ...]:
         """The AAD prefixes that the policy gives a file, or gave it once."""

@@ -34,6 +34,8 @@ figure{margin:1rem 0}figcaption{font-size:.85rem;color:#555}svg text{font:12px s
 @media(prefers-color-scheme:dark){body{background:#16181c;color:#ddd}svg text{fill:#ccc}th,td{border-color:#333}}
 </style></head><body>
 <h1>Bloomseal audit</h1>
+<p>{% if report.unseen %}<strong>Not everything could be looked at: {{ report.unseen | length }} reasons stand under <em>Could not look</em>.</strong>
+{% else %}All that was named could be looked at. {% endif %}</p>
 <p>{{ report.files }} files, {{ chunks }} column chunks; keys: {{ "at hand" if report.with_keys else "none, so this is what everybody sees" }}.
 {% for name, count in report.counts().items() %}<span class="badge" style="background:{{ colours[name] }}">{{ count }} {{ name }}</span> {% endfor %}</p>
 {% for title, caption, svg in plots %}<h2>{{ title }}</h2><figure>{{ svg }}<figcaption>{{ caption }}</figcaption></figure>
@@ -48,8 +50,9 @@ figure{margin:1rem 0}figcaption{font-size:.85rem;color:#555}svg text{font:12px s
 {% endfor %}</tbody></table>
 {% if report.findings | length > most %}<p>And {{ report.findings | length - most }} more; the JSON report has all.</p>{% endif %}
 {% endif %}
+{% if report.unseen %}<h2>Could not look</h2><ul>{% for text in report.unseen %}<li>{{ text }}</li>{% endfor %}</ul>{% endif %}
 <h2>Not seen</h2>
-{% if not report.unseen %}<p>Nothing was hidden.</p>{% else %}<ul>{% for text in report.unseen %}<li>{{ text }}</li>{% endfor %}</ul>{% endif %}
+{% if not report.hidden %}<p>Nothing was hidden.</p>{% else %}<ul>{% for text in report.hidden %}<li>{{ text }}</li>{% endfor %}</ul>{% endif %}
 <p><small>bloomseal {{ version }}</small></p>
 </body></html>
 """

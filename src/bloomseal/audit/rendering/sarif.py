@@ -51,10 +51,11 @@ def to_sarif(report: Report, *, base: str | os.PathLike[str] | None = None) -> s
                 "results": [_result(finding, order, base) for finding in report.findings],
                 "invocations": [
                     {
-                        "executionSuccessful": True,
+                        # Not seen is not absent: a dashboard must not take an empty list for a clean table.
+                        "executionSuccessful": not report.unseen,
                         "toolExecutionNotifications": [
-                            {"level": "note", "message": {"text": safe_text(f"Not seen: {text}")}}
-                            for text in report.unseen
+                            *(_notification("error", f"Could not look: {text}") for text in report.unseen),
+                            *(_notification("note", f"Not seen: {text}") for text in report.hidden),
                         ],
                     }
                 ],
@@ -62,6 +63,10 @@ def to_sarif(report: Report, *, base: str | os.PathLike[str] | None = None) -> s
         ],
     }
     return json.dumps(log, indent=2, ensure_ascii=False) + "\n"
+
+
+def _notification(level: str, text: str) -> dict[str, Any]:
+    return {"level": level, "message": {"text": safe_text(text)}}
 
 
 def _rule(rule_id: str) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["audit"]
 
+_FOUND, _UNSEEN = 1, 3
 _REPORTS = ("json", "parquet", "findings", "sarif", "html", "cbom")
 
 
@@ -29,10 +31,13 @@ _REPORTS = ("json", "parquet", "findings", "sarif", "html", "cbom")
 @click.option("--deep", is_flag=True, help="Read whole files: repeated nonces, filters in clear.")
 @click.option(
     "--fail-on",
-    type=click.Choice(["info", "warning", "error", "critical", "never"]),
-    default="error",
-    show_default=True,
-    help="Exit with 1 on findings of this severity or above.",
+    multiple=True,
+    type=click.Choice(["info", "warning", "error", "critical", "unseen", "never"]),
+    help="Exit with 1 on findings of this severity or above (default: error; never: on none). unseen: with 3 where anything "
+    "at all was not seen, also what only keys show. Repeatable.",
+)
+@click.option(
+    "--allow-unseen", is_flag=True, help="What could not be looked at is told, and does not change the exit code."
 )
 @click.option(
     "--report",
@@ -72,7 +77,8 @@ def audit(
     table_name: str | None,
     aad_prefix: str | None,
     deep: bool,
-    fail_on: str,
+    fail_on: tuple[str, ...],
+    allow_unseen: bool,
     reports: tuple[str, ...],
     since: str | None,
     may_destroy: str | None,
@@ -84,10 +90,11 @@ def audit(
 ) -> int:
     """Audit files, folders, Delta tables (folders) and Iceberg tables (folders, or .metadata.json) at each PATH.
 
-    Without keys it looks at what everybody sees, and says what it could not see.
+    Without keys it looks at what everybody sees, and says what is hidden from it.
 
     Exit code: 0; 1 on findings at or above --fail-on, if --may-destroy is not answered by yes, or if --demonstrate confirms
-    a candidate; 2 on errors, and where --demonstrate confirms nothing and could not ask some file.
+    a candidate; 2 on errors, and where --demonstrate confirms nothing and could not ask some file; 3 where nothing was found,
+    and something could not be looked at: a key that the KMS did not give, a folder that can't be listed, no file at all.
 
     \b
     Examples:
@@ -108,14 +115,12 @@ def audit(
         return _demonstrate(paths, demonstrate, pattern, candidates, most, common["keys"])
     if may_destroy is not None:
         return _may_destroy(may_destroy, paths, common)
-    from ...audit import Severity
     from ...audit import audit as look
 
+    gate = _Gate.of(fail_on, allow_unseen)
     targets = [_target(text) for text in reports]
     with progress("Looking") as tell:
         report = look(list(paths), deep=deep, progress=tell, **common)
-    if not report.files:
-        remark("bloomseal: warning: no data files were found, so that nothing was looked at")
     for kind, path in targets:
         _write(report, kind, path)
     changes = None
@@ -132,7 +137,47 @@ def audit(
         _tell(report)
         if changes is not None:
             _tell_changes(changes)
-    return int(fail_on != "never" and bool(report.at_least(Severity.named(fail_on))))
+    return gate.code(report)
+
+
+@dataclass(frozen=True)
+class _Gate:
+    """What makes an audit fail.
+
+    Attributes:
+        severity: findings of this label or above; None: none does.
+        unseen: what could not be looked at does.
+        hidden: what only keys show does too.
+    """
+
+    severity: str | None
+    unseen: bool
+    hidden: bool
+
+    @classmethod
+    def of(cls, fail_on: tuple[str, ...], allow_unseen: bool) -> Self:
+        """What `--fail-on` and `--allow-unseen` say.
+
+        Raises:
+            UsageError: two severities, or both to fail on what is unseen and to allow it.
+        """
+        levels = [one for one in dict.fromkeys(fail_on) if one != "unseen"]
+        hidden = "unseen" in fail_on
+        if len(levels) > 1:
+            raise UsageError("--fail-on takes one severity", hint="the lowest of them; unseen may stand beside it")
+        if hidden and allow_unseen:
+            raise UsageError("--fail-on unseen and --allow-unseen contradict one another")
+        never = levels == ["never"]
+        level = None if never else levels[0] if levels else "error"
+        return cls(level, hidden or not (never or allow_unseen), hidden)
+
+    def code(self, report: Report) -> int:
+        """The exit code: a finding counts more than what was not seen."""
+        from ...audit import Severity
+
+        if self.severity is not None and report.at_least(Severity.named(self.severity)):
+            return _FOUND
+        return _UNSEEN if (self.unseen and report.unseen) or (self.hidden and report.hidden) else 0
 
 
 def _tell(report: Report) -> None:
@@ -144,6 +189,7 @@ def _tell(report: Report) -> None:
             ("column chunks", chunks),
             ("keys", "at hand" if report.with_keys else "none: what everybody sees"),
             ("findings", counts or "none"),
+            ("could not look at", f"{len(report.unseen)} things, named below" if report.unseen else None),
         ],
         title="Audit",
     )
@@ -163,6 +209,8 @@ def _tell(report: Report) -> None:
             if len(fixes) > 20:
                 click.echo(f"    and {len(fixes) - 20} more: --format json has all")
     for text in report.unseen:
+        click.echo(printable(f"  could not look: {text}"))
+    for text in report.hidden:
         click.echo(printable(f"  not seen: {text}"))
 
 

@@ -44,6 +44,11 @@ class TableAudit:
     findings: DataFrame
     report: Report
 
+    @property
+    def ok(self) -> bool:
+        """As `Report.ok`: nothing at *error* or above was found, and nothing stayed unseen. For a job that is a gate."""
+        return self.report.ok
+
 
 def audit(
     spark: SparkSession,
