@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import bloomseal as bs
-from bloomseal.audit.facts.places import find_files
+from bloomseal.audit.facts import places
 from bloomseal.keytools import KmsAccessError, Problem
 from bloomseal.rotation import Rekey, Rewrap, RotationReport, Status, Unseal, plan, rotate
 from bloomseal.rotation.files import find_files, in_turn
@@ -122,7 +122,7 @@ def test_what_an_audit_counts_is_never_skipped_silently(ring: bs.Keyring, table:
     assert told.status is Status.DEAD
     assert "hidden" in (told.why or "")
     assert hidden.read_bytes() == mark
-    assert {file.path for file in report.files} == {one.path for one in find_files(table, history=True).files}
+    assert {file.path for file in report.files} == {one.path for one in places.find_files(table, history=True).files}
 
 
 def test_rewrapping_again_after_the_next_rotation_of_the_master_key(ring: bs.Keyring, table: Path) -> None:
