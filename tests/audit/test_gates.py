@@ -181,3 +181,42 @@ def test_files_that_no_table_claims(lab: Lab) -> None:
     (text,) = [one for one in report.unseen if "no table of the policy" in one]
     assert "1 of 2" in text
     assert not report.at_least(Severity.ERROR)
+
+
+KINDS = ("json", "parquet", "findings", "sarif", "html", "cbom")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_report_takes_no_other_files_place(lab: Lab, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    table = lab.signed("t/a.parquet").parent
+    others = {
+        "data.parquet": lab.plain("data.parquet").read_bytes(), "sealed.bin": (table / "a.parquet").read_bytes(),
+        "notes.txt": b"not mine", "package.json": b'{"name": "x"}',
+    }  # fmt: skip
+    for name, data in others.items():
+        (lab.folder / name).write_bytes(data)
+        assert run("audit", table, f"--report={kind}={lab.folder / name}") == 2
+        assert (lab.folder / name).read_bytes() == data
+    assert run("audit", table, f"--report={kind}={table / 'a.parquet'}") == 2
+    assert run("audit", table, f"--report={kind}={table}") == 2
+    assert sorted(path.name for path in table.iterdir()) == ["a.parquet"]
+    # Its own predecessor, an empty file and a pipe it may take.
+    mine = lab.folder / f"mine.{'parquet' if kind in ('parquet', 'findings') else kind}"
+    for _ in range(2):
+        assert run("audit", table, f"--report={kind}={mine}") == 0
+    capsys.readouterr()
+    (lab.folder / "empty").touch()
+    assert run("audit", table, f"--report={kind}={lab.folder / 'empty'}", f"--report={kind}=/dev/null") == 0
+    assert (lab.folder / "empty").stat().st_size
+    for other in {*KINDS} - {kind}:
+        assert run("audit", table, f"--report={other}={mine}") == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_report_lies_nowhere_among_the_data(lab: Lab, kind: str) -> None:
+    table = lab.signed("t/a.parquet").parent
+    parquet = kind in ("parquet", "findings")
+    assert run("audit", table, f"--report={kind}={table / 'report.parquet'}") == 2
+    assert run("audit", table, f"--report={kind}={lab.folder / 'report.parquet'}") == (0 if parquet else 2)
+    assert run("audit", table, f"--report={kind}={table / 'report.txt'}") == (2 if parquet else 0)
+    assert run("audit", table, f"--report={kind}={table / 'x.txt'}", f"--report={kind}={table / 'x.txt'}") == 2

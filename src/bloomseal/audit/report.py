@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Report", "audit", "judged"]
 
 _PROBLEMS: Final = 20
+_FINDINGS: Final = {"bloomseal.findings": "1"}
 
 
 @dataclass
@@ -100,7 +101,7 @@ class Report(ShownInNotebooks):
         rows = [finding.to_dict() for finding in self.findings]
         text = ("rule", "name", "severity", "file", "column", "message", "fix")
         fields: list[tuple[str, pa.DataType]] = [(name, pa.string()) for name in text]
-        return pa.Table.from_pylist(rows, schema=pa.schema([*fields, ("row_groups", pa.list_(pa.int32()))]))
+        return pa.Table.from_pylist(rows, schema=pa.schema([*fields, ("row_groups", pa.list_(pa.int32()))], _FINDINGS))
 
 
 def audit(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -12,6 +11,7 @@ import click
 from ...errors import BloomsealError, UsageError
 from ..arguments.keys import KeyOptions, key_options
 from ..render import facts, print_json, printable, progress, remark, table
+from ..reports import Target
 from ..state import PATH, Renamed, State, common_options
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["audit"]
 
 _FOUND, _UNSEEN = 1, 3
-_REPORTS = ("json", "parquet", "findings", "sarif", "html", "cbom")
 
 
 @click.command()
@@ -44,7 +43,8 @@ _REPORTS = ("json", "parquet", "findings", "sarif", "html", "cbom")
     "reports",
     multiple=True,
     metavar="KIND=FILE",
-    help="Also write a report: json, parquet (the inventory), findings (as Parquet), sarif, html, or cbom. Repeatable.",
+    help="Also write a report: json, parquet (the inventory), findings (as Parquet), sarif, html, or cbom; in the place of an "
+    "older one only. Repeatable.",
 )
 @click.option(
     "--since",
@@ -118,11 +118,11 @@ def audit(
     from ...audit import audit as look
 
     gate = _Gate.of(fail_on, allow_unseen)
-    targets = [_target(text) for text in reports]
+    targets = Target.all_of(reports, paths)
     with progress("Looking") as tell:
         report = look(list(paths), deep=deep, progress=tell, **common)
-    for kind, path in targets:
-        _write(report, kind, path)
+    for target in targets:
+        target.write(report)
     changes = None
     if since is not None:
         from ...audit.history import compare, load_inventory
@@ -299,43 +299,3 @@ def _lines(path: str) -> list[str]:
     except (OSError, UnicodeDecodeError):
         pass
     raise UsageError("the candidates can't be read as lines of text", file=path)
-
-
-def _target(text: str) -> tuple[str, str]:
-    kind, equals, path = text.partition("=")
-    if kind not in _REPORTS or not equals or not path:
-        raise UsageError(f"--report takes KIND=FILE, the kind one of {', '.join(_REPORTS)}")
-    return kind, path
-
-
-def _write(report: Report, kind: str, path: str) -> None:
-    import pyarrow.parquet as pq
-
-    try:
-        match kind:
-            case "parquet":
-                pq.write_table(report.inventory, path)
-            case "findings":
-                pq.write_table(report.findings_table(), path)
-            case _:
-                Path(path).write_text(_text(report, kind), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"the report can't be written: {error.strerror or type(error).__name__}", file=path) from None
-
-
-def _text(report: Report, kind: str) -> str:
-    match kind:
-        case "json":
-            return report.to_json(inventory=True)
-        case "sarif":
-            from ...audit.rendering.sarif import to_sarif
-
-            return to_sarif(report, base=os.getcwd())  # noqa: PTH109
-        case "html":
-            from ...audit.rendering.html import to_html
-
-            return to_html(report)
-        case _:
-            from ...audit.rendering.cbom import to_cbom
-
-            return to_cbom(report)
