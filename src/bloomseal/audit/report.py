@@ -16,8 +16,9 @@ from ..notebook import ShownInNotebooks
 from ..policy import Policy, TablePolicy
 from .facts.file import FileFacts, Seen
 from .facts.inventory import Policies, look, to_table
+from .facts.leftovers import Content, look_at
 from .facts.places import Places, find_files
-from .rules.checks import check
+from .rules.checks import check, unclaimed_filters
 from .rules.findings import Finding, Severity
 from .rules.judged import Facts
 
@@ -142,7 +143,8 @@ def judged(
     now: datetime | None = None,
 ) -> Report:
     """The report about files that were looked at, wherever that was done."""
-    facts = Facts(files, places, policies, with_keys, nonces, now or datetime.now(UTC))
+    beside = [found for one in places.outside if (found := look_at(one)) is not None]
+    facts = Facts(files, places, policies, with_keys, nonces, now or datetime.now(UTC), beside)
     unseen, hidden = _unseen(facts), []
     if places.dead:
         hidden.append(
@@ -161,6 +163,12 @@ def _unseen(facts: Facts) -> list[str]:
     if strangers:
         what = f"no table of the policy claims {strangers[0]}"
         unseen.append(f"{what}: it was held against nothing ({len(strangers)} of {len(facts.files)} files)")
+    unseen += [f"{one.path}: {one.why}" for one in facts.beside if one.content is Content.UNKNOWN]
+    unsure = sum(1 for file in facts.files if unclaimed_filters(file, facts.policies.of(file.path)))
+    if unsure:
+        unseen.append(
+            f"the columns of filters in clear, which keys would name: plaintext ones or encrypted ones ({unsure} files)"
+        )
     doubts = Counter(doubt for file in facts.files for key in file.keys for doubt in key.doubts)
     return unseen + [f"{doubt} ({count} keys)" for doubt, count in sorted(doubts.items())]
 

@@ -9,6 +9,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -26,6 +27,8 @@ from .views import EXPOSED
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
+    from ...format.walk import Walk
+    from ...storage.source import Source
     from .deep import Nonces
 
 __all__ = ["SCHEMA", "Policies", "inventory", "look", "scanner_for", "to_table"]
@@ -210,7 +213,7 @@ def look(
         from .deep import Nonces
 
         nonces = Nonces()
-    visit = None if nonces is None else nonces.add
+    visit = None if nonces is None else partial(_in_depth, nonces)
     scanner = scanner_for(keys, policies, aad_prefix=aad_prefix, filters=True if deep else filters, visit=visit)
     files = []
     for done, ref in enumerate(places.files, 1):
@@ -218,6 +221,15 @@ def look(
         if progress is not None:
             progress(done, len(places.files))
     return files, nonces
+
+
+def _in_depth(nonces: Nonces, facts: FileFacts, walk: Walk | None, source: Source) -> None:
+    """All that is learnt from reading a whole file."""
+    from .proof import prove
+
+    nonces.add(facts, walk, source)
+    if walk is not None:
+        prove(facts, walk)
 
 
 def scanner_for(

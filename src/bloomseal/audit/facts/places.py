@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...errors import UsageError
 from ...storage import tables
 from ...storage.delta import DeltaLog
-from ...storage.files import Kind
+from ...storage.files import Found, Kind
 from ...storage.iceberg import IcebergLog
 from ...storage.ref import FileRef
 from ...storage.source import resolve_path
@@ -31,8 +31,9 @@ class Places:
         roots: file path → the folder or table that was given and led to it; missing for a file that was named itself.
         unknown: what could not be found out, in words: a place that can't be listed, a table version that is gone.
         missing: files that a retained table version names and that are not there any more.
-        dead: Parquet files that lie in a table's folder and that its current version does not name; looked at only
-            with `history`.
+        dead: Parquet files that lie in a table's folder and that its current version does not name; their keys are looked
+            at only with `history`.
+        outside: files that no reader takes: dead and hidden Parquet files, and files aside, whole or not.
         bounds: file path → columns whose smallest and greatest values stand in the table's own metadata.
     """
 
@@ -42,6 +43,7 @@ class Places:
     unknown: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     dead: list[str] = field(default_factory=list)
+    outside: list[Found] = field(default_factory=list)
     bounds: dict[str, set[str]] = field(default_factory=dict)
 
 
@@ -88,6 +90,7 @@ def _add(path: str | os.PathLike[str], ref: FileRef, places: Places, seen: dict[
     _take(places, seen, (one.ref for one in found.files))
     if history:
         _take(places, seen, (one.ref for one in found.others))
+    places.outside += [one for one in found.others if _is_text(one.ref.path)]
     places.dead += [one.ref.path for one in found.others if one.kind is Kind.DEAD]
     places.sidecars += found.sidecars
     places.missing += found.missing

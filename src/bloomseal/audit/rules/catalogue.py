@@ -55,7 +55,11 @@ _TABLE: Final = (
          "An encrypted footer hides where a filter stands, not its bytes: they can be searched for, and the filter answers anybody. "
          "Some writers leave the filters of encrypted columns so; or it is the remainder of a rewrite.",
          "bloomseal audit {file} --deep with the keys, which names the column; then bloomseal attach {file} --bloom-filter COLUMN", "--deep",
-         "info where metadata that can't be seen may name it as a plaintext column's"),
+         "info where metadata that can't be seen may name it as a plaintext column's; the audit then says that it could not look"),
+    Rule("BS115", "plaintext-leftover", "Plaintext beside an encrypted table, in a file that is no part of it", _CRITICAL,
+         "A killed writer, a staging folder, an older version of a table or somebody's copy has left it. No reader takes it, and "
+         "everybody can read it.",
+         "rm {file}", "nothing", "warning where nothing beside it is encrypted, or has its columns, and no policy claims it"),
     # What can't be trusted
     Rule("BS201", "unreadable-file", "A file that can't be read", _ERROR,
          "It breaks the specification, is truncated, or is no Parquet file. What protects it is unknown.",
@@ -79,6 +83,9 @@ _TABLE: Final = (
     Rule("BS208", "broken-filter", "A filter that can't be used", _WARNING,
          "Its header or length breaks the specification; readers ignore it, or worse, fill it up with zeros.",
          "bloomseal attach {file} --bloom-filter {column}", "keys"),
+    Rule("BS209", "altered-module", "A module that does not open, where bloomseal verify fails", _ERROR,
+         "A page, an index or a level was altered, or copied from another place; or it breaks the specification.",
+         "bloomseal verify {file}", "keys and --deep", "in plaintext columns nothing is needed but --deep, and only broken modules are found"),
     # Keys
     Rule("BS301", "old-key-version", "A key version older than the policy allows", _WARNING,
          "The longer a version is in use, the more one leak of it opens.", "bloomseal rewrap {file}", "keys and policy"),

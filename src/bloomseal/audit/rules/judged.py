@@ -12,6 +12,7 @@ from ...policy import Sensitivity, TablePolicy
 from ..facts.file import ChunkFacts, FileFacts
 from ..facts.inventory import Policies
 from ..facts.keys import KeyFacts
+from ..facts.leftovers import Leftover
 from ..facts.places import Places
 from .catalogue import RULES
 from .findings import Finding, Severity
@@ -34,6 +35,7 @@ class Facts:
         with_keys: keys were at hand.
         nonces: what the nonce check saw; None without it.
         now: the moment that ages are counted to.
+        beside: what lies beside the tables and is no part of them.
     """
 
     files: Sequence[FileFacts]
@@ -42,6 +44,7 @@ class Facts:
     with_keys: bool
     nonces: Nonces | None
     now: datetime
+    beside: Sequence[Leftover] = ()
 
 
 @dataclass(slots=True)
