@@ -418,6 +418,15 @@ def missing_material(lab: Lab) -> Pair:
     return lab.case(lab.folder / "bad"), lab.case(lab.folder / "good")
 
 
+@pair("BS316")
+def missed_by_rotation(lab: Lab) -> Pair:
+    bad = [lab.signed("bad/a.parquet")]
+    near = lab.signed("near/a.parquet")
+    lab.keyring.rotate("pii")
+    bad.append(lab.signed("bad/b.parquet"))
+    return lab.keyed(*bad), lab.keyed(near)
+
+
 @pair("BS401")
 def overfull_filter(lab: Lab) -> Pair:
     bad = lab.write("bad.parquet", bloom_filters={"ssn": FilterSpec(num_bytes=32)})

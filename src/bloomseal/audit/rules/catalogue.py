@@ -124,6 +124,9 @@ _TABLE: Final = (
          "It was left behind by a rewrite, and keeps an old key version in use for nothing.", "bloomseal rewrap {file}"),
     Rule("BS315", "missing-key-material", "External key material is missing or broken", _ERROR,
          "Without it the file can't be opened by anybody.", "restore _KEY_MATERIAL_FOR_… beside {file}"),
+    Rule("BS316", "missed-by-rotation", "Under an older version of a master key than other files", _WARNING,
+         "A rotation has missed it, or is not done: the old version can't be retired as long as one file needs it.",
+         "bloomseal rewrap {file}"),
     # Filters
     Rule("BS401", "overfull-filter", "A filter holds more values than it is for", _WARNING,
          "Its false positives make readers open row groups for nothing.",

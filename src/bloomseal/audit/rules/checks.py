@@ -14,7 +14,7 @@ from ..facts.views import EXPOSED
 from .filter_rules import check_filters, check_sizes
 from .findings import Finding, Severity
 from .judged import SENSITIVE, Facts, Line, found, lines
-from .key_rules import check_keys, check_material, check_nonces
+from .key_rules import check_keys, check_material, check_nonces, check_versions
 
 __all__ = ["check", "unclaimed_filters"]
 
@@ -53,6 +53,7 @@ def check(facts: Facts) -> list[Finding]:
             findings += check_filters(line)
     findings += check_sizes(facts.files, facts.policies)
     findings += check_keys(facts)
+    findings += check_versions(facts)
     findings += _check_plaintext_files(facts)
     findings += _check_beside(facts)
     findings += _check_bounds(facts)

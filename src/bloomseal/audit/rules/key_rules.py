@@ -19,7 +19,7 @@ from .judged import SENSITIVE, Facts, found
 if TYPE_CHECKING:
     from ..facts.deep import Nonces
 
-__all__ = ["check_keys", "check_material", "check_nonces"]
+__all__ = ["check_keys", "check_material", "check_nonces", "check_versions"]
 
 _STATES = {
     "disabled": Severity.ERROR,
@@ -66,6 +66,32 @@ def check_keys(facts: Facts) -> Iterator[Finding]:
         yield from _near(
             len(wrapped), _limit(facts, file), f"a KEK has wrapped at least {len(wrapped)} keys", file, None
         )
+
+
+def check_versions(facts: Facts) -> Iterator[Finding]:
+    """Files that a rotation has missed: under an older version of a master key than others are."""
+    under: dict[str, dict[str, dict[str, FileFacts]]] = {}
+    current: dict[str, str] = {}
+    for file in facts.files:
+        for key in file.keys:
+            if key.master_key is not None and key.version is not None:
+                under.setdefault(key.master_key, {}).setdefault(key.version, {})[file.path] = file
+                if key.current is not None:
+                    current[key.master_key] = key.current
+    for name, versions in sorted(under.items()):
+        if len(versions) < 2:
+            continue
+        numbers = all(one.isascii() and one.isdigit() for one in versions)
+        # Names that are no numbers have no order but the KMS's word; without it, most files are taken to be where all should be.
+        newest = max(versions, key=int) if numbers else current.get(name)
+        if newest not in versions:
+            newest = max(sorted(versions), key=lambda one: len(versions[one]))
+        there, total = len(versions[newest]), len({path for files in versions.values() for path in files})
+        for version, files in versions.items():
+            for file in files.values() if version != newest else ():
+                message = f"under {name} version {version}, where {there} of {total} files are under version {newest}"
+                policy = facts.policies.of(file.path)
+                yield found("BS316", message, None, file.path, policy=policy)
 
 
 def _keys_of(file: FileFacts) -> Iterator[tuple[int, KeyFacts, list[str]]]:

@@ -227,8 +227,16 @@ def _place(file: str | None, column: str | None, row_groups: tuple[int, ...]) ->
 
 
 def _tell_changes(changes: dict[str, Any]) -> None:
-    names = ("rotated", "rekeyed", "partly", "missed", "added", "removed", "unknown")
+    names = ("rotated", "rekeyed", "partly", "current", "missed", "added", "removed", "unknown")
     facts([(name, len(changes[name])) for name in names], title="Since the older inventory")
+    table(
+        ["master key", "newest version", "says", "rotated", "current already", "missed", "unknown"],
+        [
+            (one["master_key"], one["newest"] or "unknown", "the KMS" if one["known"] else "the files",
+             *(len(one[name]) for name in ("rotated", "current", "missed", "unknown")))
+            for one in changes["keys"]
+        ],
+    )  # fmt: skip
     table(
         ["master key", "version", "files that need it"],
         [(one["master_key"], one["version"] or "unknown", one["files"]) for one in changes["needed"]],
