@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from .._version import __version__
 from ..notebook import ShownInNotebooks
 from ..policy import Policy, TablePolicy
 from .facts.file import FileFacts, Seen
@@ -21,6 +22,7 @@ from .facts.places import Places, find_files
 from .rules.checks import check, unclaimed_filters
 from .rules.findings import Finding, Severity
 from .rules.judged import Facts
+from .rules.means import Means
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -45,6 +47,8 @@ class Report(ShownInNotebooks):
         hidden: what only keys show, where none were given, and what an audit leaves out.
         files: how many files were looked at.
         with_keys, deep: how.
+        moment: when, and what ages were counted to.
+        policy: SHA-256 of the policy's file in hexadecimal; None without one.
     """
 
     inventory: pa.Table
@@ -54,6 +58,8 @@ class Report(ShownInNotebooks):
     with_keys: bool = False
     deep: bool = False
     hidden: list[str] = field(default_factory=list)
+    moment: datetime | None = None
+    policy: str | None = None
 
     @property
     def ok(self) -> bool:
@@ -79,6 +85,9 @@ class Report(ShownInNotebooks):
         told: dict[str, Any] = {
             "format": "bloomseal audit",
             "format_version": 2,
+            "tool": f"bloomseal {__version__}",
+            "time": None if self.moment is None else self.moment.isoformat(),
+            "policy_digest": self.policy,
             "ok": self.ok,
             "files": self.files,
             "column_chunks": self.inventory.num_rows - self.inventory["row_group"].null_count,
@@ -94,13 +103,13 @@ class Report(ShownInNotebooks):
         return told
 
     def to_json(self, *, inventory: bool = False) -> str:
-        """JSON text; the same audit gives the same text."""
+        """JSON text, by ``docs/audit-report.schema.json``; the same audit at the same moment gives the same text."""
         return json.dumps(self.to_dict(inventory=inventory), indent=2, ensure_ascii=False, default=_plain) + "\n"
 
     def findings_table(self) -> pa.Table:
         """The findings as an Arrow table."""
         rows = [finding.to_dict() for finding in self.findings]
-        text = ("rule", "name", "severity", "file", "column", "message", "fix")
+        text = ("rule", "name", "severity", "file", "column", "message", "fix", "advice")
         fields: list[tuple[str, pa.DataType]] = [(name, pa.string()) for name in text]
         return pa.Table.from_pylist(rows, schema=pa.schema([*fields, ("row_groups", pa.list_(pa.int32()))], _FINDINGS))
 
@@ -115,6 +124,7 @@ def audit(
     filesystem: FileSystem | None = None,
     deep: bool = False,
     now: datetime | None = None,
+    key_options: Sequence[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Report:
     """Inventory, and what the rules say to it.
@@ -123,6 +133,8 @@ def audit(
         paths, keys, policy, table, aad_prefix, filesystem, progress: as `bloomseal.audit.inventory`.
         deep: read whole files, and look for repeated nonces and for filters in clear that no metadata names.
         now: the moment that ages of keys are counted to.
+        key_options: the options by which the command line gets at the keys, for the commands of findings. None: told from
+            `keys`, or from the policy, where these are a keyring's or say a KMS's URI.
 
     Raises:
         UsageError, MissingDependencyError: no paths, or a table without its library. Never for what is in a file.
@@ -130,7 +142,8 @@ def audit(
     places = find_files(paths, filesystem=filesystem)
     policies = Policies(policy, table)
     files, nonces = look(places, keys, policies, aad_prefix=aad_prefix, deep=deep, progress=progress)
-    return judged(files, places, policies, with_keys=keys is not None, nonces=nonces, now=now)
+    means = Means.of(keys) if key_options is None else Means.said(key_options)
+    return judged(files, places, policies, with_keys=keys is not None, nonces=nonces, now=now, means=means)
 
 
 def judged(
@@ -141,17 +154,29 @@ def judged(
     with_keys: bool,
     nonces: Nonces | None = None,
     now: datetime | None = None,
+    means: Means | None = None,
 ) -> Report:
     """The report about files that were looked at, wherever that was done."""
     beside = [found for one in places.outside if (found := look_at(one)) is not None]
-    facts = Facts(files, places, policies, with_keys, nonces, now or datetime.now(UTC), beside)
+    moment = now or datetime.now(UTC).replace(microsecond=0)
+    facts = Facts(files, places, policies, with_keys, nonces, moment, beside, means or Means())
     unseen, hidden = _unseen(facts), []
     if places.dead:
         hidden.append(
             f"the keys of Parquet files in a table's folder that no live version names ({len(places.dead)} files)"
         )
     (unseen if with_keys else hidden).extend(_kept_back(files, nonces))
-    return Report(to_table(files, policies), check(facts), unseen, len(files), with_keys, nonces is not None, hidden)
+    return Report(
+        to_table(files, policies),
+        check(facts),
+        unseen,
+        len(files),
+        with_keys,
+        nonces is not None,
+        hidden,
+        moment,
+        policies.digest,
+    )
 
 
 def _unseen(facts: Facts) -> list[str]:

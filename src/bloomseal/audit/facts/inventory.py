@@ -122,6 +122,7 @@ class Policies:
 
     def __init__(self, policy: Policy | TablePolicy | None, table: str | None = None) -> None:
         self._given = policy is not None
+        self.digest = policy.origin.digest if policy is not None and policy.origin is not None else None
         self._one = policy if isinstance(policy, TablePolicy) else None
         self._tables: dict[str, TablePolicy] = {}
         if isinstance(policy, Policy):

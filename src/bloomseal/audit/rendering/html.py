@@ -46,7 +46,7 @@ figure{margin:1rem 0}figcaption{font-size:.85rem;color:#555}svg text{font:12px s
 {% for f in report.findings[:most] %}<tr><td><span class="badge" style="background:{{ colours[f.severity.label] }}">{{ f.severity.label }}</span></td>
 <td title="{{ f.rule.why }}">{{ f.rule.id }} {{ f.rule.name }}</td>
 <td>{{ f.file or "" }}{% if f.column %}<br>{{ f.column }}{% endif %}{% if f.row_groups %}<br>row groups {{ f.row_groups[:8] | join(", ") }}{% if f.row_groups | length > 8 %}, ...{% endif %}{% endif %}</td>
-<td>{{ f.message }}</td><td><code>{{ f.fix }}</code></td></tr>
+<td>{{ f.message }}</td><td>{% if f.fix %}<code>{{ f.fix }}</code>{% else %}{{ f.advice }}{% endif %}</td></tr>
 {% endfor %}</tbody></table>
 {% if report.findings | length > most %}<p>And {{ report.findings | length - most }} more; the JSON report has all.</p>{% endif %}
 {% endif %}

@@ -76,7 +76,7 @@ def _rule(rule_id: str) -> dict[str, Any]:
         "name": "".join(part.capitalize() for part in rule.name.split("-")),
         "shortDescription": {"text": rule.title},
         "fullDescription": {"text": rule.why},
-        "help": {"text": f"{rule.why} Mend it: {rule.fix}"},
+        "help": {"text": f"{rule.why} Each result says how to mend it."},
         "defaultConfiguration": {"level": _LEVELS[rule.severity]},
         "properties": {"security-severity": _SECURITY[rule.severity], "tags": ["security", "encryption"]},
     }
@@ -94,11 +94,19 @@ def _result(finding: Finding, order: list[str], base: str | os.PathLike[str] | N
         "ruleId": finding.rule.id,
         "ruleIndex": order.index(finding.rule.id),
         "level": _LEVELS[finding.severity],
-        "message": {"text": safe_text(f"{text}. Mend it: {finding.fix}")},
+        "message": {"text": safe_text(f"{text}. {_mend(finding)}")},
         "locations": [place] if place else [],
         "partialFingerprints": {"placeAndRule/v1": hashlib.sha256(identity.encode()).hexdigest()[:32]},
-        "properties": {"severity": finding.severity.label, "rowGroups": list(finding.row_groups)},
+        "properties": {
+            "severity": finding.severity.label,
+            "rowGroups": list(finding.row_groups),
+            "fix": finding.fix or None,
+        },
     }
+
+
+def _mend(finding: Finding) -> str:
+    return f"Mend it: {finding.fix}" if finding.fix else finding.advice
 
 
 def _uri(path: str, base: str | os.PathLike[str] | None) -> str:

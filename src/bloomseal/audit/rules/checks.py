@@ -15,6 +15,7 @@ from .filter_rules import check_filters, check_sizes
 from .findings import Finding, Severity
 from .judged import SENSITIVE, Facts, Line, found, lines
 from .key_rules import check_keys, check_material, check_nonces, check_versions
+from .mending import mended
 
 __all__ = ["check", "unclaimed_filters"]
 
@@ -60,7 +61,7 @@ def check(facts: Facts) -> list[Finding]:
     findings += check_material(facts)
     if facts.nonces is not None:
         findings += check_nonces(facts, facts.nonces)
-    return sorted(findings, key=lambda finding: finding.order)
+    return sorted((mended(finding, facts) for finding in findings), key=lambda finding: finding.order)
 
 
 # What lies open
@@ -84,7 +85,7 @@ def _check_strays(file: FileFacts, policy: TablePolicy | None) -> Iterator[Findi
         listed = ", ".join(f"{size} bytes at {offset}" for offset, size in file.strays[:_LISTED])
         more = f" and {len(file.strays) - _LISTED} more" if len(file.strays) > _LISTED else ""
         severity = Severity.INFO if unclaimed_filters(file, policy) else None
-        yield found("BS114", f"bitsets in clear: {listed}{more}", severity, file.path, policy=policy)
+        yield found("BS114", f"bitsets in clear: {listed}{more}", severity, file.path)
 
 
 def _check_exposure(line: Line) -> Iterator[Finding]:
@@ -130,7 +131,7 @@ def _usual(line: Line, rule: str) -> bool:
 
 def _check_file(facts: Facts, file: FileFacts, policy: TablePolicy | None) -> Iterator[Finding]:
     def here(rule: str, message: str, severity: Severity | None = None) -> Finding:
-        return found(rule, message, severity, file.path, policy=policy)
+        return found(rule, message, severity, file.path)
 
     unsigned = file.footer == "plaintext" and any(chunk.protection for chunk in file.chunks)
     if file.algorithm is not None and file.file_id is None:
@@ -142,7 +143,7 @@ def _check_file(facts: Facts, file: FileFacts, policy: TablePolicy | None) -> It
         yield here("BS204", "columns are encrypted, and the footer has no signature", Severity.ERROR)
     elif file.error is not None:
         yield here("BS201", file.error)
-    yield from _check_broken(file, policy)
+    yield from _check_broken(file)
     if facts.with_keys and file.footer == "signed" and file.footer_verified is None and file.file_id is not None:
         why = file.keys[1].problem if len(file.keys) > 1 else None
         yield here("BS204", f"the footer's signature can't be verified: {why or 'no footer key'}")
@@ -164,7 +165,7 @@ def _check_file(facts: Facts, file: FileFacts, policy: TablePolicy | None) -> It
             yield here("BS309", "the prefix is right, but stands in the file", Severity.WARNING)
 
 
-def _check_broken(file: FileFacts, policy: TablePolicy | None) -> Iterator[Finding]:
+def _check_broken(file: FileFacts) -> Iterator[Finding]:
     """Modules that fail to open, but for those of which another rule has told."""
     told = {
         (chunk.row_group, file.leaves[chunk.leaf][0], part)
@@ -180,7 +181,7 @@ def _check_broken(file: FileFacts, policy: TablePolicy | None) -> Iterator[Findi
         first = failed[0]
         message = f"{first.module}: {first.what}" if first.module else first.what
         groups = tuple(dict.fromkeys(one.row_group for one in failed))
-        yield found("BS209", message, None, file.path, column, groups, policy)
+        yield found("BS209", message, None, file.path, column, groups)
 
 
 def _check_plaintext_files(facts: Facts) -> Iterator[Finding]:
@@ -197,9 +198,9 @@ def _check_plaintext_files(facts: Facts) -> Iterator[Finding]:
         policy = facts.policies.of(file.path)
         if (original := copied.get(_stem(file.path))) is not None:
             message = f"a copy in plaintext, by its name, of {posixpath.basename(original)}, which is encrypted"
-            yield found("BS115", message, None, file.path, policy=policy)
+            yield found("BS115", message, None, file.path)
         elif policy is not None:
-            yield found("BS111", f"not encrypted, in table {policy.name}", None, file.path, policy=policy)
+            yield found("BS111", f"not encrypted, in table {policy.name}", None, file.path)
         elif (beside := encrypted.get(_shape(file, facts))) is not None:
             message = f"not encrypted, beside {posixpath.basename(beside)} with the same columns"
             yield found("BS111", message, Severity.WARNING, file.path)
@@ -228,7 +229,7 @@ def _check_beside(facts: Facts) -> Iterator[Finding]:
         message = f"plaintext in {_BESIDE[one.kind]}"
         if target is not None:
             message += f" {posixpath.basename(target)}"
-        yield found("BS115", message, None if serious else Severity.WARNING, one.path, policy=policy)
+        yield found("BS115", message, None if serious else Severity.WARNING, one.path)
 
 
 def _root(path: str, facts: Facts) -> str:
@@ -253,4 +254,4 @@ def _check_bounds(facts: Facts) -> Iterator[Finding]:
                 sensitive = policy is not None and policy.sensitivity(column) in SENSITIVE
                 severity = Severity.ERROR if sensitive else None
                 message = "the table's metadata holds its smallest and greatest value"
-                yield found("BS113", message, severity, file.path, column, policy=policy)
+                yield found("BS113", message, severity, file.path, column)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -56,15 +55,17 @@ def check_keys(facts: Facts) -> Iterator[Finding]:
             own = key.material in ("internal", "external")
             others = sorted(other.path for other in files.values())
             message = f"one data key in {len(files)} files, {posixpath.basename(others[1])} among them"
-            yield found("BS305", message, None if own else Severity.INFO, file.path, column)
+            shared_by = {"files": sorted(other.path for other in files.values())}
+            severity = None if own else Severity.INFO
+            yield found("BS305", message, severity, file.path, column, (), shared_by, mendable=own)
         limit = _limit(facts, file)
-        yield from _near(
-            sealed[data_key], limit, f"the data key has sealed at least {sealed[data_key]} modules", file, column
-        )
+        message = f"the data key has sealed at least {sealed[data_key]} modules"
+        # Fresh keys help where files share one. What one file alone needs, it needs again.
+        yield from _near(sealed[data_key], limit, message, file, column, sorted(f.path for f in files.values()))
     for kek, wrapped in sorted(keks.items()):
         file = next(f for f in facts.files if any(key.kek_id == kek for key in f.keys))
         yield from _near(
-            len(wrapped), _limit(facts, file), f"a KEK has wrapped at least {len(wrapped)} keys", file, None
+            len(wrapped), _limit(facts, file), f"a KEK has wrapped at least {len(wrapped)} keys", file, None, []
         )
 
 
@@ -90,8 +91,7 @@ def check_versions(facts: Facts) -> Iterator[Finding]:
         for version, files in versions.items():
             for file in files.values() if version != newest else ():
                 message = f"under {name} version {version}, where {there} of {total} files are under version {newest}"
-                policy = facts.policies.of(file.path)
-                yield found("BS316", message, None, file.path, policy=policy)
+                yield found("BS316", message, None, file.path)
 
 
 def _keys_of(file: FileFacts) -> Iterator[tuple[int, KeyFacts, list[str]]]:
@@ -109,10 +109,14 @@ def _limit(facts: Facts, file: FileFacts) -> int:
     return policy.seal_limit if policy is not None else MAX_GCM_SEALS
 
 
-def _near(count: int, limit: int, what: str, file: FileFacts, column: str | None) -> Iterator[Finding]:
+def _near(
+    count: int, limit: int, what: str, file: FileFacts, column: str | None, files: list[str]
+) -> Iterator[Finding]:
     if 2 * count >= limit:
         severity = Severity.CRITICAL if count > limit else Severity.WARNING
-        yield found("BS307", f"{what}; the limit is {limit}", severity, file.path, column)
+        details = {"files": files}
+        message = f"{what}; the limit is {limit}"
+        yield found("BS307", message, severity, file.path, column, (), details, mendable=len(files) > 1)
 
 
 def _check_key(
@@ -122,8 +126,8 @@ def _check_key(
     what = "the footer's key" if footer else "its key"
 
     def here(rule: str, message: str, severity: Severity | None = None, at: str | None = column) -> Finding:
-        extra = {"bits": str(policy.key_bits) if policy else "BITS", "old": shlex.quote(key.master_key or "OLD")}
-        return found(rule, message, severity, file.path, at, policy=policy, extra=extra)
+        details = {"old": key.master_key, "version": key.version, "current": key.current, "state": key.state}
+        return found(rule, message, severity, file.path, at, (), details)
 
     if key.material == "external" and key.master_key is None:
         yield here("BS315", f"{what} {key.key_id}: {key.problem}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["audit"]
 
 _FOUND, _UNSEEN = 1, 3
+_LISTED = 20
 
 
 @click.command()
@@ -124,7 +126,7 @@ def audit(
     gate = _Gate.of(fail_on, allow_unseen)
     targets = Target.all_of(reports, paths)
     with progress("Looking") as tell:
-        report = look(list(paths), deep=deep, progress=tell, **common)
+        report = look(list(paths), deep=deep, key_options=keys.said(), progress=tell, **common)
     for target in targets:
         target.write(report)
     changes = None
@@ -205,17 +207,23 @@ def _tell(report: Report) -> None:
                 for f in report.findings
             ],
         )
-        fixes = dict.fromkeys(f.fix for f in report.findings if f.severity.label != "info")
-        if fixes:
-            click.echo("  to mend it:")
-            for fix in list(fixes)[:20]:
-                click.echo(printable(f"    {fix}"))
-            if len(fixes) > 20:
-                click.echo(f"    and {len(fixes) - 20} more: --format json has all")
+        serious = [f for f in report.findings if f.severity.label != "info"]
+        _list("to mend it:", dict.fromkeys(f.fix for f in serious if f.fix))
+        _list("needs a person:", dict.fromkeys(f"{f.rule.id}: {f.advice}" for f in serious if not f.fix))
     for text in report.unseen:
         click.echo(printable(f"  could not look: {text}"))
     for text in report.hidden:
         click.echo(printable(f"  not seen: {text}"))
+
+
+def _list(title: str, lines: Iterable[str]) -> None:
+    shown = list(lines)
+    if shown:
+        click.echo(f"  {title}")
+    for line in shown[:_LISTED]:
+        click.echo(printable(f"    {line}"))
+    if len(shown) > _LISTED:
+        click.echo(f"    and {len(shown) - _LISTED} more: --format json has all")
 
 
 def _place(file: str | None, column: str | None, row_groups: tuple[int, ...]) -> str:

@@ -178,7 +178,7 @@ def table_checks(path: str, policy: Policy | TablePolicy | None, keys: Any, *, s
             f"{rule} {first.rule.name}",
             State.PROBLEM if first.severity >= Severity.ERROR else State.NOTE,
             f"{len(files)} file{'s' if len(files) > 1 else ''}, such as {sorted(files)[0]}: {first.message}",
-            first.fix,
+            first.mend,
         )
     # Without keys much is hidden by design; what could not be looked at is a doubt.
     told: list[tuple[State, str, str | None]] = [(State.UNKNOWN, text, None) for text in report.unseen]
