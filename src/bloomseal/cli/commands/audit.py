@@ -195,7 +195,7 @@ def _tell(report: Report) -> None:
             ("column chunks", chunks),
             ("keys", "at hand" if report.with_keys else "none: what everybody sees"),
             ("findings", counts or "none"),
-            ("could not look at", f"{len(report.unseen)} things, named below" if report.unseen else None),
+            ("could not look at", f"{len(report.unseen)}, named below" if report.unseen else None),
         ],
         title="Audit",
     )
