@@ -97,6 +97,9 @@ def test_ages_that_nobody_tells(lab: Lab) -> None:
     policy = lab.policy(max_key_age=timedelta(days=90), plaintext_footer=True)
     report = lab.case(lab.signed(), policy=policy, keys=KeyTools(_Dateless(lab.keyring))).report()
     assert any("age of master key pii" in text for text in report.unseen)
+    keyless = lab.case(lab.signed(), policy=policy).report()
+    assert keyless.ok
+    assert any("ages of master keys" in text for text in keyless.hidden)
 
 
 def _nothing(lab: Lab) -> tuple[object, ...]:

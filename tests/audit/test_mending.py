@@ -306,6 +306,17 @@ def test_the_policys_settings_and_name_are_in_it(lab: Lab) -> None:
     assert "--bloom-filter ssn:fpp=0.002" in missing.fix
 
 
+def test_too_many_files_for_a_command_line_are_named_by_their_folder(lab: Lab) -> None:
+    key = KeyTools(lab.keyring).for_file(FileRef("x")).new_key("pii", "ssn", 128)
+    small = people(2).select(["ssn"])
+    for number in range(51):
+        lab.write(f"t/{number}.parquet", small, encryption={"column_keys": {"ssn": key}})
+    (found,) = [one for one in lab.keyed(lab.folder / "t").report().findings if one.rule.id == "BS305"]
+    assert shlex.split(found.fix)[3] == str(lab.folder / "t")
+    assert _run(found.fix) == 0
+    assert "BS305" not in lab.keyed(lab.folder / "t").ids()
+
+
 def test_the_command_lines_own_options_are_in_it(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     path = lab.signed("t/a.parquet", bloom_filters={"ssn": FilterSpec(num_bytes=32)})
     assert main(["audit", str(path), "--keyring", str(lab.keyring.path), "--format", "json"]) == 0

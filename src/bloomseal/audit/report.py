@@ -165,6 +165,8 @@ def judged(
         hidden.append(
             f"the keys of Parquet files in a table's folder that no live version names ({len(places.dead)} files)"
         )
+    if policies.dated and not with_keys:
+        hidden.append("the ages of master keys, which the policy limits and only their KMS tells")
     (unseen if with_keys else hidden).extend(_kept_back(files, nonces))
     return Report(
         to_table(files, policies),

@@ -53,7 +53,7 @@ class Facts:
     def by_path(self) -> dict[str, FileFacts]:
         return {file.path: file for file in self.files}
 
-    @property
+    @cached_property
     def remote(self) -> bool:
         """Do the files lie on another file system than this machine's?"""
         return any(file.ref.filesystem is not None for file in self.files) or any(

@@ -72,11 +72,13 @@ class _Values:
         return FileRef(self._finding.file) if self._finding.file and not self._facts.remote else None
 
     def _files_(self) -> str | None:
+        """All files that the finding is about; their folder, where they are too many for a command line."""
         paths = self._details.get("files", (self._finding.file,))
+        if len(paths) > _MOST_FILES:
+            roots = {self._facts.places.roots.get(path) for path in paths}
+            return self._place_() if len(roots) == 1 and None not in roots else None
         places = [_place(self._facts.by_path[path].ref) for path in paths]
-        if len(places) > _MOST_FILES or None in places:
-            return None
-        return shlex.join(place for place in places if place)
+        return None if None in places else shlex.join(place for place in places if place)
 
     def _place_(self) -> str | None:
         """The folder that led to the file, so that one command does for all files in it."""
