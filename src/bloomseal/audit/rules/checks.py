@@ -6,6 +6,8 @@ import posixpath
 import re
 from collections.abc import Iterator
 
+from ...errors import PolicyError
+from ...format.expectation import Expectation
 from ...policy import TablePolicy
 from ...storage.files import Kind
 from ..facts.file import Broken, FileFacts, Seen
@@ -50,6 +52,7 @@ def check(facts: Facts) -> list[Finding]:
         findings += _check_file(facts, file, policy)
         findings += _check_strays(file, policy)
         for line in lines(file, policy):
+            findings += _check_name(line)
             findings += _check_exposure(line)
             findings += check_filters(line)
     findings += check_sizes(facts.files, facts.policies)
@@ -86,6 +89,15 @@ def _check_strays(file: FileFacts, policy: TablePolicy | None) -> Iterator[Findi
         more = f" and {len(file.strays) - _LISTED} more" if len(file.strays) > _LISTED else ""
         severity = Severity.INFO if unclaimed_filters(file, policy) else None
         yield found("BS114", f"bitsets in clear: {listed}{more}", severity, file.path)
+
+
+def _check_name(line: Line) -> Iterator[Finding]:
+    """Readers refuse a file in which another column could be taken for one of the policy's."""
+    keyed = [name for name, column in line.policy.columns.items() if column.key is not None] if line.policy else ()
+    try:
+        Expectation(encrypted_columns=frozenset(keyed)).name(line.column)
+    except PolicyError as error:
+        yield line.finding("BS206", error.what)
 
 
 def _check_exposure(line: Line) -> Iterator[Finding]:
