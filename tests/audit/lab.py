@@ -82,6 +82,7 @@ class Lab:
 
     def plain(self, name: str = "plain.parquet", table: pa.Table | None = None, **options: Any) -> Path:
         path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
         bs.write_table(people() if table is None else table, path, **{"row_group_size": ROW_GROUP, **options})
         return path
 

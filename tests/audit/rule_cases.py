@@ -308,6 +308,23 @@ def stray_filter(lab: Lab) -> Pair:
     return lab.case(bad, deep=True), lab.case(lab.write(**WITH_FILTER), deep=True)
 
 
+@pair("BS115")
+def plaintext_leftover(lab: Lab) -> Pair:
+    lab.signed("bad/a.parquet")
+    lab.plain("bad/.a.parquet.0123abcd.bloomseal-tmp")
+    lab.signed("good/a.parquet")
+    shutil.copy(lab.folder / "good" / "a.parquet", lab.folder / "good" / ".a.parquet.0123abcd.bloomseal-tmp")
+    return lab.case(lab.folder / "bad"), lab.case(lab.folder / "good")
+
+
+@pair("BS209")
+def altered_page(lab: Lab) -> Pair:
+    bad = lab.write("bad.parquet")
+    chunk = next(c for c in chunks(bad, KeyTools(lab.keyring)) if c.leaf.name == "ssn")
+    flip(bad, chunk.meta.data_page_offset + 200)
+    return lab.keyed(bad, deep=True), lab.keyed(lab.write(), deep=True)
+
+
 @pair("BS306")
 def repeated_nonce(lab: Lab) -> Pair:
     bad = lab.signed("bad.parquet", write_page_index=False)
@@ -399,6 +416,15 @@ def missing_material(lab: Lab) -> Pair:
     (lab.folder / "bad" / "_KEY_MATERIAL_FOR_a.parquet.json").unlink()
     lab.signed("good/a.parquet", encryption=_external(lab))
     return lab.case(lab.folder / "bad"), lab.case(lab.folder / "good")
+
+
+@pair("BS316")
+def missed_by_rotation(lab: Lab) -> Pair:
+    bad = [lab.signed("bad/a.parquet")]
+    near = lab.signed("near/a.parquet")
+    lab.keyring.rotate("pii")
+    bad.append(lab.signed("bad/b.parquet"))
+    return lab.keyed(*bad), lab.keyed(near)
 
 
 @pair("BS401")

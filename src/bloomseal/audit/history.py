@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from ..errors import FormatError, UsageError
 from ..storage.source import refusal
+from .since import KeyChanges, by_key
 
 __all__ = ["Changes", "compare", "load_inventory"]
 
@@ -26,34 +27,40 @@ class Changes:
         rotated: files none of whose keys is wrapped by a version that the older inventory had for it.
         rekeyed: files whose data keys are all fresh; seen only where both inventories were made with keys.
         partly: files with rotated keys and with others.
-        missed: encrypted files that are as they were.
+        missed: encrypted files that are as they were, but for those below.
+        current: encrypted files that are as they were, each of whose keys was under the newest version already: the one
+            that the KMS calls current, or one that other files were brought under meanwhile.
         added, removed: files in one inventory only.
         unknown: files whose key versions can't be seen in one of the two.
         needed: master key and version → number of files that still need it.
         retired: versions that the older inventory has and no file seen in the newer one needs.
+        keys: the same, apart for each master key.
     """
 
     rotated: list[str] = field(default_factory=list)
     rekeyed: list[str] = field(default_factory=list)
     partly: list[str] = field(default_factory=list)
     missed: list[str] = field(default_factory=list)
+    current: list[str] = field(default_factory=list)
     added: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     needed: dict[Version, int] = field(default_factory=dict)
     retired: list[Version] = field(default_factory=list)
+    keys: list[KeyChanges] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
         return {
             **{
                 name: getattr(self, name)
-                for name in ("rotated", "rekeyed", "partly", "missed", "added", "removed", "unknown")
+                for name in ("rotated", "rekeyed", "partly", "current", "missed", "added", "removed", "unknown")
             },
             "needed": [
                 {"master_key": key, "version": version, "files": count} for (key, version), count in self.needed.items()
             ],
             "retired": [{"master_key": key, "version": version} for key, version in self.retired],
+            "keys": [key.to_dict() for key in self.keys],
         }
 
 
@@ -86,7 +93,15 @@ def load_inventory(path: str | os.PathLike[str]) -> pa.Table:
 def compare(old: pa.Table, new: pa.Table) -> Changes:
     """The files that were rotated or missed between two inventories, and the versions that are still needed."""
     before, after = _files(old), _files(new)
-    changes = Changes(added=sorted(after.keys() - before.keys()), removed=sorted(before.keys() - after.keys()))
+    keys = by_key(old, new)
+    # As they were, and rightly so: only where a newer version could have shown.
+    proven = [key for key in keys if key.known or key.rotated or key.missed]
+    kept = {path for key in proven for path in key.current} - {
+        path for key in keys for path in (*key.missed, *key.unknown, *([] if key in proven else key.current))
+    }
+    changes = Changes(
+        keys=keys, added=sorted(after.keys() - before.keys()), removed=sorted(before.keys() - after.keys())
+    )
     for path in sorted(before.keys() & after.keys()):
         was, now = before[path], after[path]
         if was.doubt is not None or now.doubt is not None:
@@ -101,7 +116,7 @@ def compare(old: pa.Table, new: pa.Table) -> Changes:
             elif same < was.versions:
                 changes.partly.append(path)
             elif not fresh:
-                changes.missed.append(path)
+                (changes.current if path in kept else changes.missed).append(path)
     for file in after.values():
         for version in file.versions:
             changes.needed[version] = changes.needed.get(version, 0) + 1

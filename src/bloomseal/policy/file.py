@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +14,7 @@ from ..encryption import Algorithm
 from ..errors import BloomsealError, PolicyError
 from ..spelling import nearest
 from ..storage.source import open_regular
-from .table import ColumnPolicy, Sensitivity, TablePolicy
+from .table import ColumnPolicy, PolicyOrigin, Sensitivity, TablePolicy
 
 if TYPE_CHECKING:
     from ..sbbf import FilterSpec
@@ -43,10 +45,12 @@ class Policy:
 
     Args:
         tables: name → policy.
+        origin: the file that they were read from.
     """
 
-    def __init__(self, tables: Mapping[str, TablePolicy]) -> None:
+    def __init__(self, tables: Mapping[str, TablePolicy], origin: PolicyOrigin | None = None) -> None:
         self.tables = dict(tables)
+        self.origin = origin
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, kms: Any = None) -> Policy:
@@ -62,13 +66,16 @@ class Policy:
         """
         try:
             with open(open_regular(path), "rb") as file:
-                document = tomllib.load(file)
+                data = file.read()
+            document = tomllib.loads(data.decode())
         except OSError as error:
             raise PolicyError(f"the policy can't be read: {error.strerror}", file=os.fspath(path)) from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise PolicyError(f"the policy is not TOML: {error}", file=os.fspath(path)) from None
+        origin = PolicyOrigin(os.fspath(path), hashlib.sha256(data).hexdigest())
         try:
-            return cls.from_dict(document, kms=kms)
+            policy = cls.from_dict(document, kms=kms)
+            return cls({name: replace(table, origin=origin) for name, table in policy.tables.items()}, origin)
         except BloomsealError as error:
             raise error.at(file=os.fspath(path)) from error.__cause__
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..keytools.pinned import PinnedKeys
     from ..sbbf import FilterSpec
 
-__all__ = ["ColumnPolicy", "Sensitivity", "TablePolicy"]
+__all__ = ["ColumnPolicy", "PolicyOrigin", "Sensitivity", "TablePolicy"]
 
 _PATH: Final = "{path}"
 _FILE: Final = "{file}"
@@ -60,6 +60,14 @@ class ColumnPolicy:
     previous_keys: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class PolicyOrigin:
+    """A policy file: where it was, and the SHA-256 of its bytes in hexadecimal."""
+
+    path: str
+    digest: str
+
+
 @dataclass(frozen=True)
 class TablePolicy:
     """One table. Its methods give the arguments of `bloomseal.EncryptionSpec` and `bloomseal.DecryptionSpec`.
@@ -82,6 +90,7 @@ class TablePolicy:
         store_aad_prefix: keep the prefix in the file. If not, a file moved into another table or put in another one's place
             does not open.
         previous_aad_prefixes: templates that older files were written with; `rekey` moves them to `aad_prefix`.
+        origin: the file that the policy was read from.
         root: the table's folder, which ``{path}`` starts from; None: the folder that is read as a table, see `at`.
         authentic_writers: refuse master keys under which anybody can wrap (`KeyTools`).
         max_key_age: how old a master key's version may grow before an audit reports it.
@@ -113,6 +122,7 @@ class TablePolicy:
     allowed_kms_urls: tuple[str, ...] = ()
     previous_aad_prefixes: tuple[str, ...] = ()
     root: str | None = None
+    origin: PolicyOrigin | None = field(default=None, repr=False, compare=False)
     _elsewhere: TablePolicy | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

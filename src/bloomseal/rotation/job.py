@@ -92,7 +92,9 @@ def _fact(value: Any) -> Any:
             return [_fact(one) for one in value]
         case EncryptionSpec() | TablePolicy():
             return {
-                one.name: _fact(getattr(value, one.name)) for one in fields(value) if one.name not in ("keys", "kms")
+                one.name: _fact(getattr(value, one.name))
+                for one in fields(value)
+                if one.name not in ("keys", "kms", "origin")
             }
         case DecryptionSpec():
             return {"aad_prefix": _fact(value.aad_prefix), "keys": type(value.keys).__name__}

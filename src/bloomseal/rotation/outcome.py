@@ -28,7 +28,7 @@ class Status(StrEnum):
     @property
     def settled(self) -> bool:
         """Nothing is left to do."""
-        return self not in (Status.PARTLY, Status.CHANGED, Status.FAILED)
+        return self not in (Status.PARTLY, Status.SINCE, Status.CHANGED, Status.FAILED)
 
 
 @dataclass
@@ -167,9 +167,7 @@ class RotationReport(ShownInNotebooks):
     @property
     def problems(self) -> list[FileOutcome]:
         """The files about which something is left to do or to know."""
-        return [
-            file for file in self.files if not file.status.settled or file.status is Status.SINCE or file.unreferenced
-        ]
+        return [file for file in self.files if not file.status.settled or file.unreferenced]
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..errors import BloomsealError, KeyAccessError, UsageError
 from ..storage.aside import remove_leftovers
+from ..storage.files import Kind
 from .files import ChangedError, DataFile, find_files, in_turn, mark_of
 from .job import Job
 from .journal import Journal, NoJournal, default_journal, job_digest
@@ -28,7 +29,10 @@ _UNREACHABLE_IN_A_ROW: Final = 3
 _SAMPLE_BYTES: Final = 4 << 20
 _DISK_BYTES_PER_SECOND: Final = 200e6
 _KMS_SECONDS: Final = 0.02
-_DEAD: Final = "no live version of the table names it; its keys stay as they are"
+_OUTSIDE: Final = {
+    Kind.DEAD: "no live version of the table names it; its keys stay as they are",
+    Kind.HIDDEN: "its name, or its folder's, is hidden: no reader takes it; its keys stay as they are",
+}
 
 
 def plan(
@@ -57,7 +61,7 @@ def plan(
     for file in files:
         try:
             file.check()
-            one = FilePlan(file.name, "none", _DEAD, file.size) if file.dead else job.plan(file)
+            one = FilePlan(file.name, "none", _OUTSIDE[file.outside], file.size) if file.outside else job.plan(file)
         except BloomsealError as error:
             one = FilePlan(file.name, "fail", error.what, file.size)
         told.files.append(one)
@@ -155,8 +159,9 @@ class Run:
         """What an earlier run, or the table's log, makes of the file; None: it is to be rotated. Raises UsageError
         for what could not be seen.
         """
-        if file.dead:
-            return FileOutcome(file.name, Status.DEAD, _DEAD, old_size=file.size, new_size=file.size)
+        if file.outside is not None:
+            why = _OUTSIDE[file.outside]
+            return FileOutcome(file.name, Status.DEAD, why, old_size=file.size, new_size=file.size)
         file.check()
         same = FileOutcome(file.name, Status.DONE_BEFORE, old_size=file.size, new_size=file.size)
         if file.name in self.log.done:
@@ -217,7 +222,7 @@ class Run:
 def _files(paths: Paths, job: Job, filesystem: FileSystem | None, follow_links: bool) -> list[DataFile]:
     files = find_files(paths, filesystem, follow_links=follow_links)
     places: dict[str, DataFile] = {}
-    for file in (file for file in files if not file.dead and file.unseen is None):
+    for file in (file for file in files if file.outside is None and file.unseen is None):
         place = job.target(file).path
         if (other := places.setdefault(place, file)) is not file:
             raise UsageError(

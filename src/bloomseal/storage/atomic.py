@@ -12,7 +12,7 @@ import errno
 import os
 import signal
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Protocol, Self
@@ -283,11 +283,12 @@ def identity_at(path: Path | str) -> tuple[int, ...] | None:
         return None
 
 
-def replace_durably(target: Path, data: bytes, *, mode: int) -> None:
+def replace_durably(target: Path, data: bytes | Iterable[bytes], *, mode: int) -> None:
     """Replace a small local file, or make it. The caller keeps other writers of the same file away.
 
     Args:
         target: a link is replaced, not what it points to.
+        data: whole, or in pieces that are made while it is written.
         mode: a new file's permissions, narrowed by the umask; a file that is replaced hands on its own.
 
     Raises:
@@ -295,9 +296,10 @@ def replace_durably(target: Path, data: bytes, *, mode: int) -> None:
     """
     aside = Aside(target, mode=mode)
     try:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(aside.fd, rest) :]
+        for piece in (data,) if isinstance(data, bytes) else data:
+            rest = memoryview(piece)
+            while rest:
+                rest = rest[os.write(aside.fd, rest) :]
         os.fsync(aside.fd)
         aside.place(lock=False)
         aside.sync_folder()

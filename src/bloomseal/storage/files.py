@@ -194,7 +194,7 @@ def list_files(
         path: a file, taken whatever it is called; a folder, searched to any depth; or a pattern
             (``day=2024-*/*.parquet``, ``**`` for any folders), whose matches count as they would below the folder in
             front of it.
-        everything: also files of every other `Kind` that end as Parquet does.
+        everything: also files of every other `Kind` that end as Parquet does, and leftovers however they end.
         any_name: also files that are not hidden, whatever they are: what Spark reads.
         follow_links: follow links that lead out of the folder. Links inside it lead to the same files again.
 
@@ -375,6 +375,8 @@ class _Walk:
         if not self._everything or not regular or f"/{_DELTA_LOG}/" in f"/{posixpath.dirname(name)}/":
             # A log's own checkpoints are no data: sealed, they would end the table.
             return False
+        if kind_of(name) is Kind.LEFTOVER:
+            return True  # its writer may have been killed half-way, and what there is may be plaintext
         if (ends := self._ends_as_parquet(ref.path)) is None:
             self._problem(ref.path, "can't be read, so that nobody knows whether it is Parquet", name)
         if ends is False and _says_parquet(last):

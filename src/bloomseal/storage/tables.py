@@ -47,8 +47,8 @@ class TableFiles:
 
     Attributes:
         files: what a reader takes, in order; with `everything` also visible Parquet files of other names.
-        others: with `everything`, the Parquet files that no reader takes: hidden ones, leftovers, files that no live
-            version names.
+        others: with `everything`, the Parquet files that no reader takes: hidden ones, leftovers (whole or not), files
+            that no live version names.
         problems: what could not be looked at.
         unsure: as `Listing` has it.
         snapshot: what the log says, where one table with a log was opened to be read.

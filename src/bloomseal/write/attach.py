@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..encryption import ModuleCipher, ModuleType
-from ..errors import BloomsealError, FormatError, KeyAccessError
+from ..errors import BloomsealError, FormatError, KeyAccessError, UnsupportedError
 from ..format.footer import Footer, plain_footer, seal_footer, sign_footer
 from ..format.layout import Column, FileMeta, Group, Meta
 from ..format.opening import KeysAtHand, open_footer
@@ -189,7 +189,13 @@ class _Attaching:
         )
 
     def _drop_old(self, chunk: Chunk, out: AtomicFile | None) -> bool:
-        old = self.walk.stored_filter(chunk)
+        try:
+            old = self.walk.stored_filter(chunk)
+        except (FormatError, UnsupportedError):
+            # Where it ends nobody knows. Over a plaintext column nothing is lost if it stays as it is, unnamed.
+            if chunk.encrypted:
+                raise
+            return True
         if old is None:
             return False
         self.report.dead_bytes += old.length

@@ -11,7 +11,7 @@ from ...errors import BloomsealError
 from ...storage.ref import FileRef
 from .keys import KeyFacts, SidecarView
 
-__all__ = ["PROTECTIONS", "SEEN", "ChunkFacts", "FileFacts", "FilterFacts", "Seen"]
+__all__ = ["PROTECTIONS", "SEEN", "Broken", "ChunkFacts", "FileFacts", "FilterFacts", "Seen"]
 
 PROTECTIONS: Final = ("plaintext", "footer key", "column key", "unknown")
 
@@ -42,6 +42,16 @@ class FilterFacts:
     empty: bool | None = None
     kind: str | None = None
     error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A module that `verify` fails on: where it is, and why."""
+
+    row_group: int
+    column: str | None
+    module: str | None
+    what: str
 
 
 @dataclass(slots=True)
@@ -81,6 +91,8 @@ class FileFacts:
         leaves: dotted path and type of each column.
         sidecar: entries of the external key material, and which of them the file uses.
         strays: offset and size of filters in clear that no readable metadata names; found by reading the whole file.
+        all_sealed: but for the strays, the file holds sealed modules only, so that none of them is a plaintext column's.
+        broken: modules that fail to open, where the whole file was read.
     """
 
     ref: FileRef
@@ -101,6 +113,8 @@ class FileFacts:
     chunks: list[ChunkFacts] = field(default_factory=list)
     sidecar: SidecarView | None = None
     strays: list[tuple[int, int]] = field(default_factory=list)
+    all_sealed: bool = False
+    broken: list[Broken] = field(default_factory=list)
 
     @property
     def path(self) -> str:

@@ -9,6 +9,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -27,6 +28,8 @@ from .witness import Witness
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
+    from ...format.walk import Walk
+    from ...storage.source import Source
     from .deep import Nonces
 
 __all__ = ["SCHEMA", "Policies", "inventory", "look", "scanner_for", "to_table"]
@@ -58,6 +61,7 @@ SCHEMA: Final = pa.schema(
         "footer_key_version": _WORDS,
         "footer_key_state": _WORDS,
         "footer_version_since": _MOMENT,
+        "footer_current_version": _WORDS,
         "footer_kek_id": _WORDS,
         "footer_kek_since": _MOMENT,
         "footer_kms_url": _WORDS,
@@ -82,6 +86,7 @@ SCHEMA: Final = pa.schema(
         "key_version": _WORDS,
         "key_state": _WORDS,
         "version_since": _MOMENT,
+        "current_version": _WORDS,
         "kek_id": _WORDS,
         "kek_since": _MOMENT,
         "key_problem": _WORDS,
@@ -117,6 +122,8 @@ class Policies:
     """
 
     def __init__(self, policy: Policy | TablePolicy | None, table: str | None = None) -> None:
+        self._given = policy is not None
+        self.digest = policy.origin.digest if policy is not None and policy.origin is not None else None
         self._one = policy if isinstance(policy, TablePolicy) else None
         self._tables: dict[str, TablePolicy] = {}
         if isinstance(policy, Policy):
@@ -138,6 +145,10 @@ class Policies:
             parts = reversed(folder.split("/"))
             self._known[folder] = next((self._tables[part] for part in parts if part in self._tables), None)
         return self._known[folder]
+
+    def strangers(self, files: Sequence[FileFacts]) -> list[str]:
+        """The files that no table claims, though there is a policy: nobody holds them against anything."""
+        return [file.path for file in files if self.of(file.path) is None] if self._given else []
 
     def prefixes(self, ref: FileRef) -> tuple[bytes, ...]:
         """The AAD prefixes that the policy gives a file, or gave it once."""
@@ -206,7 +217,7 @@ def look(
         from .deep import Nonces
 
         nonces = Nonces()
-    visit = None if nonces is None else nonces.add
+    visit = None if nonces is None else partial(_in_depth, nonces)
     scanner = scanner_for(keys, policies, aad_prefix=aad_prefix, filters=True if deep else filters, visit=visit)
     files = []
     for done, ref in enumerate(places.files, 1):
@@ -214,6 +225,15 @@ def look(
         if progress is not None:
             progress(done, len(places.files))
     return files, nonces
+
+
+def _in_depth(nonces: Nonces, facts: FileFacts, walk: Walk | None, source: Source) -> None:
+    """All that is learnt from reading a whole file."""
+    from .proof import prove
+
+    nonces.add(facts, walk, source)
+    if walk is not None:
+        prove(facts, walk)
 
 
 def scanner_for(
@@ -296,6 +316,7 @@ _KEY_COLUMNS: Final[dict[str, Callable[[KeyFacts, dict[str, datetime]], Any]]] =
     "key_version": lambda key, _: key.version,
     "key_state": lambda key, _: key.state,
     "version_since": lambda key, _: key.version_since,
+    "current_version": lambda key, _: key.current,
     "kek_id": lambda key, _: key.kek_id,
     "kek_since": lambda key, since: since.get(key.kek_id) if key.kek_id else None,
     "kms_url": lambda key, _: key.kms_url,

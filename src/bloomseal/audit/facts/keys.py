@@ -45,6 +45,8 @@ class KeyFacts:
         version_since: when the wrapping version was made, as far as the KMS tells.
         opened_by: the key and version that open it, where a `Witness` was asked and could tell.
         untold: why it could not.
+        current: the version that the master key wraps with now, as far as the KMS tells.
+        doubts: what was asked of the KMS about the master key and not answered.
     """
 
     material: str = "none"
@@ -60,6 +62,8 @@ class KeyFacts:
     version_since: datetime | None = None
     opened_by: MasterVersion | None = None
     untold: str | None = None
+    current: str | None = None
+    doubts: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, key_metadata: bytes, sidecar: SidecarView, kms: Kms, url: str | None = None) -> KeyFacts:
@@ -181,6 +185,7 @@ class Kms:
         self._dated = dated
         self._dates: dict[tuple[str, str | None], datetime | None] = {}
         self._states: dict[str, str | None] = {}
+        self._currents: dict[str, str | None] = {}
 
     def version(self, wrapped: str, master_key: str) -> str | None:
         """The master key's version that wrapped this blob. Costs no call."""
@@ -196,8 +201,13 @@ class Kms:
         if self._client is None or facts.master_key is None:
             return facts
         state = facts.state or self._state(facts.master_key)
-        since = self._since(facts.master_key, facts.version) if self._dated else None
-        return replace(facts, state=state, version_since=since)
+        current = self._current(facts.master_key)
+        if not self._dated:
+            return replace(facts, state=state, current=current)
+        since = self._since(facts.master_key, facts.version)
+        # The policy limits ages: one that nobody tells is kept by nobody.
+        doubts = () if since is not None else (f"the KMS does not tell the age of master key {facts.master_key}",)
+        return replace(facts, state=state, current=current, version_since=since, doubts=doubts)
 
     def _state(self, master_key: str) -> str | None:
         if master_key not in self._states:
@@ -211,6 +221,17 @@ class Kms:
                     state = None  # a KMS that does not answer is no finding about the file
             self._states[master_key] = state
         return self._states[master_key]
+
+    def _current(self, master_key: str) -> str | None:
+        if master_key not in self._currents:
+            current = None
+            if isinstance(self._client, VersionedKms):
+                try:
+                    current = self._client.current_version(master_key)
+                except Exception:
+                    current = None  # who may unwrap need not be allowed to ask this
+            self._currents[master_key] = current
+        return self._currents[master_key]
 
     def _since(self, master_key: str, version: str | None) -> datetime | None:
         name = (master_key, version)

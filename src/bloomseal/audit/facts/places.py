@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...errors import UsageError
 from ...storage import tables
 from ...storage.delta import DeltaLog
-from ...storage.files import Kind
+from ...storage.files import Found, Kind
 from ...storage.iceberg import IcebergLog
 from ...storage.ref import FileRef
 from ...storage.snapshot import LiveFile
@@ -54,8 +54,9 @@ class Places:
         empty: with `history`, places that were given and have no file.
         versions: with `history`, how many versions of tables their logs still describe.
         missing: files that a retained table version names and that are not there any more.
-        dead: Parquet files that lie in a table's folder and that its current version does not name; looked at only
-            with `history`.
+        dead: Parquet files that lie in a table's folder and that its current version does not name; their keys are looked
+            at only with `history`.
+        outside: files that no reader takes: dead and hidden Parquet files, and files aside, whole or not.
         bounds: file path → columns whose smallest and greatest values stand in the table's own metadata.
     """
 
@@ -68,6 +69,7 @@ class Places:
     versions: int = 0
     missing: list[str] = field(default_factory=list)
     dead: list[str] = field(default_factory=list)
+    outside: list[Found] = field(default_factory=list)
     bounds: dict[str, set[str]] = field(default_factory=dict)
 
     def add(self, other: Places) -> None:
@@ -137,6 +139,7 @@ def _add(path: str | os.PathLike[str], ref: FileRef, places: Places, seen: _Seen
         places.unsure += [_shown(str(problem)) for problem in found.unsure]
         if not (found.files or found.others or found.problems or ref in seen):
             places.empty.append(ref.path)
+    places.outside += [one for one in found.others if _is_text(one.ref.path)]
     places.dead += [one.ref.path for one in found.others if one.kind is Kind.DEAD]
     places.sidecars += found.sidecars
     places.missing += found.missing

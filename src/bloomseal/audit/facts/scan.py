@@ -227,6 +227,11 @@ class _Columns:
         found = dict(zip(wanted, read_all(self._walk.source, wanted), strict=True))
         for chunk, name, offset, length in self._peeks:
             data = found[offset, min(_HEADER_BYTES, length)]
+            if name == "copy":
+                # The clear copy of the metadata names a place of its own. Who has no key looks there, so must who has.
+                if is_filter_header(data):
+                    chunk.filter, chunk.filter_offset = Seen.CLEAR, offset
+                continue
             sealed = is_sealed(data, length) if name != "filter" else not is_filter_header(data)
             setattr(chunk, name, Seen.SEALED if sealed else Seen.CLEAR)
         for chunk in self._facts.chunks:
@@ -280,6 +285,9 @@ class _Columns:
         opened, chunk = self._open(facts, group, leaf, column)
         meta = opened or meta
         self._describe(facts, column, meta, opened is not None or column.encrypted_column_metadata is None)
+        copy = column.meta_data if clear and opened is not None and opened is not column.meta_data else None
+        if copy is not None and copy.bloom_filter_offset not in (None, facts.filter_offset):
+            self._peeks.append((facts, "copy", copy.bloom_filter_offset, copy.bloom_filter_length or _HEADER_BYTES))
         if chunk is not None and opened is not None and facts.filter_offset is not None and self._scanner._filters:
             self._judge_filter(facts, chunk)
         return facts

@@ -59,10 +59,11 @@ def sarif_pieces(report: Report, *, base: str | os.PathLike[str] | None = None) 
                 ),
                 "invocations": [
                     {
-                        "executionSuccessful": True,
+                        # Not seen is not absent: a dashboard must not take an empty list for a clean table.
+                        "executionSuccessful": not report.unseen,
                         "toolExecutionNotifications": [
-                            {"level": "note", "message": {"text": safe_text(f"Not seen: {text}")}}
-                            for text in report.unseen
+                            *(_notification("error", f"Could not look: {text}") for text in report.unseen),
+                            *(_notification("note", f"Not seen: {text}") for text in report.hidden),
                         ],
                     }
                 ],
@@ -72,6 +73,10 @@ def sarif_pieces(report: Report, *, base: str | os.PathLike[str] | None = None) 
     return pieces(log)
 
 
+def _notification(level: str, text: str) -> dict[str, Any]:
+    return {"level": level, "message": {"text": safe_text(text)}}
+
+
 def _rule(rule_id: str) -> dict[str, Any]:
     rule = RULES[rule_id]
     return {
@@ -79,7 +84,7 @@ def _rule(rule_id: str) -> dict[str, Any]:
         "name": "".join(part.capitalize() for part in rule.name.split("-")),
         "shortDescription": {"text": rule.title},
         "fullDescription": {"text": rule.why},
-        "help": {"text": f"{rule.why} Mend it: {rule.fix}"},
+        "help": {"text": f"{rule.why} Each result says how to mend it."},
         "defaultConfiguration": {"level": _LEVELS[rule.severity]},
         "properties": {"security-severity": _SECURITY[rule.severity], "tags": ["security", "encryption"]},
     }
@@ -97,11 +102,19 @@ def _result(finding: Finding, order: list[str], base: str | os.PathLike[str] | N
         "ruleId": finding.rule.id,
         "ruleIndex": order.index(finding.rule.id),
         "level": _LEVELS[finding.severity],
-        "message": {"text": safe_text(f"{text}. Mend it: {finding.fix}")},
+        "message": {"text": safe_text(f"{text}. {_mend(finding)}")},
         "locations": [place] if place else [],
         "partialFingerprints": {"placeAndRule/v1": hashlib.sha256(identity.encode()).hexdigest()[:32]},
-        "properties": {"severity": finding.severity.label, "rowGroups": list(finding.row_groups)},
+        "properties": {
+            "severity": finding.severity.label,
+            "rowGroups": list(finding.row_groups),
+            "fix": finding.fix or None,
+        },
     }
+
+
+def _mend(finding: Finding) -> str:
+    return f"Mend it: {finding.fix}" if finding.fix else finding.advice
 
 
 def _uri(path: str, base: str | os.PathLike[str] | None) -> str:

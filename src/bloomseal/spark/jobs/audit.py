@@ -15,6 +15,7 @@ from ...audit.facts.inventory import Policies, scanner_for
 from ...audit.facts.keys import SidecarView
 from ...audit.facts.places import find_files
 from ...audit.report import judged
+from ...audit.rules.means import Means
 from ...policy import Policy, TablePolicy
 from ...storage.ref import FileRef
 from ..listing import open_filesystem, qualified, split_uri
@@ -43,6 +44,11 @@ class TableAudit:
     inventory: DataFrame
     findings: DataFrame
     report: Report
+
+    @property
+    def ok(self) -> bool:
+        """As `Report.ok`: nothing at *error* or above was found, and nothing stayed unseen. For a job that is a gate."""
+        return self.report.ok
 
 
 def audit(
@@ -80,7 +86,9 @@ def audit(
         if used is not None:
             facts.sidecar = SidecarView(ref)
             facts.sidecar.used.update(used)
-    report = judged([facts for facts, _ in seen], places, Policies(chosen), with_keys=with_keys, now=now)
+    report = judged(
+        [facts for facts, _ in seen], places, Policies(chosen), with_keys=with_keys, now=now, means=Means.of(chosen.kms)
+    )
     return TableAudit(_frame(spark, report.inventory), _frame(spark, report.findings_table()), report)
 
 
