@@ -109,7 +109,8 @@ def audit(
 
     Args:
         paths, keys, policy, table, aad_prefix, filesystem, progress: as `bloomseal.audit.inventory`.
-        deep: read whole files, and look for repeated nonces and for filters in clear that no metadata names.
+        deep: read whole files, and look for repeated nonces, for filters in clear that no metadata names, and for filters
+            that deny values of their own column chunk.
         now: the moment that ages of keys are counted to.
 
     Raises:
@@ -145,6 +146,8 @@ def judged(
         )
     problems = Counter(key.problem for file in files for key in file.keys if key.problem is not None)
     unseen += [f"{problem} ({count} keys)" for problem, count in sorted(problems.items())[:_PROBLEMS]]
+    unasked = Counter(c.bloom.unasked for file in files for c in file.chunks if c.bloom is not None and c.bloom.unasked)
+    unseen += [f"whether filters are right: {why} ({count} filters)" for why, count in sorted(unasked.items())]
     if nonces is not None and nonces.unseen:
         unseen.append(f"nonces of some modules ({len(set(nonces.unseen))} files)")
     return Report(to_table(files, policies), check(facts), unseen, len(files), with_keys, nonces is not None)

@@ -79,6 +79,10 @@ _TABLE: Final = (
     Rule("BS208", "broken-filter", "A filter that can't be used", _WARNING,
          "Its header or length breaks the specification; readers ignore it, or worse, fill it up with zeros.",
          "bloomseal attach {file} --bloom-filter {column}", "keys"),
+    Rule("BS209", "wrong-filter", "A filter denies values of its own column chunk", _CRITICAL,
+         "Readers that believe it skip rows that are there, silently, and nothing else tells: a filter that a writer with a bug has "
+         "sealed authenticates like any other.",
+         "bloomseal attach {file} --bloom-filter {column}", "--deep"),
     # Keys
     Rule("BS301", "old-key-version", "A key version older than the policy allows", _WARNING,
          "The longer a version is in use, the more one leak of it opens.", "bloomseal rewrap {file}", "keys and policy"),

@@ -26,7 +26,7 @@ _REPORTS = ("json", "parquet", "findings", "sarif", "html", "cbom")
 @click.option("--policy", type=PATH, metavar="FILE", help="Policy file to hold the files against.")
 @click.option("--table", "table_name", metavar="NAME", help="The policy's table, where paths don't tell it.")
 @click.option("--aad-prefix", metavar="TEXT", help="AAD prefix of files that don't store theirs, without a policy.")
-@click.option("--deep", is_flag=True, help="Read whole files: repeated nonces, filters in clear.")
+@click.option("--deep", is_flag=True, help="Read whole files: repeated nonces, filters in clear or wrong.")
 @click.option(
     "--fail-on",
     type=click.Choice(["info", "warning", "error", "critical", "never"]),

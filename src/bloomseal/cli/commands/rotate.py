@@ -68,6 +68,12 @@ _FROM_TO: Final = (
     click.option("--to", "to_keys", multiple=True, metavar="NAME", help="Master key in its place, one per --from."),
 )
 
+_REBUILD: Final = (
+    click.option(
+        "--rebuild-filters", is_flag=True, help="Build filters anew that deny values of their own column (else refused)."
+    ),
+)  # fmt: skip
+
 _SEALING: Final = (
     click.option("--footer-key", metavar="NAME", help="Master key of the footer, or id:KEY_ID of an explicit key."),
     click.option(
@@ -139,7 +145,7 @@ def rewrap(
 
 
 @click.command(short_help="Seal files again under fresh data keys.")
-@_with(_FROM_TO, _SEALING)
+@_with(_FROM_TO, _SEALING, _REBUILD)
 @click.option("--new-aad-prefix", metavar="TEXT", help="Identity bound into the new files; empty: none.")
 @click.option("--plaintext-footer/--encrypted-footer", default=None, help="Change the footer's mode.")
 @click.option("--new-keyring", type=PATH, metavar="PATH", help="Keyring of the new keys, if it is another one.")
@@ -160,6 +166,7 @@ def rekey(
     key_bits: str | None,
     material: str | None,
     no_store_aad_prefix: bool,
+    rebuild_filters: bool,
     new_aad_prefix: str | None,
     plaintext_footer: bool | None,
     new_keyring: str | None,
@@ -197,17 +204,20 @@ def rekey(
         master_keys = _master_keys(from_keys, to_keys)
         built = _specs(policy, filters)
         if policy is not None and not (changes or master_keys or material):
-            return run.carry_out(Rekey(decryption, policy, bloom_filters=built))
-        return run.carry_out(Rekey(decryption, None, master_keys, changes, external, built))
+            return run.carry_out(Rekey(decryption, policy, bloom_filters=built, rebuild_filters=rebuild_filters))
+        return run.carry_out(Rekey(decryption, None, master_keys, changes, external, built, rebuild_filters))
     if opening.policy.file or from_keys or to_keys:
         raise UsageError("--footer-key says what to seal with; --policy, --from and --to go without it")
     keys = _new_keys(opening.keys, new_keyring, new_kms)
     spec = encryption_of(keys, footer_key, column_key, complete=complete, **changes)
-    return run.carry_out(Rekey(decryption, _placed(spec, material), bloom_filters=_specs(None, filters)))
+    placed = _placed(spec, material)
+    return run.carry_out(
+        Rekey(decryption, placed, bloom_filters=_specs(None, filters), rebuild_filters=rebuild_filters)
+    )
 
 
 @click.command(short_help="Encrypt plaintext files, their filters with them.")
-@_with(_SEALING)
+@_with(_SEALING, _REBUILD)
 @click.option("--aad-prefix", metavar="TEXT", help="Identity of the files, bound into every module.")
 @click.option("--plaintext-footer", is_flag=True, help="Leave the footer readable, and sign it.")
 @click.option("--output", type=PATH, metavar="FOLDER", help="Folder for the new files (default: in place).")
@@ -227,6 +237,7 @@ def seal(
     key_bits: str | None,
     material: str | None,
     no_store_aad_prefix: bool,
+    rebuild_filters: bool,
     aad_prefix: str | None,
     plaintext_footer: bool,
     output: str | None,
@@ -243,7 +254,7 @@ def seal(
     if table_policy is not None:
         if footer_key or column_key or algorithm or complete or key_bits or material or aad_prefix or plaintext_footer:
             raise UsageError("the policy says how files are sealed; options that say it too go without --policy")
-        return run.carry_out(Seal(table_policy, _specs(table_policy, filters), output))
+        return run.carry_out(Seal(table_policy, _specs(table_policy, filters), output, rebuild_filters))
     spec = encryption_of(
         keys,
         footer_key,
@@ -255,7 +266,7 @@ def seal(
         store_aad_prefix=not no_store_aad_prefix,
         key_bits=int(key_bits or 128),
     )
-    return run.carry_out(Seal(_placed(spec, material), _specs(None, filters), output))
+    return run.carry_out(Seal(_placed(spec, material), _specs(None, filters), output, rebuild_filters))
 
 
 @click.command(short_help="Decrypt files.")
@@ -368,6 +379,9 @@ def _tell_report(report: RotationReport) -> None:
             for name in one.unreferenced
         ]
         table(["file", "status", "why"], rows)
+    if unsure := Counter((one.path, each["column"], each["why"]) for one in report.files for each in one.unchecked):
+        told = [(*place, number) for place, number in unsure.items()]
+        table(["file", "column", "nothing tells whether its filter is right", "row groups"], told)
     if lost := Counter((one.path, each["column"], each["why"]) for one in report.files for each in one.dropped):
         told = [(*place, number) for place, number in lost.items()]
         table(["file", "column", "its filter was not taken over", "row groups"], told)
