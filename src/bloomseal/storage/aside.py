@@ -17,18 +17,17 @@ import stat
 import time
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from ..errors import BloomsealError
+from .rights import Rights
 from .source import identity, open_regular
 
 __all__ = ["Aside", "folder_lock", "remove_leftovers"]
 
 _SUFFIX: Final = ".bloomseal-tmp"
 _ASIDE: Final = re.compile(r"\.(.+)\.[0-9a-f]{8,16}" + re.escape(_SUFFIX), re.DOTALL)
-_ACL: Final = "system.posix_acl_access"
 _LOCK_SECONDS: Final = 60.0
 _BUSY: Final = (errno.EWOULDBLOCK, errno.EACCES)
 
@@ -40,6 +39,7 @@ class Aside:
         target: the final place, links in it resolved.
         like: descriptor of a file whose rights the new one gets, narrowed to the target's where there is one. None:
             those of the target.
+        beside: `like` is the file that the new one belongs to, so that both have one owner.
         mode: rights where there is neither, narrowed by the umask.
 
     Attributes:
@@ -48,11 +48,13 @@ class Aside:
 
     Raises:
         OSError: the folder can't be written to, or the target is no regular file.
+        BloomsealError: the target's access list or attributes can't be carried over.
     """
 
-    def __init__(self, target: Path, *, like: int | None = None, mode: int = 0o666) -> None:
+    def __init__(self, target: Path, *, like: int | None = None, beside: bool = False, mode: int = 0o666) -> None:
         self._name = target.name
         self._like = like
+        self._beside = beside
         self._folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             remove_leftovers(self._folder, of=self._name)
@@ -114,85 +116,26 @@ class Aside:
         except FileNotFoundError:
             return None
 
-    def _rights(self) -> _Rights | None:
+    def _rights(self) -> Rights | None:
         """What the new file may be given away to; None where nothing says so."""
         try:
             there = open_regular(self._name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=self._folder)
         except OSError as error:
             # A link that lies in the place is replaced; the file that it points to has no say.
             if error.errno in (errno.ENOENT, errno.ELOOP):
-                return None if self._like is None else _Rights.of(self._like)
+                return None if self._like is None else Rights.of(self._like, whole=self._beside)
             if not isinstance(error, PermissionError):
                 raise
             # Its list of users, if any, can't be read by us: only the owner is sure to have been on it.
             status = os.stat(self._name, dir_fd=self._folder, follow_symlinks=False)
-            return _Rights(status.st_mode & 0o700, status.st_gid, None)
+            return Rights(status.st_mode & 0o700, status.st_gid, None)
         try:
-            old = _Rights.of(there)
+            old = Rights.of(there, whole=True, attributes=True)
             if self._like is None or os.path.samestat(os.fstat(there), os.fstat(self._like)):
                 return old
-            return old.within(_Rights.of(self._like))
+            return old.within(Rights.of(self._like))
         finally:
             os.close(there)
-
-
-@dataclass(frozen=True, slots=True)
-class _Rights:
-    """Who may use a file.
-
-    Attributes:
-        mode: permission bits; with an access list, its group bits are the list's mask.
-        group: whom the group bits are about.
-        acl: the POSIX access list as Linux stores it; None where there is none.
-    """
-
-    mode: int
-    group: int
-    acl: bytes | None
-
-    @classmethod
-    def of(cls, fd: int) -> Self:
-        status = os.fstat(fd)
-        acl = None
-        if hasattr(os, "getxattr"):
-            with contextlib.suppress(OSError):
-                acl = os.getxattr(fd, _ACL)
-        return cls(status.st_mode & 0o777, status.st_gid, acl)
-
-    def within(self, other: Self) -> _Rights:
-        """Those that both grant; of two that differ in group or list, the owner's and everybody's only."""
-        if (self.group, self.acl) == (other.group, other.acl):
-            return _Rights(self.mode & other.mode, self.group, self.acl)
-        return _Rights(_without_group(self.mode & other.mode, self.acl or other.acl), self.group, None)
-
-    def give(self, fd: int) -> None:
-        """Make them a file's. What can't be carried over is left out, so that it is never open to more.
-
-        Raises:
-            OSError: the mode can't be set.
-        """
-        mode, acl = self.mode, self.acl
-        if os.fstat(fd).st_gid != self.group:
-            try:
-                os.fchown(fd, -1, self.group)
-            except OSError:
-                mode, acl = _without_group(mode, acl), None
-        if hasattr(os, "setxattr"):
-            try:
-                if acl is not None:
-                    os.setxattr(fd, _ACL, acl)
-                else:
-                    # The folder's default list, which the old file need not have had.
-                    os.removexattr(fd, _ACL)
-            except OSError as error:
-                if acl is not None or error.errno not in (errno.ENODATA, errno.EOPNOTSUPP):
-                    mode &= 0o700
-        os.fchmod(fd, mode)
-
-
-def _without_group(mode: int, acl: bytes | None) -> int:
-    """The mode for another group: its members have what everybody has. A list may refuse some of everybody."""
-    return mode & 0o700 if acl is not None else mode & 0o707 | mode & (mode << 3) & 0o070
 
 
 @contextlib.contextmanager

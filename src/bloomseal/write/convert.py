@@ -176,6 +176,8 @@ def convert(
 
     with Source.open(path, filesystem) as source:
         target = source.ref if output is None else resolve_path(output, filesystem)
+        if source.ref.filesystem is None:
+            target = replace(target, like=source.ref.path)
         in_place = target == source.ref and target.filesystem is None
         before = source.identity if in_place else None
         decryption, encryption = decryption_for(decryption, source.ref), encryption_for(encryption, target)

@@ -39,6 +39,7 @@ class MaterialStore:
 
         folder, name = posixpath.split(ref.path)
         self.path = posixpath.join(folder, f"{_PREFIX}{name}.json")
+        self._beside = ref.path if ref.like is None else ref.like
         self._filesystem = None if isinstance(ref.filesystem, LocalFileSystem) else ref.filesystem
 
     def read(self) -> dict[str, str]:
@@ -147,7 +148,7 @@ class MaterialStore:
 
     def _write_bytes(self, data: bytes) -> None:
         if self._filesystem is None:
-            replace_durably(Path(self.path), data, mode=0o666)
+            replace_durably(Path(self.path), data, mode=0o666, beside=self._beside)
             return
         # An object appears when its upload is complete; elsewhere a rename makes it so.
         direct = self._filesystem.type_name in _OBJECT_STORES
