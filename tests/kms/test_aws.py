@@ -139,7 +139,7 @@ def test_key_tools_over_it_make_one_call_per_kek(kms: AwsKms, admin: Any) -> Non
         (400, "NotFoundException", Problem.UNKNOWN),
         (400, "IncorrectKeyException", Problem.INVALID),
         (400, "InvalidCiphertextException", Problem.INVALID),
-        (400, "ThrottlingException", Problem.UNREACHABLE),
+        (400, "ThrottlingException", Problem.THROTTLED),
         (500, "KMSInternalException", Problem.UNREACHABLE),
         (503, "SomethingNew", Problem.UNREACHABLE),
     ],

@@ -108,7 +108,7 @@ def test_a_files_master_key_can_not_lead_elsewhere(kms: VaultKms, server: VaultS
     [
         (403, ["permission denied"], Problem.DENIED),
         (404, [], Problem.UNKNOWN),
-        (429, ["rate limited"], Problem.UNREACHABLE),
+        (429, ["rate limited"], Problem.THROTTLED),
         (500, ["internal error"], Problem.UNREACHABLE),
         (502, [], Problem.UNREACHABLE),
         (503, ["Vault is sealed"], Problem.UNREACHABLE),

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import os
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, NoReturn
 
@@ -137,6 +137,19 @@ class KeyTools:
             KeyAccessError: not of key tools; or external material that can't be had.
         """
         return ToolsFileKeys(self, ref or FileRef("")).describe(key_metadata)
+
+    @contextlib.contextmanager
+    def patient(self, seconds: float) -> Iterator[None]:
+        """Wait so long for a KMS that throttles, as work on thousands of files should: where one file would rather fail."""
+        every = set(self._allowed.values())
+        before = {calls: calls.patience for calls in every}
+        for calls in every:
+            calls.patience = seconds
+        try:
+            yield
+        finally:
+            for calls in every:
+                calls.patience = before[calls]
 
     def forget(self) -> None:
         """Drop all cached keys, refusals too: after rights have changed, for instance."""

@@ -24,12 +24,15 @@ from ..errors import BloomsealError
 from .rights import Rights
 from .source import identity, open_regular
 
-__all__ = ["Aside", "folder_lock", "remove_leftovers"]
+__all__ = ["Aside", "folder_lock", "remove_leftovers", "turn"]
 
 _SUFFIX: Final = ".bloomseal-tmp"
 _ASIDE: Final = re.compile(r"\.(.+)\.[0-9a-f]{8,16}" + re.escape(_SUFFIX), re.DOTALL)
 _LOCK_SECONDS: Final = 60.0
 _BUSY: Final = (errno.EWOULDBLOCK, errno.EACCES)
+_MOST_FOLDERS: Final = 10_000
+_tidied: dict[tuple[int, int], int] = {}
+"""Folder (device, inode) → its time of change when nothing but living files aside was left in it."""
 
 
 class Aside:
@@ -57,7 +60,7 @@ class Aside:
         self._beside = beside
         self._folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            remove_leftovers(self._folder, of=self._name)
+            self._tidy()
             rights = self._rights()
             self._aside, self.fd = _create(self._folder, self._name, mode if rights is None else 0o600)
         except BaseException:
@@ -69,9 +72,23 @@ class Aside:
         try:
             if rights is not None:
                 rights.give(self.fd)
+            self._note()
         except BaseException:
             self.remove()
             raise
+
+    def _tidy(self) -> None:
+        """Remove what dead writers have left, unless nobody but this process has changed the folder since it last looked."""
+        status = os.fstat(self._folder)
+        if _tidied.get((status.st_dev, status.st_ino)) != status.st_mtime_ns:
+            remove_leftovers(self._folder)
+
+    def _note(self) -> None:
+        """The folder has just been changed by us: listing thousands of names for each of thousands of files would take long."""
+        status = os.fstat(self._folder)
+        if len(_tidied) >= _MOST_FOLDERS:
+            _tidied.clear()
+        _tidied[status.st_dev, status.st_ino] = status.st_mtime_ns
 
     def place(self, *, replaces: tuple[int, ...] | None = None, drop: str | None = None, lock: bool = True) -> None:
         """Take the target's name, and have the folder synced.
@@ -101,6 +118,7 @@ class Aside:
                     os.unlink(drop, dir_fd=self._folder)
             self.placed = True
             os.rename(self._aside, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+            self._note()
 
     def sync_folder(self) -> None:
         """The name is on the disk when this returns."""
@@ -158,7 +176,7 @@ def folder_lock(folder: int) -> Iterator[None]:
                 break
             if time.monotonic() > patience:
                 raise TimeoutError(errno.ETIMEDOUT, "another process keeps the folder locked") from None
-            time.sleep(0.002)
+            time.sleep(0.001)
         else:
             locked = True
     try:
@@ -166,6 +184,39 @@ def folder_lock(folder: int) -> Iterator[None]:
     finally:
         if locked:
             fcntl.flock(folder, fcntl.LOCK_UN)
+
+
+@contextlib.contextmanager
+def turn(path: str) -> Iterator[None]:
+    """Be alone, among those who ask, with one small local file that each of them replaces; with its folder as long as there is
+    none. Those who work on its neighbours do not wait.
+
+    Raises:
+        OSError: no such folder; or as `folder_lock`.
+    """
+    while True:
+        there = missing = False
+        try:
+            fd, there = open_regular(path), True
+        except OSError as error:
+            missing = isinstance(error, FileNotFoundError)
+            fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_CLOEXEC)  # noqa: PTH120
+        try:
+            with folder_lock(fd):
+                # While we waited, another writer may have put a new one in its place.
+                if (there and not _is_named(path, fd)) or (missing and os.path.exists(path)):  # noqa: PTH110
+                    continue
+                yield
+                return
+        finally:
+            os.close(fd)
+
+
+def _is_named(path: str, fd: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(fd))  # noqa: PTH116
+    except OSError:
+        return False
 
 
 def remove_leftovers(folder: int | str | os.PathLike[str], *, of: str | None = None) -> None:

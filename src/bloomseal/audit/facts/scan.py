@@ -16,7 +16,7 @@ from ...format.footer import FileCrypto, Footer, FooterKind, Peek, peek
 from ...format.hashes.truth import held_against_values
 from ...format.opening import KeysAtHand, authenticated
 from ...format.walk import Chunk, Walk
-from ...keytools import KmsAccessError, Problem
+from ...keytools import KmsAccessError
 from ...keytools.protocols import KeyRetriever, KeySource
 from ...limits import MAX_GCM_SEALS
 from ...sbbf import PhysicalType, SplitBlockBloomFilter
@@ -169,7 +169,7 @@ class _Impatient:
         try:
             return self._keys.retrieve_key(key_metadata, column)
         except KmsAccessError as error:
-            if error.problem is Problem.UNREACHABLE:
+            if error.retryable:
                 self._outages.append(error)
             raise
 

@@ -38,6 +38,8 @@ class RunOptions:
     journal: str | None
     restart: bool
     dry_run: bool
+    jobs: int
+    patience: float
 
     def carry_out(self, job: Job) -> int:
         """Plan or run, and tell. Returns the exit code: 1 where something could not be done."""
@@ -48,7 +50,15 @@ class RunOptions:
             _tell_plan(planned)
             return 0 if planned.ok else 1
         with progress(f"{job.operation.capitalize()}ing") as tell:
-            report = rotate(self.paths, job, restart=self.restart, progress=tell, **places)
+            report = rotate(
+                self.paths,
+                job,
+                restart=self.restart,
+                jobs=self.jobs,
+                patience=self.patience,
+                progress=tell,
+                **places,
+            )
         _tell_report(report)
         return 0 if report.ok else 1
 
@@ -60,6 +70,17 @@ _RUN_OPTIONS: Final = (
         "--journal", type=PATH, metavar="PATH", help="Where to keep the journal (default: in the user's state folder)."
     ),
     click.option("--restart", is_flag=True, help="Begin a new run, whatever an earlier one has done."),
+    click.option(
+        "--jobs", type=click.IntRange(1, 64), default=2, show_default=True, metavar="N", help="Files at the same time."
+    ),
+    click.option(
+        "--patience",
+        type=click.FloatRange(0),
+        default=300.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long to wait for a KMS that throttles, before files fail.",
+    ),
     click.option("--dry-run", is_flag=True, help="Tell what would be done and what it costs; write nothing."),
 )
 
@@ -115,9 +136,11 @@ def _run_options(function: Function) -> Function:
         journal: str | None,
         restart: bool,
         dry_run: bool,
+        jobs: int,
+        patience: float,
         **rest: Any,
     ) -> Any:
-        return function(run=RunOptions(paths, follow_links, journal, restart, dry_run), **rest)
+        return function(run=RunOptions(paths, follow_links, journal, restart, dry_run, jobs, patience), **rest)
 
     decorated: Function = _with(_RUN_OPTIONS)(wrapper)  # type: ignore[assignment]
     return decorated
