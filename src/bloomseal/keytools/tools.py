@@ -7,7 +7,7 @@ import contextlib
 import functools
 import os
 import secrets
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Final, NoReturn
 
@@ -111,10 +111,15 @@ class KeyTools:
         return self._kms.client
 
     @property
+    def calls(self) -> set[KmsCalls]:
+        """Those to each client."""
+        return set(self._allowed.values())
+
+    @property
     def counters(self) -> Counters:
         """Calls so far, over all clients; a snapshot."""
         total = Counters(hits=self._unwrapped.hits + self._keks.hits)
-        for calls in set(self._allowed.values()):
+        for calls in self.calls:
             one = calls.counters
             total = Counters(
                 **{name: value + getattr(one, name) for name, value in total.to_dict().items() if name != "slowest"},
@@ -137,19 +142,6 @@ class KeyTools:
             KeyAccessError: not of key tools; or external material that can't be had.
         """
         return ToolsFileKeys(self, ref or FileRef("")).describe(key_metadata)
-
-    @contextlib.contextmanager
-    def patient(self, seconds: float) -> Iterator[None]:
-        """Wait so long for a KMS that throttles, as work on thousands of files should: where one file would rather fail."""
-        every = set(self._allowed.values())
-        before = {calls: calls.patience for calls in every}
-        for calls in every:
-            calls.patience = seconds
-        try:
-            yield
-        finally:
-            for calls in every:
-                calls.patience = before[calls]
 
     def forget(self) -> None:
         """Drop all cached keys, refusals too: after rights have changed, for instance."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..errors import BloomsealError, KeyAccessError, UsageError
+from ..keytools.kms.calls import patient
 from ..storage.aside import remove_leftovers
 from .files import ChangedError, DataFile, find_files, in_turn, mark_of
 from .job import Job
@@ -114,7 +115,7 @@ def rotate(
     place = journal or _default(paths, job)
     with Journal(place, job.operation, _digest(paths, job), restart=restart) as log, contextlib.ExitStack() as waits:
         for tools in job.tools():
-            waits.enter_context(tools.patient(patience))
+            waits.enter_context(patient(tools.calls, patience))
         _remove_leftovers(job, files)
         run = Run(job, log, sum(file.size for file in files), progress)
         run.take_all(files, jobs)

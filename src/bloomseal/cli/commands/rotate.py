@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -14,14 +13,15 @@ from ...encryption import Algorithm
 from ...errors import PolicyError, UsageError
 from ...keytools import KeyTools
 from ...policy import TablePolicy
-from ...rotation import Job, Rekey, Rewrap, RotationPlan, RotationReport, Seal, Unseal, plan, rotate
+from ...rotation import Job, Rekey, Rewrap, Seal, Unseal, plan, rotate
 from ...sbbf import FilterSpec
 from ...specs import DecryptionSpec, EncryptionSpec
 from ..arguments.filters import filter_option, parse_filters
 from ..arguments.keys import KeyOptions, key_options, open_keyring
 from ..arguments.opening import OpeningOptions, PolicyOptions, opening_options, policy_options
-from ..render import facts, print_json, progress, size, table
-from ..state import PATH, State, common_options
+from ..render import progress
+from ..rotation_report import tell_plan, tell_report
+from ..state import PATH, common_options
 from .write import encryption_of
 
 __all__ = ["rekey", "rewrap", "seal", "unseal"]
@@ -47,7 +47,7 @@ class RunOptions:
         if self.dry_run:
             with progress("Planning") as tell:
                 planned = plan(self.paths, job, progress=tell, **places)
-            _tell_plan(planned)
+            tell_plan(planned)
             return 0 if planned.ok else 1
         with progress(f"{job.operation.capitalize()}ing") as tell:
             report = rotate(
@@ -59,7 +59,7 @@ class RunOptions:
                 progress=tell,
                 **places,
             )
-        _tell_report(report)
+        tell_report(report)
         return 0 if report.ok else 1
 
 
@@ -362,61 +362,3 @@ class _Made(KeyOptions):
 
     def tools(self) -> KeyTools:
         return self._tools
-
-
-def _tell_plan(planned: RotationPlan) -> None:
-    if State.current().json:
-        print_json(planned.to_dict())
-        return
-    table(
-        ["file", "what", "why", "size", "to write", "to copy"],
-        [
-            (one.path, one.action, one.why, size(one.size), size(one.bytes_to_write), size(one.bytes_to_copy))
-            for one in planned.files
-        ],
-    )
-    facts(
-        [
-            ("files", len(planned.files)),
-            ("to write", size(planned.bytes_to_write)),
-            ("to copy, by the kernel", size(planned.bytes_to_copy) if planned.bytes_to_copy else None),
-            ("KMS calls, at most", planned.kms_calls),
-            ("time, roughly", f"{planned.seconds:.1f} s"),
-            ("journal", planned.journal),
-            ("dry run", "nothing was written"),
-        ],
-        title=planned.operation,
-    )
-
-
-def _tell_report(report: RotationReport) -> None:
-    if State.current().json:
-        print_json(report.to_dict())
-        return
-    if problems := report.problems:
-        rows = [(one.path, str(one.status), one.why) for one in problems]
-        rows += [(one.path, f"column {key['column']}", key["why"]) for one in problems for key in one.left]
-        rows += [
-            (one.path, f"key material {name}", "the file does not refer to it; left as it is")
-            for one in problems
-            for name in one.unreferenced
-        ]
-        table(["file", "status", "why"], rows)
-    if unsure := Counter((one.path, each["column"], each["why"]) for one in report.files for each in one.unchecked):
-        told = [(*place, number) for place, number in unsure.items()]
-        table(["file", "column", "nothing tells whether its filter is right", "row groups"], told)
-    if lost := Counter((one.path, each["column"], each["why"]) for one in report.files for each in one.dropped):
-        told = [(*place, number) for place, number in lost.items()]
-        table(["file", "column", "its filter was not taken over", "row groups"], told)
-    facts(
-        [
-            *((str(status), number) for status, number in report.counts.items()),
-            ("written", size(sum(one.bytes_written for one in report.files))),
-            ("filters built in an older one's place", sum(one.filters_replaced for one in report.files) or None),
-            ("filters in clear, not taken over", sum(one.filters_dropped for one in report.files) or None),
-            ("time", f"{report.seconds:.1f} s"),
-            ("journal", report.journal),
-            ("resumed", "yes" if report.resumed else None),
-        ],
-        title=f"{report.operation}: {len(report.files)} files",
-    )

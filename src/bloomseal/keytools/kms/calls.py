@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import random
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -22,7 +23,7 @@ from ..protocols import AuthenticatingKms, KmsClient, RewrappingKms
 if TYPE_CHECKING:
     from tenacity import RetryCallState
 
-__all__ = ["Counters", "KmsCalls", "client_of", "started"]
+__all__ = ["Counters", "KmsCalls", "client_of", "patient", "started"]
 
 T = TypeVar("T")
 _FIRST_WAIT: Final = 0.1
@@ -71,7 +72,7 @@ class KmsCalls:
 
     Attributes:
         patience: seconds for which calls go on being repeated, whatever `timeout` and `attempts` say, where the KMS throttles:
-            counted from the first such answer after one that was none. Work on many files sets it (`KeyTools.patient`).
+            counted from the first such answer after one that was none. Work on many files sets it (`patient`).
     """
 
     def __init__(self, client: KmsClient, *, timeout: float, attempts: int, max_parallel: int) -> None:
@@ -316,6 +317,19 @@ class KmsCalls:
             slowest = max(now["slowest"], more.pop("slowest", 0.0))
             summed = {name: now[name] + amount for name, amount in more.items()}
             self._counters = replace(self._counters, slowest=slowest, **summed)
+
+
+@contextlib.contextmanager
+def patient(every: Iterable[KmsCalls], seconds: float) -> Iterator[None]:
+    """Wait so long for a KMS that throttles, as work on thousands of files should: where one file would rather fail."""
+    before = {calls: calls.patience for calls in every}
+    for calls in before:
+        calls.patience = seconds
+    try:
+        yield
+    finally:
+        for calls, patience in before.items():
+            calls.patience = patience
 
 
 def _throttled(failed: BaseException | None) -> bool:
