@@ -7,6 +7,7 @@ reader would: once per distinct KEK, or per wrapped data key under single wrappi
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -34,8 +35,6 @@ __all__ = [
     "with_material",
 ]
 
-_REMEMBERED: Final = 86_400.0
-"""Seconds that a wrapping is remembered: longer than a run may take."""
 _MOST_VERSIONS: Final = 10_000
 
 Target = Callable[[str, str | None], str | None]
@@ -115,8 +114,8 @@ class Rewrapper:
         self._pins = source if isinstance(source, PinnedKeys) else None
         self._target = target
         # Of files that are done at the same time, one asks the KMS, and the others wait for its answer.
-        self._current: Cache[str | None] = Cache(_REMEMBERED, denial_lifetime=0)
-        self._done: Cache[str] = Cache(_REMEMBERED, denial_lifetime=0)
+        self._current: Cache[str | None] = Cache(math.inf, denial_lifetime=0)
+        self._done: Cache[str] = Cache(math.inf, denial_lifetime=0)
         self._versions: dict[tuple[int, str, str], str | None] = {}
 
     def calls_for(self, kms_url: str | None) -> KmsCalls:
