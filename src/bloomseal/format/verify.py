@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..encryption import ModuleType
-from ..errors import BloomsealError, FormatError, IntegrityError, KeyAccessError
+from ..errors import BloomsealError, FormatError, Hint, IntegrityError, KeyAccessError
 from ..notebook import ShownInNotebooks
 from ..sbbf import SplitBlockBloomFilter
 from ..storage.source import Scratch, leased
@@ -199,7 +199,7 @@ def _verify_filter(
             raise IntegrityError(
                 "a filter in clear fills the place of a sealed one: no writer leaves one of this size there",
                 module=ModuleType.BLOOM_FILTER_HEADER.label,
-                hint="attach_filters builds the filter anew; ask who wrote to the file",
+                hint=Hint.ATTACH,
             )
     if filters:
         _hold_against_values(walk, chunk, found, report)
@@ -223,7 +223,7 @@ def _hold_against_values(walk: Walk, chunk: Chunk, found: FilterBytes, report: V
         raise FormatError(
             truth.wrong,
             module=ModuleType.BLOOM_FILTER_BITSET.label,
-            hint="attach_filters builds it anew; who wrote it has a bug, or somebody exchanged it",
+            hint=Hint.ATTACH,
         )
 
 

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
 from ..encryption import SecretKey
-from ..errors import BloomsealError, KeyAccessError, UsageError
+from ..errors import BloomsealError, Hint, KeyAccessError, UsageError
 from ..storage.ref import FileRef
 from .access import raised_by
 from .protocols import FileKeys, KeyRetriever, KeySource, KmsClient
@@ -39,9 +39,15 @@ def as_key_source(keys: Any) -> KeySource:
 
         keys = client_for(keys)
     # To ask isinstance, of a protocol, takes longer than all else on the way to a key that is at hand; the class tells at once.
-    if callable(getattr(type(keys), "for_file", None)) or isinstance(keys, KeySource):
+    if callable(getattr(type(keys), "for_file", None)):
         source: KeySource = keys
         return source
+    if callable(getattr(type(keys), "retrieve_key", None)) and not (
+        hasattr(keys, "for_file") or hasattr(keys, "wrap_key")
+    ):
+        return _Retrieving(keys)
+    if isinstance(keys, KeySource):
+        return keys
     if isinstance(keys, KmsClient):
         return _shared_tools(keys)
     if isinstance(keys, KeyRetriever):
@@ -105,7 +111,7 @@ class _Retrieving:
         raise UsageError(
             f"a {type(self._retriever).__name__} has no master keys to wrap new keys with",
             column=column,
-            hint="keys= a Keyring or KMS, or give the data keys themselves as bytes",
+            hint=Hint.KEYS_BY_NAME,
         )
 
     def store(self) -> None:

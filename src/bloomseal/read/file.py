@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..errors import BloomsealWarning, PolicyError, UnsupportedError, UsageError
+from ..errors import BloomsealWarning, Hint, PolicyError, UnsupportedError, UsageError
 from ..format.minifile import read_row_group
 from ..format.opening import need_verified, open_footer
 from ..format.pages.statistics import all_null
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
     from ..policy import TablePolicy
-    from .predicate.predicate import Predicate
+    from .predicate.predicate import Left, Predicate
 
 __all__ = [
     "ReadPlan",
@@ -216,7 +216,7 @@ class SealedFile:
         self.need_verified("read")
         if int96_unit not in ("ns", "us"):
             raise UsageError("int96_unit= is 'ns' or 'us'")
-        schema = self._footer.schema
+        self._expectation.names(schema := self._footer.schema)
         names = list(dict.fromkeys(schema.top_level if columns is None else columns))
         if not names:
             raise UsageError(
@@ -238,32 +238,32 @@ class SealedFile:
 
     def scan_row_group(self, plan: ReadPlan, row_group: int) -> pa.Table | None:
         """The matching rows of one row group; None where there are none. Counts into ``plan.stats``."""
-        if (proof := self.rules_out(plan, row_group)) is not None:
+        left: Left = {}
+        if (proof := self.rules_out(plan, row_group, left)) is not None:
             plan.stats.pruned_by_statistics += proof is RuledOut.BY_STATISTICS
             plan.stats.pruned_by_filter += proof is RuledOut.BY_FILTER
             return None
         plan.stats.decoded += 1
         if plan.predicate is None:
-            unit = plan.int96_unit
-            table = read_row_group(self._walk, row_group, plan.wanted, int96_unit=unit, use_threads=True)
-            table = table.select(plan.order)
+            how: dict[str, Any] = {"int96_unit": plan.int96_unit, "use_threads": len(plan.wanted) > 1}
+            table = read_row_group(self._walk, row_group, plan.wanted, **how).select(plan.order)
         else:
-            found = plan.matching(row_group)
+            found = plan.matching(row_group, left)
             if found is None:
                 return None
             table = found
         plan.stats.rows += table.num_rows
         return table
 
-    def rules_out(self, plan: ReadPlan, row_group: int) -> RuledOut | None:
-        """What proves that a row group has no row that the plan asks for; None where nothing does.
+    def rules_out(self, plan: ReadPlan, row_group: int, left: Left | None = None) -> RuledOut | None:
+        """What proves that a row group has no row that the plan asks for; None where nothing does. `left`: see `ruled_out`.
 
         Raises:
             FormatError, IntegrityError, KeyAccessError, PolicyError.
         """
         if plan.predicate is None:
             return None
-        return ruled_out(self._walk, row_group, plan.predicate, self._lent_filter)
+        return ruled_out(self._walk, row_group, plan.predicate, self._lent_filter, left)
 
     def verify(self, *, filters: bool = False) -> VerifyReport:
         """Open every module that the keys at hand can open, and say which they can't.
@@ -303,8 +303,7 @@ class SealedFile:
         """
         allowed = self._decryption is not None and self._decryption.allow_unverified_footer
         if not allowed:
-            hint = "the footer key, or DecryptionSpec(allow_unverified_footer=True)"
-            need_verified(self._footer, self._source, f"a {what}", hint)
+            need_verified(self._footer, self._source, f"a {what}", Hint.VERIFIED_FOOTER)
 
     def _refuse_clear(self, wanted: Sequence[int], predicate: Predicate | None) -> None:
         """Whether a column in plaintext is refused must not depend on which row groups are opened."""
@@ -333,7 +332,7 @@ class SealedFile:
         place: dict[str, Any] = {"file": self.path, **chunk.place}
         if chunk.encrypted and not found.sealed:
             if self._expectation.must_be_encrypted(chunk.leaf.name):
-                raise PolicyError("the filter of an encrypted column stands in clear", hint="attach_filters", **place)
+                raise PolicyError("the filter of an encrypted column stands in clear", hint=Hint.ATTACH, **place)
             warnings.warn(
                 f"{self.path}: the filter of encrypted column {chunk.leaf.name} stands in clear; it was ignored",
                 BloomsealWarning,

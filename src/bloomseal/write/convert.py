@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..encryption import ModuleType
-from ..errors import BloomsealError, FormatError, UsageError
+from ..errors import BloomsealError, FormatError, Hint, UsageError
 from ..format.filter_bytes import FilterBytes
 from ..format.hashes.chunk_hashes import chunk_hashes
 from ..format.hashes.truth import held_against_values
@@ -262,7 +262,7 @@ def _carried(
                 wrong,
                 file=walk.source.name,
                 module=ModuleType.BLOOM_FILTER_BITSET.label,
-                hint="--rebuild-filters, or rebuild_filters=True; who wrote it has a bug, or somebody exchanged it",
+                hint=Hint.REBUILD_FILTERS,
                 **place,  # type: ignore[arg-type]
             )
         why = wrong
