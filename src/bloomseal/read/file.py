@@ -266,11 +266,7 @@ class SealedFile:
         return ruled_out(self._walk, row_group, plan.predicate, self._lent_filter, left)
 
     def verify(self, *, filters: bool = False) -> VerifyReport:
-        """Open every module that the keys at hand can open, and say which they can't.
-
-        Args:
-            filters: ask each filter for every value of its own column chunk, too. One that denies a value is a failure.
-        """
+        """Open every module that the keys can open; with `filters` ask each filter for all values of its column chunk."""
         return verify_walk(self._walk, filters=filters)
 
     def close(self) -> None:
