@@ -151,7 +151,7 @@ def test_every_refusal_has_its_meaning(status: int, code: str, problem: Problem)
     ):
         AwsKms(REGION, endpoint=url).wrap_key(KEY, "alias/pii")
     assert refused.value.problem is problem
-    assert refused.value.retryable is (problem is Problem.UNREACHABLE)
+    assert refused.value.retryable is (problem in (Problem.UNREACHABLE, Problem.THROTTLED))
     assert "alias/pii" in str(refused.value)
     assert "AAECAwQFBgc" not in str(refused.value)  # a vendor's free text may echo the request
     assert refused.value.__context__ is None

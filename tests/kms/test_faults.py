@@ -104,7 +104,7 @@ def test_whatever_a_client_raises_becomes_ours(raised: BaseException, problem: P
     with pytest.raises(KmsAccessError) as caught:
         resolve(bs.KeyTools(kms, attempts=1), metadata)
     assert caught.value.problem is problem
-    assert caught.value.retryable is (problem is Problem.UNREACHABLE)
+    assert caught.value.retryable is (problem in (Problem.UNREACHABLE, Problem.THROTTLED))
     assert "hunter2" not in str(caught.value)
 
 

@@ -123,7 +123,7 @@ def test_every_refusal_has_its_meaning(
     with pytest.raises(KmsAccessError) as refused:
         kms.wrap_key(KEY, "pii")
     assert refused.value.problem is problem
-    assert refused.value.retryable is (problem is Problem.UNREACHABLE)
+    assert refused.value.retryable is (problem in (Problem.UNREACHABLE, Problem.THROTTLED))
 
 
 def test_an_answer_without_its_fields_is_no_answer(kms: VaultKms, server: VaultStub) -> None:
