@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest.mock import patch
 
 import deltalake
 
@@ -19,6 +20,7 @@ from bloomseal.keytools.protocols import FileRef
 from bloomseal.policy import ColumnPolicy, Sensitivity
 from bloomseal.sbbf import SplitBlockBloomFilter
 from bloomseal.thrift import Struct
+from bloomseal.write import writer
 from bloomseal.write.assemble import filter_modules
 from support.jvm import java_write, key_tools
 
@@ -222,6 +224,18 @@ def empty_filter(lab: Lab) -> Pair:
     bad.write_bytes(data)
     near = lab.plain("near.parquet", bloom_filters={"nothing": True})
     return lab.keyed(bad), lab.keyed(near)
+
+
+@pair("BS210")
+def wrong_filter(lab: Lab) -> Pair:
+    """Sealed by a writer with a bug: half of the values never went into it."""
+    real = FilterSpec.build
+    with (
+        patch.object(FilterSpec, "build", lambda spec, hashes: real(spec, hashes[::2])),
+        patch.object(writer, "check_filter"),
+    ):
+        bad = lab.write("bad.parquet", **WITH_FILTER)
+    return lab.keyed(bad, deep=True), lab.keyed(lab.write(**WITH_FILTER), deep=True)
 
 
 @pair("BS206")

@@ -145,7 +145,7 @@ def test_key_tools_over_it_make_one_call_per_kek(kms: AwsKms, admin: Any) -> Non
         (400, "NotFoundException", Problem.UNKNOWN),
         (400, "IncorrectKeyException", Problem.INVALID),
         (400, "InvalidCiphertextException", Problem.INVALID),
-        (400, "ThrottlingException", Problem.UNREACHABLE),
+        (400, "ThrottlingException", Problem.THROTTLED),
         (500, "KMSInternalException", Problem.UNREACHABLE),
         (503, "SomethingNew", Problem.UNREACHABLE),
     ],
@@ -157,7 +157,7 @@ def test_every_refusal_has_its_meaning(status: int, code: str, problem: Problem)
     ):
         AwsKms(REGION, endpoint=url).wrap_key(KEY, "alias/pii")
     assert refused.value.problem is problem
-    assert refused.value.retryable is (problem is Problem.UNREACHABLE)
+    assert refused.value.retryable is (problem in (Problem.UNREACHABLE, Problem.THROTTLED))
     assert "alias/pii" in str(refused.value)
     assert "AAECAwQFBgc" not in str(refused.value)  # a vendor's free text may echo the request
     assert refused.value.__context__ is None

@@ -113,7 +113,7 @@ def test_a_files_master_key_can_not_lead_elsewhere(kms: VaultKms, server: VaultS
     [
         (403, ["permission denied"], Problem.DENIED),
         (404, [], Problem.UNKNOWN),
-        (429, ["rate limited"], Problem.UNREACHABLE),
+        (429, ["rate limited"], Problem.THROTTLED),
         (500, ["internal error"], Problem.UNREACHABLE),
         (502, [], Problem.UNREACHABLE),
         (503, ["Vault is sealed"], Problem.UNREACHABLE),
@@ -128,7 +128,7 @@ def test_every_refusal_has_its_meaning(
     with pytest.raises(KmsAccessError) as refused:
         kms.wrap_key(KEY, "pii")
     assert refused.value.problem is problem
-    assert refused.value.retryable is (problem is Problem.UNREACHABLE)
+    assert refused.value.retryable is (problem in (Problem.UNREACHABLE, Problem.THROTTLED))
 
 
 def test_an_answer_without_its_fields_is_no_answer(kms: VaultKms, server: VaultStub) -> None:

@@ -231,7 +231,8 @@ for _ in range(5):
     assert not list(table.rglob(".*"))
 
 
-def test_an_unreachable_kms_ends_the_trying(ring: bs.Keyring, table: Path) -> None:
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_unreachable_kms_ends_the_trying(ring: bs.Keyring, table: Path, jobs: int) -> None:
     calls = []
 
     class Away(bs.Keyring):
@@ -240,9 +241,9 @@ def test_an_unreachable_kms_ends_the_trying(ring: bs.Keyring, table: Path) -> No
             raise KmsAccessError.because(Problem.UNREACHABLE, master_key_identifier)
 
     away = bs.DecryptionSpec(bs.KeyTools(Away(ring.path), attempts=1))
-    report = rotate(table, Rekey(away))
+    report = rotate(table, Rekey(away), jobs=jobs)
     assert statuses(report) == [Status.FAILED] * FILES
-    assert len(calls) == 3
+    assert 3 <= len(calls) <= 2 + jobs, "those that were asked at the same time"
     assert "not tried" in str(report.files[-1].why)
     assert rotate(table, Rekey(reading(ring)), restart=True).ok
 

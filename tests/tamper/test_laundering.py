@@ -172,16 +172,17 @@ def test_a_filter_that_was_in_clear_is_sealed_only_if_it_holds_its_columns_value
     key = bs.DecryptionSpec(bs.ExplicitKeys(FOOTER, {"n": PII}))
     reader = bs.DecryptionSpec(bs.ExplicitKeys(NEW, {"ssn": NEWER}))
 
-    def convert() -> Any:
+    def convert(**options: Any) -> Any:
         if how == "seal":
-            return bs.seal_file(path, out, encryption=new)
-        return bs.rekey(path, out, decryption=key, encryption=new)
+            return bs.seal_file(path, out, encryption=new, **options)
+        return bs.rekey(path, out, decryption=key, encryption=new, **options)
 
     assert (report := convert()).filters_kept == 2, report
     assert bs.probe(out, "ssn", TABLE["ssn"], decryption=reader) == [[bs.Verdict.MAYBE_PRESENT] * 12]
     with_a_filter_that_lacks_values(path, key if how == "rekey" else None)
-    report = convert()
-    assert (report.filters_kept, report.filters_dropped) == (1, 1)
-    assert "lacks" in report.dropped[0]["why"]
-    assert bs.probe(out, "ssn", TABLE["ssn"], decryption=reader) == [[bs.Verdict.NO_FILTER] * 12]
+    with pytest.raises(bs.FormatError, match="denies"):
+        convert()
+    report = convert(rebuild_filters=True)
+    assert (report.filters_kept, report.filters_replaced) == (1, 1)
+    assert bs.probe(out, "ssn", TABLE["ssn"], decryption=reader) == [[bs.Verdict.MAYBE_PRESENT] * 12]
     assert bs.read_table(out, filters=[("ssn", "==", "003-45-6789")], decryption=reader).num_rows == 1

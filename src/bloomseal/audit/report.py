@@ -131,7 +131,8 @@ def audit(
 
     Args:
         paths, keys, policy, table, aad_prefix, filesystem, progress: as `bloomseal.audit.inventory`.
-        deep: read whole files, and look for repeated nonces and for filters in clear that no metadata names.
+        deep: read whole files, and look for repeated nonces, for filters in clear that no metadata names, and for filters
+            that deny values of their own column chunk.
         now: the moment that ages of keys are counted to.
         key_options: the options by which the command line gets at the keys, for the commands of findings. None: told from
             `keys`, or from the policy, where these are a keyring's or say a KMS's URI.
@@ -214,6 +215,8 @@ def _kept_back(files: Sequence[FileFacts], nonces: Nonces | None) -> list[str]:
     told += [f"{problem} ({count} keys)" for problem, count in sorted(problems.items())[:_PROBLEMS]]
     if len(problems) > _PROBLEMS:
         told.append(f"and {len(problems) - _PROBLEMS} more reasons why keys could not be had")
+    unasked = Counter(c.bloom.unasked for file in files for c in file.chunks if c.bloom is not None and c.bloom.unasked)
+    told += [f"whether filters are right: {why} ({count} filters)" for why, count in sorted(unasked.items())]
     if nonces is not None and nonces.unseen:
         told.append(f"nonces of some modules ({len(set(nonces.unseen))} files)")
     return told

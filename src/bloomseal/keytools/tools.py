@@ -111,10 +111,15 @@ class KeyTools:
         return self._kms.client
 
     @property
+    def all_calls(self) -> set[KmsCalls]:
+        """Calls to each client."""
+        return set(self._allowed.values())
+
+    @property
     def counters(self) -> Counters:
         """Calls so far, over all clients; a snapshot."""
         total = Counters(hits=self._unwrapped.hits + self._keks.hits)
-        for calls in set(self._allowed.values()):
+        for calls in self.all_calls:
             one = calls.counters
             total = Counters(
                 **{name: value + getattr(one, name) for name, value in total.to_dict().items() if name != "slowest"},

@@ -265,9 +265,9 @@ class SealedFile:
             return None
         return ruled_out(self._walk, row_group, plan.predicate, self._lent_filter, left)
 
-    def verify(self) -> VerifyReport:
-        """Open every module that the keys at hand can open, and say which they can't."""
-        return verify_walk(self._walk)
+    def verify(self, *, filters: bool = False) -> VerifyReport:
+        """Open every module that the keys can open; with `filters` ask each filter for all values of its column chunk."""
+        return verify_walk(self._walk, filters=filters)
 
     def close(self) -> None:
         self._source.close()
@@ -393,7 +393,8 @@ def verify(
     *,
     decryption: DecryptionSpec | TablePolicy | None = None,
     filesystem: FileSystem | None = None,
+    filters: bool = False,
 ) -> VerifyReport:
-    """`open_file(path).verify()`."""
+    """`open_file(path).verify(filters=filters)`."""
     with open_file(path, decryption=decryption, filesystem=filesystem) as file:
-        return file.verify()
+        return file.verify(filters=filters)

@@ -1,4 +1,4 @@
-"""The journal: what a run has done, one JSON object per line, each on the disk before the next file is touched.
+"""The journal: what a run has done, one JSON object per line. That a file is begun is on the disk before it is touched.
 
 ::
 
@@ -13,12 +13,14 @@ It holds paths and what went wrong, never a key or a wrapped one. A last line th
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import hashlib
 import io
 import json
 import os
+import threading
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -73,6 +75,8 @@ class Journal:
         self.begun: dict[str, list[int] | None] = {}
         self.finished: str | None = None
         self.resumed = False
+        self._lock, self._syncing = threading.Lock(), threading.Lock()
+        self._written = self._synced = 0
         self._file = self._opened()
         try:
             if restart and os.fstat(self._file.fileno()).st_size:
@@ -93,8 +97,11 @@ class Journal:
         self._write(event="begin", file=file, mark=mark)
 
     def settle(self, file: str, status: str, mark: tuple[int, ...] | None, stamp: Mapping[str, Any]) -> None:
-        """A file is as it is to be; `stamp` says for how long (`Job.still_good`)."""
-        self._write(event="done", file=file, status=status, mark=mark, stamp=stamp)
+        """A file is as it is to be; `stamp` says for how long (`Job.still_good`).
+
+        It gets to the disk with whatever is booked next. Lost before that, the file counts as begun, and is looked at again.
+        """
+        self._write(sync=False, event="done", file=file, status=status, mark=mark, stamp=stamp)
 
     def fail(self, file: str, why: str) -> None:
         """A file is as it was; a resumed run tries it again."""
@@ -105,6 +112,8 @@ class Journal:
         self._write(event="end", at=_now())
 
     def close(self) -> None:
+        with contextlib.suppress(OSError):
+            os.fsync(self._file.fileno())
         self._file.close()
 
     def _opened(self) -> io.FileIO:
@@ -186,18 +195,30 @@ class Journal:
             raise FormatError("not a rotation's journal", file=str(self.path))
         return event
 
-    def _write(self, **event: Any) -> None:
+    def _write(self, *, sync: bool = True, **event: Any) -> None:
         # Names that are no text hold surrogates, which JSON writes just as Python replaces them.
-        line, end = json.dumps(event, ensure_ascii=False).encode(errors="backslashreplace") + b"\n", self._file.tell()
+        line = json.dumps(event, ensure_ascii=False).encode(errors="backslashreplace") + b"\n"
         try:
-            if self._file.write(line) < len(line):
-                # A full disk takes the part that fits, and the next line would run into it.
-                self._file.truncate(end)
-                self._file.seek(end)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(self._file.fileno())
+            with self._lock:
+                end = self._file.tell()
+                if self._file.write(line) < len(line):
+                    # A full disk takes the part that fits, and the next line would run into it.
+                    self._file.truncate(end)
+                    self._file.seek(end)
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                self._written = mine = self._written + 1
+            if sync:
+                self._sync(mine)
         except OSError as error:
             raise BloomsealError(f"the journal can't be written: {error.strerror}", file=str(self.path)) from None
+
+    def _sync(self, mine: int) -> None:
+        """Have line `mine` on the disk. Of several threads one syncs for all that have written by then."""
+        with self._syncing:
+            if self._synced < mine:
+                written = self._written
+                os.fsync(self._file.fileno())
+                self._synced = written
 
     def __enter__(self) -> Self:
         return self

@@ -109,6 +109,7 @@ class FileOutcome:
         filters_dropped: filters in clear on encrypted columns, which no conversion takes over.
         filters_replaced: filters that were built anew in an older one's place.
         dropped: the dropped ones, each with `row_group`, `column` and `why`.
+        unchecked: filters that were sealed anew although nothing tells whether they hold their column's values; likewise.
         error: the error as plain data.
     """
 
@@ -125,6 +126,7 @@ class FileOutcome:
     filters_dropped: int = 0
     filters_replaced: int = 0
     dropped: list[dict[str, Any]] = field(default_factory=list)
+    unchecked: list[dict[str, Any]] = field(default_factory=list)
     error: dict[str, Any] | None = None
     stamp: dict[str, Any] = field(default_factory=dict, repr=False)
 

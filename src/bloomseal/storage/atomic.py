@@ -20,7 +20,7 @@ from typing import IO, Any, Protocol, Self
 from ..errors import BloomsealError, UsageError
 from .aside import Aside
 from .ref import FileRef
-from .source import Buffer, Scratch, Source, identity
+from .source import Buffer, Scratch, Source, identity, open_regular
 
 __all__ = ["AtomicFile", "Output", "fault_point", "final_place", "identity_at", "replace_durably", "storage_errors"]
 
@@ -97,6 +97,8 @@ class AtomicFile:
             self._fd = self._aside.fd
         except OSError as error:
             raise UsageError(f"can't write beside the file: {error.strerror}", file=ref.path) from error
+        except BloomsealError as error:
+            raise error.at(file=ref.path) from None
 
     @property
     def placed(self) -> bool:
@@ -283,18 +285,35 @@ def identity_at(path: Path | str) -> tuple[int, ...] | None:
         return None
 
 
-def replace_durably(target: Path, data: bytes | Iterable[bytes], *, mode: int) -> None:
+def replace_durably(target: Path, data: bytes | Iterable[bytes], *, mode: int, beside: str | None = None) -> None:
     """Replace a small local file, or make it. The caller keeps other writers of the same file away.
 
     Args:
         target: a link is replaced, not what it points to.
         data: whole, or in pieces that are made while it is written.
         mode: a new file's permissions, narrowed by the umask; a file that is replaced hands on its own.
+        beside: a file that a new one belongs to, whose owner and permissions it gets instead; it need not be there.
 
     Raises:
+        BloomsealError: the old file's access list or attributes can't be carried over.
         OSError: the old file stays as it was. Where the storage failed after the rename, the new one is there.
     """
-    aside = Aside(target, mode=mode)
+    like = None if beside is None or os.path.lexists(target) else _opened(beside)
+    try:
+        _replace(Aside(target, like=like, beside=True, mode=mode), data)
+    finally:
+        if like is not None:
+            os.close(like)
+
+
+def _opened(path: str) -> int | None:
+    try:
+        return open_regular(path)
+    except FileNotFoundError:
+        return None
+
+
+def _replace(aside: Aside, data: bytes | Iterable[bytes]) -> None:
     try:
         for piece in (data,) if isinstance(data, bytes) else data:
             rest = memoryview(piece)

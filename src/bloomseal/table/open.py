@@ -212,11 +212,14 @@ class SealedTable:
             for found in self._parts.files
         }
 
-    def verify(self, *, threads: int | None = None) -> TableVerifyReport:
+    def verify(self, *, threads: int | None = None, filters: bool = False) -> TableVerifyReport:
         """Open every module of every file that the keys at hand can open. A file that can't be opened is in the
         report, and the rest goes on.
+
+        Args:
+            filters: ask each filter for every value of its own column chunk, too. One that denies a value is a failure.
         """
-        return verify_files(self._parts, threads)
+        return verify_files(self._parts, threads, filters=filters)
 
     def __len__(self) -> int:
         return len(self._parts.files)

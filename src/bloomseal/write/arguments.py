@@ -12,11 +12,11 @@ from typing import Any, Final, Literal
 import pyarrow.parquet as pq
 
 from ..errors import UsageError
+from ..format.hashes.chunk_hashes import carries_filter
 from ..format.schema import Leaf, Schema
 from ..sbbf import FilterSpec
 from ..specs import EncryptionSpec
 from ..spelling import nearest
-from .chunk_hashes import carries_filter
 
 __all__ = ["FilterLayout", "FilterRequest", "a_count", "check_options", "is_a", "resolve_filters"]
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..encryption import ModuleCipher, ModuleType
 from ..errors import BloomsealError, FormatError, KeyAccessError, UnsupportedError
 from ..format.footer import Footer, plain_footer, seal_footer, sign_footer
+from ..format.hashes.chunk_hashes import chunk_hashes
 from ..format.layout import Column, FileMeta, Group, Meta
 from ..format.opening import KeysAtHand, open_footer
 from ..format.schema import Leaf
@@ -26,7 +27,6 @@ from ..storage.ref import FileRef
 from ..storage.source import Source
 from ..thrift import Struct
 from .assemble import filter_modules
-from .chunk_hashes import chunk_hashes
 from .writer import FilterRequest, check_filter, resolve_filters
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 import pyarrow as pa
 
 from ..errors import BloomsealError, BloomsealWarning, FormatError, UsageError
+from ..format.hashes.chunk_hashes import chunk_hashes
 from ..format.opening import open_footer
 from ..format.schema import Leaf
 from ..format.walk import Walk
@@ -26,7 +27,6 @@ from ..storage.ref import FileRef
 from ..storage.source import FilePlace, Source, resolve_path
 from .arguments import FilterLayout, FilterRequest, a_count, check_options, is_a, resolve_filters
 from .assemble import Assembler
-from .chunk_hashes import chunk_hashes
 from .encode import Encoder
 from .output_keys import OutputKeys
 from .rows_in import rows_in

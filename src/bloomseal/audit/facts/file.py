@@ -31,7 +31,8 @@ SEEN: Final = ("none", "in clear", "sealed", "not visible")
 @dataclass(slots=True)
 class FilterFacts:
     """An opened filter: whether it authenticated, its bytes, share of bits set, exact false positive probability, likely number
-    of distinct values; all bits zero though the chunk has values; and why it could not be had.
+    of distinct values; all bits zero though the chunk has values; and why it could not be had. Where it was asked for every value
+    of its own chunk: how many those were, how many it denied, or why it could not be asked.
     """
 
     authentic: bool | None = None
@@ -42,6 +43,9 @@ class FilterFacts:
     empty: bool | None = None
     kind: str | None = None
     error: str | None = None
+    values: int | None = None
+    denied: int | None = None
+    unasked: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,11 +105,15 @@ SCHEMA: Final = pa.schema(
         "filter_empty": pa.bool_(),
         "filter_kind": _WORDS,
         "filter_error": pa.string(),
+        "filter_asked": pa.int64(),
+        "filter_denied": pa.int64(),
+        "filter_unasked": _WORDS,
     },
     metadata={"bloomseal.inventory": "1"},
 )
 """The inventory's columns. Moments are in UTC. ``kek_since`` is the oldest file seen under a KEK, ``key_modules`` what all files
-seen have sealed under a data key (at the least, where ``modules_counted`` is false)."""
+seen have sealed under a data key (at the least, where ``modules_counted`` is false). ``filter_asked`` is how many values of its
+own column chunk a filter was asked for (`deep` only), ``filter_denied`` how many of them it called absent."""
 
 
 class Policies:
@@ -186,7 +190,7 @@ def inventory(
         table: the policy's table, where the paths don't tell.
         aad_prefix: the prefix of files that don't store theirs, where there is no policy.
         filters: open filters and judge their bits; None: where keys are given.
-        deep: count every page.
+        deep: count every page, and ask each filter for every value of its own column chunk.
         progress: called with files done and in all.
 
     Returns:
@@ -218,7 +222,7 @@ def look(
 
         nonces = Nonces()
     visit = None if nonces is None else partial(_in_depth, nonces)
-    scanner = scanner_for(keys, policies, aad_prefix=aad_prefix, filters=True if deep else filters, visit=visit)
+    scanner = scanner_for(keys, policies, aad_prefix=aad_prefix, filters=filters, truth=deep, visit=visit)
     files = []
     for done, ref in enumerate(places.files, 1):
         files.append(scanner.scan(ref))
@@ -242,11 +246,12 @@ def scanner_for(
     *,
     aad_prefix: bytes | str | None = None,
     filters: bool | None = None,
+    truth: bool = False,
     visit: Any = None,
     witness: bool = False,
 ) -> Scanner:
-    """The scanner of single files; arguments as of `inventory`, `visit` as of `Scanner`; `witness`: ask the KMS which version
-    opens each wrapped key.
+    """The scanner of single files; arguments as of `inventory`, `truth` and `visit` as of `Scanner`; `witness`: ask the
+    KMS which version opens each wrapped key.
     """
     source = None if keys is None else as_key_source(keys)
     if isinstance(source, PinnedKeys):
@@ -257,7 +262,14 @@ def scanner_for(
     kms = Kms(None if tools is None else tools.kms, dated=policies.dated, witness=asked)
     one = aad_prefix.encode() if isinstance(aad_prefix, str) else aad_prefix
     given = (one,) if one else ()
-    return Scanner(source, kms, prefixes=lambda ref: policies.prefixes(ref) or given, filters=filters, visit=visit)
+    return Scanner(
+        source,
+        kms,
+        prefixes=lambda ref: policies.prefixes(ref) or given,
+        filters=True if truth else filters,
+        truth=truth,
+        visit=visit,
+    )
 
 
 def to_table(files: Sequence[FileFacts], policies: Policies | None = None) -> pa.Table:
@@ -341,6 +353,9 @@ _BLOOM_COLUMNS: Final = {
     "filter_empty": "empty",
     "filter_kind": "kind",
     "filter_error": "error",
+    "filter_asked": "values",
+    "filter_denied": "denied",
+    "filter_unasked": "unasked",
 }
 
 

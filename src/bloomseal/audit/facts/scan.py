@@ -13,11 +13,13 @@ from weakref import WeakKeyDictionary
 from ...encryption import SecretKey
 from ...errors import BloomsealError, FormatError, IntegrityError, KeyAccessError, UnsupportedError
 from ...format.expectation import Expectation
+from ...format.filter_bytes import FilterBytes
 from ...format.footer import FileCrypto, Footer, FooterKind, Peek, peek
+from ...format.hashes.truth import held_against_values
 from ...format.opening import KeysAtHand, authenticated
 from ...format.schema import Schema
 from ...format.walk import Chunk, Walk
-from ...keytools import KmsAccessError, Problem
+from ...keytools import KmsAccessError
 from ...keytools.protocols import KeyRetriever, KeySource
 from ...limits import MAX_GCM_SEALS
 from ...sbbf import PhysicalType, SplitBlockBloomFilter
@@ -44,6 +46,7 @@ class Scanner:
         kms: what can be asked about master keys.
         prefix: path → the AAD prefix that the file should have; None where nothing is known.
         filters: open filters and judge their bits. Needs no key for filters in clear.
+        truth: ask each filter for every value of its own column chunk, too, which reads the column's pages.
         visit: called with each file's walk while it is open (the nonce check).
     """
 
@@ -54,12 +57,14 @@ class Scanner:
         *,
         prefixes: Callable[[FileRef], tuple[bytes, ...]] = lambda _: (),
         filters: bool | None = None,
+        truth: bool = False,
         visit: Callable[[FileFacts, Walk | None, Source], None] | None = None,
     ) -> None:
         self._keys = keys
         self.kms = kms or Kms()
         self._prefixes = prefixes
         self._filters = keys is not None if filters is None else filters
+        self._truth = truth
         self._visit = visit
         self._outages: list[KmsAccessError] = []
         self._schemas: WeakKeyDictionary[Schema, list[tuple[str, str]]] = WeakKeyDictionary()
@@ -184,7 +189,7 @@ class _Impatient:
         try:
             return self._keys.retrieve_key(key_metadata, column)
         except KmsAccessError as error:
-            if error.problem is Problem.UNREACHABLE:
+            if error.retryable:
                 self._outages.append(error)
             raise
 
@@ -357,10 +362,14 @@ class _Columns:
     def _judge_filter(self, facts: ChunkFacts, chunk: Chunk) -> None:
         bloom = facts.bloom = FilterFacts()
         try:
-            found = self._walk.filter(chunk)
+            found = self._walk.stored_filter(chunk)
             if found is None:
                 facts.bloom = None
                 return
+            if self._scanner._truth:
+                self._hold_against_values(bloom, chunk, found)
+            if found.unknown is not None:
+                raise found.unknown
             bloom.authentic = found.sealed if chunk.encrypted else None
             parsed = SplitBlockBloomFilter.from_bitset(found.bitset)
             bloom.kind = "BLOCK, XXHASH, UNCOMPRESSED"  # the walk refuses any other
@@ -375,6 +384,17 @@ class _Columns:
             bloom.authentic, bloom.error = False, error.what
         except BloomsealError as error:
             bloom.error = error.what
+
+    def _hold_against_values(self, bloom: FilterFacts, chunk: Chunk, found: FilterBytes) -> None:
+        try:
+            truth = held_against_values(self._walk, chunk, found)
+        except BloomsealError as error:
+            # A page that is broken is no fault of the filter.
+            bloom.unasked = f"its column's values can't be told: {error.what}"
+        else:
+            bloom.unasked = truth.unasked
+            if truth.unasked is None:
+                bloom.values, bloom.denied = truth.values, truth.denied
 
 
 def _has_values(meta: ColumnMetaData) -> bool:

@@ -100,6 +100,10 @@ _TABLE: Final = (
          "A page, an index or a level was altered, or copied from another place; or it breaks the specification.",
          "", "keys and --deep", "in plaintext columns nothing is needed but --deep, and only broken modules are found",
          advice="Find out who wrote to the file, and put a good copy in its place. bloomseal verify names every module."),
+    Rule("BS210", "wrong-filter", "A filter denies values of its own column chunk", _CRITICAL,
+         "Readers that believe it skip rows that are there, silently, and nothing else tells: a filter that a writer with a bug has "
+         "sealed authenticates like any other.",
+         "bloomseal attach {file} " + _FILTER, "--deep"),
     # Keys
     Rule("BS301", "old-key-version", "A key version older than the policy allows", _WARNING,
          "The longer a version is in use, the more one leak of it opens.", "{rotate}bloomseal rewrap {place} {opening}", "keys and policy",

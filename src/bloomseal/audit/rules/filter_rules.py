@@ -37,6 +37,9 @@ def check_filters(line: Line) -> Iterator[Finding]:
         if wrong:
             error = wrong[0].bloom.error if wrong[0].bloom else None
             yield line.finding(rule, message or error or "", chunks=wrong)
+    if wrong := [c for c in judged if c.bloom and c.bloom.denied]:
+        denied, asked = (sum(getattr(c.bloom, name) or 0 for c in wrong) for name in ("denied", "values"))
+        yield line.finding("BS210", f"it denies {denied} of the {asked} values that its chunks hold", chunks=wrong)
     spec = _spec(line.policy, line.column)
     full = [c for c in judged if c.bloom and _overfull(c.bloom.fpp, c.bloom.ndv, c.bloom.num_bytes, spec)]
     if full:

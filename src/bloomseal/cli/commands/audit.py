@@ -33,7 +33,7 @@ _LISTED = 20
 @click.option(
     "--deep",
     is_flag=True,
-    help="Read whole files: open every module as verify does; repeated nonces, filters in clear.",
+    help="Read whole files: open every module as verify does; repeated nonces, filters in clear or wrong.",
 )
 @click.option(
     "--fail-on",

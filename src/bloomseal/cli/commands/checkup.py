@@ -224,7 +224,7 @@ def _tried(calls: KmsCalls, master_key: str, current: bool) -> Check:
             )
     except BloomsealError as error:
         problem = error.problem if isinstance(error, KmsAccessError) else Problem.INVALID
-        state = State.UNKNOWN if problem is Problem.UNREACHABLE else State.PROBLEM
+        state = State.UNKNOWN if problem in (Problem.UNREACHABLE, Problem.THROTTLED) else State.PROBLEM
         if not current and doing == "wrap" and problem is Problem.DENIED:
             # Nothing new is sealed under it; whether it still opens old files takes one of them to tell.
             state = State.NOTE

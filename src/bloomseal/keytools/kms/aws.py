@@ -44,10 +44,10 @@ _PROBLEMS: Final = {
     "KMSInternalException": Problem.UNREACHABLE,
     "KeyUnavailableException": Problem.UNREACHABLE,
     "LimitExceededException": Problem.UNREACHABLE,
-    "RequestLimitExceeded": Problem.UNREACHABLE,
+    "RequestLimitExceeded": Problem.THROTTLED,
     "ServiceUnavailableException": Problem.UNREACHABLE,
-    "Throttling": Problem.UNREACHABLE,
-    "ThrottlingException": Problem.UNREACHABLE,
+    "Throttling": Problem.THROTTLED,
+    "ThrottlingException": Problem.THROTTLED,
 }
 _UNREACHABLE: Final = (
     "EndpointConnectionError",
@@ -292,8 +292,8 @@ def _diagnose(error: Exception) -> Diagnosis:
     if isinstance(response, dict):
         code = str(response.get("Error", {}).get("Code", ""))
         status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        unavailable = status >= 500 or status == 429
-        return _PROBLEMS.get(code, Problem.UNREACHABLE if unavailable else Problem.INVALID), code or None
+        otherwise = Problem.THROTTLED if status == 429 else Problem.UNREACHABLE if status >= 500 else Problem.INVALID
+        return _PROBLEMS.get(code, otherwise), code or None
     if any(base.__name__ in _UNREACHABLE for base in type(error).__mro__):
         return Problem.UNREACHABLE, name
     if name in _NO_CREDENTIALS:

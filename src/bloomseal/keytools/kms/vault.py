@@ -36,7 +36,7 @@ _PROBLEMS: Final = {
     "InvalidPath": Problem.UNKNOWN,
     "BadGateway": Problem.UNREACHABLE,
     "InternalServerError": Problem.UNREACHABLE,
-    "RateLimitExceeded": Problem.UNREACHABLE,
+    "RateLimitExceeded": Problem.THROTTLED,
     "VaultDown": Problem.UNREACHABLE,
     "VaultNotInitialized": Problem.UNREACHABLE,
     "ConnectionError": Problem.UNREACHABLE,

@@ -58,6 +58,7 @@ def audit(
     policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
     table: str | None = None,
     with_keys: bool = True,
+    filters: bool = False,
     now: datetime | None = None,
     files_per_task: int = 20,
 ) -> TableAudit:
@@ -68,6 +69,7 @@ def audit(
         path: a folder of files, or a Delta table.
         policy, table: what the files are held against; default: the policy that `enable` was given.
         with_keys: open what the keys can open; else look at what everybody sees.
+        filters: ask each filter for every value of its own column chunk, too (as ``deep`` does).
         now: the moment that ages of keys are counted to.
         files_per_task: files that one task looks at.
 
@@ -78,7 +80,7 @@ def audit(
     chosen = job_table(spark, path, policy, table)
     base, inside = split_uri(qualified(spark, path))
     places = find_files(inside, filesystem=open_filesystem(base))
-    task = functools.partial(_scanned, pickle.dumps(chosen), base, with_keys)
+    task = functools.partial(_scanned, pickle.dumps(chosen), base, with_keys, filters)
     with described(spark, f"audit {os.fspath(path)}"):
         seen = packs(spark, [ref.path for ref in places.files], files_per_task).mapPartitions(task).collect()
     for (facts, used), ref in zip(seen, places.files, strict=True):
@@ -93,10 +95,10 @@ def audit(
 
 
 def _scanned(
-    policy: bytes, base: str | None, with_keys: bool, names: Iterable[str]
+    policy: bytes, base: str | None, with_keys: bool, filters: bool, names: Iterable[str]
 ) -> Iterator[tuple[FileFacts, set[str] | None]]:
     table, filesystem = table_of(policy), open_filesystem(base)
-    scanner = scanner_for(table.keys if with_keys else None, Policies(table))
+    scanner = scanner_for(table.keys if with_keys else None, Policies(table), truth=filters)
     for name in names:
         facts = scanner.scan(FileRef(name, filesystem))
         # What is beside the file are wrapped keys, and a file system object may hold credentials: both stay here.

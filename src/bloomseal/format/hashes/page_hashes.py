@@ -10,12 +10,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ..format.pages.inflate import DICTIONARY_ENCODINGS, PLAIN, Inflater
-from ..format.pages.levels import tallied
-from ..format.pages.page import Page
-from ..format.schema import Leaf
-from ..sbbf import PhysicalType, batch
-from ..thrift.structs import ColumnMetaData
+from ...sbbf import PhysicalType, batch
+from ...thrift.structs import ColumnMetaData
+from ..pages.inflate import DICTIONARY_ENCODINGS, PLAIN, Inflater
+from ..pages.levels import tallied
+from ..pages.page import Page
+from ..schema import Leaf
 
 __all__ = ["PageHashes"]
 

@@ -9,16 +9,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..errors import BloomsealError, FormatError, UnsupportedError, UsageError
-from ..format.minifile import PageSelection, decode_batches, leaf_values, mini_file
-from ..format.pages.levels import check_clear_levels
-from ..format.schema import Leaf
-from ..format.walk import Walk
-from ..sbbf import ColumnType, PhysicalType, hash_array
-from ..storage.source import Buffer
+from ...errors import BloomsealError, FormatError, UnsupportedError, UsageError
+from ...sbbf import ColumnType, PhysicalType, hash_array
+from ...storage.source import Buffer
+from ..minifile import PageSelection, decode_batches, leaf_values, mini_file
+from ..pages.levels import check_clear_levels
+from ..schema import Leaf
+from ..walk import Walk
 from .page_hashes import PageHashes
 
-__all__ = ["carries_filter", "chunk_hashes"]
+__all__ = ["carries_filter", "chunk_hashes", "pieces"]
 
 _BATCH_ROWS: Final = 1 << 15
 
@@ -45,11 +45,20 @@ def chunk_hashes(
     """
     if array is not None and _is_plain_encoding(array.type, leaf):
         return hash_array(array, leaf.type)
+    hashes = pieces(walk, row_group, leaf)
+    return np.concatenate(hashes) if hashes else np.zeros(0, dtype=np.uint64)
+
+
+def pieces(walk: Walk, row_group: int, leaf: Leaf) -> list[npt.NDArray[np.uint64]]:
+    """As `chunk_hashes`, from the pages alone, in as many arrays as come up.
+
+    Raises:
+        FormatError, IntegrityError, KeyAccessError, UnsupportedError.
+    """
     try:
-        hashes = _hashes(walk, row_group, leaf)
+        return _hashes(walk, row_group, leaf)
     except BloomsealError as error:
         raise error.at(file=walk.source.name, row_group=row_group, column=leaf.name) from error.__cause__
-    return np.concatenate(hashes) if hashes else np.zeros(0, dtype=np.uint64)
 
 
 def _hashes(walk: Walk, row_group: int, leaf: Leaf) -> list[npt.NDArray[np.uint64]]:
