@@ -1,0 +1,1 @@
+"""Evidence: what an auditor takes away, in one signed bundle."""
