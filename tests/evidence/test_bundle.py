@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import subprocess
+import warnings
 import zipfile
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -131,18 +132,14 @@ ATTACKS: dict[str, Callable[[Path], object]] = {
 def test_whatever_was_altered_is_refused(made: tuple[Path, Path], attack: str) -> None:
     path, public = made
     before = path.read_bytes()
-    with pytest.warns(UserWarning) if attack == "duplicate member" else _nothing():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # zipfile's, about a second member of one name
         ATTACKS[attack](path)
     assert path.read_bytes() != before
     found = verify(path, public)
     assert not found.ok
     assert found.problems
     assert not found.members
-
-
-class _nothing:
-    def __enter__(self) -> None: ...
-    def __exit__(self, *_: object) -> None: ...
 
 
 def test_every_byte_counts(made: tuple[Path, Path]) -> None:
@@ -198,8 +195,8 @@ def test_keys_that_are_none(tmp_path: Path) -> None:
     private, public = key_pair(tmp_path, "officer")
     with pytest.raises(bs.UsageError, match="private key"):
         PublicKey(private)
+    public.chmod(0o600)
     with pytest.raises(bs.UsageError, match="no private"):
-        public.chmod(0o600)
         FileSigner(public)
     private.chmod(0o644)
     with pytest.raises(bs.KeyAccessError, match="others"):

@@ -76,7 +76,8 @@ def sealed(
         "made": made.isoformat(timespec="seconds"),
         "signatures_required": required,
         "members": {
-            name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in sorted(members.items())
+            name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+            for name, data in sorted(members.items())
         },
     }
     whole = {**members, MANIFEST: _json(manifest)}
@@ -186,7 +187,10 @@ def _read(members: Mapping[str, bytes]) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise IntegrityError("the bundle has no manifest that could be read") from None
     present = {name: data for name, data in members.items() if name != MANIFEST and not _SIGNATURE.fullmatch(name)}
-    for what, names in (("missing", listed.keys() - present.keys()), ("not in the manifest", present.keys() - listed.keys())):
+    for what, names in (
+        ("missing", listed.keys() - present.keys()),
+        ("not in the manifest", present.keys() - listed.keys()),
+    ):
         if names:
             raise IntegrityError(f"{', '.join(sorted(names)[:5])}: {what}")
     for name, data in present.items():

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ..encryption import Algorithm, ModuleCipher, ModuleType, SecretKey, module_aad, page_aads
-from ..errors import UsageError
+from ..errors import BloomsealError, UsageError
 from ..format.expectation import UNIQUE_BYTES
 from ..format.footer import FileCrypto
 from ..format.schema import Leaf, Schema
 from ..format.walk import Protection
 from ..keytools import as_key_source
+from ..keytools.access_log import AccessLog
 from ..keytools.protocols import CommittingKeys, FileKeys
 from ..specs import DecryptionSpec, EncryptionSpec, KeyChoice
 from ..storage.ref import FileRef
@@ -51,6 +52,7 @@ class OutputKeys:
         if spec.keys is not None:
             self._source = as_key_source(spec.keys).for_file(ref, writing=True)
         self.spec = spec
+        self._log = AccessLog.of(spec.access_log, ref.path)
         self._leaves = schema.leaves
         algorithm = Algorithm(spec.algorithm)
         try:
@@ -82,6 +84,17 @@ class OutputKeys:
         return columns
 
     def _new_key(self, choice: KeyChoice, column: str | None) -> tuple[SecretKey, bytes]:
+        try:
+            key, metadata = self._made(choice, column)
+        except BloomsealError as error:
+            if self._log is not None:
+                self._log.say("seal", column, choice if isinstance(choice, str) else None, error=error)
+            raise
+        if self._log is not None:
+            self._log.used("seal", self._source, metadata, column)
+        return key, metadata
+
+    def _made(self, choice: KeyChoice, column: str | None) -> tuple[SecretKey, bytes]:
         if isinstance(choice, str):
             assert self._source is not None  # noqa: S101  # EncryptionSpec refuses a name without keys=
             return self._source.new_key(choice, column, self.spec.key_bits)

@@ -231,7 +231,14 @@ def scanner_for(
     kms = Kms(source.kms if isinstance(source, KeyTools) else None, dated=policies.dated)
     one = aad_prefix.encode() if isinstance(aad_prefix, str) else aad_prefix
     given = (one,) if one else ()
-    return Scanner(source, kms, prefixes=lambda ref: policies.prefixes(ref) or given, filters=filters, visit=visit)
+    return Scanner(
+        source,
+        kms,
+        prefixes=lambda ref: policies.prefixes(ref) or given,
+        access_log=lambda ref: policy.access_log if (policy := policies.of(ref.path)) else None,
+        filters=filters,
+        visit=visit,
+    )
 
 
 def to_table(files: Sequence[FileFacts], policies: Policies | None = None) -> pa.Table:
