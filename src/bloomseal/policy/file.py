@@ -91,7 +91,13 @@ class Policy:
         tables = top.inner("tables")
         top.done()
         more = {"kms": kms or named, "allowed_kms_urls": urls, "key_policies": key_policies}
-        return cls({name: _table(name, tables.inner(name), defaults, **more) for name in tables.names()})
+        made = {name: _table(name, tables.inner(name), defaults, **more) for name in tables.names()}
+        used = {key for table in made.values() for key in table.master_keys}
+        for name in sorted(key_policies.keys() - used):
+            raise PolicyError(
+                f"keys.{name}: no table has a master key of this name", hint=f"one of {', '.join(nearest(name, used))}"
+            )
+        return cls(made)
 
     def for_table(self, name: str, *, root: str | os.PathLike[str] | None = None) -> TablePolicy:
         """One table's policy.
