@@ -10,8 +10,9 @@ from ..encryption import ModuleCipher, ModuleType, SecretKey, module_aad
 from ..errors import BloomsealError, IntegrityError, KeyAccessError, PolicyError
 from ..keytools import as_key_source
 from ..keytools.access import raised_by
-from ..keytools.access_log import AccessLog
+from ..keytools.access_log import AccessLog, wrapped_by
 from ..keytools.protocols import KeyRetriever
+from ..keytools.tools import KeyDescription
 from ..specs import DecryptionSpec
 from ..storage.source import Source
 from .expectation import NO_EXPECTATION, Expectation
@@ -102,6 +103,10 @@ class KeysAtHand:
             return ModuleCipher(key if isinstance(key, SecretKey) else SecretKey(key), self.crypto.algorithm)
         self._tell(key_metadata, column, failure)
         raise failure from None
+
+    def wrapped_by(self, key_metadata: bytes) -> KeyDescription | None:
+        """What key metadata says of its master key; None where it does not tell. Costs no call."""
+        return wrapped_by(self._retriever, key_metadata)
 
     def _tell(self, key_metadata: bytes, column: str | None, error: BloomsealError | None = None) -> None:
         if self._log is not None:

@@ -19,13 +19,16 @@ import socket
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import BloomsealError, KeyAccessError, UsageError
 from ..storage.source import open_regular
 from .access import raised_by
 
-__all__ = ["Access", "AccessLog", "host_name", "user_name"]
+if TYPE_CHECKING:
+    from .tools import KeyDescription
+
+__all__ = ["Access", "AccessLog", "host_name", "user_name", "wrapped_by"]
 
 _LOGGER: Final = "logging:"
 _LONGEST_ID: Final = 200
@@ -185,15 +188,20 @@ def _append(path: str, access: Access) -> None:
         os.close(number)
 
 
+def wrapped_by(keys: Any, key_metadata: bytes) -> KeyDescription | None:
+    """What a file's keys (`FileKeys.describe`) tell of key metadata; None where they don't. Costs no call."""
+    describe = getattr(keys, "describe", None)
+    try:
+        told: KeyDescription | None = None if describe is None else describe(key_metadata)
+    except BloomsealError:
+        return None
+    return told
+
+
 def _named(keys: Any, key_metadata: bytes) -> tuple[str | None, str | None, str | None]:
     """Master key, version, id of its own."""
-    describe = getattr(keys, "describe", None)
-    if describe is not None:
-        try:
-            told = describe(key_metadata)
-            return told.master_key, told.wrapping_version, None
-        except BloomsealError:
-            pass
+    if (told := wrapped_by(keys, key_metadata)) is not None:
+        return told.master_key, told.wrapping_version, None
     text = key_metadata.decode(errors="backslashreplace")
     shown = text if text.isprintable() and len(text) <= _LONGEST_ID else f"{len(key_metadata)} opaque bytes"
     return None, None, shown or None

@@ -350,6 +350,7 @@ def _converted(file: DataFile, report: ConversionReport, tidy: Callable[[], obje
         filters_dropped=report.filters_dropped,
         filters_replaced=report.filters_replaced,
         dropped=report.dropped,
+        keys=report.keys,
     )
     try:
         tidy()

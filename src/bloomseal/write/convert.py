@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from ..format.filter_bytes import FilterBytes
 from ..format.opening import need_verified, open_footer
 from ..format.verify import verify_walk
 from ..format.walk import Chunk, Protection, Walk
+from ..keytools.tools import KeyDescription
 from ..notebook import ShownInNotebooks
 from ..sbbf import PhysicalType, SplitBlockBloomFilter
 from ..specs import DecryptionSpec, EncryptionSpec, decryption_for, encryption_for
@@ -20,6 +21,7 @@ from ..storage.ref import FileRef
 from ..storage.source import Scratch, Source, resolve_path
 from .assemble import AnyFilter, Assembler
 from .chunk_hashes import chunk_hashes
+from .key_metadata import key_metadata_in_use
 from .output_keys import OutputKeys
 from .writer import FilterRequest, resolve_filters
 
@@ -46,6 +48,8 @@ class ConversionReport(ShownInNotebooks):
             whole; on columns that are encrypted from now on, where they lack values.
         dropped: one entry for each of them: row_group, column, why.
         old_size, new_size: bytes.
+        keys: one entry for each key: column (None: the footer), master_key and version before, new_master_key and new_version
+            now; None where there is none, or nobody tells.
     """
 
     path: str
@@ -58,6 +62,7 @@ class ConversionReport(ShownInNotebooks):
     dropped: list[dict[str, Any]] = field(default_factory=list)
     old_size: int = 0
     new_size: int = 0
+    keys: list[dict[str, Any]] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         return dict(self.__dict__)
@@ -166,6 +171,7 @@ def convert(
             raise UsageError("the file is encrypted already", file=source.name, hint="rekey")
         need_verified(footer, source, "the new file")
         walk = Walk(source, footer, at_hand)
+        had = {column: at_hand.wrapped_by(metadata) for column, metadata in key_metadata_in_use(walk)}
         keys = OutputKeys(encryption, footer.schema, target) if encryption is not None else None
         out = None
         try:
@@ -175,6 +181,7 @@ def convert(
                     keys.store()
                     fault_point("stored")
                 out.commit(check)
+            report.keys = _wrapped(had, keys.wrapped_by() if keys is not None else {})
             if keys is not None and tidy:
                 keys.committed()
         except BaseException:
@@ -241,6 +248,25 @@ def _why_not(walk: Walk, chunk: Chunk, found: FilterBytes, keys: OutputKeys | No
     if SplitBlockBloomFilter.from_bitset(found.bitset).check_hashes(hashes).all():
         return None
     return "in clear until now, and lacks values of its column"
+
+
+def _wrapped(
+    before: Mapping[str | None, KeyDescription | None], now: Mapping[str | None, KeyDescription]
+) -> list[dict[str, Any]]:
+    told = []
+    for column in dict.fromkeys((*before, *now)):
+        had, has = before.get(column), now.get(column)
+        if had is not None or has is not None:
+            told.append(
+                {
+                    "column": column,
+                    "master_key": had and had.master_key,
+                    "version": had and had.wrapping_version,
+                    "new_master_key": has and has.master_key,
+                    "new_version": has and has.wrapping_version,
+                }
+            )
+    return told
 
 
 def _check(reopened: Source, keys: OutputKeys | None) -> None:

@@ -13,8 +13,9 @@ from ..format.footer import FileCrypto
 from ..format.schema import Leaf, Schema
 from ..format.walk import Protection
 from ..keytools import as_key_source
-from ..keytools.access_log import AccessLog
+from ..keytools.access_log import AccessLog, wrapped_by
 from ..keytools.protocols import CommittingKeys, FileKeys
+from ..keytools.tools import KeyDescription
 from ..specs import DecryptionSpec, EncryptionSpec, KeyChoice
 from ..storage.ref import FileRef
 from ..thrift import Struct, WireType, encode_binary
@@ -157,6 +158,13 @@ class OutputKeys:
         return DecryptionSpec(
             self, aad_prefix=supplied or None, allow_ctr=self.crypto.algorithm is Algorithm.AES_GCM_CTR_V1
         )
+
+    def wrapped_by(self) -> dict[str | None, KeyDescription]:
+        """Column (None: the footer) → what its key metadata says of its master key, where it does."""
+        made = {leaf.name: self._columns[leaf.index][1] for leaf in self._leaves if leaf.index in self._columns}
+        named = {None: self.crypto.footer_key_metadata, **made}
+        told = {column: wrapped_by(self._source, metadata) for column, metadata in named.items()}
+        return {column: one for column, one in told.items() if one is not None}
 
     def store(self) -> None:
         """Make external key material durable, before the file appears under its name."""
