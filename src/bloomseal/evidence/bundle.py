@@ -116,7 +116,7 @@ def _members(data: bytes) -> dict[str, bytes]:
     except BloomsealError:
         raise
     except Exception as error:  # zipfile raises what it likes on hostile archives
-        raise FormatError(f"not a bundle ({type(error).__name__})") from None
+        raise FormatError(f"no bundle, or an altered one ({type(error).__name__})") from None
     return members
 
 

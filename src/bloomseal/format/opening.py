@@ -12,7 +12,7 @@ from ..keytools import as_key_source
 from ..keytools.access import raised_by
 from ..keytools.access_log import AccessLog, wrapped_by
 from ..keytools.protocols import KeyRetriever
-from ..keytools.tools import KeyDescription
+from ..keytools.material.material import KeyDescription
 from ..specs import DecryptionSpec
 from ..storage.source import Source
 from .expectation import NO_EXPECTATION, Expectation

@@ -26,7 +26,7 @@ from ..storage.source import open_regular
 from .access import raised_by
 
 if TYPE_CHECKING:
-    from .tools import KeyDescription
+    from .material.material import KeyDescription
 
 __all__ = ["Access", "AccessLog", "host_name", "user_name", "wrapped_by"]
 

@@ -71,7 +71,7 @@ def check_chain(lines: Sequence[bytes], events: Sequence[Mapping[str, Any]]) -> 
     first, before = None, _NO_LINE
     for index, (line, event) in enumerate(zip(lines, events, strict=True)):
         chain = event.get("chain")
-        if chain is None and first is not None or chain is not None and chain != before:
+        if (chain is None and first is not None) or (chain is not None and chain != before):
             raise FormatError(f"the journal was altered at line {index + 1}, or just before it")
         if chain is not None and first is None:
             first = index

@@ -12,7 +12,7 @@ from ..format.filter_bytes import FilterBytes
 from ..format.opening import need_verified, open_footer
 from ..format.verify import verify_walk
 from ..format.walk import Chunk, Protection, Walk
-from ..keytools.tools import KeyDescription
+from ..keytools.material.material import KeyDescription
 from ..notebook import ShownInNotebooks
 from ..sbbf import PhysicalType, SplitBlockBloomFilter
 from ..specs import DecryptionSpec, EncryptionSpec, decryption_for, encryption_for

@@ -15,7 +15,7 @@ from ..format.walk import Protection
 from ..keytools import as_key_source
 from ..keytools.access_log import AccessLog, wrapped_by
 from ..keytools.protocols import CommittingKeys, FileKeys
-from ..keytools.tools import KeyDescription
+from ..keytools.material.material import KeyDescription
 from ..specs import DecryptionSpec, EncryptionSpec, KeyChoice
 from ..storage.ref import FileRef
 from ..thrift import Struct, WireType, encode_binary
@@ -161,8 +161,8 @@ class OutputKeys:
 
     def wrapped_by(self) -> dict[str | None, KeyDescription]:
         """Column (None: the footer) → what its key metadata says of its master key, where it does."""
-        made = {leaf.name: self._columns[leaf.index][1] for leaf in self._leaves if leaf.index in self._columns}
-        named = {None: self.crypto.footer_key_metadata, **made}
+        named: dict[str | None, bytes] = {None: self.crypto.footer_key_metadata}
+        named |= {leaf.name: self._columns[leaf.index][1] for leaf in self._leaves if leaf.index in self._columns}
         told = {column: wrapped_by(self._source, metadata) for column, metadata in named.items()}
         return {column: one for column, one in told.items() if one is not None}
 
