@@ -11,8 +11,8 @@ from ..errors import BloomsealError, IntegrityError, KeyAccessError, PolicyError
 from ..keytools import as_key_source
 from ..keytools.access import raised_by
 from ..keytools.access_log import AccessLog, wrapped_by
-from ..keytools.protocols import KeyRetriever
 from ..keytools.material.material import KeyDescription
+from ..keytools.protocols import KeyRetriever
 from ..specs import DecryptionSpec
 from ..storage.source import Source
 from .expectation import NO_EXPECTATION, Expectation

@@ -14,8 +14,8 @@ from ..format.schema import Leaf, Schema
 from ..format.walk import Protection
 from ..keytools import as_key_source
 from ..keytools.access_log import AccessLog, wrapped_by
-from ..keytools.protocols import CommittingKeys, FileKeys
 from ..keytools.material.material import KeyDescription
+from ..keytools.protocols import CommittingKeys, FileKeys
 from ..specs import DecryptionSpec, EncryptionSpec, KeyChoice
 from ..storage.ref import FileRef
 from ..thrift import Struct, WireType, encode_binary
