@@ -157,6 +157,10 @@ def test_what_is_missing_is_said(shop: Shop) -> None:
     assert named(told)["pii:1"]["state"] == "compromised"
     (leak,) = (one for one in told["leaks"] if one["column"] == "ssn")
     assert leak["in_clear"]["Bloom filter"] == 1
+    (column,) = (one for one in told["columns"] if one["column"] == "ssn")
+    assert column["answers"][0]["answer"].startswith(
+        "NONE in 1 files, where it stands in plaintext; pii:1 (compromised)"
+    )
     assert leak["candidates_per_second"] > 1000
     assert 300 < leak["values_in_filter"] < 500
 

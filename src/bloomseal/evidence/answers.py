@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -30,6 +30,7 @@ class Answer:
 def answers_for(
     table: str | None,
     column: str,
+    files: Mapping[str, int],
     versions: Sequence[KeyVersion],
     rotations: Sequence[Rotation],
     certificates: Sequence[Certificate],
@@ -38,6 +39,7 @@ def answers_for(
     """The questions about one column.
 
     Args:
+        files: protection → number of files in which the column was seen so.
         versions, rotations, certificates: of the whole bundle.
         unseen: what could not be looked at.
     """
@@ -47,7 +49,7 @@ def answers_for(
     about = [one for one in rotations if _concerns(one, names)]
     last = max(about, key=lambda one: one.started or "", default=None)
     return [
-        Answer("Which keys protect it?", _which(own, table, column), "evidence.json: keys; inventory.parquet"),
+        Answer("Which keys protect it?", _which(own, table, column, files), "evidence.json: keys; inventory.parquet"),
         Answer("Since when?", _since(own), "evidence.json: keys"),
         Answer(
             "Who may use them?", _who(own), "evidence.json: keys (owner, custodian and users are the policy's words)"
@@ -59,10 +61,12 @@ def answers_for(
     ]
 
 
-def _which(own: Sequence[KeyVersion], table: str | None, column: str) -> str:
-    if not own:
-        return "None that was seen."
+def _which(own: Sequence[KeyVersion], table: str | None, column: str, files: Mapping[str, int]) -> str:
     told = []
+    if bare := files.get("plaintext"):
+        told.append(f"NONE in {bare} files, where it stands in plaintext")
+    if not own and not told:
+        return "None that was seen."
     for one in own:
         use = next(use for use in one.uses if use["table"] == table and use["column"] == column)
         kind = ", ".join(one.data_key_algorithms)

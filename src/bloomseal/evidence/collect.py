@@ -154,6 +154,7 @@ def gather(
         also: copies and backups that are searched for files under those too.
         access_log: a JSON-lines access log, to be told in short.
     """
+    unseen = _unseen(report)
     uses = uses_of(report.inventory)
     client, kms = kms_of(keys)
     # Of a policy file with many tables those count that files were seen of.
@@ -164,20 +165,21 @@ def gather(
     refs = {ref.path: ref for ref in places.files}
     leaks = leaks_of(report.inventory, lambda path: refs.get(path) or FileRef(path), keys)
     members: dict[str, bytes] = {}
-    rotations = _rotations(journals, set(refs), versions, not report.unseen, members)
+    rotations = _rotations(journals, set(refs), versions, not unseen, members)
     certificates = [
         _certificate(
             text, [*paths, *(os.fspath(path) for path in also)], samples, client, kms, keys, key_policies, look or {}
         )
         for text in destroyed
     ]
+    members |= {f"destruction/{number:03d}.json": _json(one.look) for number, one in enumerate(certificates)}
     required = max((one.signatures_required for one in certificates), default=1)
     logged = {policy.name: policy.access_log is not None for policy in tables}
     columns = _columns(report, leaks, tables)
     items = [
         item
         for standard in (PCI, HIPAA)
-        for item in judge(standard, _scope(standard, columns, versions, uses, report.unseen, logged, kms))
+        for item in judge(standard, _scope(standard, columns, versions, uses, unseen, logged, kms))
     ]
     told = {
         "$schema": _SCHEMA,
@@ -194,11 +196,11 @@ def gather(
             "deep": report.deep,
             "kms": kms,
             "policy_sha256": policy_digest,
-            "unseen": list(report.unseen),
+            "unseen": unseen,
             "findings": report.counts(),
         },
         "keys": [one.to_dict() for one in versions],
-        "columns": _answered(columns, report, tables, versions, rotations, certificates),
+        "columns": _answered(columns, report, tables, versions, rotations, certificates, unseen),
         "rotations": [one.to_dict() for one in rotations],
         "destructions": [one.to_dict() for one in certificates],
         "leaks": [one.to_dict() for one in leaks],
@@ -237,6 +239,11 @@ def _renderings(
         "inventory.parquet": inventory.getvalue(),
         **{name: text.encode(errors="backslashreplace") for name, text in texts.items()},
     }
+
+
+def _unseen(report: Report) -> list[str]:
+    """All that nobody could look at, for whatever reason. What only keys would show is not seen either."""
+    return [*report.unseen, *getattr(report, "hidden", ())]
 
 
 def _policy(
@@ -370,13 +377,15 @@ def _answered(
     versions: Sequence[KeyVersion],
     rotations: Sequence[journal_room.Rotation],
     certificates: Sequence[Certificate],
+    unseen: Sequence[str],
 ) -> list[dict[str, Any]]:
     """Every encrypted column, and every one that the policy says something of, with the questions about it."""
     by_name = {policy.name: policy for policy in tables}
     required = {(one.table, one.column): one.requirements for one in columns}
     seen = {(one["table"], one["column"]): one["files"] for one in columns_of(report.inventory)}
     told = []
-    for table, column in sorted({*seen, *required}, key=lambda name: (name[0] or "", name[1])):
+    # Those that come under something go first.
+    for table, column in sorted({*seen, *required}, key=lambda name: (name not in required, name[0] or "", name[1])):
         policy = by_name.get(table or "")
         files = seen.get((table, column), {})
         if (
@@ -385,7 +394,7 @@ def _answered(
             and (policy is None or policy.master_key(column) is None)
         ):
             continue
-        answers = answers_for(table, column, versions, rotations, certificates, report.unseen)
+        answers = answers_for(table, column, files, versions, rotations, certificates, unseen)
         told.append(
             {
                 "table": table,

@@ -40,6 +40,7 @@ class Certificate:
         under: the versions that files are under.
         kms: the KMS's name.
         kms_state: its own word about this version; None where it gives none.
+        look: the whole answer of `bloomseal.audit.may_destroy`; a member of its own in the bundle.
         tried: attempts to unwrap a data key under it: file, column, outcome (``refused``, ``opened``, ``not tried``), why.
         gone: ``yes`` where the KMS calls it destroyed, or refuses to use it as destroyed, and nothing opened under it.
         why: of `gone`.
@@ -57,6 +58,7 @@ class Certificate:
     under: list[str] = field(default_factory=list)
     kms: str | None = None
     kms_state: str | None = None
+    look: dict[str, Any] = field(default_factory=dict, repr=False)
     tried: list[dict[str, Any]] = field(default_factory=list)
     gone: str = "unknown"
     why: str = ""
@@ -67,8 +69,10 @@ class Certificate:
         return f"{self.master_key}:{self.version}"
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        return asdict(self)
+        """As plain data, without `look`."""
+        told = asdict(self)
+        del told["look"]
+        return told
 
 
 def named_version(text: str) -> tuple[str, str]:
@@ -106,18 +110,18 @@ def certify(
         look: other arguments of `bloomseal.audit.may_destroy`.
     """
     answer = may_destroy(master_key, version, list(paths), keys=keys, **look)
-    told = answer.to_dict()
     found = Certificate(
         master_key,
         version,
         # The other question: may it be destroyed? Only a plain yes says that nothing needs it.
         {"yes": "no", "no": "yes"}.get(answer.answer, "unknown"),
-        doubts=[str(one) for one in told.get("reasons") or told.get("doubts") or ()],
-        needed_by=list(told.get("needed_by") or ()),
-        files=int(told.get("files") or 0),
+        doubts=list(answer.doubts),
+        needed_by=list(answer.needed_by),
+        files=answer.files,
         looked_at=[os.fspath(path) for path in paths],
-        missing=list(told.get("missing") or ()),
-        under=list(told.get("under") or ()),
+        missing=list(answer.missing),
+        under=list(answer.under),
+        look=answer.to_dict(),
         kms=kms,
         signatures_required=2 if dual_control else 1,
     )

@@ -24,7 +24,7 @@ _STYLE: Final = """<meta http-equiv="Content-Security-Policy" content="default-s
 body{font:16px/1.5 system-ui,sans-serif;margin:1.5rem auto;max-width:70rem;padding:0 1rem}
 h1{font-size:1.6rem;margin:.2rem 0}h2{font-size:1.25rem;margin-top:2rem}h3{font-size:1.05rem;margin-bottom:.3rem}
 .wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:.9rem}
-th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid #8886;vertical-align:top;overflow-wrap:anywhere}
+th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid #8886;vertical-align:top;overflow-wrap:break-word}
 th{white-space:nowrap}dt{font-weight:600;margin-top:.5rem}dd{margin:0 0 .2rem}dd small,.note{opacity:.75}
 .bad{color:#b3261e;font-weight:600}.good{color:#1b6e3c;font-weight:600}.open{color:#8a5a00;font-weight:600}
 @media(prefers-color-scheme:dark){.bad{color:#ff8a80}.good{color:#7bd69c}.open{color:#ffc866}}
@@ -100,7 +100,7 @@ the bundle is as its signers left it.</p>
 <h2>The rest of the bundle</h2>
 <ul><li><code>leaks.html</code>: what anybody can read today</li><li><code>audit.html</code>, <code>audit.json</code>, <code>audit.sarif</code>: findings</li>
 <li><code>inventory.parquet</code>: one row for each file, row group and column</li><li><code>evidence.json</code>, <code>evidence.schema.json</code>: all of this page, for machines</li>
-<li><code>cbom-1.6.json</code>, <code>cbom-1.7.json</code>: CycloneDX</li><li><code>rotation/</code>: journals as they are</li>
+<li><code>cbom-1.6.json</code>, <code>cbom-1.7.json</code>: CycloneDX</li><li><code>rotation/</code>: journals as they are; <code>destruction/</code>: what was looked at before a key may go</li>
 <li><code>manifest.json</code>, <code>signatures/</code>: digests of all of it, and who signed them</li></ul>
 </body></html>
 """
