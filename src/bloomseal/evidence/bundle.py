@@ -112,7 +112,10 @@ def _members(data: bytes) -> dict[str, bytes]:
                     raise FormatError(f"two members of the name {info.filename}")
                 if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
                     raise FormatError(f"the member {info.filename} is compressed, and no bundle's is")
-                members[info.filename] = archive.read(info)
+                try:
+                    members[info.filename] = archive.read(info)
+                except zipfile.BadZipFile:
+                    raise FormatError(f"{info.filename}: altered (its checksum, or its header)") from None
     except BloomsealError:
         raise
     except Exception as error:  # zipfile raises what it likes on hostile archives
