@@ -39,7 +39,7 @@ from .versions import ask, kms_of
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["Evidence", "gather", "make"]
+__all__ = ["Evidence", "finished", "gather", "make"]
 
 _SCHEMA: Final = "evidence.schema.json"
 Paths = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]
@@ -120,7 +120,14 @@ def make(
         look={"policy": loaded, "table": table, "aad_prefix": aad_prefix, "filesystem": filesystem},
         **more,
     )
-    whole = sealed(evidence.members, signers, made=moment, required=evidence.signatures_required)
+    return finished(evidence, out, signers, moment, overwrite=overwrite)
+
+
+def finished(
+    evidence: Evidence, out: str | os.PathLike[str], signers: Sequence[Signer], made: datetime, *, overwrite: bool
+) -> Evidence:
+    """Signed and written; arguments as of `make`."""
+    whole = sealed(evidence.members, signers, made=made, required=evidence.signatures_required)
     write(out, whole, overwrite=overwrite)
     evidence.bundle = os.fspath(out)
     return evidence

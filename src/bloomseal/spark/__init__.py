@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .jar import build_jar
     from .jobs import attach, rekey, rewrap, verify
     from .jobs.audit import TableAudit, audit
+    from .jobs.evidence import evidence
     from .reading import df_stats, read
     from .runtime import java_home
     from .semijoin.join import semi_join
@@ -36,6 +37,7 @@ __all__ = [
     "check_table",
     "df_stats",
     "enable",
+    "evidence",
     "explain",
     "java_home",
     "options",
@@ -63,6 +65,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "check_table": "writing",
             "df_stats": "reading",
             "enable": "session",
+            "evidence": "jobs.evidence",
             "explain": "explaining",
             "java_home": "runtime",
             "options": "settings",
