@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..audit.leaks import Pace, pace
 from ..errors import BloomsealError
 from ..storage.ref import FileRef
+from .uses import file_numbers
 
 __all__ = ["ColumnLeak", "leaks_of"]
+
+Files = np.ndarray[Any, Any]
+"""Numbers of files, each once."""
 
 VALUES: Final = "values"
 FILTER: Final = "Bloom filter"
@@ -69,17 +74,18 @@ def leaks_of(
         measure: ask one file's filters in clear for candidates, to tell how many a second.
     """
     seen = inventory.filter(pc.is_valid(inventory["row_group"]))
-    found: dict[tuple[str | None, str], dict[str, set[str]]] = {}
-    for row in _distinct(seen):
-        marks = found.setdefault((row["table"], row["column"]), {"": set()})
-        marks[""].add(row["file"])
-        for mark in _marks(row):
-            marks.setdefault(mark, set()).add(row["file"])
+    found: dict[tuple[str | None, str], dict[str, Files]] = {}
+    for row, files in _distinct(seen):
+        marks = found.setdefault((row["table"], row["column"]), {})
+        for mark in ("", *_marks(row)):
+            marks[mark] = np.union1d(marks[mark], files) if mark in marks else files
+    names = seen["file"].unify_dictionaries().combine_chunks().dictionary if seen.num_rows else []
     told = []
     for (table, column), marks in sorted(found.items(), key=lambda one: (one[0][0] or "", one[0][1])):
-        files, unseen = marks.pop(""), marks.pop("?", set())
-        example, paced = _paced(sorted(marks.get(FILTER, ())), column, refs, keys) if measure else (None, None)
-        counts = {mark: len(names) for mark, names in sorted(marks.items())}
+        files, unseen = marks.pop(""), marks.pop("?", ())
+        some = sorted(names[int(one)].as_py() for one in marks.get(FILTER, ())[:_SAMPLES]) if measure else []
+        example, paced = _paced(some, column, refs, keys)
+        counts = {mark: len(numbers) for mark, numbers in sorted(marks.items())}
         told.append(
             ColumnLeak(
                 table,
@@ -95,16 +101,20 @@ def leaks_of(
     return told
 
 
-def _distinct(seen: pa.Table) -> Sequence[dict[str, Any]]:
-    names = ["table", "column", "file", "protection", "filter", "column_index"]
+def _distinct(seen: pa.Table) -> Iterator[tuple[dict[str, Any], Files]]:
+    """What is alike, and in which files."""
+    names = ["table", "column", "protection", "filter", "column_index"]
     plain = pa.table(
         {
             **{name: seen[name].cast(pa.string()) for name in names},
             "in_clear": pc.binary_join(seen["in_clear"], "\n"),
+            "file": file_numbers(seen["file"]),
         }
     )
-    rows: list[dict[str, Any]] = plain.group_by([*names, "in_clear"]).aggregate([]).to_pylist()
-    return rows
+    grouped = plain.group_by([*names, "in_clear"]).aggregate([("file", "distinct")])
+    files = grouped["file_distinct"].combine_chunks()
+    for index, row in enumerate(grouped.drop_columns("file_distinct").to_pylist()):
+        yield row, np.sort(files[index].values.to_numpy())
 
 
 def _marks(row: dict[str, Any]) -> list[str]:
@@ -124,7 +134,7 @@ def _marks(row: dict[str, Any]) -> list[str]:
 def _paced(
     files: Sequence[str], column: str, refs: Callable[[str], FileRef], keys: Any
 ) -> tuple[str | None, Pace | None]:
-    for name in files[:_SAMPLES]:
+    for name in files:
         ref = refs(name)
         try:
             found = pace(ref.path, column, keys=keys, filesystem=ref.filesystem)

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["FOOTER", "Use", "columns_of", "uses_of"]
+__all__ = ["FOOTER", "Use", "columns_of", "file_numbers", "total", "uses_of"]
 
 FOOTER: Final = "(footer)"
 _PLACE: Final = (
@@ -67,7 +68,7 @@ class Use:
     keks: int
     oldest: datetime | None
     newest: datetime | None
-    file_ids: frozenset[int] = field(repr=False, compare=False)
+    file_ids: np.ndarray[Any, Any] = field(repr=False, compare=False)
 
 
 def uses_of(inventory: pa.Table) -> list[Use]:
@@ -77,18 +78,19 @@ def uses_of(inventory: pa.Table) -> list[Use]:
     under_footer = _rows(whole.filter(pc.equal(_text(whole["protection"]), "footer key")), None, "footer_")
     own = _rows(whole.filter(pc.equal(_text(whole["protection"]), "column key")), None, "")
     grouped = pa.concat_tables([footers, under_footer, own]).group_by(list(_PLACE)).aggregate(_COUNTED)
+    ids = grouped["file_distinct"].combine_chunks()
     found = [
         Use(
             **{name: row[name] for name in _PLACE},
-            files=len(row["file_distinct"]),
+            files=len(ids[index]),
             modules=row["modules_sum"] or 0,
             data_keys=row["data_key_count_distinct"],
             keks=row["kek_count_distinct"],
             oldest=row["modified_min"],
             newest=row["modified_max"],
-            file_ids=frozenset(row["file_distinct"]),
+            file_ids=ids[index].values.to_numpy(),
         )
-        for row in grouped.to_pylist()
+        for index, row in enumerate(grouped.drop_columns("file_distinct").to_pylist())
     ]
     return sorted(found, key=lambda use: tuple(str(getattr(use, name) or "") for name in _PLACE))
 
@@ -101,7 +103,7 @@ def columns_of(inventory: pa.Table) -> list[dict[str, Any]]:
             "table": _text(seen["table"]),
             "column": _text(seen["column"]),
             "protection": _text(seen["protection"]),
-            "file": _number(seen["file"]),
+            "file": file_numbers(seen["file"]),
         }
     )
     grouped = plain.group_by(["table", "column", "protection"]).aggregate([("file", "count_distinct")])
@@ -128,10 +130,10 @@ def _rows(found: pa.Table, column: str | None, prefix: str) -> pa.Table:
             "bits": found[f"{prefix}key_bits"],
             "kms_url": _text(found["footer_kms_url"]),
             "material": _text(found[f"{prefix}material"]),
-            "file": _number(found["file"]),
+            "file": file_numbers(found["file"]),
             # Numbers stand for texts: there are as many of those as files, and more.
-            "data_key": _number(found[f"{prefix}data_key"]),
-            "kek": _number(found[f"{prefix}kek_id"]),
+            "data_key": file_numbers(found[f"{prefix}data_key"]),
+            "kek": file_numbers(found[f"{prefix}kek_id"]),
             "modules": modules,
             "modified": found["file_modified"],
         }
@@ -142,11 +144,12 @@ def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.string())
 
 
-def _number(column: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+def file_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The index of each text in its dictionary: numbers stand for names, of which there may be a hundred thousand."""
     whole: Any = pa.chunked_array(column).unify_dictionaries() if column.num_chunks > 1 else column
     return pa.chunked_array([chunk.indices for chunk in whole.chunks], pa.int32())
 
 
 def total(uses: Sequence[Use]) -> int:
     """Files, each counted once."""
-    return len(frozenset().union(*(use.file_ids for use in uses))) if uses else 0
+    return len(np.unique(np.concatenate([use.file_ids for use in uses]))) if uses else 0

@@ -12,6 +12,7 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, Final, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from ..._version import __version__
@@ -44,6 +45,8 @@ _NAMESPACE: Final = uuid.UUID("5f0b6f3a-6a0f-5f2f-9c7e-0a3f5d1b7c21")
 
 
 VERSIONS: Final = ("1.6", "1.7")
+Files = np.ndarray[Any, Any]
+"""Numbers of files, each once."""
 
 
 class Life(Protocol):
@@ -89,11 +92,19 @@ def to_cbom(report: Report, *, version: str = "1.6", lives: Mapping[tuple[str, s
     return json.dumps(json.loads(text), indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 
+_Name = tuple[str, str | None, str, int | None]
+"""Data keys of one kind: master key, version, algorithm, bits."""
+
+
+def _none() -> Files:
+    return np.empty(0, np.int32)
+
+
 @dataclass
 class _Group:
     """Keys of one kind: what is counted of them."""
 
-    files: set[int] = field(default_factory=set)
+    files: Files = field(default_factory=_none)
     columns: set[str] = field(default_factory=set)
     states: set[str] = field(default_factory=set)
     keks: int = 0
@@ -105,13 +116,13 @@ class _Bill:
         self.m = model
         self.lives = lives
         self.moment = datetime.fromtimestamp(0, UTC)
-        self.algorithms: dict[tuple[str, str, str], set[int]] = {}
+        self.algorithms: dict[tuple[str, str, str], Files] = {}
         self.masters: dict[tuple[str, str | None], _Group] = {name: _Group() for name in lives}
-        self.data_keys: dict[tuple[str, str | None, str, int | None], _Group] = {}
-        self.tables: dict[str, tuple[set[int], set[tuple[str, str | None, str, int | None]]]] = {}
+        self.data_keys: dict[_Name, _Group] = {}
+        self.tables: dict[str, tuple[Files, set[_Name]]] = {}
         for life in lives.values():
             for one in _of_master(life.bits):
-                self.algorithms.setdefault(one, set())
+                self.algorithms.setdefault(one, _none())
         for row in _rows(report.inventory):
             self._take(row)
 
@@ -142,19 +153,20 @@ class _Bill:
         return bom
 
     def _take(self, row: dict[str, Any]) -> None:
-        files = set(row["file_distinct"])
+        files = row["file_distinct"]
         if row["file_modified_max"] is not None:
             self.moment = max(self.moment, row["file_modified_max"].astimezone(UTC))
-        table = self.tables.setdefault(row["table"], (set(), set())) if row["table"] is not None else None
-        if table is not None:
-            table[0].update(files)
+        named: set[_Name] = set()
+        if row["table"] is not None:
+            before, named = self.tables.get(row["table"], (_none(), named))
+            self.tables[row["table"]] = np.union1d(before, files), named
         if row["algorithm"] is None:
             return
         own = row["protection"] == "column key"
         for prefix, column in (("footer_", "footer"), *((("", row["column"]),) if own else ())):
             bits, master, version = (row[f"{prefix}{name}"] for name in ("key_bits", "master_key", "key_version"))
             for one in _modes(row["algorithm"], bits):
-                self.algorithms.setdefault(one, set()).update(files)
+                self.algorithms[one] = np.union1d(self.algorithms.get(one, _none()), files)
             if master is None:
                 continue
             name = (master, version, row["algorithm"], bits)
@@ -162,15 +174,14 @@ class _Bill:
                 self.masters.setdefault((master, version), _Group()),
                 self.data_keys.setdefault(name, _Group()),
             ):
-                group.files |= files
+                group.files = np.union1d(group.files, files)
                 group.columns.add(column)
                 group.states |= {row[f"{prefix}key_state"]} - {None}
                 group.keks = max(group.keks, row[f"{prefix}kek_id_count_distinct"])
                 group.keys = max(group.keys, row[f"{prefix}data_key_count_distinct"])
-            if table is not None:
-                table[1].add(name)
+            named.add(name)
 
-    def _algorithm(self, name: str, mode: str, bits: str, files: set[int]) -> Any:
+    def _algorithm(self, name: str, mode: str, bits: str, files: Files) -> Any:
         m = self.m
         return m.Component(
             name=name,
@@ -221,7 +232,7 @@ class _Bill:
             {"files": str(len(group.files)), "keys-at-least": str(group.keks)},
         )
 
-    def _data_keys(self, name: tuple[str, str | None, str, int | None], group: _Group) -> Any:
+    def _data_keys(self, name: _Name, group: _Group) -> Any:
         master, version, algorithm, bits = name
         first = _modes(algorithm, bits)[0]
         return self._key(
@@ -269,7 +280,7 @@ class _Bill:
             properties=[m.Property(name=f"bloomseal:{one}", value=value) for one, value in properties.items() if value],
         )
 
-    def _table(self, name: str, files: set[int]) -> Any:
+    def _table(self, name: str, files: Files) -> Any:
         m = self.m
         return m.Component(
             name=name,
@@ -307,8 +318,9 @@ def _rows(inventory: pa.Table) -> list[dict[str, Any]]:
     )
     counts = [(name, "count_distinct") for name in _COUNTED]
     grouped = plain.group_by(list(_OF_ROWS)).aggregate([("file", "distinct"), ("file_modified", "max"), *counts])
-    rows: list[dict[str, Any]] = grouped.to_pylist()
-    return rows
+    rows: list[dict[str, Any]] = grouped.drop_columns("file_distinct").to_pylist()
+    files = grouped["file_distinct"].combine_chunks()
+    return [row | {"file_distinct": files[index].values.to_numpy()} for index, row in enumerate(rows)]
 
 
 def _modes(algorithm: str, bits: int | None) -> list[tuple[str, str, str]]:
