@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import errno
 import os
+from enum import StrEnum
 from typing import Any, Self
 
 from ._text import safe_text
@@ -28,6 +29,7 @@ __all__ = [
     "BloomsealError",
     "BloomsealWarning",
     "FormatError",
+    "Hint",
     "IntegrityError",
     "KeyAccessError",
     "MissingDependencyError",
@@ -38,6 +40,34 @@ __all__ = [
 ]
 
 _PLACES = ("file", "row_group", "column", "module")
+
+
+class Hint(StrEnum):
+    """Hints that name arguments of the Python API. Another interface has words of its own for each of them."""
+
+    INT96_US = 'int96_unit="us"'
+    INT96_NS = 'int96_unit="ns"'
+    KEYS = "decryption=DecryptionSpec(keys=...)"
+    KEYS_TO_WRITE = "keys=bloomseal.Keyring(...), or the data key itself as bytes"
+    KEYS_BY_NAME = "keys= a Keyring or KMS, or give the data keys themselves as bytes"
+    FOOTER_KEY = "footer_key="
+    COLUMN_KEY = "column_keys=, or keys_by_id="
+    KMS_OF_FILE = "if you trust it: KeyTools(kms, allowed_urls=[...])"
+    OPEN_KEYRING = "Keyring(path, passphrase=...) or BLOOMSEAL_KEYRING_PASSPHRASE"
+    CREATE_KEYRING = "bloomseal keyring create, or Keyring(path, create=True)"
+    KEY_EXISTS = "exist_ok=True, rotate it, or choose another name"
+    PLAINTEXT = "leave out decryption=, or DecryptionSpec(allow_plaintext=True)"
+    CTR = 'DecryptionSpec(allow_ctr=True), or algorithm = "AES_GCM_CTR_V1" in the policy'
+    AAD_PREFIX = "DecryptionSpec(aad_prefix=)"
+    NO_AAD_PREFIX = "aad_prefix=None"
+    TABLE_ROOT = "Policy.for_table(name, root=FOLDER), or open the folder as a table"
+    VERIFIED_FOOTER = "the footer key, or DecryptionSpec(allow_unverified_footer=True)"
+    ATTACH = "attach_filters, and ask who wrote to the file"
+    PROBE = "probe() asks its filters"
+    SIZE_TO_HIDE = "ndv= or num_bytes= beside hide_size=True"
+    HIDDEN_SIZE = "a greater ndv= or num_bytes=, a higher fpp=, or smaller row groups"
+    ROW_GROUP_SIZE = "row_group_size= alone decides its rows"
+    OVERWRITE = "another place, or overwrite=True"
 
 
 class BloomsealError(Exception):

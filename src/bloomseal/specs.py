@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .encryption import Algorithm, SecretKey
-from .errors import UsageError
+from .errors import Hint, UsageError
 from .spelling import named_options
 from .storage.ref import FileRef
 
@@ -74,7 +74,7 @@ class EncryptionSpec:
         if self.keys is None and any(isinstance(choice, str) for choice in named):
             raise UsageError(
                 "a key given as a str is a master key's name, and there is nothing to look it up in",
-                hint="keys=bloomseal.Keyring(...), or the data key itself as bytes",
+                hint=Hint.KEYS_TO_WRITE,
             )
 
     def __repr__(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,9 @@ import click
 import pytest
 
 import bloomseal as bs
+from bloomseal.cli.hints import _IN_OPTIONS, hint_for
 from bloomseal.cli.main import cli, main
+from bloomseal.errors import Hint, UsageError
 
 from .conftest import Run, bloomseal
 
@@ -186,3 +189,14 @@ def test_main_leaves_the_streams_as_they_were(capsys: pytest.CaptureFixture[str]
     before = sys.stdout, sys.stderr
     assert main(["--version"]) == 0
     assert (sys.stdout, sys.stderr) == before
+
+
+def test_every_hint_that_names_python_has_words_for_the_command_line() -> None:
+    assert set(_IN_OPTIONS) == set(Hint)
+    for hint in Hint:
+        error = UsageError("no", hint=hint)
+        assert pickle.loads(pickle.dumps(error)).hint is hint  # noqa: S301  # executors send errors to drivers
+        assert "()" not in str(hint_for(error)).replace("probe() ", "")
+        assert "Spec(" not in str(hint_for(error))
+    assert hint_for(UsageError("no", hint="as it stands")) == "as it stands"
+    assert hint_for(UsageError("no")) is None

@@ -17,7 +17,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from bloomseal.spark.source.options import SourceOptions
 from bloomseal.spark.source.pushdown import Condition
 from bloomseal.spark.source.scan import Piece, Scan
-from bloomseal.spark.source.stats import ReadStats
+from bloomseal.spark.source.stats import SourceStats
 from bloomseal.spark.writing import _look
 
 TABLE = pa.table({"ssn": [f"{i:03d}-45-6789" for i in range(12)], "n": pa.array(range(12), pa.int64())})
@@ -43,7 +43,7 @@ def without_footer_key(table: Any, tmp_path: Path) -> None:
 
 def rows(scan: Scan, path: Path) -> int:
     piece = Piece(None, str(path), path.stat().st_size)
-    return sum(batch.num_rows for batch in scan.read(piece, ReadStats()))
+    return sum(batch.num_rows for batch in scan.read(piece, SourceStats()))
 
 
 def test_an_unverified_footer_does_not_leave_a_file_out(tmp_path: Path, table: Any) -> None:

@@ -27,7 +27,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from bloomseal.spark.source.options import Defaults
 from bloomseal.spark.source.source import BloomsealSource
-from bloomseal.spark.source.stats import ReadStats
+from bloomseal.spark.source.stats import SourceStats
 
 NAMES = [f"name-{i}" for i in range(400)]
 
@@ -36,9 +36,9 @@ class _Counted:
     """What an accumulator is to the reader."""
 
     def __init__(self) -> None:
-        self.total = ReadStats()
+        self.total = SourceStats()
 
-    def add(self, counted: dict[str, ReadStats]) -> None:
+    def add(self, counted: dict[str, SourceStats]) -> None:
         self.total += counted[""]
 
 

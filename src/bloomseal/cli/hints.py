@@ -4,41 +4,38 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..errors import BloomsealError
+from ..errors import BloomsealError, Hint
 
 __all__ = ["hint_for"]
 
 _KEYS: Final = "--keyring PATH, --kms URI, --key-file NAME=PATH or --key-env NAME=VARIABLE"
 _IN_OPTIONS: Final = {
-    'int96_unit="us"': "--int96-unit us",
-    'int96_unit="ns"': "--int96-unit ns",
-    "decryption=DecryptionSpec(keys=...)": _KEYS,
-    "footer_key=": "--key-file footer=PATH, --key-env footer=VARIABLE, or id:KEY_ID=",
-    "column_keys=": "--key-file COLUMN=PATH, --key-env COLUMN=VARIABLE, or id:KEY_ID=",
-    "leave out decryption=": "--allow-plaintext, or no keys",
-    "the footer key, or DecryptionSpec": "the footer key, or --allow-unverified-footer",
-    "Policy.for_table(name, root=FOLDER)": "--table-root FOLDER, or the folder itself as PATH",
-    "aad_prefix=None": "leave out --aad-prefix",
-    "DecryptionSpec(aad_prefix=)": "--aad-prefix TEXT",
-    'DecryptionSpec(allow_ctr=True), or algorithm = "AES_GCM_CTR_V1" in the policy': "--allow-ctr",
-    "Keyring(path, passphrase=...)": "--passphrase-file PATH or BLOOMSEAL_KEYRING_PASSPHRASE",
-    "bloomseal keyring create, or": "bloomseal keyring create --keyring PATH",
-    "attach_filters": "bloomseal attach",
-    "keys=bloomseal.Keyring": "--keyring PATH",
-    "keys= a Keyring or KMS": "--keyring PATH or --kms URI",
-    "if you trust it: KeyTools": "the KMS that the file was written with, by --kms",
-    "ndv= or num_bytes= beside": "--bloom-filter COLUMN:ndv=N,hide_size or COLUMN:num_bytes=N,hide_size",
-    "a greater ndv= or num_bytes=": "a greater ndv= or num_bytes=, a higher fpp=, or smaller row groups (--row-group-size)",
-    "probe() asks": "bloomseal probe asks its filters",
-    "exist_ok=True": "--exist-ok, keyring rotate, or another name",
-    "row_group_size=": "--row-group-size of at least 1",
+    Hint.INT96_US: "--int96-unit us",
+    Hint.INT96_NS: "--int96-unit ns",
+    Hint.KEYS: _KEYS,
+    Hint.KEYS_TO_WRITE: "--keyring PATH",
+    Hint.KEYS_BY_NAME: "--keyring PATH or --kms URI",
+    Hint.FOOTER_KEY: "--key-file footer=PATH, --key-env footer=VARIABLE, or id:KEY_ID=",
+    Hint.COLUMN_KEY: "--key-file COLUMN=PATH, --key-env COLUMN=VARIABLE, or id:KEY_ID=",
+    Hint.KMS_OF_FILE: "the KMS that the file was written with, by --kms",
+    Hint.OPEN_KEYRING: "--passphrase-file PATH or BLOOMSEAL_KEYRING_PASSPHRASE",
+    Hint.CREATE_KEYRING: "bloomseal keyring create --keyring PATH",
+    Hint.KEY_EXISTS: "--exist-ok, keyring rotate, or another name",
+    Hint.PLAINTEXT: "--allow-plaintext, or no keys",
+    Hint.CTR: "--allow-ctr",
+    Hint.AAD_PREFIX: "--aad-prefix TEXT",
+    Hint.NO_AAD_PREFIX: "leave out --aad-prefix",
+    Hint.TABLE_ROOT: "--table-root FOLDER, or the folder itself as PATH",
+    Hint.VERIFIED_FOOTER: "the footer key, or --allow-unverified-footer",
+    Hint.ATTACH: "bloomseal attach, and ask who wrote to the file",
+    Hint.PROBE: "bloomseal probe asks its filters",
+    Hint.SIZE_TO_HIDE: "--bloom-filter COLUMN:ndv=N,hide_size or COLUMN:num_bytes=N,hide_size",
+    Hint.HIDDEN_SIZE: "a greater ndv= or num_bytes=, a higher fpp=, or smaller row groups (--row-group-size)",
+    Hint.OVERWRITE: "another --out, or --overwrite",
+    Hint.ROW_GROUP_SIZE: "--row-group-size alone decides its rows",
 }
 
 
 def hint_for(error: BloomsealError) -> str | None:
     """The error's hint, in options where it names arguments of the Python API."""
-    if error.hint is not None:
-        for start, hint in _IN_OPTIONS.items():
-            if error.hint.startswith(start):
-                return hint
-    return error.hint
+    return _IN_OPTIONS[error.hint] if isinstance(error.hint, Hint) else error.hint

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from ..errors import BloomsealError, FormatError, UsageError
+from ..errors import BloomsealError, FormatError, Hint, UsageError
 from ..limits import MAX_BUNDLE_BYTES, MAX_BUNDLE_MEMBERS
 from ..storage.atomic import replace_durably, storage_errors
 from ..storage.source import open_regular, refusal
@@ -88,7 +88,7 @@ def write(path: str | os.PathLike[str], members: Mapping[str, bytes], *, overwri
     data = pack(members)
     if not overwrite and (target.exists() or target.is_symlink()):
         # A report must never take a data file's place.
-        raise UsageError("there is a file already", file=str(target), hint="another --out, or --overwrite")
+        raise UsageError("there is a file already", file=str(target), hint=Hint.OVERWRITE)
     with storage_errors("write the bundle", str(target)):
         replace_durably(target, data, mode=0o600)
 

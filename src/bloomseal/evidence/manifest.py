@@ -124,7 +124,9 @@ def checked(
     given = [public_keys] if isinstance(public_keys, str | bytes | os.PathLike) else list(public_keys)
     keys = {key.fingerprint: key for key in map(PublicKey, given)}
     if not keys:
-        raise UsageError("nobody can tell who made a bundle without a public key", hint="--public-key PEM")
+        raise UsageError(
+            "nobody can tell who made a bundle without a public key", hint="that of whoever signed it, in PEM"
+        )
     result = Verification(os.fspath(path))
     try:
         members = unpack(path)

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+from ..columns import covers
 from ..encryption import Algorithm
-from ..errors import PolicyError
+from ..errors import Hint, PolicyError
 from ..specs import DecryptionSpec
 
 __all__ = ["NO_EXPECTATION", "UNIQUE_BYTES", "Expectation"]
@@ -70,7 +71,7 @@ class Expectation:
         if not self.allow_plaintext:
             raise PolicyError(
                 "a plaintext file where an encrypted one was expected",
-                hint="leave out decryption=, or DecryptionSpec(allow_plaintext=True)",
+                hint=Hint.PLAINTEXT,
             )
 
     def algorithm(self, algorithm: Algorithm) -> None:
@@ -83,7 +84,7 @@ class Expectation:
         if self.keyed and not self.allow_ctr and algorithm is Algorithm.AES_GCM_CTR_V1:
             raise PolicyError(
                 "the file says AES_GCM_CTR_V1: nothing authenticates its pages, nor, in an encrypted footer, that word",
-                hint='DecryptionSpec(allow_ctr=True), or algorithm = "AES_GCM_CTR_V1" in the policy',
+                hint=Hint.CTR,
             )
 
     def prefix(self, stored: bytes | None, wanted: bool, unique: bytes) -> tuple[bytes, ...]:
@@ -99,7 +100,7 @@ class Expectation:
         if not self.prefixes:
             if wanted and not stored and self.keyed:
                 raise PolicyError(
-                    "the file was written with an AAD prefix that it does not store", hint="DecryptionSpec(aad_prefix=)"
+                    "the file was written with an AAD prefix that it does not store", hint=Hint.AAD_PREFIX
                 )
             return (stored or b"",)
         if len(unique) != UNIQUE_BYTES:
@@ -110,7 +111,7 @@ class Expectation:
             if not wanted:
                 # Joining them would only ever fail to authenticate; saying so tells a moved file from a damaged one.
                 raise PolicyError(
-                    "an AAD prefix was supplied, but the file was written without one", hint="aad_prefix=None"
+                    "an AAD prefix was supplied, but the file was written without one", hint=Hint.NO_AAD_PREFIX
                 )
             return self.prefixes
         if stored not in self.prefixes:
@@ -128,7 +129,7 @@ class Expectation:
             PolicyError: it is the name of an encrypted column in another case or Unicode form. Some readers (Spark) take the one
                 for the other, and so would take what stands there under no key, or under another one.
         """
-        if (meant := _expected_name(column, self.encrypted_columns)) is not None and not _covers(meant, column):
+        if (meant := _expected_name(column, self.encrypted_columns)) is not None and not covers(meant, column):
             raise PolicyError(
                 f"the column's name differs from that of {meant}, which must be encrypted, in its case or Unicode form alone",
                 column=column,
@@ -148,13 +149,9 @@ class Expectation:
 @lru_cache(maxsize=4096)
 def _expected_name(column: str, names: frozenset[str]) -> str | None:
     """Which of these columns or groups a column is, or could be taken for."""
-    exact = (name for name in names if _covers(name, column))
-    alike = (name for name in sorted(names) if _covers(_folded(name), _folded(column)))
+    exact = (name for name in names if covers(name, column))
+    alike = (name for name in sorted(names) if covers(_folded(name), _folded(column)))
     return next(exact, None) or next(alike, None)
-
-
-def _covers(name: str, column: str) -> bool:
-    return column == name or column.startswith(name + ".")
 
 
 def _folded(name: str) -> str:

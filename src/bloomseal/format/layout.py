@@ -37,7 +37,6 @@ class Group:
     COLUMNS: Final = 1
     TOTAL_BYTE_SIZE: Final = 2
     NUM_ROWS: Final = 3
-    SORTING: Final = 4
     FILE_OFFSET: Final = 5
     TOTAL_COMPRESSED: Final = 6
     ORDINAL: Final = 7

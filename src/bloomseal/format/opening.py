@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from copy import copy
 
 from ..encryption import ModuleCipher, ModuleType, SecretKey, module_aad
-from ..errors import BloomsealError, IntegrityError, KeyAccessError, PolicyError
+from ..errors import BloomsealError, Hint, IntegrityError, KeyAccessError, PolicyError
 from ..keytools import as_key_source
 from ..keytools.access import raised_by
 from ..keytools.access_log import AccessLog, wrapped_by
@@ -89,7 +89,7 @@ class KeysAtHand:
 
     def _resolve(self, key_metadata: bytes, column: str | None) -> ModuleCipher:
         if self._retriever is None or self.crypto is None:
-            raise KeyAccessError("no keys were given", column=column, hint="decryption=DecryptionSpec(keys=...)")
+            raise KeyAccessError("no keys were given", column=column, hint=Hint.KEYS)
         failure: BloomsealError
         try:
             key = self._retriever.retrieve_key(key_metadata, column)

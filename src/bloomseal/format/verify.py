@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..encryption import ModuleType
-from ..errors import BloomsealError, IntegrityError, KeyAccessError
+from ..errors import BloomsealError, Hint, IntegrityError, KeyAccessError
 from ..notebook import ShownInNotebooks
 from ..sbbf import SplitBlockBloomFilter
 from ..storage.source import Scratch, leased
@@ -178,7 +178,7 @@ def _verify_filter(walk: Walk, chunk: Chunk, report: VerifyReport, sealed: Scrat
             raise IntegrityError(
                 "a filter in clear fills the place of a sealed one: no writer leaves one of this size there",
                 module=ModuleType.BLOOM_FILTER_HEADER.label,
-                hint="attach_filters builds the filter anew; ask who wrote to the file",
+                hint=Hint.ATTACH,
             )
     if found.unknown is not None:
         report.notes.append(

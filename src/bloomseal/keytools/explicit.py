@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NoReturn
 
+from ..columns import nearest_entry
 from ..encryption import SecretKey
-from ..errors import KeyAccessError, PolicyError, UsageError
+from ..errors import Hint, KeyAccessError, PolicyError, UsageError
 
 __all__ = ["ExplicitKeys", "KeyValue"]
 
@@ -59,7 +60,7 @@ class ExplicitKeys:
         Raises:
             KeyAccessError: none of these was given, or the file names another id than the one given with the key.
         """
-        placed = self._footer if column is None else self._of_column(column)
+        placed = self._footer if column is None else nearest_entry(self._columns, column)
         if placed is not None:
             key, key_id = placed
             if key_id is None or key_id == bytes(key_metadata):
@@ -72,7 +73,7 @@ class ExplicitKeys:
             if placed is None
             else f"the file names another key for {whose} than the one that was given",
             column=column,
-            hint="footer_key=" if column is None else f"column_keys={{{column!r}: ...}}, or keys_by_id=",
+            hint=Hint.FOOTER_KEY if column is None else Hint.COLUMN_KEY,
         )
 
     def check_under_footer_key(self, key_metadata: bytes, column: str) -> None:  # noqa: ARG002
@@ -81,22 +82,13 @@ class ExplicitKeys:
         Raises:
             PolicyError: a key of its own was given for it.
         """
-        own = self._of_column(column)
+        own = nearest_entry(self._columns, column)
         if own is not None and (self._footer is None or own[0] != self._footer[0]):
             raise PolicyError(
                 "the column is under the footer key, and a key of its own was given for it",
                 column=column,
                 hint="leave the column out of column_keys, if it is meant to be under the footer key",
             )
-
-    def _of_column(self, column: str) -> _Placed | None:
-        """The key of the column itself, else of the nearest group above it, as `EncryptionSpec.column_keys` has it."""
-        path = column
-        while path:
-            if (key := self._columns.get(path)) is not None:
-                return key
-            path = path.rpartition(".")[0]
-        return None
 
     def __repr__(self) -> str:
         named = ", ".join(sorted(self._columns)) or "none"

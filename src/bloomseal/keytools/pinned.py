@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from ..columns import nearest_entry
 from ..encryption import SecretKey
 from ..errors import PolicyError
 from ..storage.ref import FileRef
@@ -60,11 +61,8 @@ class PinnedKeys:
             )
 
     def _for_column(self, column: str) -> frozenset[str]:
-        parts = column.split(".")
-        for end in range(len(parts), 0, -1):
-            if (accepted := self._columns.get(".".join(parts[:end]))) is not None:
-                return accepted
-        return self._others
+        accepted = nearest_entry(self._columns, column)
+        return self._others if accepted is None else accepted
 
     def __repr__(self) -> str:
         return f"<PinnedKeys over {self.tools!r}>"

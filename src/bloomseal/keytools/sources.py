@@ -8,7 +8,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
 from ..encryption import SecretKey
-from ..errors import BloomsealError, KeyAccessError, UsageError
+from ..errors import BloomsealError, Hint, KeyAccessError, UsageError
 from ..storage.ref import FileRef
 from .access import raised_by
 from .protocols import FileKeys, KeyRetriever, KeySource, KmsClient
@@ -105,7 +105,7 @@ class _Retrieving:
         raise UsageError(
             f"a {type(self._retriever).__name__} has no master keys to wrap new keys with",
             column=column,
-            hint="keys= a Keyring or KMS, or give the data keys themselves as bytes",
+            hint=Hint.KEYS_BY_NAME,
         )
 
     def store(self) -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final, NoReturn
 
 from ..encryption import SealCounter, SecretKey
-from ..errors import BloomsealError, KeyAccessError, PolicyError, UsageError
+from ..errors import BloomsealError, Hint, KeyAccessError, PolicyError, UsageError
 from ..limits import MAX_GCM_SEALS
 from ..storage.ref import FileRef
 from .access import shown
@@ -159,7 +159,7 @@ class KeyTools:
             return calls
         raise KeyAccessError(
             f"the file names the KMS {shown(url or '')}, which is not among the allowed ones",
-            hint="if you trust it: KeyTools(kms, allowed_urls=[...])",
+            hint=Hint.KMS_OF_FILE,
         )
 
     def data_key(self, material: KeyMaterial, calls: KmsCalls) -> SecretKey:

@@ -14,8 +14,9 @@ from pathlib import PurePosixPath
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Final
 
+from ..columns import nearest_entry
 from ..encryption import Algorithm
-from ..errors import PolicyError
+from ..errors import Hint, PolicyError
 from ..limits import MAX_GCM_SEALS
 from ..storage.ref import FileRef
 from ..storage.source import resolve_path
@@ -155,25 +156,25 @@ class TablePolicy:
 
     def master_key(self, column: str) -> str | None:
         """The name of the master key that a column is to be sealed under; None where it is to be in plaintext."""
-        if (entry := self._entry(column)) is not None and entry.key is not None:
+        if (entry := nearest_entry(self.columns, column)) is not None and entry.key is not None:
             return entry.key
         return self.footer_key if self.uniform or self.complete else None
 
     def accepted_keys(self, column: str) -> frozenset[str]:
         """The master keys that a column may be under, those of older files too; none where it is to be in plaintext."""
-        if (entry := self._entry(column)) is not None and entry.key is not None:
+        if (entry := nearest_entry(self.columns, column)) is not None and entry.key is not None:
             return frozenset({entry.key, *entry.previous_keys})
         under_footer = self.uniform or self.complete
         return frozenset({self.footer_key, *self.previous_footer_keys}) if under_footer else frozenset()
 
     def requirements(self, column: str) -> tuple[str, ...]:
         """What the column, or the group it is in, comes under."""
-        entry = self._entry(column)
+        entry = nearest_entry(self.columns, column)
         return () if entry is None else entry.requirements
 
     def sensitivity(self, column: str) -> Sensitivity:
         """The column's, or that of the group it is in; INTERNAL where the policy says nothing."""
-        entry = self._entry(column)
+        entry = nearest_entry(self.columns, column)
         return Sensitivity.INTERNAL if entry is None else entry.sensitivity
 
     def at(self, root: str | os.PathLike[str]) -> TablePolicy:
@@ -218,7 +219,7 @@ class TablePolicy:
             raise PolicyError(
                 f"the AAD prefix of table {self.name} has {_PATH}, and where the table's folder is was not said",
                 file=ref.path,
-                hint="Policy.for_table(name, root=FOLDER), or open the folder as a table",
+                hint=Hint.TABLE_ROOT,
             )
         if ref.filesystem is None:
             path = os.path.relpath(os.path.abspath(ref.path), os.path.abspath(root))  # noqa: PTH100
@@ -296,11 +297,6 @@ class TablePolicy:
             name: {column.key, *column.previous_keys} for name, column in self.columns.items() if column.key is not None
         }
         return PinnedKeys(tools, footer=footer, columns=own, others=footer)
-
-    def _entry(self, column: str) -> ColumnPolicy | None:
-        parts = column.split(".")
-        found = (self.columns.get(".".join(parts[:end])) for end in range(len(parts), 0, -1))
-        return next((entry for entry in found if entry is not None), None)
 
     def __repr__(self) -> str:
         return f"<TablePolicy {self.name!r}: {len(self.columns)} columns>"

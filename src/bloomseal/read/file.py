@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..errors import BloomsealWarning, PolicyError, UnsupportedError, UsageError
+from ..errors import BloomsealWarning, Hint, PolicyError, UnsupportedError, UsageError
 from ..format.minifile import read_row_group
 from ..format.opening import need_verified, open_footer
 from ..format.pages.statistics import all_null
@@ -299,8 +299,7 @@ class SealedFile:
         """
         allowed = self._decryption is not None and self._decryption.allow_unverified_footer
         if not allowed:
-            hint = "the footer key, or DecryptionSpec(allow_unverified_footer=True)"
-            need_verified(self._footer, self._source, f"a {what}", hint)
+            need_verified(self._footer, self._source, f"a {what}", Hint.VERIFIED_FOOTER)
 
     def _refuse_clear(self, wanted: Sequence[int], predicate: Predicate | None) -> None:
         """Whether a column in plaintext is refused must not depend on which row groups are opened."""
@@ -329,7 +328,7 @@ class SealedFile:
         place: dict[str, Any] = {"file": self.path, **chunk.place}
         if chunk.encrypted and not found.sealed:
             if self._expectation.must_be_encrypted(chunk.leaf.name):
-                raise PolicyError("the filter of an encrypted column stands in clear", hint="attach_filters", **place)
+                raise PolicyError("the filter of an encrypted column stands in clear", hint=Hint.ATTACH, **place)
             warnings.warn(
                 f"{self.path}: the filter of encrypted column {chunk.leaf.name} stands in clear; it was ignored",
                 BloomsealWarning,

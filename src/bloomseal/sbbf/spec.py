@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import limits
-from ..errors import UsageError
+from ..errors import Hint, UsageError
 from ..spelling import named_options
 from .filter import SplitBlockBloomFilter, check_num_bytes
 from .sizing import bits_per_value, check_fpp, check_ndv, num_bytes
@@ -56,9 +56,7 @@ class FilterSpec:
                 raise UsageError("num_bytes is greater than max_bytes")
         if self.hide_size:
             if self.ndv is None and self.num_bytes is None:
-                raise UsageError(
-                    "a constant size is needed to hide it", hint="ndv= or num_bytes= beside hide_size=True"
-                )
+                raise UsageError("a constant size is needed to hide it", hint=Hint.SIZE_TO_HIDE)
             if self.ndv is not None and num_bytes(self.ndv, self.fpp) > self._size(0):
                 raise UsageError(
                     f"{self.ndv} distinct values do not fit into max_bytes at this probability",
@@ -88,7 +86,7 @@ class FilterSpec:
                 raise UsageError(
                     f"a row group holds more distinct values than the {capacity} that a filter of {built.num_bytes} "
                     f"bytes can at a false positive probability of {self.fpp:g}, and its size is to stay hidden",
-                    hint="a greater ndv= or num_bytes=, a higher fpp=, or smaller row groups",
+                    hint=Hint.HIDDEN_SIZE,
                 )
         return built
 

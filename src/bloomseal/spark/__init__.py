@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from .semijoin.pruning import PruneResult, prune
     from .session import advice, enable
     from .settings import options
-    from .source.stats import ReadStats
+    from .source.stats import SourceStats
     from .writing import WriteReport, check_table, write
 
 __all__ = [
     "PruneResult",
-    "ReadStats",
+    "SourceStats",
     "TableAudit",
     "WriteReport",
     "advice",
@@ -55,7 +55,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
         __name__,
         {
             "PruneResult": "semijoin.pruning",
-            "ReadStats": "source.stats",
+            "SourceStats": "source.stats",
             "TableAudit": "jobs",
             "WriteReport": "writing",
             "advice": "session",

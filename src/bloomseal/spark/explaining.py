@@ -16,7 +16,7 @@ from .reading import read as read_table
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
-    from .source.stats import ReadStats
+    from .source.stats import SourceStats
 
 __all__ = ["explain"]
 
@@ -49,7 +49,7 @@ def explain(
     return "\n".join([*_counts(stats), *_keys(request)])
 
 
-def _counts(stats: ReadStats) -> list[str]:
+def _counts(stats: SourceStats) -> list[str]:
     total = stats.bytes_decoded + stats.bytes_pruned
     share = f" of {total:,} ({stats.bytes_decoded / total:.0%})" if total else ""
     return [

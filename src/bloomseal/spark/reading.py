@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from .source.options import SourceOptions
-    from .source.stats import ReadStats
+    from .source.stats import SourceStats
 
 __all__ = ["Request", "counted", "df_stats", "read"]
 
@@ -95,7 +95,7 @@ def read(
     return rows if columns is None else rows.select(*columns)
 
 
-def df_stats(what: DataFrame | SparkSession) -> ReadStats:
+def df_stats(what: DataFrame | SparkSession) -> SourceStats:
     """What the reads behind a frame did, over all its runs so far; for a session, all its reads through the data source.
 
     Spark's UI shows it from then on: a stage "bloomseal: what reads did", with an accumulator for each figure.
@@ -109,22 +109,22 @@ def df_stats(what: DataFrame | SparkSession) -> ReadStats:
     return stats
 
 
-def counted(what: DataFrame | SparkSession) -> ReadStats:
+def counted(what: DataFrame | SparkSession) -> SourceStats:
     """As `df_stats`, but the UI shows nothing of it."""
-    from .source.stats import ReadStats
+    from .source.stats import SourceStats
 
     frame: Any = what if hasattr(what, "sparkSession") else None
     spark: Any = what if frame is None else frame.sparkSession
     if (metrics := metrics_of(spark)) is None:
         raise UsageError("the session counts no reads", hint="bloomseal.spark.enable(spark, ...) first")
     if frame is None:
-        return sum(metrics.values(), ReadStats())
+        return sum(metrics.values(), SourceStats())
     leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
     found = [leaves.apply(i) for i in range(leaves.size())]
     named = {str(leaf.options().get(_READ_ID)) for leaf in found if "DataSourceV2" in str(leaf.getClass().getName())}
     if not (named := named - {"None"}):
         raise UsageError("the frame reads no table that is counted by itself", hint="bloomseal.spark.read(spark, path)")
-    return sum((metrics[name] for name in named if name in metrics), ReadStats())
+    return sum((metrics[name] for name in named if name in metrics), SourceStats())
 
 
 class Request:

@@ -31,6 +31,7 @@ __all__ = [
     "NothingThereError",
     "Problem",
     "UnseenError",
+    "exists",
     "is_hidden",
     "kind_of",
     "list_files",
@@ -199,7 +200,7 @@ def list_files(
     """
     ref = resolve_path(path, filesystem)
     base, pattern = PathPattern.split(ref.path)
-    if pattern is not None and not _exists(ref):
+    if pattern is not None and not exists(ref):
         ref = FileRef(base, ref.filesystem)
     else:
         pattern = None
@@ -399,7 +400,8 @@ def _unseen(what: str, path: str, error: OSError) -> UsageError:
 _RANK: Final = {kind: rank for rank, kind in enumerate(Kind)}
 
 
-def _exists(ref: FileRef) -> bool:
+def exists(ref: FileRef) -> bool:
+    """Is there such a file or link?"""
     if ref.filesystem is None:
         return os.path.lexists(ref.path)
     from pyarrow.fs import FileType

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..errors import UsageError
+from ..errors import Hint, UsageError
 from ..format.footer import Footer
 from ..format.layout import Meta, read_tail
 from ..format.opening import KeysAtHand
@@ -79,7 +79,7 @@ class Encoder:
         source = Source.memory(data, self._path)
         walk = Walk(source, Footer(read_tail(source).data, 0, None, True), KeysAtHand(None, None))
         if len(walk.footer.row_groups) != (1 if rows.num_rows else 0):
-            raise UsageError("the options split the row group", hint="row_group_size= alone decides its rows")
+            raise UsageError("the options split the row group", hint=Hint.ROW_GROUP_SIZE)
         return walk
 
     def _encoded(self, rows: pa.Table) -> memoryview:

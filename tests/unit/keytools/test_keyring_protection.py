@@ -82,7 +82,7 @@ def test_scrypt_never_gets_cheaper_and_a_change_makes_it_dearer(
 ) -> None:
     path = tmp_path / "keys.json"
     with monkeypatch.context() as patch:
-        patch.setattr("bloomseal.keytools.keyring.keyfile.Protection.__init__.__defaults__", (None, 1 << 14))
+        patch.setattr("bloomseal.keytools.keyring.keyfile.PassphraseKeys.__init__.__defaults__", (None, 1 << 14))
         Keyring(path, passphrase="right", create=True).create("pii")
     cheap = path.read_bytes()
     assert json.loads(cheap)["protection"]["n"] == 1 << 14

@@ -7,9 +7,10 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ...columns import nearest_entry
 from ...limits import MAX_GCM_SEALS
 from ...policy import TablePolicy
-from ...storage.files import MATERIAL_PREFIX
+from ...storage.files import MATERIAL_PREFIX, exists
 from ...storage.ref import FileRef
 from ..facts.file import FileFacts
 from ..facts.keys import KeyFacts
@@ -141,9 +142,7 @@ def _expected(
 
 
 def _previous(policy: TablePolicy, column: str) -> tuple[str, ...]:
-    parts = column.split(".")
-    entries = (policy.columns.get(".".join(parts[:end])) for end in range(len(parts), 0, -1))
-    entry = next((entry for entry in entries if entry is not None), None)
+    entry = nearest_entry(policy.columns, column)
     return entry.previous_keys if entry is not None and entry.key is not None else policy.previous_footer_keys
 
 
@@ -152,7 +151,7 @@ def check_material(facts: Facts) -> Iterator[Finding]:
     for ref in facts.places.sidecars:
         folder, name = posixpath.split(ref.path)
         data = posixpath.join(folder, name.removeprefix(MATERIAL_PREFIX).removesuffix(".json"))
-        if not _exists(FileRef(data, ref.filesystem)):
+        if not exists(FileRef(data, ref.filesystem)):
             yield found("BS313", f"there is no {posixpath.basename(data)} beside it", None, ref.path)
     for file in facts.files:
         sidecar = file.sidecar
@@ -168,17 +167,6 @@ def check_material(facts: Facts) -> Iterator[Finding]:
             yield found(
                 "BS314", f"{len(stale)} entries of {posixpath.basename(sidecar.path)} are not used", None, file.path
             )
-
-
-def _exists(ref: FileRef) -> bool:
-    """Is there such a file?"""
-    if ref.filesystem is None:
-        from pathlib import Path
-
-        return Path(ref.path).exists()
-    from pyarrow.fs import FileType
-
-    return bool(ref.filesystem.get_file_info(ref.path).type is not FileType.NotFound)
 
 
 def check_nonces(facts: Facts, nonces: Nonces) -> Iterator[Finding]:

@@ -25,12 +25,12 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from ...encryption import SecretKey
-from ...errors import KeyAccessError
+from ...errors import Hint, KeyAccessError
 from ..access import shown
 from ..material.material import parse_object
 from ..protocols import KeyState
 
-__all__ = ["MAX_KEYRING_BYTES", "KeyVersion", "MasterKey", "Protection", "check_succession", "dump", "load"]
+__all__ = ["MAX_KEYRING_BYTES", "KeyVersion", "MasterKey", "PassphraseKeys", "check_succession", "dump", "load"]
 
 MAX_KEYRING_BYTES: Final = 16 * 1024 * 1024
 _FORMAT: Final = "bloomseal keyring"
@@ -77,7 +77,7 @@ class MasterKey:
         return self.current.state
 
 
-class Protection:
+class PassphraseKeys:
     """The two keys that a passphrase gives for one salt."""
 
     __slots__ = ("_gcm", "_mac", "n", "salt")
@@ -123,7 +123,7 @@ class Protection:
         return hmac.new(self._mac, text.encode(), hashlib.sha256).hexdigest()
 
     @classmethod
-    def for_header(cls, header: object, passphrase: str, known: Protection | None = None) -> Protection:
+    def for_header(cls, header: object, passphrase: str, known: PassphraseKeys | None = None) -> PassphraseKeys:
         """The protection that a file's header describes; `known` is used again where it fits (scrypt is slow on purpose).
 
         Raises:
@@ -148,7 +148,7 @@ class Protection:
         return cls(passphrase, salt, n)
 
 
-def dump(keys: Iterable[MasterKey], protection: Protection | None) -> bytes:
+def dump(keys: Iterable[MasterKey], protection: PassphraseKeys | None) -> bytes:
     """The file's bytes."""
 
     def entry(name: str, version: KeyVersion) -> dict[str, Any]:
@@ -176,8 +176,8 @@ def dump(keys: Iterable[MasterKey], protection: Protection | None) -> bytes:
 
 
 def load(
-    text: bytes, passphrase: str | None, known: Protection | None = None, *, must_protect: bool = False
-) -> tuple[dict[str, MasterKey], Protection | None]:
+    text: bytes, passphrase: str | None, known: PassphraseKeys | None = None, *, must_protect: bool = False
+) -> tuple[dict[str, MasterKey], PassphraseKeys | None]:
     """The file's master keys and its protection.
 
     Args:
@@ -204,9 +204,9 @@ def load(
         if not passphrase:
             raise KeyAccessError(
                 "the keyring is protected by a passphrase",
-                hint="Keyring(path, passphrase=...) or BLOOMSEAL_KEYRING_PASSPHRASE",
+                hint=Hint.OPEN_KEYRING,
             )
-        protection = Protection.for_header(header, passphrase, known)
+        protection = PassphraseKeys.for_header(header, passphrase, known)
         claimed = document.pop("authentication", None)
         if not isinstance(claimed, str) or not hmac.compare_digest(
             claimed.encode(), protection.authenticate(document).encode()
@@ -235,7 +235,7 @@ def check_succession(before: Mapping[str, MasterKey], after: Mapping[str, Master
                 raise _went_back(f"version {was.version} of key {shown(name)} was destroyed, and is back")
 
 
-def _master_key(name: str, entries: object, protection: Protection | None) -> MasterKey:
+def _master_key(name: str, entries: object, protection: PassphraseKeys | None) -> MasterKey:
     if not isinstance(entries, list) or not entries:
         raise _broken(f"key {shown(name)} has no versions")
     versions = []
@@ -246,7 +246,7 @@ def _master_key(name: str, entries: object, protection: Protection | None) -> Ma
     return MasterKey(name, tuple(versions))
 
 
-def _version(name: str, entry: object, protection: Protection | None) -> KeyVersion:
+def _version(name: str, entry: object, protection: PassphraseKeys | None) -> KeyVersion:
     if not isinstance(entry, dict):
         raise _broken(f"a version of key {shown(name)} is not an object")
     try:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...encryption import SecretKey
-from ...errors import BloomsealError, KeyAccessError, PolicyError, UsageError
+from ...errors import BloomsealError, Hint, KeyAccessError, PolicyError, UsageError
 from ...storage.atomic import replace_durably
 from ...storage.source import open_regular
 from ..access import KmsAccessError, Problem, shown
@@ -23,7 +23,7 @@ from ..material.material import parse_object
 from ..material.wrapping import unwrap_locally, wrap_locally
 from ..protocols import KeyDates, KeyState
 from . import keyfile
-from .keyfile import KeyVersion, MasterKey, Protection
+from .keyfile import KeyVersion, MasterKey, PassphraseKeys
 
 __all__ = ["PASSPHRASE_VARIABLE", "PATH_VARIABLE", "Keyring"]
 
@@ -69,7 +69,7 @@ class Keyring:
         self._must_protect = must_protect
         self._seen: tuple[int, ...] | None = None
         self._keys: dict[str, MasterKey] = {}
-        self._protection: Protection | None = None
+        self._protection: PassphraseKeys | None = None
         self._renew()
         renewed_in_child(self)
 
@@ -119,7 +119,7 @@ class Keyring:
                 hint=f"unset {PASSPHRASE_VARIABLE}, or give a new passphrase",
             )
         with self._changing():
-            self._protection = None if new is None else Protection(new)
+            self._protection = None if new is None else PassphraseKeys(new)
         self._passphrase, self._must_protect = new, new is not None
         self._load()
 
@@ -147,9 +147,7 @@ class Keyring:
             if name in keys:
                 if exist_ok:
                     return keys[name]  # another process was faster
-                raise UsageError(
-                    f"master key {shown(name)} exists already", hint="exist_ok=True, rotate it, or choose another name"
-                )
+                raise UsageError(f"master key {shown(name)} exists already", hint=Hint.KEY_EXISTS)
             keys[name] = MasterKey(name, (fresh,))
         return keys[name]
 
@@ -295,9 +293,7 @@ class Keyring:
                 missing = isinstance(error, FileNotFoundError)
                 raise KeyAccessError(
                     f"the keyring {self._path} can't be read: {reason}",
-                    hint="bloomseal keyring create, or Keyring(path, create=True)"
-                    if missing
-                    else "check the path and its owner",
+                    hint=Hint.CREATE_KEYRING if missing else "check the path and its owner",
                 ) from None
             try:
                 keys, protection = keyfile.load(text, self._secret(), self._protection, must_protect=self._must_protect)
@@ -326,10 +322,10 @@ class Keyring:
                     fresh = missing_ok and not target.exists()
                     keys = {} if fresh else dict(self._load())
                     if fresh and (secret := self._secret()):
-                        self._protection = Protection(secret)
+                        self._protection = PassphraseKeys(secret)
                     yield keys
                     if self._protection is not None and not self._protection.is_strong and (secret := self._secret()):
-                        self._protection = Protection(secret)
+                        self._protection = PassphraseKeys(secret)
                     replace_durably(target, keyfile.dump(keys.values(), self._protection), mode=0o600)
                     self._seen = None
             except LockTimeout:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...errors import UsageError
+from ...errors import Hint, UsageError
 from ...format.schema import Leaf, Schema
 from ...sbbf import encode_value
 from .compare import comparable, is_null
@@ -225,7 +225,7 @@ class _Binding:
     def _leaf(self, name: str) -> Leaf:
         leaf = self.schema.leaf(name)
         if leaf.repeated:
-            raise UsageError("a row predicate on a repeated column", column=name, hint="probe() asks its filters")
+            raise UsageError("a row predicate on a repeated column", column=name, hint=Hint.PROBE)
         return leaf
 
     def _evaluated(self, condition: Expression, negated: bool) -> _Evaluated:

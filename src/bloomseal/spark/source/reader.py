@@ -14,7 +14,7 @@ from ...errors import BloomsealError, BloomsealWarning, UsageError
 from .options import Defaults, SourceOptions
 from .pushdown import Condition, admits, conditions, to_text
 from .scan import Piece, Scan
-from .stats import ReadStats
+from .stats import SourceStats
 from .tree import DataFile, Tree, find_files, typed
 from .types import spark_schema
 
@@ -37,7 +37,7 @@ class Task(InputPartition):
     It also says which columns the folders hold: Spark sends the reader on its way before it asks for the partitions.
     """
 
-    def __init__(self, pieces: Sequence[Piece], folders: tuple[str, ...], planned: ReadStats) -> None:
+    def __init__(self, pieces: Sequence[Piece], folders: tuple[str, ...], planned: SourceStats) -> None:
         super().__init__(None)
         # As bare tuples, which pickle eight times as fast as named ones: a plan holds every file of a table.
         self._pieces = tuple(map(tuple, pieces))
@@ -76,7 +76,7 @@ class TableReader(DataSourceReader):
         settings, schema = self._scan.settings, self._scan.schema
         tree = find_files(settings.paths, schema, infer=settings.infer_partition_types)
         pieces, pruned = plan(tree, self._scan.conditions, settings.zone or self._defaults.zone)
-        planned = ReadStats(files_pruned_by_partition=len(pruned), bytes_pruned=sum(file.size for file in pruned))
+        planned = SourceStats(files_pruned_by_partition=len(pruned), bytes_pruned=sum(file.size for file in pruned))
         parallelism = self._defaults.parallelism or os.cpu_count() or 1
         most = settings.max_partition_bytes
         if any(one.op in ("==", "in") and one.path[0] not in tree.columns.names for one in self._scan.conditions):
@@ -85,7 +85,7 @@ class TableReader(DataSourceReader):
             most = max(most, min(_SELECTIVE * most, total // (2 * parallelism)))
         packs = list(_packed(pieces, most, parallelism)) or [[]]
         folders = tuple(tree.columns.names)
-        return [Task(pack, folders, ReadStats() if number else planned) for number, pack in enumerate(packs)]
+        return [Task(pack, folders, SourceStats() if number else planned) for number, pack in enumerate(packs)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)  # noqa: S101
@@ -93,14 +93,14 @@ class TableReader(DataSourceReader):
         self._scan.partitioned = partition.folders
         self._count(partition.planned)
         for piece in partition.pieces:
-            stats, before = ReadStats(), settings.kms_calls()
+            stats, before = SourceStats(), settings.kms_calls()
             try:
                 yield from self._scan.read(piece, stats)
             finally:
                 stats.kms_calls = settings.kms_calls() - before
                 self._count(stats)
 
-    def _count(self, stats: ReadStats) -> None:
+    def _count(self, stats: SourceStats) -> None:
         if self._defaults.metrics is not None:
             self._defaults.metrics.add({self._scan.settings.read_id: stats})
 

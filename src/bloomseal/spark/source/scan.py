@@ -19,7 +19,7 @@ from ...read.rows import read_matching
 from ...sbbf import PhysicalType
 from .options import SourceOptions
 from .pushdown import Bound, Condition, bind
-from .stats import ReadStats
+from .stats import SourceStats
 from .types import (
     DECODING,
     Convert,
@@ -92,7 +92,7 @@ class Scan:
         folders = {name.lower() for name in self.partitioned}
         return {one.name: one.dataType for one in self.schema.fields if one.name.lower() not in folders}
 
-    def read(self, piece: Piece, stats: ReadStats) -> Iterator[pa.RecordBatch]:
+    def read(self, piece: Piece, stats: SourceStats) -> Iterator[pa.RecordBatch]:
         """The rows of a piece that Spark may keep, with all that is known not to be among them left out.
 
         Raises:
@@ -215,7 +215,7 @@ def _column(layout: _Layout, want: st.StructField, target: pa.Field, column: pa.
 class _Reading:
     """One file."""
 
-    def __init__(self, scan: Scan, file: SealedFile, piece: Piece, stats: ReadStats) -> None:
+    def __init__(self, scan: Scan, file: SealedFile, piece: Piece, stats: SourceStats) -> None:
         self._scan = scan
         self._file = file
         self._piece = piece

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from pyspark.accumulators import AccumulatorParam
+
+from ...read.plan import ReadStats
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
     from pyspark.sql import SparkSession
 
-__all__ = ["Metrics", "ReadStats", "new_metrics"]
+__all__ = ["Metrics", "SourceStats", "new_metrics"]
 
 
 @dataclass(slots=True)
-class ReadStats:
-    """What reads through the data source did, as far as their tasks have ended.
+class SourceStats(ReadStats):
+    """What reads through the data source did, as far as their tasks have ended: `bloomseal.ReadStats`, and more.
 
     Attributes:
         files: files opened.
         files_pruned_by_partition: files that their folders' names ruled out, and that were never opened.
         files_pruned_by_schema: files closed after their footer, since they lack a column that must have a value.
-        row_groups: row groups in the files opened.
-        pruned_by_statistics, pruned_by_filter: row groups ruled out.
-        decoded: row groups of which something was decoded.
-        rows: rows handed to Spark.
         bytes_decoded: bytes before compression of the row groups decoded, all columns; a lookup reads single pages of them.
         bytes_pruned: the same of the row groups ruled out, and the size of the files that were never opened.
         kms_calls: keys that the KMS was asked for.
@@ -34,24 +32,21 @@ class ReadStats:
     files: int = 0
     files_pruned_by_partition: int = 0
     files_pruned_by_schema: int = 0
-    row_groups: int = 0
-    pruned_by_statistics: int = 0
-    pruned_by_filter: int = 0
-    decoded: int = 0
-    rows: int = 0
     bytes_decoded: int = 0
     bytes_pruned: int = 0
     kms_calls: int = 0
 
-    def __add__(self, other: ReadStats) -> ReadStats:
-        return ReadStats(**{one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self)})
+    def __add__(self, other: SourceStats) -> SourceStats:
+        both = replace(self)
+        both.add(other)
+        return both
 
     def to_dict(self) -> dict[str, int]:
         """As plain data."""
         return asdict(self)
 
 
-Metrics = dict[str, ReadStats]
+Metrics = dict[str, SourceStats]
 """What each read did, by the name that it was given."""
 
 
@@ -61,7 +56,7 @@ class _Merged(AccumulatorParam[Metrics]):
 
     def addInPlace(self, value1: Metrics, value2: Metrics) -> Metrics:  # noqa: N802
         for name, stats in value2.items():
-            value1[name] = value1.get(name, ReadStats()) + stats
+            value1[name] = value1.get(name, SourceStats()) + stats
         return value1
 
 
