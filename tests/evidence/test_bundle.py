@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 import bloomseal as bs
+from bloomseal.cli.main import main
 from bloomseal.evidence.bundle import MANIFEST, pack, unpack, write
 from bloomseal.evidence.manifest import add_signature, sealed, verify
 from bloomseal.evidence.signing import FileSigner, PublicKey
@@ -177,6 +178,21 @@ def test_nobody_signs_an_altered_bundle(made: tuple[Path, Path], tmp_path: Path)
     with pytest.raises(bs.IntegrityError, match="altered"):
         add_signature(path, FileSigner(private))
     assert path.read_bytes() == before
+
+
+def test_a_signature_that_was_made_elsewhere(made: tuple[Path, Path], tmp_path: Path) -> None:
+    path, _ = made
+    private, public = key_pair(tmp_path, "elsewhere")
+    (tmp_path / "m.json").write_bytes(unpack(path)[MANIFEST])
+    command = ["openssl", "pkeyutl", "-sign", "-inkey", private, "-rawin", "-in", tmp_path / "m.json"]
+    subprocess.run([*command, "-out", tmp_path / "m.sig"], check=True)
+    add = ["evidence", "sign", str(path), "--signature", str(tmp_path / "m.sig"), "--public-key"]
+    before = path.read_bytes()
+    assert main([*add, str(made[1])]) == 2  # another one's public key
+    assert path.read_bytes() == before
+    assert main([*add, str(public)]) == 0
+    assert verify(path, [made[1], public]).ok
+    assert main(["evidence", "sign", str(path), "--signature", str(tmp_path / "m.sig")]) == 2
 
 
 def test_openssl_verifies_the_manifest(made: tuple[Path, Path], tmp_path: Path) -> None:

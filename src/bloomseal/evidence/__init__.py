@@ -7,14 +7,25 @@ from .._lazy import lazily
 if TYPE_CHECKING:
     from .collect import Evidence, make
     from .manifest import Verification, add_signature, verify
-    from .signing import FileSigner, PublicKey, Signer
+    from .signing import Detached, FileSigner, PublicKey, Signer
 
-__all__ = ["Evidence", "FileSigner", "PublicKey", "Signer", "Verification", "add_signature", "make", "verify"]
+__all__ = [
+    "Detached",
+    "Evidence",
+    "FileSigner",
+    "PublicKey",
+    "Signer",
+    "Verification",
+    "add_signature",
+    "make",
+    "verify",
+]
 
 if not TYPE_CHECKING:  # a type checker knows the names above, and refuses others
     __getattr__, __dir__ = lazily(
         __name__,
         {
+            "Detached": "signing",
             "Evidence": "collect",
             "FileSigner": "signing",
             "PublicKey": "signing",

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 from ..errors import KeyAccessError, UsageError
 from ..storage.source import open_regular
 
-__all__ = ["FileSigner", "PublicKey", "Signer"]
+__all__ = ["Detached", "FileSigner", "PublicKey", "Signer"]
 
 _LONGEST_PEM: Final = 1 << 14
 SIGNATURE_BYTES: Final = 64
@@ -124,6 +124,29 @@ class FileSigner:
 
     def __reduce__(self) -> str:
         raise TypeError("a signing key is not pickled")
+
+
+class Detached:
+    """A signature that was made elsewhere, over the bytes of ``manifest.json``: by a KMS, an HSM, a card, openssl.
+
+    Args:
+        signature: the file with its 64 bytes.
+        public_key: the signer's public key, in PEM.
+
+    Raises:
+        KeyAccessError: a file can't be read.
+    """
+
+    def __init__(self, signature: str | os.PathLike[str], public_key: str | os.PathLike[str]) -> None:
+        self._signature = _read(signature, "the signature")
+        self._public_key = _read(public_key, "the public key")
+
+    def public_key(self) -> bytes:
+        return self._public_key
+
+    def sign(self, message: bytes) -> bytes:  # noqa: ARG002
+        """The signature; whoever takes it checks it against the message."""
+        return self._signature
 
 
 def _read(path: str | os.PathLike[str], what: str, *, private: bool = False) -> bytes:

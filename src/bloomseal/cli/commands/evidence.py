@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
@@ -16,7 +15,6 @@ from ..state import PATH, State, common_options
 
 __all__ = ["evidence"]
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 _MAKE: Final = "make"
 _PASSPHRASE: Final = "BLOOMSEAL_SIGNING_PASSPHRASE"  # noqa: S105 - the variable's name
 
@@ -46,23 +44,21 @@ def evidence() -> None:
     """
 
 
-def _signing(*, required: bool) -> Callable[[Function], Function]:
-    return click.option(
-        "--sign-key",
-        "sign_keys",
-        type=PATH,
-        multiple=True,
-        required=required,
-        metavar="PEM",
-        help=f"Private Ed25519 key that signs (${_PASSPHRASE} opens an encrypted one). Repeatable.",
-    )
+_signing = click.option(
+    "--sign-key",
+    "sign_keys",
+    type=PATH,
+    multiple=True,
+    metavar="PEM",
+    help=f"Private Ed25519 key that signs (${_PASSPHRASE} opens an encrypted one). Repeatable.",
+)
 
 
 @evidence.command(_MAKE)
 @click.argument("paths", nargs=-1, type=PATH, required=True, metavar="TABLE...")
 @click.option("--out", type=PATH, required=True, metavar="ZIP", help="The bundle.")
 @click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
-@_signing(required=False)
+@_signing
 @click.option("--policy", type=PATH, metavar="FILE", help="Policy file: owners, periods, requirements.")
 @click.option("--table", "table_name", metavar="NAME", help="The policy's table, where paths don't tell it.")
 @click.option("--aad-prefix", metavar="TEXT", help="AAD prefix of files that don't store theirs, without a policy.")
@@ -136,13 +132,24 @@ def make_bundle(
 
 @evidence.command("sign")
 @click.argument("bundle", type=PATH, metavar="BUNDLE")
-@_signing(required=True)
+@_signing
+@click.option("--signature", type=PATH, metavar="FILE", help="A signature over manifest.json that was made elsewhere.")
+@click.option("--public-key", type=PATH, metavar="PEM", help="Its signer's public key.")
 @common_options()
-def sign(bundle: str, sign_keys: tuple[str, ...]) -> int:
-    """Add a signature to BUNDLE, whose members are compared with its manifest first."""
-    from ...evidence import add_signature
+def sign(bundle: str, sign_keys: tuple[str, ...], signature: str | None, public_key: str | None) -> int:
+    """Add a signature to BUNDLE, whose members are compared with its manifest first.
 
-    signed = [fingerprint for path in sign_keys for fingerprint in add_signature(bundle, _signer(path)).signed_by]
+    A KMS, an HSM or a card signs the bytes of manifest.json (unzip -p BUNDLE manifest.json) by Ed25519; then give --signature
+    and --public-key.
+    """
+    from ...evidence import Detached, add_signature
+
+    if (signature is None) != (public_key is None) or not (sign_keys or signature):
+        raise UsageError("a signature comes by --sign-key, or by --signature and --public-key")
+    signers = [_signer(path) for path in sign_keys]
+    if signature is not None and public_key is not None:
+        signers.append(Detached(signature, public_key))
+    signed = [fingerprint for signer in signers for fingerprint in add_signature(bundle, signer).signed_by]
     if State.current().json:
         print_json({"bundle": bundle, "signed_by": signed})
     else:
