@@ -22,6 +22,7 @@ from bloomseal import evidence
 from bloomseal.cli.main import main
 from bloomseal.evidence.manifest import checked
 from bloomseal.keytools import KeyTools
+from bloomseal.keytools.protocols import KeyDates, KeyState
 from bloomseal.policy import ColumnPolicy, KeyPolicy, Policy, Sensitivity, TablePolicy
 from bloomseal.rotation import Rekey, Rewrap, rotate
 from bloomseal.thrift import Struct
@@ -192,6 +193,42 @@ def test_states_are_those_of_sp_800_57(shop: Shop) -> None:
     assert keys["pii:1"]["overdue"] == ["files are under it before its activation"]
     keys = named(shop.make(policy=shop.policy({"x": ColumnPolicy(key="other")}, key_policies={"other": KeyPolicy()})))
     assert (keys["other:1"]["state"], keys["other:2"]["state"]) == ("suspended", "suspended")
+
+
+class Plain:
+    """A KMS that counts no versions."""
+
+    def __init__(self, ring: bs.Keyring) -> None:
+        self._ring = ring
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
+        fields = json.loads(self._ring.wrap_key(key_bytes, master_key_identifier))
+        return json.dumps({"version": fields["masterKeyVersion"], "key": fields["encryptedKey"]})
+
+    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
+        fields = json.loads(wrapped_key)
+        told = {"masterKeyVersion": fields["version"], "encryptedKey": fields["key"]}
+        return self._ring.unwrap_key(json.dumps(told), master_key_identifier)
+
+    def key_state(self, master_key_identifier: str) -> KeyState:
+        return self._ring.key_state(master_key_identifier)
+
+    def key_dates(self, master_key_identifier: str) -> KeyDates:
+        return self._ring.key_dates(master_key_identifier)
+
+
+def test_a_kms_without_versions(shop: Shop) -> None:
+    tools = KeyTools(Plain(shop.keyring))
+    shutil.rmtree(shop.table)
+    shop.write("lake/people/0.parquet", encryption={"keys": tools})
+    told = shop.make(keys=tools)
+    one = named(told)["pii:None"]
+    assert (one["state"], one["current"], one["files"]) == ("active", True, 1)
+    assert one["rotation_due"] is not None
+    assert set(named(told)) == {"footer:None", "pii:None"}
+    (found,) = shop.make(keys=tools, destroyed=["pii:1"], samples=[shop.table])["destructions"]
+    assert found["gone"] == "unknown"
+    assert found["needed"] in ("yes", "unknown")
 
 
 def test_a_rotation_is_complete_when_its_journal_has_ended(shop: Shop) -> None:

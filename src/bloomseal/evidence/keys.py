@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ..policy import KeyPolicy
 from .uses import FOOTER, Use, total
-from .versions import KeyAtKms, VersionAtKms
+from .versions import KeyAtKms
 
 __all__ = ["KeyVersion", "key_versions"]
 
@@ -110,31 +110,30 @@ def key_versions(
         at_kms = asked(master_key, {version for version in by_version if version is not None})
         policy = policies.get(master_key, KeyPolicy())
         usage = policy.originator_usage or max_ages.get(master_key)
-        listed: list[VersionAtKms | None] = [*at_kms.versions]
-        if None in by_version:
+        listed: list[str | None] = [one.version for one in at_kms.versions]
+        if None in by_version or at_kms.unversioned is not None:
             listed.append(None)
         found += [
-            _version(
-                master_key, one, by_version.get(None if one is None else one.version, []), at_kms, policy, usage, now
-            )
-            for one in listed
+            _version(master_key, version, by_version.get(version, []), at_kms, policy, usage, now) for version in listed
         ]
     return found
 
 
 def _version(
     master_key: str,
-    at_kms: VersionAtKms | None,
+    version: str | None,
     uses: list[Use],
     key: KeyAtKms,
     policy: KeyPolicy,
     usage: timedelta | None,
     now: datetime,
 ) -> KeyVersion:
-    version = None if at_kms is None else at_kms.version
+    at_kms = key.of(version)
     kms_state = (at_kms and at_kms.state) or next((use.state for use in uses if use.state is not None), None)
     created = (at_kms and at_kms.created) or next((use.since for use in uses if use.since is not None), None)
     current = None if key.current is None or version is None else version == key.current
+    if key.unversioned is not None:
+        current = True  # there is but one
     activation = max(filter(None, (created, policy.moment(policy.activation))), default=None)
     # Without the day on which this very version was made, its periods can't be told: the policy's day is that of the key.
     start = activation if created is not None else None

@@ -35,14 +35,19 @@ class KeyAtKms:
         versions: those that the KMS told of, and those that files name; by number.
         complete: the KMS has told of all versions that it ever had.
         problem: why it was not asked, or did not answer.
+        unversioned: the key itself, where its KMS counts no versions.
     """
 
     current: str | None
     versions: tuple[VersionAtKms, ...]
     complete: bool = False
     problem: str | None = None
+    unversioned: VersionAtKms | None = None
 
     def of(self, version: str | None) -> VersionAtKms | None:
+        """What is known of a version; for None of the key, where it has no versions."""
+        if version is None:
+            return self.unversioned
         return next((one for one in self.versions if one.version == version), None)
 
 
@@ -97,10 +102,12 @@ def _of_kms(client: Any, master_key: str, seen: dict[str, VersionAtKms]) -> KeyA
     state = client.key_state(master_key).value if isinstance(client, StatefulKms) else None
     dates = client.key_dates(master_key) if isinstance(client, DatedKms) else None
     told = dict(seen)
+    since = None if dates is None else dates.rotated or dates.created
     if current is not None:
-        since = None if dates is None else dates.rotated or dates.created
         told[current] = VersionAtKms(current, since, state)
-    return KeyAtKms(current, _ordered(told))
+        return KeyAtKms(current, _ordered(told))
+    alone = VersionAtKms("", since, state) if not told and state is not None else None
+    return KeyAtKms(None, _ordered(told), unversioned=alone)
 
 
 def _ordered(versions: dict[str, VersionAtKms]) -> tuple[VersionAtKms, ...]:
