@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
     from ..policy import TablePolicy
-    from .predicate.predicate import Predicate
+    from .predicate.predicate import Left, Predicate
 
 __all__ = [
     "ReadPlan",
@@ -238,32 +238,32 @@ class SealedFile:
 
     def scan_row_group(self, plan: ReadPlan, row_group: int) -> pa.Table | None:
         """The matching rows of one row group; None where there are none. Counts into ``plan.stats``."""
-        if (proof := self.rules_out(plan, row_group)) is not None:
+        left: Left = {}
+        if (proof := self.rules_out(plan, row_group, left)) is not None:
             plan.stats.pruned_by_statistics += proof is RuledOut.BY_STATISTICS
             plan.stats.pruned_by_filter += proof is RuledOut.BY_FILTER
             return None
         plan.stats.decoded += 1
         if plan.predicate is None:
-            unit = plan.int96_unit
-            table = read_row_group(self._walk, row_group, plan.wanted, int96_unit=unit, use_threads=True)
-            table = table.select(plan.order)
+            how: dict[str, Any] = {"int96_unit": plan.int96_unit, "use_threads": len(plan.wanted) > 1}
+            table = read_row_group(self._walk, row_group, plan.wanted, **how).select(plan.order)
         else:
-            found = plan.matching(row_group)
+            found = plan.matching(row_group, left)
             if found is None:
                 return None
             table = found
         plan.stats.rows += table.num_rows
         return table
 
-    def rules_out(self, plan: ReadPlan, row_group: int) -> RuledOut | None:
-        """What proves that a row group has no row that the plan asks for; None where nothing does.
+    def rules_out(self, plan: ReadPlan, row_group: int, left: Left | None = None) -> RuledOut | None:
+        """What proves that a row group has no row that the plan asks for; None where nothing does. `left`: see `ruled_out`.
 
         Raises:
             FormatError, IntegrityError, KeyAccessError, PolicyError.
         """
         if plan.predicate is None:
             return None
-        return ruled_out(self._walk, row_group, plan.predicate, self._lent_filter)
+        return ruled_out(self._walk, row_group, plan.predicate, self._lent_filter, left)
 
     def verify(self) -> VerifyReport:
         """Open every module that the keys at hand can open, and say which they can't."""

@@ -13,7 +13,7 @@ from ..format.minifile import read_row_group
 from ..format.walk import Walk
 
 if TYPE_CHECKING:
-    from .predicate.predicate import Predicate
+    from .predicate.predicate import Left, Predicate
 
 __all__ = ["ReadPlan", "ReadStats"]
 
@@ -77,10 +77,10 @@ class ReadPlan:
             _EMPTY[asked] = found
         return found
 
-    def matching(self, row_group: int) -> pa.Table | None:
-        """The rows of one row group that the predicate asks for; None where there are none."""
+    def matching(self, row_group: int, left: Left | None = None) -> pa.Table | None:
+        """The rows of one row group that the predicate asks for; None where there are none. `left`: of `ruled_out`."""
         from .rows import read_matching
 
         assert self.predicate is not None  # noqa: S101
-        schema = lambda: self.empty.schema  # noqa: E731
-        return read_matching(self.walk, row_group, self.wanted, self.predicate, schema, int96_unit=self.int96_unit)
+        schema, unit = lambda: self.empty.schema, self.int96_unit
+        return read_matching(self.walk, row_group, self.wanted, self.predicate, schema, int96_unit=unit, left=left)

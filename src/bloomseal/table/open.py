@@ -111,6 +111,9 @@ class SealedTable:
         """
         query = self._query(columns, filters, int96_unit)
         answers = side_by_side(query.answer, query.numbers, threads)
+        if query.differs([answer.shape for answer in answers]):
+            query = self._query(columns, filters, int96_unit, bind=True)
+            answers = side_by_side(query.answer, query.numbers, threads)
         schema = self._target(query, [answer.shape for answer in answers])
         self.stats = _sum(answer.stats for answer in answers)
         found = zip(query.numbers, answers, strict=True)
@@ -142,7 +145,10 @@ class SealedTable:
         from .scan import stream
 
         query = self._query(columns, filters, int96_unit)
-        schema = self._target(query, self._shapes(query))
+        shapes = self._shapes(query)
+        if query.differs(shapes):
+            query = self._query(columns, filters, int96_unit, bind=True)
+        schema = self._target(query, shapes)
         self.stats = ReadStats()
         return stream(query, query.numbers, schema, threads, self.stats, progress)
 
@@ -154,7 +160,7 @@ class SealedTable:
         """
         from .scan import stream
 
-        query = self._query(schema.names, filters, "ns")
+        query = self._query(schema.names, filters, "ns", bind=True)
         return stream(query, query.numbers, schema, threads, ReadStats(), None)
 
     def probe(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> dict[str, list[list[Verdict]]]:
@@ -218,9 +224,10 @@ class SealedTable:
     def __repr__(self) -> str:
         return f"<SealedTable of {len(self)} files>"
 
-    def _query(self, columns: Sequence[str] | None, filters: Any, int96_unit: str) -> Query:
+    def _query(self, columns: Sequence[str] | None, filters: Any, int96_unit: str, *, bind: bool = False) -> Query:
+        """`bind`: to the table's schema, for which every footer is opened once."""
         query = Query(self._parts, columns, filters, int96_unit)
-        if query.condition.needs_schema:
+        if query.condition.needs_schema or (bind and filters is not None):
             query.condition.bind(self.schema, self.leaves)
         return query
 

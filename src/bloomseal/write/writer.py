@@ -74,7 +74,7 @@ def write_table(
             stored if it has a name.
         path: local path, URI, path on `filesystem`, or an empty file object opened to write bytes.
         encryption: keys and modes, or a table's policy (`Policy.for_table`); None writes a plaintext file.
-        bloom_filters: dotted column path → `FilterSpec` (or True for the default one), or a list of such paths. Filters
+        bloom_filters: dotted column path → `FilterSpec` (or a dict of its options, or True), or a list of such paths. Filters
             of encrypted columns are sealed with the column's key; those of plaintext columns stand in clear, as asked.
             None: those of the policy.
         row_group_size: rows per row group, at most.

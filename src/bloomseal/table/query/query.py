@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -14,13 +15,14 @@ import pyarrow as pa
 from ...errors import UnsupportedError, UsageError
 from ...read.file import ReadPlan, ReadStats, SealedFile, open_file
 from ...storage.files import Found, real_root, refuse_outside
-from .conditions import Condition, Rest, columns_of
+from .conditions import Condition, Rest, alike, columns_of
 from .partitions import Partitions
 from .schema import conform, fits, unified
 
 if TYPE_CHECKING:
     from ...format.schema import Schema
     from ...policy import TablePolicy
+    from ...sbbf import ColumnType
     from ...specs import DecryptionSpec
     from ...storage.snapshot import Snapshot
 
@@ -72,10 +74,10 @@ class TableParts:
 
 
 class Shape(NamedTuple):
-    """What one file has of a query's columns: those asked for, and the names of those that the predicate is about."""
+    """What one file has of a query's columns: those asked for, and those that the predicate is about, with their types."""
 
     schema: pa.Schema
-    filtered: frozenset[str]
+    filtered: Mapping[str, ColumnType]
 
 
 class Answer(NamedTuple):
@@ -129,7 +131,7 @@ class Fragment:
             counted = list(dict.fromkeys([*counted, *filter(schema.has, bound.schema.names)]))
         self._query, self._number = query, number
         self.plan: ReadPlan = self.file.plan(counted, filters, int96_unit=query.int96_unit)
-        filtered = frozenset(name for name in query.condition.columns if schema.has(name))
+        filtered = {name: schema.leaf(name).type for name in query.condition.columns if schema.has(name)}
         tops = {schema.below(name)[0].path[0] for name in names}
         found = self.plan.empty.schema
         if len(tops) < len(found):
@@ -208,6 +210,14 @@ class Query:
         filtered = names.union(*(shape.filtered for shape in shapes))
         asked = () if self.columns is None else self.columns
         return not shapes or any(name not in names for name in asked) or not self.condition.columns <= filtered
+
+    def differs(self, shapes: Sequence[Shape]) -> bool:
+        """Do files differ in what a value of the predicate means, so that it has to be bound to the table's schema?"""
+        return any(
+            len(kinds) > 1 and not all(alike(one, other) for one, other in combinations(kinds, 2))
+            for name in self.condition.columns
+            if (kinds := {shape.filtered[name] for shape in shapes if name in shape.filtered})
+        )
 
     def target(self, numbers: Sequence[int], shapes: Sequence[Shape]) -> pa.Schema:
         """The schema of the answer, from the shapes of all files that the query may touch.
