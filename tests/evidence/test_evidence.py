@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 import zipfile
 from datetime import UTC, date, datetime, timedelta
 from html.parser import HTMLParser
@@ -463,6 +464,17 @@ requirement = "PCI DSS 3.6"
 [tables.people.columns.name]
 key = "pii"
 """
+
+
+def test_what_would_end_it_is_told_before_the_look(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bloomseal.evidence.collect.look", lambda *_, **__: pytest.fail("it has looked"))
+    shop.out.write_bytes(b"PAR1")
+    with pytest.raises(bs.UsageError, match="already"):
+        shop.make(overwrite=False)
+    assert shop.out.read_bytes() == b"PAR1"
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(bs.MissingDependencyError, match="jinja2"):
+        shop.make()
 
 
 def test_command_line(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:

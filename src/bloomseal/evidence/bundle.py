@@ -21,7 +21,7 @@ from ..limits import MAX_BUNDLE_BYTES, MAX_BUNDLE_MEMBERS
 from ..storage.atomic import replace_durably, storage_errors
 from ..storage.source import open_regular, refusal
 
-__all__ = ["MANIFEST", "SIGNATURES", "pack", "unpack", "write"]
+__all__ = ["MANIFEST", "SIGNATURES", "check_free", "pack", "unpack", "write"]
 
 MANIFEST: Final = "manifest.json"
 SIGNATURES: Final = "signatures/"
@@ -86,11 +86,21 @@ def write(path: str | os.PathLike[str], members: Mapping[str, bytes], *, overwri
     """
     target = Path(path)
     data = pack(members)
-    if not overwrite and (target.exists() or target.is_symlink()):
-        # A report must never take a data file's place.
-        raise UsageError("there is a file already", file=str(target), hint=Hint.OVERWRITE)
+    if not overwrite:
+        check_free(target)
     with storage_errors("write the bundle", str(target)):
         replace_durably(target, data, mode=0o600)
+
+
+def check_free(path: str | os.PathLike[str]) -> None:
+    """A report must never take a data file's place.
+
+    Raises:
+        UsageError: something is there already.
+    """
+    target = Path(path)
+    if target.exists() or target.is_symlink():
+        raise UsageError("there is a file already", file=str(target), hint=Hint.OVERWRITE)
 
 
 def _members(data: bytes) -> dict[str, bytes]:

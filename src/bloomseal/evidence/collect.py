@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
 import json
@@ -9,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,10 +25,11 @@ from ..keytools.access_log import host_name, user_name
 from ..notebook import ShownInNotebooks
 from ..policy import KeyPolicy, Policy, TablePolicy
 from ..storage.ref import FileRef
+from ..storage.snapshot import library
 from . import rotations as journal_room
 from .access import summary
 from .answers import answers_for
-from .bundle import write
+from .bundle import check_free, write
 from .destruction import Certificate, certify, named_version
 from .keys import KeyVersion, key_versions
 from .leaks import ColumnLeak, leaks_of
@@ -39,7 +42,7 @@ from .versions import ask, kms_of
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["Evidence", "finished", "gather", "make"]
+__all__ = ["Evidence", "finished", "gather", "make", "ready"]
 
 _SCHEMA: Final = "evidence.schema.json"
 Paths = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]
@@ -103,6 +106,7 @@ def make(
         IntegrityError: a signer whose signature does not hold.
         BloomsealError: the bundle can't be written. Whatever is in the data files is no error.
     """
+    ready(out, overwrite=overwrite)
     moment = (now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)
     digest, loaded = _policy(policy)
     policies = Policies(loaded, table)
@@ -251,6 +255,18 @@ def _renderings(
 def _unseen(report: Report) -> list[str]:
     """All that nobody could look at, for whatever reason. What only keys would show is not seen either."""
     return [*report.unseen, *getattr(report, "hidden", ())]
+
+
+def ready(out: str | os.PathLike[str], *, overwrite: bool) -> None:
+    """What would end it is told before the long look.
+
+    Raises:
+        MissingDependencyError: the extra ``report`` is not installed. UsageError: a file at `out`.
+    """
+    if not overwrite:
+        check_free(out)
+    for name, module in (("cyclonedx-python-lib", "cyclonedx"), ("jinja2", "jinja2")):
+        library(name, "report", functools.partial(import_module, module))
 
 
 def _policy(

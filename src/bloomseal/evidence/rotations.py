@@ -77,6 +77,9 @@ def read_journal(path: str | os.PathLike[str]) -> tuple[Rotation, bytes, set[str
     except OSError as error:
         raise refusal("can't read the journal", os.fspath(path), error) from error
     found = Rotation(Path(path).name)
+    if len(data) == _LONGEST:
+        found.problem = f"the journal is longer than {_LONGEST} bytes"
+        return found, b"", set()
     # What a crash has cut off, or a run at work has not yet written, is no line yet.
     data = data[: data.rfind(b"\n") + 1]
     lines = data.splitlines(keepends=True)

@@ -177,7 +177,7 @@ def verify(bundle: str, public_keys: tuple[str, ...]) -> int:
     from ...evidence.manifest import checked
 
     found, members = checked(bundle, list(public_keys))
-    told = json.loads(members["evidence.json"]) if "evidence.json" in members else None
+    told = _content(members.get("evidence.json", b""))
     if State.current().json:
         print_json({**found.to_dict(), "evidence": told})
         return 0 if found.ok else 1
@@ -198,6 +198,8 @@ def verify(bundle: str, public_keys: tuple[str, ...]) -> int:
     if told is not None:
         _tell(told, None)
         _answer(told)
+    elif found.ok:
+        click.echo("  the bundle holds no evidence that this version could read")
     return 0 if found.ok else 1
 
 
@@ -239,6 +241,16 @@ def _answer(told: dict[str, Any]) -> None:
         click.echo(printable(f"{column['table'] or '(no table)'}: {column['column']}{under}"))
         for one in column["answers"]:
             click.echo(printable(f"  {one['question']} {one['answer']}"))
+
+
+def _content(data: bytes) -> dict[str, Any] | None:
+    """What a bundle says; None where it is of another program."""
+    try:
+        told = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    known = isinstance(told, dict) and (told.get("format"), told.get("format_version")) == ("bloomseal evidence", 1)
+    return told if known else None
 
 
 def _day(moment: str | None) -> str:

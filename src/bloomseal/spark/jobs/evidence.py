@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ...audit.facts.inventory import Policies
-from ...evidence.collect import Evidence, finished, gather
+from ...evidence.collect import Evidence, finished, gather, ready
 from ...evidence.signing import Signer
 from ...policy import Policy, TablePolicy
 from ..listing import open_filesystem, qualified, split_uri
@@ -48,6 +48,7 @@ def evidence(
         UsageError: no policy, or one whose KMS is an object; a file at `out`.
         MissingDependencyError: the extra ``report``, or a Delta table without its library.
     """
+    ready(out, overwrite=overwrite)
     moment = (now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)
     report, places, chosen = looked(spark, path, policy, table, with_keys, moment, files_per_task)
     base, inside = split_uri(qualified(spark, path))
