@@ -216,7 +216,7 @@ class SealedFile:
         self.need_verified("read")
         if int96_unit not in ("ns", "us"):
             raise UsageError("int96_unit= is 'ns' or 'us'")
-        schema = self._footer.schema
+        self._expectation.names(schema := self._footer.schema)
         names = list(dict.fromkeys(schema.top_level if columns is None else columns))
         if not names:
             raise UsageError(

@@ -94,7 +94,8 @@ class Journal:
         resumed: there was a journal of this job already.
 
     Raises:
-        UsageError: another job's journal, another process has it open, or the place can't be written to.
+        UsageError: another job's journal, another process has it open, somebody else could have written it, or the place can't be
+            written to.
         FormatError: no journal, or one that was altered since it was written.
     """
 
@@ -157,6 +158,14 @@ class Journal:
             file = io.FileIO(open_regular(self.path, os.O_RDWR | os.O_CREAT, mode=0o600), "r+")
         except OSError as error:
             raise self._refused(error) from None
+        status = os.fstat(file.fileno())
+        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            # Its word is believed: what it calls done stays as it is.
+            file.close()
+            raise UsageError(
+                "the journal belongs to somebody else, or others can write to it", file=str(self.path),
+                hint="another place: --journal, or journal=",
+            )  # fmt: skip
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # A run that begins anew may have put this one aside between the two calls.

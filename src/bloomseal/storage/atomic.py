@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import signal
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +22,7 @@ from .aside import Aside
 from .ref import FileRef
 from .source import Buffer, Scratch, Source, identity
 
-__all__ = ["AtomicFile", "Output", "fault_point", "identity_at", "replace_durably", "storage_errors"]
+__all__ = ["AtomicFile", "Output", "fault_point", "final_place", "identity_at", "replace_durably", "storage_errors"]
 
 _COPY_BYTES = 1 << 20
 _ALIGNED_BYTES = 256 << 10
@@ -90,7 +91,7 @@ class AtomicFile:
             self._fd = self._spool.fileno()
             return
         # A link stays a link: what it points to is replaced.
-        self._target = Path(os.path.realpath(ref.path))
+        self._target = final_place(ref.path)
         try:
             self._aside = Aside(self._target, like=None if like is None else like.fd)
             self._fd = self._aside.fd
@@ -252,6 +253,26 @@ class AtomicFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.abort()
+
+
+def final_place(path: str | os.PathLike[str]) -> Path:
+    """Where a file is made that somebody has named: a link at the name is followed.
+
+    Raises:
+        UsageError: somebody else has put the link into a folder that everybody may write to, such as ``/tmp``. It would have us
+            replace a file that he chooses. (Linux's `protected_symlinks` has the same rule; `realpath` goes past it.)
+    """
+    place, seen = os.path.abspath(path), set[str]()  # noqa: PTH100
+    while os.path.islink(place) and place not in seen:  # noqa: PTH114
+        seen.add(place)
+        folder = os.stat(os.path.dirname(place))  # noqa: PTH116, PTH120
+        if folder.st_mode & stat.S_IWOTH and os.lstat(place).st_uid not in (os.geteuid(), folder.st_uid):
+            raise UsageError(
+                "somebody else's link, in a folder that everybody may write to, is not followed",
+                file=os.fspath(path), hint="name the file that is meant",
+            )  # fmt: skip
+        place = os.path.join(os.path.dirname(place), os.readlink(place))  # noqa: PTH115, PTH118, PTH120
+    return Path(os.path.realpath(place))
 
 
 def identity_at(path: Path | str) -> tuple[int, ...] | None:

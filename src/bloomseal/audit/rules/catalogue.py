@@ -72,7 +72,8 @@ _TABLE: Final = (
     Rule("BS205", "empty-filter", "A filter without a single bit over a chunk with values", _WARNING,
          "Readers that believe it find nothing, silently.", "bloomseal attach {file} --bloom-filter {column}", "keys"),
     Rule("BS206", "module-not-authentic", "Column metadata that can't be opened or believed", _ERROR,
-         "It does not authenticate under the column's key, or contradicts the schema.", "bloomseal verify {file}", "keys"),
+         "It does not authenticate under the column's key, contradicts the schema, or has a name that could be taken for that of an "
+         "encrypted column.", "bloomseal verify {file}", "keys, or policy"),
     Rule("BS207", "unbound-modules", "An encrypted file without aad_file_unique", _WARNING,
          "Its modules are not bound to the file: pages can be exchanged between files unnoticed. DuckDB writes such files.",
          "bloomseal write {file} NEW"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 
+from ...errors import PolicyError
+from ...format.expectation import Expectation
 from ...policy import TablePolicy
 from ..facts.file import FileFacts, Seen
 from ..facts.views import EXPOSED
@@ -37,6 +39,7 @@ def check(facts: Facts) -> list[Finding]:
         findings += _check_file(facts, file, policy)
         findings += _check_strays(file, policy)
         for line in lines(file, policy):
+            findings += _check_name(line)
             findings += _check_exposure(line)
             findings += check_filters(line)
     findings += check_sizes(facts.files, facts.policies)
@@ -61,6 +64,15 @@ def _check_strays(file: FileFacts, policy: TablePolicy | None) -> Iterator[Findi
         complete = policy is not None and (policy.complete or policy.uniform)
         severity = Severity.INFO if unsure and not complete else None
         yield found("BS114", f"bitsets in clear: {listed}{more}", severity, file.path, policy=policy)
+
+
+def _check_name(line: Line) -> Iterator[Finding]:
+    """Readers refuse a file in which another column could be taken for one of the policy's."""
+    keyed = [name for name, column in line.policy.columns.items() if column.key is not None] if line.policy else ()
+    try:
+        Expectation(encrypted_columns=frozenset(keyed)).name(line.column)
+    except PolicyError as error:
+        yield line.finding("BS206", error.what)
 
 
 def _check_exposure(line: Line) -> Iterator[Finding]:

@@ -221,7 +221,8 @@ def parse_key(data: bytes, name: str) -> SecretKey:
 
 def _pair(item: str, option: str) -> tuple[str, str]:
     name, equals, value = item.partition("=")
-    if not (name and equals and value):
+    # A key in base64, typed in the place of NAME=…, ends in `==`: no part of it is repeated.
+    if not (name and equals and value.strip("=")):
         raise UsageError(f"{option} takes NAME=…", hint=f"{option} footer=…, {option} ssn=…, {option} id:kf=…")
     return name, value
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from ...errors import BloomsealError, UsageError
 from ...read.file import ReadStats, open_file
 from ...specs import DecryptionSpec
+from ...storage.atomic import final_place
 from ...storage.tables import is_one_file
 from ...table.open import open_table
 from ..arguments.opening import OpeningOptions, opening_options
@@ -325,7 +326,7 @@ def _write_file(schema: pa.Schema, rows: Iterable[pa.RecordBatch], path: str, ki
     """Aside, then renamed; readable for its owner only, since it is plaintext."""
     aside = None
     try:
-        target = Path(path).resolve()
+        target = final_place(path)
         descriptor, aside = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         with open(descriptor, "wb") as stream:
             if kind == "parquet":

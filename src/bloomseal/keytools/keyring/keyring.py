@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ...encryption import SecretKey
 from ...errors import BloomsealError, Hint, KeyAccessError, PolicyError, UsageError
-from ...storage.atomic import replace_durably
+from ...storage.atomic import final_place, replace_durably
 from ...storage.source import open_regular
 from ..access import KmsAccessError, Problem, shown
 from ..forked import renewed_in_child
@@ -313,7 +313,7 @@ class Keyring:
         from filelock import Timeout as LockTimeout
 
         # A link is followed first: replacing it would leave the old keys where it pointed.
-        target = self._path.resolve()
+        target = final_place(self._path)
         lock = FileLock(target.with_name(target.name + ".lock"), timeout=_LOCK_SECONDS, mode=0o600)
         with self._lock:
             try:
@@ -327,7 +327,8 @@ class Keyring:
                     if self._protection is not None and not self._protection.is_strong and (secret := self._secret()):
                         self._protection = PassphraseKeys(secret)
                     replace_durably(target, keyfile.dump(keys.values(), self._protection), mode=0o600)
-                    self._seen = None
+                    # What comes next is compared with what was just written: an older file put back undoes nothing here.
+                    self._keys, self._seen = keys, None
             except LockTimeout:
                 raise KeyAccessError(
                     f"the keyring {self._path} is being changed by another process", retryable=True, hint="try again"
