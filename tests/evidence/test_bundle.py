@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 import bloomseal as bs
 from bloomseal.cli.main import main
-from bloomseal.evidence.bundle import MANIFEST, pack, unpack, write
-from bloomseal.evidence.manifest import add_signature, sealed, verify
-from bloomseal.evidence.signing import FileSigner, PublicKey
+from bloomseal.evidence.bundle.archive import MANIFEST, pack, unpack, write
+from bloomseal.evidence.bundle.manifest import add_signature, sealed, verify
+from bloomseal.evidence.bundle.signing import FileSigner, PublicKey
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 MEMBERS = {"index.html": b"<p>hello</p>", "rotation/one.jsonl": b"{}\n"}

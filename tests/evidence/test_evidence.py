@@ -21,7 +21,7 @@ import bloomseal as bs
 from audit.lab import Lab, edit_meta, people
 from bloomseal import evidence
 from bloomseal.cli.main import main
-from bloomseal.evidence.manifest import checked
+from bloomseal.evidence.bundle.manifest import checked
 from bloomseal.keytools import KeyTools
 from bloomseal.keytools.protocols import KeyDates, KeyState
 from bloomseal.policy import ColumnPolicy, KeyPolicy, Policy, Sensitivity, TablePolicy

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from .._lazy import lazily
 
 if TYPE_CHECKING:
+    from .bundle.manifest import Verification, add_signature, verify
+    from .bundle.signing import Detached, FileSigner, PublicKey, Signer
     from .collect import Evidence, make
-    from .manifest import Verification, add_signature, verify
-    from .signing import Detached, FileSigner, PublicKey, Signer
 
 __all__ = [
     "Detached",
@@ -25,14 +25,14 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
     __getattr__, __dir__ = lazily(
         __name__,
         {
-            "Detached": "signing",
+            "Detached": "bundle.signing",
             "Evidence": "collect",
-            "FileSigner": "signing",
-            "PublicKey": "signing",
-            "Signer": "signing",
-            "Verification": "manifest",
-            "add_signature": "manifest",
+            "FileSigner": "bundle.signing",
+            "PublicKey": "bundle.signing",
+            "Signer": "bundle.signing",
+            "Verification": "bundle.manifest",
+            "add_signature": "bundle.manifest",
             "make": "collect",
-            "verify": "manifest",
+            "verify": "bundle.manifest",
         },
     )

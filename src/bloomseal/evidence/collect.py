@@ -28,15 +28,15 @@ from ..storage.ref import FileRef
 from ..storage.snapshot import library
 from . import rotations as journal_room
 from .access import summary
-from .answers import answers_for
-from .bundle import check_free, write
+from .bundle.archive import check_free, write
+from .bundle.manifest import sealed
+from .bundle.signing import Signer
+from .columns import answered_columns, other_requirements, scope_of, scoped_columns
 from .destruction import Certificate, certify, named_version
 from .keys import KeyVersion, key_versions
 from .leaks import ColumnLeak, leaks_of
-from .manifest import sealed
-from .requirements import HIPAA, PCI, Scope, ScopedColumn, judge
-from .signing import Signer
-from .uses import FOOTER, Use, columns_of, uses_of
+from .requirements import HIPAA, PCI, judge
+from .uses import uses_of
 from .versions import ask, kms_of
 
 if TYPE_CHECKING:
@@ -186,11 +186,11 @@ def gather(
     members |= {f"destruction/{number:03d}.json": _json(one.look) for number, one in enumerate(certificates)}
     required = max((one.signatures_required for one in certificates), default=1)
     logged = {policy.name: policy.access_log is not None for policy in tables}
-    columns = _columns(report, leaks, tables)
+    columns = scoped_columns(report, leaks, tables)
     items = [
         item
         for standard in (PCI, HIPAA)
-        for item in judge(standard, _scope(standard, columns, versions, uses, unseen, logged, kms))
+        for item in judge(standard, scope_of(standard, columns, versions, uses, unseen, logged, kms))
     ]
     told = {
         "$schema": _SCHEMA,
@@ -211,12 +211,12 @@ def gather(
             "findings": report.counts(),
         },
         "keys": [one.to_dict() for one in versions],
-        "columns": _answered(columns, report, tables, versions, rotations, certificates, unseen),
+        "columns": answered_columns(columns, report, tables, versions, rotations, certificates, unseen),
         "rotations": [one.to_dict() for one in rotations],
         "destructions": [one.to_dict() for one in certificates],
         "leaks": [one.to_dict() for one in leaks],
         "requirements": [one.to_dict() for one in items],
-        "other_requirements": _others(columns),
+        "other_requirements": other_requirements(columns),
         "access": {"logged_by_policy": logged, "log": None if access_log is None else summary(access_log)},
     }
     told = json.loads(_json(told))  # as a reader sees it, moments as text
@@ -338,107 +338,6 @@ def _certificate(
         dual_control=key in policies and policies[key].dual_control,
         **look,
     )
-
-
-def _columns(report: Report, leaks: Sequence[ColumnLeak], tables: Sequence[TablePolicy]) -> list[ScopedColumn]:
-    """The columns that come under some requirement; those too that no file has."""
-    leak_of = {(one.table, one.column): one for one in leaks}
-    seen = {(one["table"], one["column"]): one["files"] for one in columns_of(report.inventory)}
-    found = []
-    for policy in tables:
-        names = [column for table, column in seen if table == policy.name and policy.requirements(column)]
-        covered = set(names)
-        names += [
-            name
-            for name, entry in policy.columns.items()
-            if entry.requirements and not any(one == name or one.startswith(f"{name}.") for one in covered)
-        ]
-        for name in sorted(names):
-            files = seen.get((policy.name, name), {})
-            found.append(
-                ScopedColumn(
-                    policy.name,
-                    name,
-                    policy.requirements(name),
-                    files,
-                    leak_of.get((policy.name, name)),
-                    policy.accepted_keys(name),
-                )
-            )
-    return found
-
-
-def _scope(
-    standard: str,
-    columns: Sequence[ScopedColumn],
-    versions: Sequence[KeyVersion],
-    uses: Sequence[Use],
-    unseen: Sequence[str],
-    logged: Mapping[str, bool],
-    kms: str | None,
-) -> Scope:
-    own = [one for one in columns if any(text.startswith(standard) for text in one.requirements)]
-    places = {(one.table, one.column) for one in own} | {(one.table, FOOTER) for one in own}
-    mine = [use for use in uses if (use.table, use.column) in places]
-    names = {use.master_key for use in mine}
-    return Scope(
-        own,
-        [one for one in versions if one.master_key in names],
-        unseen,
-        {table: on for table, on in logged.items() if table in {one.table for one in own}},
-        kms,
-        frozenset(use.material for use in mine if use.material is not None),
-        frozenset(use.bits for use in mine),
-        frozenset(use.kms_url for use in mine),
-    )
-
-
-def _answered(
-    columns: Sequence[ScopedColumn],
-    report: Report,
-    tables: Sequence[TablePolicy],
-    versions: Sequence[KeyVersion],
-    rotations: Sequence[journal_room.Rotation],
-    certificates: Sequence[Certificate],
-    unseen: Sequence[str],
-) -> list[dict[str, Any]]:
-    """Every encrypted column, and every one that the policy says something of, with the questions about it."""
-    by_name = {policy.name: policy for policy in tables}
-    required = {(one.table, one.column): one.requirements for one in columns}
-    seen = {(one["table"], one["column"]): one["files"] for one in columns_of(report.inventory)}
-    told = []
-    # Those that come under something go first.
-    for table, column in sorted({*seen, *required}, key=lambda name: (name not in required, name[0] or "", name[1])):
-        policy = by_name.get(table or "")
-        files = seen.get((table, column), {})
-        if (
-            not required.get((table, column))
-            and set(files) <= {"plaintext"}
-            and (policy is None or policy.master_key(column) is None)
-        ):
-            continue
-        answers = answers_for(table, column, files, versions, rotations, certificates, unseen)
-        told.append(
-            {
-                "table": table,
-                "column": column,
-                "requirements": list(required.get((table, column), ())),
-                "sensitivity": policy.sensitivity(column).value if policy is not None else None,
-                "files": files,
-                "answers": [one.to_dict() for one in answers],
-            }
-        )
-    return told
-
-
-def _others(columns: Sequence[ScopedColumn]) -> list[dict[str, Any]]:
-    """Requirements that nobody here knows how to judge."""
-    return [
-        {"table": one.table, "column": one.column, "requirement": text, "status": "not decidable"}
-        for one in columns
-        for text in one.requirements
-        if not text.startswith((PCI, HIPAA))
-    ]
 
 
 def _json(told: Any) -> bytes:

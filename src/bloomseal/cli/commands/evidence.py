@@ -174,7 +174,7 @@ def verify(bundle: str, public_keys: tuple[str, ...]) -> int:
 
     Exit code: 0 if it is; 1 if it is not; 2 on errors.
     """
-    from ...evidence.manifest import checked
+    from ...evidence.bundle.manifest import checked
 
     found, members = checked(bundle, list(public_keys))
     told = _content(members.get("evidence.json", b""))

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ...audit.facts.inventory import Policies
+from ...evidence.bundle.signing import Signer
 from ...evidence.collect import Evidence, finished, gather, ready
-from ...evidence.signing import Signer
 from ...policy import Policy, TablePolicy
 from ..listing import open_filesystem, qualified, split_uri
 from .audit import looked

@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from .._version import __version__
-from ..errors import BloomsealError, IntegrityError, UsageError
-from ..notebook import ShownInNotebooks
-from .bundle import MANIFEST, SIGNATURES, unpack, write
+from ..._version import __version__
+from ...errors import BloomsealError, IntegrityError, UsageError
+from ...notebook import ShownInNotebooks
+from .archive import MANIFEST, SIGNATURES, unpack, write
 from .signing import SIGNATURE_BYTES, PublicKey, Signer
 
 __all__ = ["Verification", "add_signature", "checked", "sealed", "verify"]

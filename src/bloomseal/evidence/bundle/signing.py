@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from ..errors import KeyAccessError, UsageError
-from ..storage.source import open_regular
+from ...errors import KeyAccessError, UsageError
+from ...storage.source import open_regular
 
 __all__ = ["Detached", "FileSigner", "PublicKey", "Signer"]
 

@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from ..errors import BloomsealError, FormatError, Hint, UsageError
-from ..limits import MAX_BUNDLE_BYTES, MAX_BUNDLE_MEMBERS
-from ..storage.atomic import replace_durably, storage_errors
-from ..storage.source import open_regular, refusal
+from ...errors import BloomsealError, FormatError, Hint, UsageError
+from ...limits import MAX_BUNDLE_BYTES, MAX_BUNDLE_MEMBERS
+from ...storage.atomic import replace_durably, storage_errors
+from ...storage.source import open_regular, refusal
 
 __all__ = ["MANIFEST", "SIGNATURES", "check_free", "pack", "unpack", "write"]
 
