@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from audit.lab import Lab, edit_meta
-from bloomseal.audit import RULES, Report
+from bloomseal.audit import RULES, Report, audit
 from bloomseal.audit.rendering.cbom import to_cbom
 from bloomseal.audit.rendering.html import to_html
 from bloomseal.audit.rendering.sarif import to_sarif
@@ -185,10 +185,21 @@ def test_policy_since_and_may_destroy(lab: Lab, capsys: pytest.CaptureFixture[st
     assert [Path(one).name for one in since["missed"]] == ["a.parquet"]
     assert run("audit", path, "--may-destroy", "pii:1", *ring) == 1
     assert capsys.readouterr().out.startswith("no: pii version 1")
-    assert run("audit", path, "--may-destroy", "pii:2", *ring) == 0
-    assert run("audit", path, "--may-destroy", "pii:1") == 1
+    lab.keyring.rotate("other")
+    assert run("audit", path, "--may-destroy", "other:1", "--after", 0, *ring) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("yes: other version 1")
+    assert "not looked at: copies outside of these places" in out
+    assert run("audit", path, "--may-destroy", "other:1", *ring) == 3
+    assert "writers may hold a key under it" in capsys.readouterr().out
+    assert run("audit", path, "--may-destroy", "other:1", "--after", 0, "--also", lab.folder / "gone", *ring) == 3
+    assert f"in doubt: {lab.folder / 'gone'}: " in capsys.readouterr().out
+    assert run("audit", path, "--may-destroy", "pii:*", *ring) == 1
+    assert run("audit", path, "--may-destroy", "pii:2") == 3
     assert "unknown" in capsys.readouterr().out
-    assert run("audit", path, "--may-destroy", "pii") == 2
+    for wrong in (("pii",), ("pii:77", *ring), ("piii:1", *ring), ("arn:aws:kms:eu:1:key/2",)):
+        assert run("audit", path, "--may-destroy", *wrong) == 2
+    assert run("audit", path, "--also", path) == 2
 
 
 def test_demonstrate(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
@@ -228,3 +239,12 @@ def test_missing_libraries_name_their_extra(lab: Lab, report: Report, monkeypatc
     }.items():
         with pytest.raises(MissingDependencyError, match=rf"bloomseal\[{extra.strip()}\]"):
             call()
+
+
+def test_json_in_pieces_is_the_same_text(lab: Lab, report: Report) -> None:
+    from bloomseal.audit.rendering.streamed import json_pieces
+
+    (lab.folder / "empty").mkdir()
+    for one in (report, audit(lab.folder / "empty")):
+        assert one is not report or report.findings
+        assert "".join(json_pieces(one)) == one.to_json(inventory=True)

@@ -80,7 +80,7 @@ FAILURES = [
     ["keyring", "create", "pii"],
     ["keyring", "add", "pii"],
     ["keyring", "rotate", "missing"],
-    ["keyring", "destroy", "missing", "--yes"],
+    ["keyring", "destroy", "missing", "--yes", "--without-evidence"],
     ["keyring", "list", "--keyring", "people.parquet"],
 ]  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,6 +18,7 @@ import bloomseal as bs
 import bloomseal.spark as bss
 from bloomseal import audit, evidence
 from bloomseal.policy import Policy, TablePolicy
+from bloomseal.rotation import Rewrap, rotate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,6 +87,36 @@ def test_an_audit_is_the_same_as_on_one_machine(spark: SparkSession, own_ring: b
         ]
         assert there.inventory.columns == here.inventory.column_names
         assert there.findings.count() == len(here.findings)
+
+
+def test_may_destroy_answers_as_on_one_machine(spark: SparkSession, own_ring: bs.Keyring, tmp_path: Path) -> None:
+    policy = table_policy(own_ring)
+    files = fill(tmp_path / "people", policy)
+    shutil.copytree(tmp_path / "people", tmp_path / "copy")
+    external = replace(policy, internal=False)
+    bs.write_table(pa.table({"id": [1], "ssn": ["1"]}), tmp_path / "people" / "outside.parquet", encryption=external)
+    own_ring.rotate("pii")
+
+    def both(also: list[Path]) -> tuple[dict[str, object], str]:
+        answers = (
+            audit.may_destroy("pii", "1", tmp_path / "people", also=also, keys=policy.keys, policy=policy, after=0),
+            bss.may_destroy(
+                spark, "pii", "1", tmp_path / "people", also=also, policy=policy, after=0, files_per_task=3
+            ),
+        )
+        told = [{**answer.to_dict(), "began": None, "ended": None} for answer in answers]
+        assert told[0] == told[1]
+        return told[0], str(told[0]["answer"])
+
+    told, answer = both([])
+    assert (answer, told["needed_by"]) == ("no", [*files, str(tmp_path / "people" / "outside.parquet")])
+    assert rotate([tmp_path / "people"], Rewrap(policy), journal=tmp_path / "journal").ok
+    assert both([])[1] == "yes"
+    assert both([tmp_path / "copy"])[1] == "no"
+    Path(files[0]).write_bytes(Path(files[0]).read_bytes()[:-30])
+    assert both([])[1] == "unknown"
+    with pytest.raises(bs.UsageError, match="it has 1, 2"):
+        bss.may_destroy(spark, "pii", "01", tmp_path / "people", policy=policy)
 
 
 def test_rewrap_wraps_every_file_once(spark: SparkSession, own_ring: bs.Keyring, tmp_path: Path) -> None:

@@ -1,25 +1,18 @@
-"""The rotation audit: what has changed between two inventories, and which master key versions nothing needs any more."""
+"""The rotation audit: what has changed between two inventories."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..errors import FormatError, UsageError
-from ..policy import Policy, TablePolicy
 from ..storage.source import refusal
-from .facts.inventory import Policies, look, to_table
-from .facts.places import find_files
 
-if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
-
-__all__ = ["Changes", "Destruction", "compare", "load_inventory", "may_destroy"]
+__all__ = ["Changes", "compare", "load_inventory"]
 
 Version = tuple[str, str | None]
 """A master key and its version."""
@@ -61,43 +54,6 @@ class Changes:
                 {"master_key": key, "version": version, "files": count} for (key, version), count in self.needed.items()
             ],
             "retired": [{"master_key": key, "version": version} for key, version in self.retired],
-        }
-
-
-@dataclass(frozen=True)
-class Destruction:
-    """May a master key version be destroyed?
-
-    Attributes:
-        answer: ``yes``, ``no`` or ``unknown``.
-        needed_by: files that still need it.
-        doubts: why a *yes* can't be given.
-        files: how many files were looked at.
-        missing: files that a retained version names and that are gone: nothing is left there to open.
-        under: the master key versions that the files are under, ``NAME:VERSION``. Names are compared as they are written: where one
-            of these is another name of the key in question (an alias, an ARN), ask for that too.
-    """
-
-    master_key: str
-    version: str
-    answer: str
-    needed_by: list[str]
-    doubts: list[str]
-    files: int
-    missing: list[str]
-    under: list[str]
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        return {
-            "master_key": self.master_key,
-            "version": self.version,
-            "answer": self.answer,
-            "needed_by": self.needed_by,
-            "doubts": self.doubts,
-            "files": self.files,
-            "missing": self.missing,
-            "under": self.under,
         }
 
 
@@ -155,55 +111,6 @@ def compare(old: pa.Table, new: pa.Table) -> Changes:
     changes.needed.update(ordered)
     changes.retired.extend(sorted(known - changes.needed.keys(), key=_by_name))
     return changes
-
-
-def may_destroy(
-    master_key: str,
-    version: str,
-    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
-    *,
-    keys: Any = None,
-    policy: Policy | TablePolicy | None = None,
-    table: str | None = None,
-    aad_prefix: bytes | str | None = None,
-    filesystem: FileSystem | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> Destruction:
-    """Does any of these files, or any retained version of these tables, need a master key version?
-
-    In folders every Parquet file is looked at, whatever it is called, hidden ones too.
-
-    *Yes*, it may be destroyed, only where every key of every file was seen to be under another version; copies elsewhere are
-    beyond this. *No* where some file needs it. Else *unknown*, and why.
-
-    Args:
-        master_key, version: the version in question.
-        paths, keys, policy, table, aad_prefix, filesystem, progress: as `bloomseal.audit.inventory`. Keys are needed to
-            see into encrypted footers.
-
-    Raises:
-        UsageError, MissingDependencyError: no paths, or a table without its library.
-    """
-    places = find_files(paths, filesystem=filesystem, history=True)
-    policies = Policies(policy, table)
-    facts, _ = look(places, keys, policies, aad_prefix=aad_prefix, filters=False, progress=progress)
-    doubts = list(places.unknown)
-    if not facts:
-        doubts.append("no file was found")
-    needed, under = [], set()
-    for path, file in sorted(_files(to_table(facts, policies)).items()):
-        if (master_key, version) in file.versions:
-            needed.append(path)
-        under |= {f"{key}:{'?' if one is None else one}" for key, one in file.versions}
-        if file.doubt is not None:
-            doubts.append(f"{path}: {file.doubt}")
-        doubts += [
-            f"{path}: a key is under {master_key}, its version can't be told"
-            for key, one in file.versions
-            if key == master_key and one is None
-        ]
-    answer = "no" if needed else "unknown" if doubts else "yes"
-    return Destruction(master_key, version, answer, needed, doubts, len(facts), places.missing, sorted(under))
 
 
 def _files(table: pa.Table) -> dict[str, _File]:

@@ -149,6 +149,11 @@ class KeyTools:
         made.__dict__.update(self.__dict__, internal=internal)
         return made
 
+    @property
+    def calls(self) -> KmsCalls:
+        """Calls to the KMS that wraps new keys."""
+        return self._kms
+
     def calls_for(self, url: str | None) -> KmsCalls:
         """The KMS of a file whose footer key names this address; None for the one that wraps new keys.
 

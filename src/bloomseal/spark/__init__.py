@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .jar import build_jar
     from .jobs import attach, rekey, rewrap, verify
     from .jobs.audit import TableAudit, audit
+    from .jobs.destruction import may_destroy
     from .jobs.evidence import evidence
     from .reading import df_stats, read
     from .runtime import java_home
@@ -40,6 +41,7 @@ __all__ = [
     "evidence",
     "explain",
     "java_home",
+    "may_destroy",
     "options",
     "prune",
     "read",
@@ -68,6 +70,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "evidence": "jobs.evidence",
             "explain": "explaining",
             "java_home": "runtime",
+            "may_destroy": "jobs",
             "options": "settings",
             "prune": "semijoin.pruning",
             "read": "reading",

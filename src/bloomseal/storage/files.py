@@ -126,6 +126,8 @@ class Listing:
         sidecars: external key material.
         tables: folders that hold a table with a log, and which; "" is the place itself.
         problems: what could not be looked at.
+        unsure: with `everything`, what is no problem for a reader, and may still lead to data, or become some: links of any
+            name that lead nowhere, Parquet files that have no end yet.
         root: the folder that was searched; None where a file was named.
     """
 
@@ -133,6 +135,7 @@ class Listing:
     sidecars: list[FileRef] = field(default_factory=list)
     tables: dict[str, Layout] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    unsure: list[Problem] = field(default_factory=list)
     root: FileRef | None = None
 
 
@@ -290,6 +293,8 @@ class _Walk:
             # A link to nothing holds nothing, but where its name promises data, somebody misses them.
             if kind_of(name) is Kind.DATA or not isinstance(error, FileNotFoundError):
                 self._problem(entry.path, f"a link that leads nowhere: {error.strerror}", name)
+            else:
+                self.listing.unsure.append(Problem(entry.path, f"a link that leads nowhere: {error.strerror}"))
             return
         if stat.S_ISDIR(mode):
             if self._leads_out(name, entry.path, real):
@@ -364,7 +369,7 @@ class _Walk:
         last = posixpath.basename(name)
         if last.startswith(MATERIAL_PREFIX) and last.endswith(".json"):
             self.listing.sidecars.append(ref)
-            return False
+            return self._everything and regular and bool(self._ends_as_parquet(ref.path))
         if kind_of(name) in self._named:
             return True
         if not self._everything or not regular or f"/{_DELTA_LOG}/" in f"/{posixpath.dirname(name)}/":
@@ -372,6 +377,10 @@ class _Walk:
             return False
         if (ends := self._ends_as_parquet(ref.path)) is None:
             self._problem(ref.path, "can't be read, so that nobody knows whether it is Parquet", name)
+        if ends is False and _says_parquet(last):
+            self.listing.unsure.append(
+                Problem(ref.path, "it does not end as Parquet does: it is unfinished, or broken off")
+            )
         return bool(ends)
 
     def _ends_as_parquet(self, path: str) -> bool | None:
@@ -395,6 +404,14 @@ def _unseen(what: str, path: str, error: OSError) -> UsageError:
     told = refusal(what, path, error)
     kind = NothingThereError if isinstance(error, FileNotFoundError | NotADirectoryError) else UnseenError
     return kind(told.what, file=path, hint=told.hint)
+
+
+def _says_parquet(name: str) -> bool:
+    """Is data to become of a hidden file, by its name? Hadoop's checksums have their file's name too."""
+    lower = name.lower()
+    return name.endswith(_ASIDE) or (
+        any(f"{ending}." in f"{lower}." for ending in _ENDINGS) and not lower.endswith(".crc")
+    )
 
 
 _RANK: Final = {kind: rank for rank, kind in enumerate(Kind)}

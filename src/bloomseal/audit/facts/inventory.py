@@ -22,6 +22,7 @@ from .keys import KeyFacts, Kms
 from .places import Places, find_files
 from .scan import Scanner
 from .views import EXPOSED
+from .witness import Witness
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -226,13 +227,18 @@ def scanner_for(
     aad_prefix: bytes | str | None = None,
     filters: bool | None = None,
     visit: Any = None,
+    witness: bool = False,
 ) -> Scanner:
-    """The scanner of single files; arguments as of `inventory`, `visit` as of `Scanner`."""
+    """The scanner of single files; arguments as of `inventory`, `visit` as of `Scanner`; `witness`: ask the KMS which version
+    opens each wrapped key.
+    """
     source = None if keys is None else as_key_source(keys)
     if isinstance(source, PinnedKeys):
         # Pins refuse what they don't expect; an audit has to see it.
         source = source.tools
-    kms = Kms(source.kms if isinstance(source, KeyTools) else None, dated=policies.dated)
+    tools = source if isinstance(source, KeyTools) else None
+    asked = Witness(tools) if witness and tools is not None else None
+    kms = Kms(None if tools is None else tools.kms, dated=policies.dated, witness=asked)
     one = aad_prefix.encode() if isinstance(aad_prefix, str) else aad_prefix
     given = (one,) if one else ()
     return Scanner(

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from copy import copy
 from datetime import UTC, datetime
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from ...encryption import SecretKey
 from ...errors import BloomsealError, FormatError, IntegrityError, KeyAccessError, UnsupportedError
 from ...format.expectation import Expectation
 from ...format.footer import FileCrypto, Footer, FooterKind, Peek, peek
 from ...format.opening import KeysAtHand, authenticated
+from ...format.schema import Schema
 from ...format.walk import Chunk, Walk
 from ...keytools import KmsAccessError, Problem
 from ...keytools.access_log import AccessLog
@@ -57,12 +60,13 @@ class Scanner:
         visit: Callable[[FileFacts, Walk | None, Source], None] | None = None,
     ) -> None:
         self._keys = keys
-        self._kms = kms or Kms()
+        self.kms = kms or Kms()
         self._prefixes = prefixes
         self._access_log = access_log
         self._filters = keys is not None if filters is None else filters
         self._visit = visit
         self._outages: list[KmsAccessError] = []
+        self._schemas: WeakKeyDictionary[Schema, list[tuple[str, str]]] = WeakKeyDictionary()
 
     def scan(self, ref: FileRef) -> FileFacts:
         """A file's facts. Never raises for what is in the file."""
@@ -70,7 +74,7 @@ class Scanner:
         try:
             with Source.open(ref) as source:
                 facts.size = source.size
-                facts.modified = _modified(ref)
+                facts.modified = _modified(source)
                 self._scan(facts, source)
         except BloomsealError as error:
             facts.failed(error)
@@ -80,14 +84,23 @@ class Scanner:
         return facts
 
     def _scan(self, facts: FileFacts, source: Source) -> None:
-        facts.sidecar = SidecarView(source.ref)
+        facts.sidecar = sidecar = SidecarView(source.ref)
+        try:
+            self._look(facts, source)
+        finally:
+            # Of a hundred thousand files none may hold on to more than is asked for later.
+            sidecar.forget()
+            if not sidecar.used:
+                facts.sidecar = None
+
+    def _look(self, facts: FileFacts, source: Source) -> None:
         footer, hand = self._open(facts, source)
         if footer is None:
             if self._visit is not None:
                 self._visit(facts, None, source)
             return
-        facts.created_by = footer.created_by
-        facts.leaves = [(leaf.name, str(leaf.type)) for leaf in footer.schema.leaves]
+        facts.created_by = sys.intern(footer.created_by)
+        facts.leaves = self._leaves(footer.schema)
         walk = Walk(source, footer, hand)
         look = _Columns(facts, walk, self)
         for group in range(len(footer.row_groups)):
@@ -95,6 +108,13 @@ class Scanner:
         look.peek()
         if self._visit is not None:
             self._visit(facts, walk, source)
+
+    def _leaves(self, schema: Schema) -> list[tuple[str, str]]:
+        """Dotted paths and types; one list for all files of a schema, which footers share too."""
+        known = self._schemas.get(schema)
+        if known is None:
+            known = self._schemas[schema] = [(leaf.name, str(leaf.type)) for leaf in schema.leaves]
+        return known
 
     def _open(self, facts: FileFacts, source: Source) -> tuple[Footer | None, KeysAtHand]:
         seen = peek(source)
@@ -126,7 +146,7 @@ class Scanner:
         return None if clear is None else Footer(clear, seen.offset, candidates[0], False), hand
 
     def _crypto(self, facts: FileFacts, seen: Peek) -> list[FileCrypto]:
-        facts.keys.append(KeyFacts.of(seen.key_metadata, facts.sidecar or SidecarView(facts.ref), self._kms))
+        facts.keys.append(KeyFacts.of(seen.key_metadata, facts.sidecar or SidecarView(facts.ref), self.kms))
         algorithm, inner = seen.inner()
         facts.algorithm = str(algorithm)
         stored, wanted = inner.binary(1), bool(inner.boolean(3))
@@ -153,7 +173,7 @@ class Scanner:
             facts = facts.resolved(resolve())
         except BloomsealError as error:
             facts = facts.refused(error)
-        return self._kms.judged(facts)
+        return self.kms.judged(facts)
 
 
 class _Impatient:
@@ -325,7 +345,8 @@ class _Columns:
         name = (key_metadata, "" if key_metadata else column)
         if (known := self._opened.get(name)) is None:
             facts = self._facts
-            found = KeyFacts.of(key_metadata, facts.sidecar or SidecarView(facts.ref), self._scanner._kms)
+            url = facts.keys[1].kms_url if len(facts.keys) > 1 else None
+            found = KeyFacts.of(key_metadata, facts.sidecar or SidecarView(facts.ref), self._scanner.kms, url)
             found = self._scanner._judged(found, lambda: self._walk.keys.column(key_metadata, column).key)
             facts.keys.append(found)
             known = self._opened[name] = len(facts.keys) - 1
@@ -360,11 +381,9 @@ def _has_values(meta: ColumnMetaData) -> bool:
     return nulls is not None and nulls < (meta.num_values or 0)
 
 
-def _modified(ref: FileRef) -> datetime | None:
-    if ref.filesystem is None:
-        try:
-            return datetime.fromtimestamp(os.stat(ref.path).st_mtime, UTC).replace(microsecond=0)  # noqa: PTH116
-        except OSError:
-            return None
-    moment: datetime | None = ref.filesystem.get_file_info(ref.path).mtime
+def _modified(source: Source) -> datetime | None:
+    if source.fd is not None:
+        return datetime.fromtimestamp(int(os.fstat(source.fd).st_mtime), UTC)
+    ref = source.ref
+    moment: datetime | None = None if ref.filesystem is None else ref.filesystem.get_file_info(ref.path).mtime
     return moment

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
+from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any, Final
 from urllib.parse import quote
@@ -15,8 +15,9 @@ from ..._version import __version__
 from ..report import Report
 from ..rules.catalogue import RULES
 from ..rules.findings import Finding, Severity
+from .streamed import Lazily, pieces
 
-__all__ = ["to_sarif"]
+__all__ = ["sarif_pieces", "to_sarif"]
 
 _LEVELS: Final = {
     Severity.INFO: "note",
@@ -33,6 +34,11 @@ def to_sarif(report: Report, *, base: str | os.PathLike[str] | None = None) -> s
     Args:
         base: a folder; files below it are named relative to it, as dashboards want it.
     """
+    return "".join(sarif_pieces(report, base=base))
+
+
+def sarif_pieces(report: Report, *, base: str | os.PathLike[str] | None = None) -> Iterator[str]:
+    """The text of `to_sarif`, piece by piece."""
     order = list(RULES)
     log = {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
@@ -48,7 +54,9 @@ def to_sarif(report: Report, *, base: str | os.PathLike[str] | None = None) -> s
                     }
                 },
                 "columnKind": "unicodeCodePoints",
-                "results": [_result(finding, order, base) for finding in report.findings],
+                "results": Lazily(
+                    len(report.findings), lambda: (_result(finding, order, base) for finding in report.findings)
+                ),
                 "invocations": [
                     {
                         "executionSuccessful": True,
@@ -61,7 +69,7 @@ def to_sarif(report: Report, *, base: str | os.PathLike[str] | None = None) -> s
             }
         ],
     }
-    return json.dumps(log, indent=2, ensure_ascii=False) + "\n"
+    return pieces(log)
 
 
 def _rule(rule_id: str) -> dict[str, Any]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...errors import BloomsealError, UsageError
+from ..arguments.destruction import DestructionOptions, destruction_options
 from ..arguments.keys import KeyOptions, key_options
 from ..render import facts, print_json, printable, progress, remark, table
 from ..state import PATH, Renamed, State, common_options
@@ -47,11 +49,7 @@ _REPORTS = ("json", "parquet", "findings", "sarif", "html", "cbom")
     metavar="FILE",
     help="An older inventory (--report parquet=FILE): tell what was rotated since.",
 )
-@click.option(
-    "--may-destroy",
-    metavar="KEY:VERSION",
-    help="Answer only whether this master key version is still needed, by any retained table version too.",
-)
+@destruction_options
 @click.option("--demonstrate", metavar="COLUMN", help="Show what this column's filter in clear confirms to anybody.")
 @click.option("--pattern", metavar="PATTERN", help=r"Candidates for --demonstrate, such as '\d{3}-\d{2}-\d{4}'.")
 @click.option("--candidates", type=PATH, metavar="FILE", help="Candidates for --demonstrate, one per line.")
@@ -75,7 +73,7 @@ def audit(
     fail_on: str,
     reports: tuple[str, ...],
     since: str | None,
-    may_destroy: str | None,
+    destruction: DestructionOptions,
     demonstrate: str | None,
     pattern: str | None,
     candidates: str | None,
@@ -86,8 +84,8 @@ def audit(
 
     Without keys it looks at what everybody sees, and says what it could not see.
 
-    Exit code: 0; 1 on findings at or above --fail-on, if --may-destroy is not answered by yes, or if --demonstrate confirms
-    a candidate; 2 on errors, and where --demonstrate confirms nothing and could not ask some file.
+    Exit code: 0; 1 on findings at or above --fail-on, or if --demonstrate confirms a candidate; 2 on errors, and where
+    --demonstrate confirms nothing and could not ask some file. Of --may-destroy: 0 yes, 1 no, 3 unknown, 2 errors.
 
     \b
     Examples:
@@ -106,8 +104,8 @@ def audit(
     }
     if demonstrate is not None:
         return _demonstrate(paths, demonstrate, pattern, candidates, most, common["keys"])
-    if may_destroy is not None:
-        return _may_destroy(may_destroy, paths, common)
+    if destruction.asked:
+        return destruction.answer(paths, common)
     from ...audit import Severity
     from ...audit import audit as look
 
@@ -191,28 +189,6 @@ def _tell_changes(changes: dict[str, Any]) -> None:
         click.echo(printable(f"  missed: {path}"))
 
 
-def _may_destroy(what: str, paths: tuple[str, ...], common: dict[str, Any]) -> int:
-    from ...audit import may_destroy
-
-    key, colon, version = what.rpartition(":")
-    if not (key and colon and version):
-        raise UsageError("--may-destroy takes KEY:VERSION", hint="--may-destroy pii:1")
-    with progress("Looking") as tell:
-        answer = may_destroy(key, version, list(paths), progress=tell, **common)
-    if State.current().json:
-        print_json(answer.to_dict())
-    else:
-        click.echo(
-            printable(f"{answer.answer}: {answer.master_key} version {answer.version}, over {answer.files} files")
-        )
-        for path in answer.needed_by:
-            click.echo(printable(f"  needed by {path}"))
-        for doubt in answer.doubts:
-            click.echo(printable(f"  in doubt: {doubt}"))
-        click.echo(printable(f"  the files are under {', '.join(answer.under) or 'no master key'}"))
-    return 0 if answer.answer == "yes" else 1
-
-
 def _demonstrate(
     paths: tuple[str, ...], column: str, pattern: str | None, candidates: str | None, most: int, keys: Any
 ) -> int:
@@ -270,24 +246,27 @@ def _write(report: Report, kind: str, path: str) -> None:
             case "findings":
                 pq.write_table(report.findings_table(), path)
             case _:
-                Path(path).write_text(_text(report, kind), encoding="utf-8")
+                with open(path, "w", encoding="utf-8") as file:
+                    file.writelines(_text(report, kind))
     except OSError as error:
         raise UsageError(f"the report can't be written: {error.strerror or type(error).__name__}", file=path) from None
 
 
-def _text(report: Report, kind: str) -> str:
+def _text(report: Report, kind: str) -> Iterable[str]:
     match kind:
         case "json":
-            return report.to_json(inventory=True)
-        case "sarif":
-            from ...audit.rendering.sarif import to_sarif
+            from ...audit.rendering.streamed import json_pieces
 
-            return to_sarif(report, base=os.getcwd())  # noqa: PTH109
+            return json_pieces(report)
+        case "sarif":
+            from ...audit.rendering.sarif import sarif_pieces
+
+            return sarif_pieces(report, base=os.getcwd())  # noqa: PTH109
         case "html":
             from ...audit.rendering.html import to_html
 
-            return to_html(report)
+            return [to_html(report)]
         case _:
             from ...audit.rendering.cbom import to_cbom
 
-            return to_cbom(report)
+            return [to_cbom(report)]

@@ -16,7 +16,7 @@ from ...errors import BloomsealError, KeyAccessError, UsageError
 from ...limits import MAX_KEY_METADATA_BYTES
 from ..access import KmsAccessError, Problem, raised_by
 from ..forked import renewed_in_child
-from ..protocols import AuthenticatingKms, KmsClient, RewrappingKms
+from ..protocols import AuthenticatingKms, KmsClient, MasterVersion, RewrappingKms, VersionFacts, WitnessKms
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -34,7 +34,8 @@ class Counters:
 
     Attributes:
         wraps, unwraps: calls that were made, repeated ones included.
-        checks: questions whether a wrapped key proves its writer's rights (`authentic_writers`).
+        checks: questions about master keys: whether a wrapped key proves its writer's rights (`authentic_writers`), which
+            names and versions a key has.
         hits: answers from the cache, refusals included.
         denials: calls that the KMS refused for good: denied, disabled, destroyed, unknown.
         failures: calls that failed otherwise.
@@ -173,6 +174,29 @@ class KmsCalls:
             return None
         answer = self._call("checks", client.authenticates_writers, wrapped, master_key, master_key=master_key)
         return answer if isinstance(answer, bool) else None
+
+    def versions(self, master_key: str) -> tuple[VersionFacts, ...]:
+        """As `WitnessKms.versions`.
+
+        Raises:
+            KeyAccessError: refused, unreachable; or a client that can't tell.
+        """
+        return tuple(self._call("checks", self._witness(master_key).versions, master_key, master_key=master_key))
+
+    def identify(self, master_key: str, version: str | None) -> MasterVersion:
+        """As `WitnessKms.identify`. Raises as `versions`."""
+        witness = self._witness(master_key)
+        return MasterVersion(*self._call("checks", witness.identify, master_key, version, master_key=master_key))
+
+    def opened_by(self, wrapped: str, master_key: str) -> MasterVersion:
+        """As `WitnessKms.opened_by`. Raises as `versions`."""
+        witness = self._witness(master_key)
+        return MasterVersion(*self._call("unwraps", witness.opened_by, wrapped, master_key, master_key=master_key))
+
+    def _witness(self, master_key: str) -> WitnessKms:
+        if isinstance(self.client, WitnessKms):
+            return self.client
+        raise self._invalid(master_key, "its client does not tell which version opens a wrapped key")
 
     @property
     def name(self) -> str:
