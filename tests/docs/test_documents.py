@@ -25,6 +25,7 @@ RUNNING = [
     "docs/cli.md",
     "docs/format-walkthrough.md",
     "docs/recipes.md",
+    "docs/evidence.md",
     "docs/threat-model.md",
     "docs/limitations.md",
     "docs/architecture.md",
@@ -139,6 +140,7 @@ NAMES = [
     "seal",
     "unseal",
     "audit",
+    "evidence",
     "doctor",
 ]
 

@@ -16,7 +16,7 @@ import pytest
 
 import bloomseal as bs
 import bloomseal.spark as bss
-from bloomseal import audit
+from bloomseal import audit, evidence
 from bloomseal.policy import Policy, TablePolicy
 from bloomseal.rotation import Rewrap, rotate
 
@@ -248,3 +248,21 @@ def test_executors_need_a_kms_that_they_can_reach(
 def data_keys(files: list[str], policy: TablePolicy) -> set[str]:
     found = audit.inventory(files, keys=policy.keys, policy=policy).to_pylist()
     return {row[name] for row in found for name in ("data_key", "footer_data_key") if row[name] is not None}
+
+
+def test_evidence_is_the_same_as_on_one_machine(spark: SparkSession, own_ring: bs.Keyring, tmp_path: Path) -> None:
+    log = tmp_path / "access.jsonl"
+    policy = table_policy(own_ring, access_log=str(log))
+    fill(tmp_path / "people", policy)
+    log.write_bytes(b"")
+    now = datetime(2027, 1, 1, tzinfo=UTC)
+    there = bss.evidence(spark, tmp_path / "people", tmp_path / "there.zip", policy=policy, now=now, files_per_task=3)
+    opened = Counter(json.loads(line)["column"] for line in log.read_text().splitlines())
+    assert opened == {None: FILES, "ssn": FILES}, "the executors' openings are logged"
+    here = evidence.make(tmp_path / "people", tmp_path / "here.zip", keys=policy.keys, policy=policy, now=now)
+    assert {**there.told, "looked_at": None} == {**here.told, "looked_at": None}
+    assert there.told["looked_at"]["files"] == FILES
+    assert {name: data for name, data in there.members.items() if name.startswith(("cbom", "inventory"))} == {
+        name: data for name, data in here.members.items() if name.startswith(("cbom", "inventory"))
+    }
+    assert (tmp_path / "there.zip").stat().st_mode & 0o777 == 0o600

@@ -87,7 +87,16 @@ def test_the_wheel_holds_the_packages_and_nothing_else(wheels: tuple[Path, Path]
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert {name for name in names if not name.startswith(info)} == tracked
-    assert {Path(name).suffix for name in tracked} <= {".py", ".typed", ".java", ".jinja", ".html", ".css", ".toml"}
+    assert {Path(name).suffix for name in tracked} <= {
+        ".py",
+        ".typed",
+        ".java",
+        ".jinja",
+        ".html",
+        ".css",
+        ".toml",
+        ".json",
+    }
     assert "bloomseal/py.typed" in names
     assert any(name.startswith("bloomseal/spark/java/") and name.endswith(".java") for name in names)
     assert f"{info}/licenses/LICENSE" in names

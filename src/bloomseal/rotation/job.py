@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from ..encryption import SecretKey
 from ..errors import UsageError
@@ -76,6 +76,10 @@ class Job(ABC):
     """How often the bytes of a file go through AES: for the estimate of time."""
 
 
+_NO_FACTS: Final = ("keys", "kms", "origin", "access_log", "key_policies")
+"""Fields that make no other job."""
+
+
 def _fact(value: Any) -> Any:
     """A setting as plain data, keys by fingerprint."""
     match value:
@@ -91,11 +95,7 @@ def _fact(value: Any) -> Any:
         case list() | tuple() | set() | frozenset():
             return [_fact(one) for one in value]
         case EncryptionSpec() | TablePolicy():
-            return {
-                one.name: _fact(getattr(value, one.name))
-                for one in fields(value)
-                if one.name not in ("keys", "kms", "origin")
-            }
+            return {one.name: _fact(getattr(value, one.name)) for one in fields(value) if one.name not in _NO_FACTS}
         case DecryptionSpec():
             return {"aad_prefix": _fact(value.aad_prefix), "keys": type(value.keys).__name__}
         case _:

@@ -175,7 +175,7 @@ class Rekey(Job):
         tools = key_tools(decryption.keys)
         source = as_key_source(decryption.keys)
         keys = source if isinstance(source, PinnedKeys) else self._writer(tools, walk)
-        return like(walk, tools, keys, target, dict(self.changes))
+        return like(walk, tools, keys, target, {"access_log": decryption.access_log, **self.changes})
 
     def _writer(self, tools: KeyTools, walk: Walk) -> KeyTools:
         """Key tools that put new material where it is to be."""
@@ -357,6 +357,7 @@ def _converted(file: DataFile, report: ConversionReport, tidy: Callable[[], obje
         filters_replaced=report.filters_replaced,
         dropped=report.dropped,
         unchecked=report.unchecked,
+        keys=report.keys,
     )
     try:
         tidy()

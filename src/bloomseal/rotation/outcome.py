@@ -103,7 +103,7 @@ class FileOutcome:
         output: the new file, where it is another one.
         old_size, new_size: bytes.
         bytes_written: through this process; the kernel's copies are not among them.
-        keys: keys that were wrapped anew (`RewrappedKey` as plain data).
+        keys: keys that were wrapped anew (`RewrappedKey` as plain data), or made anew (`ConversionReport.keys`).
         left: keys that were not, each with `column` and `why`.
         unreferenced: key material beside the file to which its footer does not refer; it was left as it is.
         filters_dropped: filters in clear on encrypted columns, which no conversion takes over.

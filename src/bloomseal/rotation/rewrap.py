@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import BloomsealError, FormatError, KeyAccessError, MissingFileError, UsageError
 from ..format.opening import open_footer
 from ..format.walk import Walk
+from ..keytools.access_log import AccessLog
 from ..keytools.kms.calls import KmsCalls
 from ..keytools.material.material import FOOTER_KEY_REFERENCE, KeyMaterial, KeyMetadata
 from ..keytools.material.store import MaterialStore
@@ -200,6 +201,7 @@ class _One:
 
     def write(self, before: tuple[int, ...] | None) -> None:
         """Wrap anew what is due, and put it in its place."""
+        log = AccessLog.of(self.decryption.access_log, self.source.name)
         inside: dict[bytes, bytes] = {}
         beside: dict[str, tuple[str, str]] = {}
         done: list[tuple[_Held, KeyMaterial]] = []
@@ -207,8 +209,12 @@ class _One:
             try:
                 material = self.rewrapper.rewrap(held.material, new, self._calls)
             except BloomsealError as error:
+                if log is not None:
+                    log.say("wrap", held.column, new, error=error)
                 self._leave(held.column, error)
                 continue
+            if log is not None:
+                log.say("wrap", held.column, new, self.rewrapper.version(material, self._calls))
             text = with_material(held.text, material)
             if held.reference is None:
                 inside[bytes(held.text)] = text.encode()  # type: ignore[arg-type]  # inside the file it is bytes

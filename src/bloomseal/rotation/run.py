@@ -228,7 +228,8 @@ class Run:
                 self.log.begin(name, before)
                 outcome = self.job.run(file, lambda done, total: self._tell(file, done, total), begun=begun)
                 if outcome.status.settled:
-                    self.log.settle(name, outcome.status, mark_of(self.job.target(file)), outcome.stamp)
+                    mark = mark_of(self.job.target(file))
+                    self.log.settle(name, outcome.status, mark, outcome.stamp, outcome.keys)
                 else:
                     self.log.fail(name, outcome.why or "")
             with self._lock:

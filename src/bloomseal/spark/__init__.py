@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .jobs import attach, rekey, rewrap, verify
     from .jobs.audit import TableAudit, audit
     from .jobs.destruction import may_destroy
+    from .jobs.evidence import evidence
     from .reading import df_stats, read
     from .runtime import java_home
     from .semijoin.join import semi_join
@@ -37,6 +38,7 @@ __all__ = [
     "check_table",
     "df_stats",
     "enable",
+    "evidence",
     "explain",
     "java_home",
     "may_destroy",
@@ -65,6 +67,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "check_table": "writing",
             "df_stats": "reading",
             "enable": "session",
+            "evidence": "jobs.evidence",
             "explain": "explaining",
             "java_home": "runtime",
             "may_destroy": "jobs",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from ..format.hashes.truth import held_against_values
 from ..format.opening import need_verified, open_footer
 from ..format.verify import verify_walk
 from ..format.walk import Chunk, Protection, Walk
+from ..keytools.material.material import KeyDescription
 from ..notebook import ShownInNotebooks
 from ..sbbf import FilterSpec, PhysicalType
 from ..specs import DecryptionSpec, EncryptionSpec, decryption_for, encryption_for
@@ -22,6 +23,7 @@ from ..storage.atomic import AtomicFile, fault_point
 from ..storage.ref import FileRef
 from ..storage.source import Scratch, Source, resolve_path
 from .assemble import AnyFilter, Assembler
+from .key_metadata import key_metadata_in_use
 from .output_keys import OutputKeys
 from .writer import FilterRequest, resolve_filters
 
@@ -50,6 +52,8 @@ class ConversionReport(ShownInNotebooks):
         unchecked: sealed filters that were taken over although they can't be held against the values: row_group, column,
             why.
         old_size, new_size: bytes.
+        keys: one entry for each key: column (None: the footer), master_key and version before, new_master_key and new_version
+            now; None where there is none, or nobody tells.
     """
 
     path: str
@@ -63,6 +67,7 @@ class ConversionReport(ShownInNotebooks):
     unchecked: list[dict[str, Any]] = field(default_factory=list)
     old_size: int = 0
     new_size: int = 0
+    keys: list[dict[str, Any]] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         return dict(self.__dict__)
@@ -186,6 +191,7 @@ def convert(
             raise UsageError("the file is encrypted already", file=source.name, hint="rekey")
         need_verified(footer, source, "the new file")
         walk = Walk(source, footer, at_hand)
+        had = {column: at_hand.wrapped_by(metadata) for column, metadata in key_metadata_in_use(walk)}
         keys = OutputKeys(encryption, footer.schema, target) if encryption is not None else None
         out = None
         try:
@@ -195,6 +201,7 @@ def convert(
                     keys.store()
                     fault_point("stored")
                 out.commit(check)
+            report.keys = _wrapped(had, keys.wrapped_by() if keys is not None else {})
             if keys is not None and tidy:
                 keys.committed()
         except BaseException:
@@ -282,6 +289,25 @@ def _carried(
     report.filters_dropped += 1
     report.dropped.append(place | {"why": why})
     return None
+
+
+def _wrapped(
+    before: Mapping[str | None, KeyDescription | None], now: Mapping[str | None, KeyDescription]
+) -> list[dict[str, Any]]:
+    told = []
+    for column in dict.fromkeys((*before, *now)):
+        had, has = before.get(column), now.get(column)
+        if had is not None or has is not None:
+            told.append(
+                {
+                    "column": column,
+                    "master_key": had and had.master_key,
+                    "version": had and had.wrapping_version,
+                    "new_master_key": has and has.master_key,
+                    "new_version": has and has.wrapping_version,
+                }
+            )
+    return told
 
 
 def _check(reopened: Source, keys: OutputKeys | None) -> None:

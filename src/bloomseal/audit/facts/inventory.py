@@ -161,9 +161,13 @@ class Policies:
 
     @property
     def dated(self) -> bool:
-        """Does any policy limit the age of keys?"""
-        policies = [self._one] if self._one is not None else list(self._tables.values())
-        return any(policy.max_key_age is not None for policy in policies)
+        """Does any policy say for how long keys are used?"""
+        return any(policy.max_key_age is not None or policy.key_policies for policy in self.tables)
+
+    @property
+    def tables(self) -> list[TablePolicy]:
+        """The policies of all tables that files may belong to."""
+        return [self._one] if self._one is not None else list(self._tables.values())
 
 
 def inventory(
@@ -266,6 +270,7 @@ def scanner_for(
         source,
         kms,
         prefixes=lambda ref: policies.prefixes(ref) or given,
+        access_log=lambda ref: policy.access_log if (policy := policies.of(ref.path)) else None,
         filters=True if truth else filters,
         truth=truth,
         visit=visit,

@@ -20,6 +20,7 @@ from ...format.opening import KeysAtHand, authenticated
 from ...format.schema import Schema
 from ...format.walk import Chunk, Walk
 from ...keytools import KmsAccessError
+from ...keytools.access_log import AccessLog
 from ...keytools.protocols import KeyRetriever, KeySource
 from ...limits import MAX_GCM_SEALS
 from ...sbbf import PhysicalType, SplitBlockBloomFilter
@@ -44,7 +45,8 @@ class Scanner:
     Args:
         keys: where keys come from; None to look at what everybody sees.
         kms: what can be asked about master keys.
-        prefix: path → the AAD prefix that the file should have; None where nothing is known.
+        prefixes: the AAD prefixes that a file should have, as far as known.
+        access_log: the access log for a file (`AccessLog`).
         filters: open filters and judge their bits. Needs no key for filters in clear.
         truth: ask each filter for every value of its own column chunk, too, which reads the column's pages.
         visit: called with each file's walk while it is open (the nonce check).
@@ -56,6 +58,7 @@ class Scanner:
         kms: Kms | None = None,
         *,
         prefixes: Callable[[FileRef], tuple[bytes, ...]] = lambda _: (),
+        access_log: Callable[[FileRef], Any] = lambda _: None,
         filters: bool | None = None,
         truth: bool = False,
         visit: Callable[[FileFacts, Walk | None, Source], None] | None = None,
@@ -63,6 +66,7 @@ class Scanner:
         self._keys = keys
         self.kms = kms or Kms()
         self._prefixes = prefixes
+        self._access_log = access_log
         self._filters = keys is not None if filters is None else filters
         self._truth = truth
         self._visit = visit
@@ -162,7 +166,8 @@ class Scanner:
 
     def _hand(self, facts: FileFacts, source: Source, crypto: FileCrypto) -> KeysAtHand:
         retriever = None if self._keys is None else _Impatient(self._keys.for_file(source.ref), self._outages)
-        hand = KeysAtHand(crypto, retriever)
+        log = AccessLog.of(self._access_log(facts.ref), facts.path)
+        hand = KeysAtHand(crypto, retriever, log=log)
         facts.keys[1] = self._judged(facts.keys[1], lambda: hand.footer().key)
         return hand
 
@@ -182,6 +187,7 @@ class _Impatient:
     def __init__(self, keys: KeyRetriever, outages: list[KmsAccessError]) -> None:
         self._keys = keys
         self._outages = outages
+        self.describe = getattr(keys, "describe", None)
 
     def retrieve_key(self, key_metadata: bytes, column: str | None) -> bytes | SecretKey:
         if len(self._outages) >= _OUTAGES:

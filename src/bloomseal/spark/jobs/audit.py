@@ -13,7 +13,7 @@ from ...audit import Report
 from ...audit.facts.file import FileFacts
 from ...audit.facts.inventory import Policies, scanner_for
 from ...audit.facts.keys import SidecarView
-from ...audit.facts.places import find_files
+from ...audit.facts.places import Places, find_files
 from ...audit.report import judged
 from ...audit.rules.means import Means
 from ...policy import Policy, TablePolicy
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["TableAudit", "audit"]
+__all__ = ["TableAudit", "audit", "looked"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,22 @@ def audit(
         UsageError: no policy, or one whose KMS is an object: executors need its URI.
         MissingDependencyError: a Delta table without its library.
     """
+    report, _, _ = looked(spark, path, policy, table, with_keys, now, files_per_task, filters=filters)
+    return TableAudit(_frame(spark, report.inventory), _frame(spark, report.findings_table()), report)
+
+
+def looked(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    policy: Policy | TablePolicy | str | os.PathLike[str] | None,
+    table: str | None,
+    with_keys: bool,
+    now: datetime | None,
+    files_per_task: int,
+    *,
+    filters: bool = False,
+) -> tuple[Report, Places, TablePolicy]:
+    """The report, the files, and the policy that they were held against; arguments as of `audit`."""
     chosen = job_table(spark, path, policy, table)
     base, inside = split_uri(qualified(spark, path))
     places = find_files(inside, filesystem=open_filesystem(base))
@@ -91,7 +107,7 @@ def audit(
     report = judged(
         [facts for facts, _ in seen], places, Policies(chosen), with_keys=with_keys, now=now, means=Means.of(chosen.kms)
     )
-    return TableAudit(_frame(spark, report.inventory), _frame(spark, report.findings_table()), report)
+    return report, places, chosen
 
 
 def _scanned(
