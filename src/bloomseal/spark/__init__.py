@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from .._lazy import lazily
 
 if TYPE_CHECKING:
+    from .catalog import protect_table
     from .explaining import explain
     from .jar import build_jar
     from .jobs import attach, rekey, rewrap, verify
@@ -39,6 +40,7 @@ __all__ = [
     "explain",
     "java_home",
     "options",
+    "protect_table",
     "prune",
     "read",
     "rekey",
@@ -66,6 +68,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "explain": "explaining",
             "java_home": "runtime",
             "options": "settings",
+            "protect_table": "catalog",
             "prune": "semijoin.pruning",
             "read": "reading",
             "rekey": "jobs",

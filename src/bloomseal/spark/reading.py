@@ -8,15 +8,17 @@ import os
 import pickle
 import re
 import uuid
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import UsageError
+from ..errors import BloomsealWarning, UsageError
 from ..policy import Policy, TablePolicy
 from .given import PARTITION_INFERENCE, refuse_secrets, table_policy
 from .listing import above_pattern, matching
 from .session import as_active, known_policy, metrics_of, register_source, show_figures
+from .versions import pushes_filters
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -186,6 +188,14 @@ class Request:
         from pyspark.errors import PySparkException
         from pyspark.serializers import CPickleSerializer
 
+        if not pushes_filters():
+            warnings.warn(
+                "this Spark tells data sources in Python no filter, so that where= prunes nothing: Spark 4.1 does, and "
+                "spark.read.parquet prunes with any",
+                BloomsealWarning,
+                stacklevel=3,
+            )
+            return "[]"
         loads: Any = CPickleSerializer().loads
         conf: Any = self._spark.conf
         before = conf.get(_PUSHDOWN, "false")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from ..sbbf import FilterSpec
 
-__all__ = ["WriteReport", "check_table", "write"]
+__all__ = ["WriteReport", "check_lookalikes", "check_native", "check_table", "write"]
 
 _THREADS: Final = 8
 _SHOWN: Final = 10
@@ -138,7 +138,7 @@ def write(
         _refuse_own_source(df, target)
     prepare = _through_source if through == "source" else _through_bridge
     writer = prepare(df, chosen, stored, partition_by, extra)
-    _refuse_lookalikes(chosen, stored)
+    check_lookalikes(chosen, stored)
     # Names of files are never used twice, so that new ones can be told, also by dynamic partition overwrite.
     before = set(list_files(spark, target, to_write=True).names)
     if before and mode == "ignore":
@@ -171,7 +171,7 @@ def write(
 def _through_bridge(
     df: DataFrame, table: TablePolicy, stored: StructType, partition_by: Sequence[str], extra: dict[str, str]
 ) -> DataFrameWriter:
-    _check_native(df.sparkSession, df.schema)
+    check_native(df.sparkSession, df.schema)
     settings = table_options(table, schema=stored)
     lowered = {name.lower() for name in settings}
     if clash := sorted(name for name in extra if name.lower() in lowered or "encryption" in name.lower()):
@@ -186,7 +186,7 @@ def _is_dynamic(spark: SparkSession, extra: Mapping[str, str]) -> bool:
     return chosen.lower() == "dynamic"
 
 
-def _refuse_lookalikes(table: TablePolicy, stored: StructType) -> None:
+def check_lookalikes(table: TablePolicy, stored: StructType) -> None:
     """A policy knows columns by their exact names: a frame's `SSN` beside `ssn` may hold the same, and would be in clear."""
     keyed = frozenset(name for name, column in table.columns.items() if column.key is not None)
     expected = Expectation(encrypted_columns=keyed)
@@ -287,7 +287,7 @@ def check_table(
     return _check(os.fspath(path), list_files(spark, path), chosen, None)
 
 
-def _check_native(spark: SparkSession, schema: StructType) -> None:
+def check_native(spark: SparkSession, schema: StructType) -> None:
     """What the session's configuration would do to a frame that Spark itself writes."""
     from pyspark.sql.types import TimestampType
 

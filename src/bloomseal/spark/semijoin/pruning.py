@@ -190,7 +190,7 @@ def prune(
     Args:
         path: the table's folder.
         column: dotted path. Repeated columns may be probed too.
-        keys: a DataFrame, an Arrow table or array, or a list; of the column's type. Nulls match nothing.
+        keys: a DataFrame (of Spark, pandas or Polars), an Arrow table or array, or a list; of the column's type. Nulls match nothing.
         policy, table: whose keys open the files; default: the policy that `enable` was given.
         files_per_task: files that one task looks at.
 

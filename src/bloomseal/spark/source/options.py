@@ -135,6 +135,12 @@ class SourceOptions:
         refuse_secrets(given)
         _refuse_another(given, defaults)
         known = {*_KNOWN, *_FLAGS, *_WRITING}
+        if "provider" in given and "location" in given:
+            # CREATE TABLE without columns. Of one with columns we are not asked, and later told nothing: see `_paths`.
+            raise UsageError(
+                "a catalog can't hold tables USING bloomseal: Spark would not tell us later where they are",
+                hint="a temporary view USING bloomseal; or CREATE TABLE … USING parquet and bloomseal.spark.protect_table",
+            )
         if unknown := sorted(set(given) - known):
             from difflib import get_close_matches
 
@@ -254,7 +260,10 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
         named = json.loads(several)
         return (*([given["path"]] if given.get("path") else []), *named)
     if not given.get("path"):
-        raise UsageError("no path", hint='spark.read.format("bloomseal").load(path)')
+        raise UsageError(
+            "no path; and of a table in a catalog Spark tells a data source in Python none",
+            hint=".load(path) and .save(path); a temporary view USING bloomseal; or bloomseal.spark.protect_table and USING parquet",
+        )
     return (given["path"],)
 
 

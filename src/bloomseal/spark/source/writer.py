@@ -22,6 +22,7 @@ from ..given import absolute_kms
 from ..listing import in_folder
 from ..opening import table_of
 from ..settings import leaves, promised
+from ..versions import arrow_schema_of
 from .commit.placing import Job, Staged, TableFolder, recover
 from .options import SourceOptions, choice, positive
 from .partitioned import has_plain_text
@@ -248,13 +249,11 @@ class _Attempt:
 
 def _arrow_schema(schema: StructType) -> pa.Schema:
     """As the files have it: moments in UTC, whatever the session's time zone."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     for name, kind in leaves(schema).items():
         if kind.typeName() in _UNSTORABLE:
             raise UnsupportedError(f"a {kind.simpleString()} can't be stored in Parquet files", column=name)
     try:
-        found = to_arrow_schema(schema, timezone="UTC")
+        found = arrow_schema_of(schema)
     except Exception as error:
         raise UnsupportedError(f"a type that Spark does not hand to Python: {type(error).__name__}") from None
     return pa.schema([one.with_type(_stored_type(one.type)) for one in found])
