@@ -39,18 +39,20 @@ def name(spark: SparkSession) -> Iterator[str]:
     spark.sql(f"DROP TABLE IF EXISTS {name}")
 
 
-def test_inserts_into_a_protected_table_are_sealed(spark: SparkSession, rows: DataFrame, name: str, tmp_path: Path) -> None:
+def test_inserts_into_a_protected_table_are_sealed(
+    spark: SparkSession, rows: DataFrame, name: str, tmp_path: Path
+) -> None:
     spark.sql(f"CREATE TABLE {name} (id BIGINT, ssn STRING) USING parquet LOCATION '{tmp_path}/t'")
     lacking = bss.protect_table(spark, name, dry_run=True)
     assert lacking["parquet.encryption.footer.key"] == "footer"
     assert bss.protect_table(spark, name) == lacking
     assert bss.protect_table(spark, name) == {}
-    spark.sql(f"INSERT INTO {name} VALUES (77, 'x')")
+    spark.sql(f"INSERT INTO {name} VALUES (77, 'x')")  # noqa: S608
     rows.write.insertInto(name)
     rows.write.mode("append").saveAsTable(name)
     assert bss.check_table(spark, tmp_path / "t").rows == 9
     assert [row.id for row in spark.table(name).where("ssn = 'ssn-3'").collect()] == [3, 3]
-    spark.sql(f"INSERT OVERWRITE {name} VALUES (1, 'y')")
+    spark.sql(f"INSERT OVERWRITE {name} VALUES (1, 'y')")  # noqa: S608
     assert bss.check_table(spark, tmp_path / "t").rows == 1
 
 
@@ -75,7 +77,9 @@ def test_what_lies_in_clear_is_found_and_nothing_is_changed(
 
 
 def test_other_tables_are_refused(spark: SparkSession, rows: DataFrame, name: str, tmp_path: Path) -> None:
-    spark.sql(f"CREATE TABLE {name} (id BIGINT, ssn STRING) USING parquet OPTIONS ('parquet.encryption.uniform.key' 'k')")
+    spark.sql(
+        f"CREATE TABLE {name} (id BIGINT, ssn STRING) USING parquet OPTIONS ('parquet.encryption.uniform.key' 'k')"
+    )
     with pytest.raises(bs.PolicyError, match=r"uniform\.key"):
         bss.protect_table(spark, name)
     spark.sql(f"DROP TABLE {name}")
@@ -97,12 +101,12 @@ def test_tables_using_bloomseal_are_refused_with_what_to_use(
     with pytest.raises(Exception, match="protect_table"):
         spark.sql(f"CREATE TABLE {name} USING bloomseal AS SELECT 1L AS id, 'x' AS ssn")
     spark.sql(f"CREATE TABLE {name} (id BIGINT, ssn STRING) USING bloomseal LOCATION '{tmp_path}/t'")
-    for statement in (f"SELECT * FROM {name}", f"INSERT INTO {name} VALUES (1, 'x')"):
+    for statement in (f"SELECT * FROM {name}", f"INSERT INTO {name} VALUES (1, 'x')"):  # noqa: S608
         with pytest.raises(Exception, match="protect_table"):
             spark.sql(statement).collect()
     spark.sql(f"DROP TABLE {name}")
     spark.sql(f"CREATE TEMPORARY VIEW {name} USING bloomseal OPTIONS (path '{tmp_path}/t')")
-    spark.sql(f"INSERT INTO {name} VALUES (9, 'x')")
+    spark.sql(f"INSERT INTO {name} VALUES (9, 'x')")  # noqa: S608
     assert spark.table(name).count() == 5
     spark.catalog.dropTempView(name)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import BloomsealWarning, UsageError
 from ..policy import Policy, TablePolicy
-from .given import PARTITION_INFERENCE, refuse_secrets, table_policy
+from .given import MERGE_SCHEMA, PARTITION_INFERENCE, refuse_secrets, table_policy
 from .listing import above_pattern, matching
 from .session import as_active, known_policy, metrics_of, register_source, show_figures
 from .versions import pushes_filters
@@ -162,6 +162,8 @@ class Request:
             self._options["table"] = table
         if "infer_partition_types" not in map(str.lower, self._options):
             self._options["infer_partition_types"] = str(spark.conf.get(PARTITION_INFERENCE, "true")).lower()
+        if not {"merge_schema", "mergeschema"} & {*map(str.lower, self._options)}:
+            self._options["merge_schema"] = str(spark.conf.get(MERGE_SCHEMA, "false")).lower()
         kms, known = known_policy(spark)
         above = {above_pattern(spark, one) for one in paths}
         if policy is not None:
