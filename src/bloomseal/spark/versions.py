@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..errors import UnsupportedError
 
@@ -11,7 +11,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import DataType, StructType
 
-__all__ = ["OLDEST", "arrow_schema_of", "arrow_type_of", "check_version", "forget_static_source", "pushes_filters"]
+__all__ = [
+    "OLDEST",
+    "arrow_schema_of",
+    "arrow_type_of",
+    "check_version",
+    "forget_static_source",
+    "pushes_filters",
+    "stream_writer_class",
+]
 
 OLDEST: Final = (4, 0)
 
@@ -51,6 +59,23 @@ def pushes_filters() -> bool:
     from pyspark.sql import datasource
 
     return hasattr(datasource, "Filter")
+
+
+def stream_writer_class() -> type[Any]:
+    """What a data source's streaming writer is made of: Spark 4.0 would hand it row after row.
+
+    Raises:
+        UnsupportedError: Spark 4.0, when such a writer is made.
+    """
+    from pyspark.sql import datasource
+
+    if found := getattr(datasource, "DataSourceStreamArrowWriter", None):
+        return cast("type[Any]", found)
+
+    def refuse(*_: Any) -> None:
+        raise UnsupportedError("this Spark hands no Arrow batches to streaming writers", hint="foreachBatch; Spark 4.1")
+
+    return type("NoStreams", (datasource.DataSourceStreamWriter,), {"__new__": refuse})
 
 
 def forget_static_source(spark: SparkSession, name: str) -> None:

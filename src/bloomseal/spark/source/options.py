@@ -33,6 +33,8 @@ _FLAGS: Final = (
     "infer_partition_types",
     "merge_schema",
 )
+_STREAMS: Final = ("checkpointlocation", "queryname")
+"""Spark's own, which it hands on."""
 _SPARKS_NAMES: Final = {"mergeschema": "merge_schema"}
 _WRITING: Final = (
     "compression",
@@ -144,7 +146,7 @@ class SourceOptions:
         given = {_SPARKS_NAMES.get(name.lower(), name.lower()): value for name, value in options.items()}
         refuse_secrets(given)
         _refuse_another(given, defaults)
-        known = {*_KNOWN, *_FLAGS, *_WRITING}
+        known = {*_KNOWN, *_FLAGS, *_WRITING, *_STREAMS}
         if "provider" in given and "location" in given:
             # CREATE TABLE without columns. Of one with columns we are not asked, and later told nothing: see `_paths`.
             raise UsageError(

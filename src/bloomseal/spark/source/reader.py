@@ -77,7 +77,11 @@ class TableReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         settings, schema = self._scan.settings, self._scan.schema
-        tree = find_files(settings.paths, schema, infer=settings.infer_partition_types)
+        return self.tasks(find_files(settings.paths, schema, infer=settings.infer_partition_types))
+
+    def tasks(self, tree: Tree) -> Sequence[InputPartition]:
+        """The tasks that read these files."""
+        settings = self._scan.settings
         pieces, pruned = plan(tree, self._scan.conditions, settings.zone or self._defaults.zone)
         planned = ReadStats(files_pruned_by_partition=len(pruned), bytes_pruned=sum(file.size for file in pruned))
         parallelism = self._defaults.parallelism or os.cpu_count() or 1

@@ -56,6 +56,10 @@ class TableWriter(DataSourceArrowWriter):
         settings: the options.
         schema: the frame's.
         overwrite: the mode; ``append`` if not.
+        begin: make the job's folder now.
+
+    Attributes:
+        place: where the files wait, and go to.
 
     Raises:
         UsageError: options that don't fit the frame or one another; columns of the policy that the frame lacks.
@@ -63,7 +67,7 @@ class TableWriter(DataSourceArrowWriter):
         UnsupportedError: a type that Parquet files of Spark can't hold.
     """
 
-    def __init__(self, settings: SourceOptions, schema: StructType, overwrite: bool) -> None:
+    def __init__(self, settings: SourceOptions, schema: StructType, overwrite: bool, *, begin: bool = True) -> None:
         table, said = settings.table, settings.writing
         if table is None:
             raise UsageError("writing needs a policy", hint="the option policy, a policy file's path")
@@ -100,8 +104,9 @@ class TableWriter(DataSourceArrowWriter):
         self._group_rows = positive("row_group_size", said["row_group_size"]) if "row_group_size" in said else None
         self._target = positive("target_file_bytes", said.get("target_file_bytes", str(_TARGET_BYTES)))
         self._open_files = positive("max_open_files", said.get("max_open_files", str(_OPEN_FILES)))
-        self._job = Job(folder, uuid.uuid4().hex, table_of(self._policy))
-        self._job.begin()
+        self.place = Job(folder, uuid.uuid4().hex, table_of(self._policy))
+        if begin:
+            self.place.begin()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """On an executor: the rows of one partition, as complete files in the job's folder."""
@@ -121,27 +126,31 @@ class TableWriter(DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """On the driver, when all tasks are done."""
         if not all(isinstance(message, Written) for message in messages):
-            raise BloomsealError("a task did not say what it wrote", file=self._job.table.folder)
+            raise BloomsealError("a task did not say what it wrote", file=self.place.table.folder)
         files = [file for message in messages if isinstance(message, Written) for file in message.files]
-        table = self._job.table
-        recover(table, self._job.policy)
+        table = self.place.table
+        recover(table, self.place.policy)
         with table.errors("list the table"):
-            if not self._overwrite:
-                replaced: set[str] = set()
-            elif self._dynamic:
-                written = {posixpath.dirname(file.name) for file in files}
-                replaced = {name for folder in written for name in table.files(folder)}
-            else:
-                replaced = set(table.files())
+            replaced = self.replaced(files)
             # Without a single file a table has no schema. Folders give none either, but then there would be a file beside them.
             bare = not files and not self._columns and not (set(table.files()) - replaced)
         if bare:
             files = [self._empty()]
-        self._job.commit(files, replaced)
+        self.place.commit(files, replaced)
+
+    def replaced(self, files: Sequence[Staged]) -> set[str]:
+        """The table's files that go when these come."""
+        table = self.place.table
+        if not self._overwrite:
+            return set()
+        if self._dynamic:
+            written = {posixpath.dirname(file.name) for file in files}
+            return {name for folder in written for name in table.files(folder)}
+        return set(table.files())
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:  # noqa: ARG002  # failed tasks' are None
         """On the driver, when a task failed for good or `commit` did."""
-        self._job.abort()
+        self.place.abort()
 
     def _empty(self) -> Staged:
         attempt = _Attempt(self, 0, "empty")
@@ -149,7 +158,7 @@ class TableWriter(DataSourceArrowWriter):
         return attempt.close()[0]
 
     def __repr__(self) -> str:
-        return f"<TableWriter {self._job.table.folder}>"
+        return f"<TableWriter {self.place.table.folder}>"
 
 
 @dataclass(slots=True)
@@ -165,7 +174,7 @@ class _Attempt:
 
     def __init__(self, job: TableWriter, partition: int, name: str) -> None:
         self._job = job
-        self._place = job._job
+        self._place = job.place
         self._stem = f"part-{partition:05d}-{self._place.name}-{name}"
         self._name = f"{partition:05d}-{name}"
         self._open: OrderedDict[str, _OpenFile] = OrderedDict()
