@@ -29,7 +29,6 @@ from ..session import as_active
 from ..source.options import SourceOptions
 from ..source.reader import infer_schema, plan
 from ..source.scan import Scan
-from ..source.tree import find_files
 from ..source.types import DECODING, arrow_type, forget_arrow_schema
 from .pruning import PrunedFile, PruneResult, Question
 from .sealed_keyset import SealedKeys, identity_of, key_column, place_of, quoted, values_of
@@ -95,7 +94,7 @@ def semi_join(
         (qualified(spark, path),), kms=str(chosen.kms), table=chosen, infer_partition_types=typed, merge_schema=merge
     )
     # Not by Spark's reader, which would take a stranger's file for the table's.
-    schema = infer_schema(settings)
+    schema = infer_schema(settings, question.tree)
     wanted = _keys_frame(spark, keys, values, column, _type_of(schema, column, case_sensitive=question.case_sensitive))
     if not question.prediction.pays:
         warnings.warn(f"the table is read whole: {question.prediction}", BloomsealWarning, stacklevel=2)
@@ -149,7 +148,7 @@ def _rows(
         parts.append(replace(one, row_groups=()) if mostly else one)
     frames = []
     if parts:
-        tree = find_files(settings.paths, schema, infer=settings.infer_partition_types)
+        tree = question.tree
         pieces, _ = plan(tree, (), spark.conf.get("spark.sql.session.timeZone"))
         values = {piece.name: piece.values for piece in pieces}
         scan = Scan(settings, schema, partitioned=tuple(tree.columns.names))

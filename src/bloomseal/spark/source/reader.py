@@ -132,15 +132,18 @@ class FilterCatcher(DataSourceReader):
         return iter(())
 
 
-def infer_schema(settings: SourceOptions) -> st.StructType:
+def infer_schema(settings: SourceOptions, tree: Tree | None = None) -> st.StructType:
     """The schema of a table: that of its first file, or of all (``merge_schema``), and its partition columns behind it.
+
+    Args:
+        tree: the table's files, where they are listed already.
 
     Raises:
         UsageError: there is no such path, or no file in it.
         UnsupportedError: files with types that have no common one.
         BloomsealError: a file can't be opened.
     """
-    tree = find_files(settings.paths, infer=settings.infer_partition_types)
+    tree = tree or find_files(settings.paths, infer=settings.infer_partition_types)
     if not tree.files:
         raise UsageError("there are no data files, so there is no schema", file=settings.paths[0], hint=".schema(...)")
     stored = merged(_schemas(settings, tree.files if settings.merge_schema else tree.files[:1]))
