@@ -114,3 +114,38 @@ def test_sparks_own_file_stream_reads_sealed_files(
     for _ in range(2):
         run(stream.writeStream.format("bloomseal"), tmp_path / "checkpoint", path=str(tmp_path / "out"))
     assert ids(bss.read(spark, tmp_path / "out")) == list(range(8))
+
+
+def test_the_file_sinks_log_says_which_files_are_live(
+    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path
+) -> None:
+    def copy(through: Any) -> None:
+        stream = spark.readStream.schema(rows(0, 1).schema).parquet(str(tmp_path / "in"))
+        run(
+            bss.write_stream(stream, tmp_path / through, through=through, partition_by=["k"]), tmp_path / f"c {through}"
+        )
+
+    bss.write(rows(0, 8), tmp_path / "in")
+    for through in ("bridge", "source"):
+        copy(through)
+    bss.write(rows(8, 10), tmp_path / "in", mode="append")
+    for through in ("bridge", "source"):
+        copy(through)
+        assert bss.check_table(spark, tmp_path / through).rows == 10
+    # A batch that failed has left a file, which is not the table's.
+    file = next((tmp_path / "bridge").glob("k=0/*.parquet"))
+    shutil.copy(file, file.with_name("part-left-behind.parquet"))
+    for path in (tmp_path / "bridge", tmp_path / "source"):
+        assert ids(bss.read(spark, path)) == ids(spark.read.parquet(str(path))) == list(range(10))
+    # Nobody else may write there: Spark would not see it.
+    before = sorted(tmp_path.rglob("*"))
+    for refused in ("bridge", "source"):
+        for mode in ("append", "overwrite"):
+            with pytest.raises(bs.UnsupportedError, match="log names its files"):
+                bss.write(rows(0, 1), tmp_path / "bridge", mode=mode, partition_by=["k"], through=refused)  # type: ignore[arg-type]
+    stream = spark.readStream.format("bloomseal").load(str(tmp_path / "in"))
+    with pytest.raises(bs.UnsupportedError, match="log names its files"):
+        bss.write_stream(stream, tmp_path / "bridge", partition_by=["k"])
+    with pytest.raises(bs.UsageError, match="files already"):
+        bss.write_stream(stream, tmp_path / "in", through="bridge")
+    assert sorted(tmp_path.rglob("*")) == before

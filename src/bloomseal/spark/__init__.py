@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .session import advice, enable
     from .settings import options
     from .source.stats import ReadStats
+    from .streaming import write_stream
     from .writing import WriteReport, check_table, write
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "semi_join",
     "verify",
     "write",
+    "write_stream",
 ]
 
 if not TYPE_CHECKING:  # a type checker knows the names above, and refuses others
@@ -76,5 +78,6 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "semi_join": "semijoin.join",
             "verify": "jobs",
             "write": "writing",
+            "write_stream": "streaming",
         },
     )

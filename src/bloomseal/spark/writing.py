@@ -36,7 +36,15 @@ if TYPE_CHECKING:
 
     from ..sbbf import FilterSpec
 
-__all__ = ["WriteReport", "check_lookalikes", "check_native", "check_table", "write"]
+__all__ = [
+    "WriteReport",
+    "bridge_options",
+    "check_lookalikes",
+    "check_native",
+    "check_table",
+    "registered",
+    "write",
+]
 
 _THREADS: Final = 8
 _SHOWN: Final = 10
@@ -141,6 +149,9 @@ def write(
     check_lookalikes(chosen, stored)
     # Names of files are never used twice, so that new ones can be told, also by dynamic partition overwrite.
     before = set(list_files(spark, target, to_write=True).names)
+    from .source.logs import refuse_logs
+
+    refuse_logs(qualified(spark, target))
     if before and mode == "ignore":
         return WriteReport(target, (), 0, 0, 0, 0)
     if before and mode.startswith("error") and through == "source":
@@ -171,12 +182,23 @@ def write(
 def _through_bridge(
     df: DataFrame, table: TablePolicy, stored: StructType, partition_by: Sequence[str], extra: dict[str, str]
 ) -> DataFrameWriter:
+    settings = bridge_options(df, table, stored, extra)
+    return df.write.format("parquet").options(**{**extra, **settings}).partitionBy(*partition_by)
+
+
+def bridge_options(df: DataFrame, table: TablePolicy, stored: StructType, extra: Mapping[str, str]) -> dict[str, str]:
+    """What Spark's own writer is told, so that it keeps to the policy.
+
+    Raises:
+        UsageError: the session, or `extra`, stands against it.
+        UnsupportedError: as `options`.
+    """
     check_native(df.sparkSession, df.schema)
     settings = table_options(table, schema=stored)
     lowered = {name.lower() for name in settings}
     if clash := sorted(name for name in extra if name.lower() in lowered or "encryption" in name.lower()):
         raise UsageError(f"{', '.join(clash)} would contradict the policy", hint="change the policy")
-    return df.write.format("parquet").options(**{**extra, **settings}).partitionBy(*partition_by)
+    return settings
 
 
 def _is_dynamic(spark: SparkSession, extra: Mapping[str, str]) -> bool:
@@ -247,10 +269,10 @@ def _through_source(
     if partition_by and "partition_overwrite_mode" not in map(str.lower, extra):
         # The data source sees no session, and so not its setting.
         by["partition_overwrite_mode"] = "dynamic" if _is_dynamic(df.sparkSession, {}) else "static"
-    return df.write.format(_registered(df.sparkSession, table)).options(**extra, **by)
+    return df.write.format(registered(df.sparkSession, table)).options(**extra, **by)
 
 
-def _registered(spark: SparkSession, table: TablePolicy) -> str:
+def registered(spark: SparkSession, table: TablePolicy) -> str:
     """The name of a data source that knows this policy already: options hold texts only, and all can see them."""
     if not isinstance(table.kms, str):
         raise UsageError("the policy's KMS is an object, which can't reach the executors", hint="name it by its URI")

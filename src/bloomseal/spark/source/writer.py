@@ -24,6 +24,7 @@ from ..opening import table_of
 from ..settings import leaves, promised
 from ..versions import arrow_schema_of
 from .commit.placing import Job, Staged, TableFolder, recover
+from .logs import refuse_logs
 from .options import SourceOptions, choice, positive
 from .partitioned import has_plain_text
 from .tree import check_folders
@@ -89,6 +90,7 @@ class TableWriter(DataSourceArrowWriter):
         self._rows = _arrow_schema(schema)
         # Spark's own reader takes the frame's types from there.
         self._stored = _arrow_schema(stored).with_metadata({_ROW_METADATA: stored.json()})
+        refuse_logs(settings.paths[0])
         folder = TableFolder.at(settings.paths[0])
         # Files are sealed for their final places, whatever folder they wait in.
         table = in_folder(replace(table, kms=absolute_kms(table.kms)), settings.paths[0])
