@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, datasource
 from pyspark.sql import functions as f
 
 import bloomseal.spark as bss
@@ -83,6 +83,13 @@ def main(folder: Path) -> dict[str, Any]:
         bss.read(spark, str(pq)).count()
     except PolicyError:
         done += ["plaintext refused"]
+    if hasattr(datasource, "DataSourceStreamArrowWriter"):
+        stream = bss.write_stream(
+            spark.readStream.format("bloomseal").load(str(folder / "source")), folder / "streamed"
+        )
+        stream.option("checkpointLocation", str(folder / "c")).trigger(availableNow=True).start().awaitTermination()
+        assert bss.check_table(spark, folder / "streamed").rows == 2000
+        done += ["streams"]
     spark.stop()
     return {"pyspark": pyspark.__version__, "java": java, "python": sys.version.split()[0], "done": done}
 

@@ -17,7 +17,7 @@ from .writing import bridge_options, check_lookalikes, registered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming import DataStreamWriter
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 __all__ = ["write_stream"]
 

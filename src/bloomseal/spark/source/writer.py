@@ -86,7 +86,8 @@ class TableWriter(DataSourceArrowWriter):
                     hint=f'df.withColumn("{name}", col("{name}").cast("string"))',
                 )
         stored = type(schema)([one for one in schema.fields if one.name not in self._columns])
-        promised(table, stored)
+        # Leaf by leaf, as the bridge does it: a policy's filter for a group is one for each column below it.
+        self._filters = promised(table, stored)
         self._rows = _arrow_schema(schema)
         # Spark's own reader takes the frame's types from there.
         self._stored = _arrow_schema(stored).with_metadata({_ROW_METADATA: stored.json()})
@@ -211,7 +212,7 @@ class _Attempt:
             path,
             self._job._stored,
             encryption=encryption_for(policy, FileRef(table.path(name), table.filesystem)),
-            bloom_filters=policy.bloom_filters(),
+            bloom_filters=self._job._filters,
             row_group_size=self._group_rows or DEFAULT_ROW_GROUP_SIZE,
             filesystem=table.filesystem,
             compression=self._job._compression,
