@@ -190,14 +190,6 @@ class Request:
         from pyspark.errors import PySparkException
         from pyspark.serializers import CPickleSerializer
 
-        if not pushes_filters():
-            warnings.warn(
-                "this Spark tells data sources in Python no filter, so that where= prunes nothing: Spark 4.1 does, and "
-                "spark.read.parquet prunes with any",
-                BloomsealWarning,
-                stacklevel=3,
-            )
-            return "[]"
         loads: Any = CPickleSerializer().loads
         conf: Any = self._spark.conf
         before = conf.get(_PUSHDOWN, "false")
@@ -209,6 +201,14 @@ class Request:
             if found := _FILE.search(said):
                 raise UsageError(f"data sources in Python have no {found[0]})", hint="spark.read.parquet")
             if _MOVING.search(said):
+                return "[]"
+            if not pushes_filters():
+                warnings.warn(
+                    "this Spark tells data sources in Python no filter, so that where= prunes nothing: Spark 4.1 does, and "
+                    "spark.read.parquet prunes with any",
+                    BloomsealWarning,
+                    stacklevel=3,
+                )
                 return "[]"
             leaves = plans.optimizedPlan().collectLeaves()
             scans = [leaf for leaf in map(leaves.apply, range(leaves.size())) if "ScanRelation" in leaf.nodeName()]

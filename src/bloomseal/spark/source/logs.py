@@ -33,15 +33,15 @@ def sink_files(base: str | None, root: str) -> frozenset[str] | None:
         FormatError: a log that can't be understood.
         BloomsealError: one that can't be read.
     """
-    from pyarrow.fs import FileSelector
+    from pyarrow.fs import FileSelector, FileType
 
     filesystem = _filesystem(base)
     folder = posixpath.join(root, SINK_LOG)
     try:
-        found = filesystem.get_file_info(FileSelector(folder, allow_not_found=True))
-        notes = {(int(note[1]), bool(note[2])): one.path for one in found if (note := _NOTE.fullmatch(one.base_name))}
-        if not found:
+        if filesystem.get_file_info(folder).type is not FileType.Directory:
             return None
+        found = filesystem.get_file_info(FileSelector(folder))
+        notes = {(int(note[1]), bool(note[2])): one.path for one in found if (note := _NOTE.fullmatch(one.base_name))}
         # A compacted note repeats all that were before it.
         first = max((number for number, compact in notes if compact), default=-1)
         wanted = [
@@ -65,7 +65,7 @@ def refuse_logs(path: str, *, sink: bool = False) -> None:
     Raises:
         UnsupportedError: there is a log.
     """
-    from pyarrow.fs import FileSelector
+    from pyarrow.fs import FileSelector, FileType
 
     base, root = split_uri(path)
     filesystem = _filesystem(base)
@@ -73,7 +73,7 @@ def refuse_logs(path: str, *, sink: bool = False) -> None:
     if sink:
         del logs[SINK_LOG]
     for info in filesystem.get_file_info([posixpath.join(root, name) for name in logs]):
-        inside = filesystem.get_file_info(FileSelector(info.path)) if info.type.name == "Directory" else []
+        inside = filesystem.get_file_info(FileSelector(info.path)) if info.type is FileType.Directory else []
         if info.base_name == "metadata":
             inside = [one for one in inside if one.base_name.endswith(".metadata.json")]
         if inside:
