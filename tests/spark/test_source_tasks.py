@@ -86,3 +86,12 @@ def test_a_folder_with_a_log_is_not_written_to(tmp_path: Path) -> None:
     (log / "3").write_text("v2\n")
     with pytest.raises(bs.FormatError):
         sink_files(None, str(tmp_path / "t"))
+
+
+def test_counts_in_prometheus_format() -> None:
+    from bloomseal.spark.source.stats import ReadStats
+
+    said = ReadStats(files=3, kms_calls=2).to_prometheus(table='a "b"').splitlines()
+    assert "# TYPE bloomseal_read_files_total counter" in said
+    assert r'bloomseal_read_files_total{table="a \"b\""} 3' in said
+    assert "bloomseal_read_kms_calls_total 2" in ReadStats(kms_calls=2).to_prometheus()
