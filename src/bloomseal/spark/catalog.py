@@ -12,8 +12,8 @@ from ..policy import Policy, TablePolicy
 from ..storage.files import NothingThereError
 from ..table.hive import check_partitioning
 from .session import chosen_table
-from .settings import options
-from .writing import check_lookalikes, check_native, check_table
+from .settings import check_lookalikes, check_native, options
+from .writing import check_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,8 +12,8 @@ from ..table.hive import check_partitioning
 from .given import refuse_secrets
 from .listing import list_files, qualified, split_uri
 from .session import chosen_table
-from .settings import promised
-from .writing import bridge_options, check_lookalikes, registered
+from .settings import bridge_options, check_lookalikes, promised
+from .writing import registered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

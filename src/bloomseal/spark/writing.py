@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from .. import errors
 from ..errors import BloomsealError, KeyAccessError, PolicyError, UsageError
-from ..format.expectation import Expectation
 from ..format.pages.statistics import all_null
 from ..format.walk import Chunk, Protection
 from ..policy import Policy, TablePolicy
@@ -26,8 +25,7 @@ from .given import refuse_secrets, table_policy
 from .listing import TableFiles, in_folder, list_files, qualified, split_uri
 from .opening import open_table_file
 from .session import as_active, chosen_table, register_source
-from .settings import leaves, promised
-from .settings import options as table_options
+from .settings import bridge_options, check_lookalikes, promised
 from .source.partitioned import has_plain_text
 
 if TYPE_CHECKING:
@@ -38,9 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "WriteReport",
-    "bridge_options",
-    "check_lookalikes",
-    "check_native",
     "check_table",
     "registered",
     "write",
@@ -186,34 +181,11 @@ def _through_bridge(
     return df.write.format("parquet").options(**{**extra, **settings}).partitionBy(*partition_by)
 
 
-def bridge_options(df: DataFrame, table: TablePolicy, stored: StructType, extra: Mapping[str, str]) -> dict[str, str]:
-    """What Spark's own writer is told, so that it keeps to the policy.
-
-    Raises:
-        UsageError: the session, or `extra`, stands against it.
-        UnsupportedError: as `options`.
-    """
-    check_native(df.sparkSession, df.schema)
-    settings = table_options(table, schema=stored)
-    lowered = {name.lower() for name in settings}
-    if clash := sorted(name for name in extra if name.lower() in lowered or "encryption" in name.lower()):
-        raise UsageError(f"{', '.join(clash)} would contradict the policy", hint="change the policy")
-    return settings
-
-
 def _is_dynamic(spark: SparkSession, extra: Mapping[str, str]) -> bool:
     """Spark removes folders when the rows are written, not before."""
     given = {name.lower(): value for name, value in extra.items()}
     chosen = given.get("partitionoverwritemode") or str(spark.conf.get("spark.sql.sources.partitionOverwriteMode"))
     return chosen.lower() == "dynamic"
-
-
-def check_lookalikes(table: TablePolicy, stored: StructType) -> None:
-    """A policy knows columns by their exact names: a frame's `SSN` beside `ssn` may hold the same, and would be in clear."""
-    keyed = frozenset(name for name, column in table.columns.items() if column.key is not None)
-    expected = Expectation(encrypted_columns=keyed)
-    for name in leaves(stored):
-        expected.name(name)
 
 
 def _refuse_own_source(df: DataFrame, target: str) -> None:
@@ -307,26 +279,6 @@ def check_table(
     """
     chosen = in_folder(chosen_table(spark, policy, table), qualified(spark, path))
     return _check(os.fspath(path), list_files(spark, path), chosen, None)
-
-
-def check_native(spark: SparkSession, schema: StructType) -> None:
-    """What the session's configuration would do to a frame that Spark itself writes."""
-    from pyspark.sql.types import TimestampType
-
-    known = leaves(schema)
-    moments = [name for name, kind in known.items() if isinstance(kind, TimestampType)]
-    if moments and str(spark.conf.get("spark.sql.parquet.outputTimestampType")).upper() == "INT96":
-        raise UsageError(
-            "timestamps would be written as INT96, which no reader can prune by",
-            column=moments[0],
-            hint='spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")',
-        )
-    nested = any(".list.element" in name or ".key_value." in name for name in known)
-    if nested and str(spark.conf.get("spark.sql.parquet.writeLegacyFormat")).lower() == "true":
-        raise UsageError(
-            "spark.sql.parquet.writeLegacyFormat gives the columns inside lists and maps other names",
-            hint='spark.conf.set("spark.sql.parquet.writeLegacyFormat", "false")',
-        )
 
 
 def _check(path: str, files: TableFiles, table: TablePolicy, filters: Mapping[str, FilterSpec] | None) -> WriteReport:
