@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from .._lazy import lazily
 
 if TYPE_CHECKING:
+    from .catalog import protect_table
     from .explaining import explain
     from .jar import build_jar
     from .jobs import attach, rekey, rewrap, verify
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from .session import advice, enable
     from .settings import options
     from .source.stats import SourceStats
+    from .streaming import write_stream
     from .writing import WriteReport, check_table, write
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "java_home",
     "may_destroy",
     "options",
+    "protect_table",
     "prune",
     "read",
     "rekey",
@@ -50,6 +53,7 @@ __all__ = [
     "semi_join",
     "verify",
     "write",
+    "write_stream",
 ]
 
 if not TYPE_CHECKING:  # a type checker knows the names above, and refuses others
@@ -72,6 +76,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "java_home": "runtime",
             "may_destroy": "jobs",
             "options": "settings",
+            "protect_table": "catalog",
             "prune": "semijoin.pruning",
             "read": "reading",
             "rekey": "jobs",
@@ -79,5 +84,6 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "semi_join": "semijoin.join",
             "verify": "jobs",
             "write": "writing",
+            "write_stream": "streaming",
         },
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..encryption import Algorithm, ModuleCipher, ModuleType, SecretKey, module_aad, page_aads
 from ..errors import BloomsealError, UsageError
-from ..format.expectation import UNIQUE_BYTES
+from ..format.expectation import UNIQUE_BYTES, Expectation
 from ..format.footer import FileCrypto
 from ..format.schema import Leaf, Schema
 from ..format.walk import Protection
@@ -45,10 +45,15 @@ class OutputKeys:
 
     Raises:
         UsageError: a column key for a column that does not exist.
+        PolicyError: a column whose name differs from a keyed one's in case or Unicode form alone: it may hold the same
+            values, and would not be under that key. Readers refuse such a file.
         KeyAccessError: the KMS would not wrap a data key.
     """
 
     def __init__(self, spec: EncryptionSpec, schema: Schema, ref: FileRef) -> None:
+        expected = Expectation(encrypted_columns=frozenset(spec.column_keys or ()))
+        for leaf in schema.leaves:
+            expected.name(leaf.name)
         self._source: FileKeys | None = None
         if spec.keys is not None:
             self._source = as_key_source(spec.keys).for_file(ref, writing=True)
