@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -11,49 +11,17 @@ import numpy as np
 
 from ..errors import BloomsealError, UsageError
 from ..notebook import ShownInNotebooks
+from .check import Checking, CheckReport
 from .compact import CompactReport, compact
-from .folder import Clock, IndexFolder
-from .hashed import hash_file, leaf_in, seen_file
+from .folder import IndexFolder
 from .lookup import IndexReader, now_at
 from .manifest import Manifest
-from .shard import RunReader
 from .update import Listed, Progress, UpdateReport, new_manifest, update
 
 if TYPE_CHECKING:
     from .folder import Decryption, Encryption
 
-__all__ = ["CheckReport", "IndexFacts", "SealedIndex"]
-
-
-@dataclass
-class CheckReport(ShownInNotebooks):
-    """What a check found.
-
-    Attributes:
-        column: of the index.
-        files: checked, of those that the index covers.
-        row_groups: of them.
-        values: distinct ones, added up over row groups.
-        missing: path → how many values of the file the index lacks. Such an index says *absent* of what is there: drop it.
-        left: path → why the file could not be checked.
-        uncovered: files that the index does not cover; look-ups ask their own filters.
-    """
-
-    column: str
-    files: int = 0
-    row_groups: int = 0
-    values: int = 0
-    missing: dict[str, int] = field(default_factory=dict)
-    left: dict[str, str] = field(default_factory=dict)
-    uncovered: int = 0
-
-    @property
-    def ok(self) -> bool:
-        """Everything that was looked at is in the index."""
-        return not self.missing and not self.left
-
-    def to_dict(self) -> dict[str, Any]:
-        return dict(self.__dict__)
+__all__ = ["IndexFacts", "SealedIndex"]
 
 
 @dataclass
@@ -217,21 +185,19 @@ class SealedIndex:
         wanted = [number for number in range(len(self._files)) if number not in uncovered]
         if sample is not None:
             wanted = [number for number in wanted if draw.random() < sample]
-        facts = {fact["path"]: fact for fact in manifest.facts.to_pylist()}
-        readers = {run.id: RunReader(self._folder, run, self._decryption) for run in manifest.runs}
-        clock = Clock(self._folder.path)
+        work = Checking(self._folder, manifest, self._decryption, report)
         try:
             for done, number in enumerate(wanted):
                 if progress is not None:
                     progress(done, len(wanted))
                 listed = self._files[number]
                 try:
-                    self._check_file(listed, facts[listed.path], readers, manifest, clock, report)
+                    work.take(listed)
                 except BloomsealError as error:
                     report.left[listed.path] = error.what
+            work.compare()
         finally:
-            for reader in readers.values():
-                reader.close()
+            work.close()
         return report
 
     def show(self) -> IndexFacts:
@@ -311,29 +277,3 @@ class SealedIndex:
         if coverage is None:
             raise self._none()
         return [int(number) for number in np.flatnonzero(~coverage.covered)]
-
-    def _check_file(
-        self,
-        listed: Listed,
-        fact: dict[str, Any],
-        readers: dict[str, RunReader],
-        manifest: Manifest,
-        clock: Clock,
-        report: CheckReport,
-    ) -> None:
-        with listed.open() as file:
-            leaf_in(file, self.column)
-            seen = seen_file(file, self.column, clock)
-            if seen.state != tuple(fact[name] for name in seen.state._fields):
-                return  # another file by now, which no fact is about
-            hashed = hash_file(file, seen, self.column, manifest.fingerprints)
-        missing = 0
-        for group, fingerprints in enumerate(hashed.fingerprints or ()):
-            owners, places = readers[fact["run"]].find(fingerprints)
-            there = np.unique(owners[places == fact["base"] + group])
-            missing += len(fingerprints) - len(there)
-            report.values += len(fingerprints)
-        report.files += 1
-        report.row_groups += hashed.groups
-        if missing:
-            report.missing[listed.path] = missing
