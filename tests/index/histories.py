@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 import bloomseal as bs
-from bloomseal.index import commit, compact, runs, update
+from bloomseal.index import commit, runs, update
 from bloomseal.index.folder import IndexFolder
 
 KEYS: dict[str, Any] = {"footer_key": b"f" * 16, "column_keys": {"k": b"c" * 16, "s": b"d" * 16}}
@@ -82,7 +82,9 @@ class History:
         before = path.stat()
         with bs.open_file(path, decryption=DECRYPTION) as file:
             rows = file.read()
-        changed = rows.set_column(0, "k", pa.array([self.draw.randrange(DOMAIN) for _ in range(len(rows))], rows.schema.field("k").type))
+        changed = rows.set_column(
+            0, "k", pa.array([self.draw.randrange(DOMAIN) for _ in range(len(rows))], rows.schema.field("k").type)
+        )
         self.write(path, changed)
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
@@ -273,7 +275,9 @@ class History:
         one: Callable[[], Any] = (lambda: draw.randrange(DOMAIN + 5)) if column == "k" else (
             lambda: f"v{draw.randrange(DOMAIN + 5):02d}"
         )  # fmt: skip
-        other = [("s", "==", f"v{draw.randrange(DOMAIN):02d}")] if column == "k" else [("k", "==", draw.randrange(DOMAIN))]
+        other = (
+            [("s", "==", f"v{draw.randrange(DOMAIN):02d}")] if column == "k" else [("k", "==", draw.randrange(DOMAIN))]
+        )
         filters: Any = draw.choice([
             [(column, "==", one())],
             [(column, "in", [one() for _ in range(draw.randrange(5))])],
@@ -299,7 +303,11 @@ class History:
             self.unopened += indexed.stats.files_unopened
             if isinstance(wanted, pa.Table):
                 assert isinstance(found, pa.Table), (found, self.told)
-                assert found.schema.equals(wanted.schema, check_metadata=False), (found.schema, wanted.schema, self.told)
+                assert found.schema.equals(wanted.schema, check_metadata=False), (
+                    found.schema,
+                    wanted.schema,
+                    self.told,
+                )
                 assert found.equals(wanted), self.told
             elif isinstance(wanted, tuple):
                 assert isinstance(found, tuple), (found, self.told)

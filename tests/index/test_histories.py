@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import bloomseal as bs
-
 from index.histories import History
 
 

@@ -4,6 +4,6 @@ Writer, reader, rotation and audit share it. `keys/policy.example.toml` shows ev
 """
 
 from .file import Policy
-from .table import ColumnPolicy, Sensitivity, TablePolicy
+from .table import ColumnPolicy, IndexPolicy, Sensitivity, TablePolicy
 
-__all__ = ["ColumnPolicy", "Policy", "Sensitivity", "TablePolicy"]
+__all__ = ["ColumnPolicy", "IndexPolicy", "Policy", "Sensitivity", "TablePolicy"]

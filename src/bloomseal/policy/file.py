@@ -12,7 +12,7 @@ from ..encryption import Algorithm
 from ..errors import BloomsealError, PolicyError
 from ..spelling import nearest
 from ..storage.source import open_regular
-from .table import ColumnPolicy, Sensitivity, TablePolicy
+from .table import ColumnPolicy, IndexPolicy, Sensitivity, TablePolicy
 
 if TYPE_CHECKING:
     from ..sbbf import FilterSpec
@@ -137,9 +137,23 @@ def _column(entry: _Reader) -> ColumnPolicy:
         sensitivity=Sensitivity(sensitivity),
         filter=_filter(entry),
         previous_keys=entry.strings("previous_keys"),
+        index=_index(entry),
     )
     entry.done()
     return column
+
+
+def _index(entry: _Reader) -> IndexPolicy | None:
+    wanted = entry.take("index", (bool, dict), False)
+    if not isinstance(wanted, dict):
+        return IndexPolicy() if wanted else None
+    inner = _Reader(wanted, f"{entry.where}.index")
+    places = float(inner.take("false_places", (float, int), IndexPolicy.false_places))
+    pad = inner.take("pad", bool, IndexPolicy.pad)
+    inner.done()
+    if not 0 < places < 1:
+        raise PolicyError(f"{inner.where}: false_places lies between 0 and 1", hint="false_places = 0.001")
+    return IndexPolicy(places, pad)
 
 
 def _filter(entry: _Reader) -> FilterSpec | None:
