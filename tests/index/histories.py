@@ -233,7 +233,7 @@ class History:
 
     def values(self, path: str, column: str) -> set[Any]:
         """What a file holds, read without filters."""
-        now = os.stat(path)
+        now = Path(path).stat()
         name = path, column, now.st_ino, now.st_ctime_ns, now.st_size
         if name not in self.read:
             with bs.open_file(path, decryption=DECRYPTION) as file:
@@ -291,8 +291,7 @@ class History:
             how = draw.randrange(3)
             if how == 2:
                 return column, values, table.maybe_present(column, values)
-            rows = table.read(None, filters) if how == 0 else table.scan(None, filters).read_all()
-            return rows
+            return table.read(None, filters) if how == 0 else table.scan(None, filters).read_all()
         except bs.BloomsealError as error:
             return type(error)
 

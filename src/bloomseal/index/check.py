@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -103,7 +104,7 @@ class Checking:
         bits, paths = reader.run.place_bits, sorted(self._paths[reader.run.id])
         slices = max(1, reader.run.entries // _ENTRIES_AT_ONCE)
         edges = [(number << self._manifest.bits) // slices << bits for number in range(slices + 1)]
-        for low, high in zip(edges, edges[1:], strict=False):
+        for low, high in pairwise(edges):
             begin, end = np.searchsorted(wanted, (low, high))
             if begin == end:
                 continue

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..errors import BloomsealError, UsageError
 from ..storage import tables
 from ..storage.atomic import identity_at
-from ..storage.files import Found, Kind, Problem
+from ..storage.files import INDEX_FOLDER, Found, Kind, Problem
 from ..storage.ref import FileRef
 from ..storage.source import open_regular, refusal
 from ..storage.tables import Paths
@@ -64,7 +64,9 @@ class DataFile:
             raise UsageError(self.unseen.why, file=self.ref.path, hint=self.unseen.hint)
 
 
-def find_files(paths: Paths, filesystem: FileSystem | None = None, *, follow_links: bool = False) -> list[DataFile]:
+def find_files(
+    paths: Paths, filesystem: FileSystem | None = None, *, follow_links: bool = False, indexes: bool = False
+) -> list[DataFile]:
     """All files that a rotation is about, in the order of their names, each once, however many links lead to it.
 
     They are what `bloomseal.storage.tables` finds: whatever a reader takes, and visible Parquet files of other names,
@@ -73,6 +75,7 @@ def find_files(paths: Paths, filesystem: FileSystem | None = None, *, follow_lin
 
     Args:
         follow_links: follow links, and logs, that lead out of a folder.
+        indexes: also the files of the tables' sealed indexes.
 
     Raises:
         UsageError: nothing at one of the paths.
@@ -82,7 +85,8 @@ def find_files(paths: Paths, filesystem: FileSystem | None = None, *, follow_lin
     # Absolute: the journal outlives the working directory.
     places = [path if filesystem or "://" in os.fspath(path) else os.path.abspath(path) for path in listed]  # noqa: PTH100
     found = tables.find_files(places, filesystem, everything=True, follow_links=follow_links)
-    files = [data for one in found.files if (data := _sized(one)) is not None]
+    parts = [one for one in found.others if indexes and INDEX_FOLDER in one.relative.split("/")[:-1]]
+    files = [data for one in (*found.files, *parts) if (data := _sized(one)) is not None]
     files += [
         replace(data, dead=True) for one in found.others if one.kind is Kind.DEAD and (data := _sized(one)) is not None
     ]

@@ -71,7 +71,7 @@ def _with(*groups: tuple[Callable[[Any], Any], ...]) -> Callable[[Function], Fun
     return decorate
 
 
-def _writes(function: Function) -> Function:
+def _writes(function: Callable[..., Any]) -> Any:
     """Give a command ``opened``, the index with what seals it."""
 
     @functools.wraps(function)
@@ -94,11 +94,11 @@ def _writes(function: Function) -> Function:
         opened = open_table(folder, decryption=decryption).index(column, encryption=encryption)
         return function(opened=opened, policy=decryption if isinstance(decryption, TablePolicy) else None, **rest)
 
-    decorated: Function = _with(_PLACE, _SEALING)(opening_options(common_options()(wrapper)))
+    decorated: Any = _with(_PLACE, _SEALING)(opening_options(common_options()(wrapper)))
     return decorated
 
 
-def _reads(function: Function) -> Function:
+def _reads(function: Callable[..., Any]) -> Any:
     """Give a command ``opened``, the index to be looked at."""
 
     @functools.wraps(function)
@@ -106,7 +106,7 @@ def _reads(function: Function) -> Function:
         opened = open_table(folder, decryption=opening.decryption([folder])).index(column)
         return function(opened=opened, **rest)
 
-    decorated: Function = _with(_PLACE)(opening_options(common_options()(wrapper)))
+    decorated: Any = _with(_PLACE)(opening_options(common_options()(wrapper)))
     return decorated
 
 
