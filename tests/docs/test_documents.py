@@ -24,6 +24,7 @@ RUNNING = [
     "README.md",
     "docs/cli.md",
     "docs/format-walkthrough.md",
+    "docs/index.md",
     "docs/recipes.md",
     "docs/threat-model.md",
     "docs/limitations.md",
@@ -138,6 +139,7 @@ NAMES = [
     "rekey",
     "seal",
     "unseal",
+    "index",
     "audit",
     "doctor",
 ]

@@ -200,9 +200,9 @@ def test_a_file_exchanged_after_the_index_was_asked_is_read_as_a_whole(
 
 
 def test_attached_filters_and_wrapped_keys_are_not_hashed_again(tmp_path: Path) -> None:
-    ring = bs.Keyring.create(tmp_path / "keys.json")
+    ring = bs.Keyring(tmp_path / "keys.json", create=True)
     for name in ("footer", "pii"):
-        ring.create_key(name)
+        ring.create(name)
     policy = bs.Policy.from_dict(
         {
             "version": 1,
