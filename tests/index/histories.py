@@ -63,7 +63,7 @@ class History:
     def write(self, path: Path, rows: pa.Table) -> None:
         named = {name: key for name, key in KEYS["column_keys"].items() if name in rows.column_names}
         spec = bs.EncryptionSpec(footer_key=KEYS["footer_key"], column_keys=named)
-        filters = [name for name in named if self.draw.random() < 0.5]
+        filters = [name for name in named if rows.num_rows != 12]
         bs.write_table(rows, path, encryption=spec, bloom_filters=filters, row_group_size=10, compression="NONE")
 
     def files(self) -> list[Path]:
@@ -76,22 +76,24 @@ class History:
         self.count += 1
         self.write(self.root / f"{self.count:03d}.parquet", self.rows())
 
-    def replace(self) -> None:
-        """Another file of the same name, the same size where it can be, and the same time."""
-        path = self.one()
-        before = path.stat()
+    def turned(self, path: Path) -> pa.Table:
+        """The file's rows with every key another one, in a file that is as large to the byte."""
         with bs.open_file(path, decryption=DECRYPTION) as file:
             rows = file.read()
-        changed = rows.set_column(
-            0, "k", pa.array([self.draw.randrange(DOMAIN) for _ in range(len(rows))], rows.schema.field("k").type)
-        )
-        self.write(path, changed)
+        keys = [None if k is None else (k + 1) % DOMAIN for k in rows.column("k").to_pylist()]
+        return rows.set_column(0, "k", pa.array(keys, rows.schema.field("k").type))
+
+    def replace(self) -> None:
+        """Another file of the same name, the same size as a rule, and the same time."""
+        path = self.one()
+        before = path.stat()
+        self.write(path, self.turned(path))
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
     def overwrite(self) -> None:
-        """Other bytes in the same inode, and the time put back."""
+        """Other bytes in the same inode, as many as a rule, and the time put back."""
         path, other = self.one(), self.kept / "other.parquet"
-        self.write(other, self.rows())
+        self.write(other, self.turned(path) if self.draw.random() < 0.7 else self.rows())
         before = path.stat()
         with path.open("r+b") as file:
             file.truncate(0)
@@ -285,6 +287,7 @@ class History:
             [[(column, "==", one()), *other], [(column, "==", one())]],
             [(column, "==", one()), *other],
             [[(column, "==", one())], [("n", ">=", 28)]],
+                [[(column, "==", one()), ("n", "<", 29)], [(column, "==", one()), ("n", ">=", 1)]],
         ])  # fmt: skip
         values = [one() for _ in range(4)]
         try:

@@ -81,6 +81,8 @@ def test_conditions_of_every_form_are_narrowed_and_exact(folder: Path) -> None:
     assert same(folder, [[("k", "==", a)], [("k", "==", b)]]).stats.files_unopened == 4
     # An expression is evaluated in the table's type: in files of a narrower one it rules nothing out.
     assert same(folder, (pc.field("k") == a) | (pc.field("k") == b)).stats.files_unopened == 2
+    joined = [[("k", "==", a), ("n", "<", 99)], [("k", "==", b), ("n", "<", 99)]]
+    assert (same(folder, joined).stats.rows, same(folder, joined).stats.files_unopened) == (2, 4)
     # What folders' names say differs from file to file, and so does what is left to ask the index.
     either = [[("country", "==", "DE"), ("k", "==", a)], [("country", "==", "FR"), ("k", "==", b)]]
     assert same(folder, either).stats.rows == 2
@@ -222,10 +224,14 @@ def test_attached_filters_and_wrapped_keys_are_not_hashed_again(tmp_path: Path) 
     assert (done.refreshed, done.hashed, done.covered) == (4, 0, 4)
     ring.rotate("pii")
     ring.rotate("footer")
+    before = bs.audit.may_destroy("pii", "1", root, keys=ring, policy=policy)
+    assert before.answer == "no"
+    assert any("_bloomseal_index" in path for path in before.needed_by)
     rotated = rotate(root, Rewrap(policy))
     assert rotated.ok
     assert sum("_bloomseal_index" in str(one) for one in rotated.files) >= 2
     assert rotate(root, Rewrap(policy)).ok
+    assert bs.audit.may_destroy("pii", "1", root, keys=ring, policy=policy).answer == "yes"
     done = opened(root, decryption=policy).index("k").update()
     assert (done.refreshed, done.hashed, done.covered) == (4, 0, 4)
     value = part(1).column("k")[5].as_py()
@@ -266,25 +272,28 @@ def test_a_plaintext_index_or_one_under_the_footer_key_decides_nothing(folder: P
             opened(folder, "require", decryption).read(filters=[("k", "==", value)])
 
 
-def test_one_run_in_the_place_of_another(folder: Path) -> None:
-    """Both authenticate under the same key: only the manifest tells them apart."""
-    write(folder / "country=DE" / "7.parquet", part(7).slice(0, 3))
-    report = opened(folder).index("k", encryption=ENCRYPTION)
-    files = update.update(
-        report._folder, report._manifest(), report._files, report._uncovered(), ENCRYPTION, DECRYPTION, fresh=False
-    )
-    assert files.runs == 2
-    one, other = sorted((folder / "_bloomseal_index" / "k").glob("run-*"))
+def test_one_run_in_the_place_of_another(tmp_path: Path) -> None:
+    """Both authenticate under the same key, and have as many entries: only the manifest tells them apart."""
+    root = tmp_path / "t"
+    write(root / "0.parquet", part(0))
+    opened(root).index("k", encryption=ENCRYPTION).build()
+    write(root / "1.parquet", part(1))
+    index = opened(root).index("k", encryption=ENCRYPTION)
+    manifest = index._manifest()
+    wanted = index._uncovered()
+    report = update.update(index._folder, manifest, index._files, wanted, ENCRYPTION, DECRYPTION, fresh=False)
+    assert report.runs == 2
+    one, other = sorted((root / "_bloomseal_index" / "k").glob("run-*"))
     shutil.copy(one, other)
-    values = [part(number).column("k")[0].as_py() for number in (0, 7)]
+    values = [part(number).column("k")[0].as_py() for number in (0, 1)]
     for value in values:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", bs.BloomsealWarning)
-            same(folder, [("k", "==", value)])
+            same(root, [("k", "==", value)])
     with pytest.raises(bs.IntegrityError, match="not the one that its manifest names"):
-        opened(folder, "require").read(filters=[("k", "==", values[0])])
-    assert opened(folder).index("k", encryption=ENCRYPTION).rebuild().ok
-    same(folder, [("k", "==", values[1])], auto="require")
+        opened(root, "require").read(filters=[("k", "==", values[0])])
+    assert opened(root).index("k", encryption=ENCRYPTION).rebuild().ok
+    same(root, [("k", "==", values[1])], auto="require")
 
 
 def test_the_manifest_of_another_column_is_refused(folder: Path) -> None:
