@@ -12,13 +12,13 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..errors import FormatError
+from ..errors import FormatError, UsageError
 from .fingerprint import SECRET_BYTES, Fingerprints
 
 __all__ = ["FACTS", "FileState", "Manifest", "Run", "Shard", "state_of"]
@@ -124,6 +124,11 @@ class Manifest:
     facts: pa.Table = field(default_factory=FACTS.empty_table, repr=False, compare=False)
     docs: tuple[bytes, ...] = field(default=(), repr=False)
     retired: dict[str, float] = field(default_factory=dict)
+
+    def __reduce__(self) -> NoReturn:
+        raise UsageError(
+            "an index's manifest is not pickled: it holds a secret", hint="open the table where it is used"
+        )
 
     @property
     def column(self) -> str:
