@@ -142,9 +142,8 @@ class SealedFile:
         return [verdicts(hits) for hits in self.hits(column, values)]
 
     def maybe_present(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-        """As `probe`, for many values: an array of shape (row groups, values), False where a value is absent.
-
-        A row group without a filter is True throughout: it proves nothing.
+        """As `probe`, for many values: an array of shape (row groups, values), False where a value is absent. A row
+        group without a filter is True throughout: it proves nothing.
 
         Raises:
             As `probe`.
