@@ -15,7 +15,7 @@ from ..errors import BloomsealError, PolicyError
 from ..spelling import nearest
 from ..storage.source import open_regular
 from .keys import KeyPolicy
-from .table import ColumnPolicy, PolicyOrigin, Sensitivity, TablePolicy
+from .table import ColumnPolicy, IndexPolicy, PolicyOrigin, Sensitivity, TablePolicy
 
 if TYPE_CHECKING:
     from ..sbbf import FilterSpec
@@ -150,6 +150,7 @@ def _column(entry: _Reader) -> ColumnPolicy:
         filter=_filter(entry),
         previous_keys=entry.strings("previous_keys"),
         requirements=entry.one_or_more("requirement"),
+        index=_index(entry),
     )
     entry.done()
     return column
@@ -172,6 +173,19 @@ def _key(entry: _Reader) -> KeyPolicy:
         return KeyPolicy(**given)
     except PolicyError as error:
         raise PolicyError(f"{entry.where}: {error.what}") from None
+
+
+def _index(entry: _Reader) -> IndexPolicy | None:
+    wanted = entry.take("index", (bool, dict), False)
+    if not isinstance(wanted, dict):
+        return IndexPolicy() if wanted else None
+    inner = _Reader(wanted, f"{entry.where}.index")
+    places = float(inner.take("false_places", (float, int), IndexPolicy.false_places))
+    pad = inner.take("pad", bool, IndexPolicy.pad)
+    inner.done()
+    if not 0 < places < 1:
+        raise PolicyError(f"{inner.where}: false_places lies between 0 and 1", hint="false_places = 0.001")
+    return IndexPolicy(places, pad)
 
 
 def _filter(entry: _Reader) -> FilterSpec | None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..keytools.pinned import PinnedKeys
     from ..sbbf import FilterSpec
 
-__all__ = ["ColumnPolicy", "PolicyOrigin", "Sensitivity", "TablePolicy"]
+__all__ = ["ColumnPolicy", "IndexPolicy", "PolicyOrigin", "Sensitivity", "TablePolicy"]
 
 _PATH: Final = "{path}"
 _FILE: Final = "{file}"
@@ -45,6 +45,19 @@ class Sensitivity(StrEnum):
 
 
 @dataclass(frozen=True)
+class IndexPolicy:
+    """The sealed index of a column, see docs/index.md.
+
+    Attributes:
+        false_places: row groups in which a value that is nowhere is expected, per value asked for and in the whole table.
+        pad: fill up, so that sizes tell less.
+    """
+
+    false_places: float = 0.001
+    pad: bool = False
+
+
+@dataclass(frozen=True)
 class ColumnPolicy:
     """One column, or a group of columns.
 
@@ -54,6 +67,7 @@ class ColumnPolicy:
         filter: the Bloom filter to write; None for none.
         previous_keys: master keys that older files may be sealed under.
         requirements: what the column comes under, such as ``PCI DSS 3.6``; for evidence.
+        index: the sealed index to keep; None for none.
     """
 
     key: str | None = None
@@ -61,6 +75,7 @@ class ColumnPolicy:
     filter: FilterSpec | None = None
     previous_keys: tuple[str, ...] = ()
     requirements: tuple[str, ...] = field(default=(), repr=False)
+    index: IndexPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +159,12 @@ class TablePolicy:
         if self.aad_prefix is None and not self.store_aad_prefix:
             raise PolicyError(f"table {self.name}: store_aad_prefix = false without an aad_prefix")
         for name, column in self.columns.items():
+            if column.index is not None and self.master_key(name) is None:
+                raise PolicyError(
+                    f"table {self.name}: the index of a plaintext column would be sealed under no key",
+                    column=name,
+                    hint="give it a key, or set complete = true",
+                )
             exposed = column.sensitivity in (Sensitivity.CONFIDENTIAL, Sensitivity.RESTRICTED)
             if exposed and self.master_key(name) is None:
                 raise PolicyError(
@@ -273,6 +294,10 @@ class TablePolicy:
     def bloom_filters(self) -> dict[str, FilterSpec]:
         """Dotted path → the filter to write."""
         return {name: column.filter for name, column in self.columns.items() if column.filter is not None}
+
+    def indexes(self) -> dict[str, IndexPolicy]:
+        """Dotted path → the sealed index to keep."""
+        return {name: column.index for name, column in self.columns.items() if column.index is not None}
 
     @cached_property
     def keys(self) -> PinnedKeys:

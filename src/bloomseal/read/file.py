@@ -139,20 +139,20 @@ class SealedFile:
             UsageError: no such column, or a value of the wrong kind.
             PolicyError: the footer could not be verified, so that row groups may be missing.
         """
-        return [verdicts(hits) for hits in self._ask(column, values)]
+        return [verdicts(hits) for hits in self.hits(column, values)]
 
     def maybe_present(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-        """As `probe`, for many values: an array of shape (row groups, values), False where a value is absent.
-
-        A row group without a filter is True throughout: it proves nothing.
+        """As `probe`, for many values: an array of shape (row groups, values), False where a value is absent. A row
+        group without a filter is True throughout: it proves nothing.
 
         Raises:
             As `probe`.
         """
-        answers = [hits.maybe for hits in self._ask(column, values)]
+        answers = [hits.maybe for hits in self.hits(column, values)]
         return np.stack(answers) if answers else np.empty((0, len(values)), dtype=np.bool_)
 
-    def _ask(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> Iterator[Hits]:
+    def hits(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> Iterator[Hits]:
+        """As `probe`: one array of answers per row group, not named yet."""
         self.need_verified("probe")
         leaf = self._footer.schema.leaf(column)
         asked = ProbeSet.of(values, leaf.type, int96_utc=self._int96_utc)

@@ -24,13 +24,20 @@ _REMEMBERED = 64
 
 @dataclass(slots=True)
 class ReadStats:
-    """What a read did: row groups in the file, pruned by statistics, pruned by filters, and decoded."""
+    """What a read did: row groups in the file, pruned by statistics, pruned by filters, and decoded.
+
+    Of a table also: row groups that an index ruled out, files that were not opened for that, and files that no index
+    of the predicate's columns covers (0 where nothing is asked, and where there is no index).
+    """
 
     row_groups: int = 0
     pruned_by_statistics: int = 0
     pruned_by_filter: int = 0
     decoded: int = 0
     rows: int = 0
+    pruned_by_index: int = 0
+    files_unopened: int = 0
+    files_not_covered: int = 0
 
     def add(self, other: ReadStats) -> None:
         """Count another read's in."""

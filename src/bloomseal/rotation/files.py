@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..errors import BloomsealError, UsageError
 from ..storage import tables
 from ..storage.atomic import identity_at
-from ..storage.files import Found, Kind, Problem
+from ..storage.files import INDEX_FOLDER, Found, Kind, Problem
 from ..storage.ref import FileRef
 from ..storage.source import open_regular, refusal
 from ..storage.tables import Paths
@@ -65,7 +65,9 @@ class DataFile:
             raise UsageError(self.unseen.why, file=self.ref.path, hint=self.unseen.hint)
 
 
-def find_files(paths: Paths, filesystem: FileSystem | None = None, *, follow_links: bool = False) -> list[DataFile]:
+def find_files(
+    paths: Paths, filesystem: FileSystem | None = None, *, follow_links: bool = False, indexes: bool = False
+) -> list[DataFile]:
     """All files that a rotation is about, in the order of their names, each once, however many links lead to it.
 
     They are what `bloomseal.storage.tables` finds: whatever a reader takes, and visible Parquet files of other names,
@@ -74,6 +76,7 @@ def find_files(paths: Paths, filesystem: FileSystem | None = None, *, follow_lin
 
     Args:
         follow_links: follow links, and logs, that lead out of a folder.
+        indexes: also the files of the tables' sealed indexes.
 
     Raises:
         UsageError: nothing at one of the paths.
@@ -83,8 +86,10 @@ def find_files(paths: Paths, filesystem: FileSystem | None = None, *, follow_lin
     # Absolute: the journal outlives the working directory.
     places = [path if filesystem or "://" in os.fspath(path) else os.path.abspath(path) for path in listed]  # noqa: PTH100
     found = tables.find_files(places, filesystem, everything=True, follow_links=follow_links)
-    files = [data for one in found.files if (data := _sized(one)) is not None]
-    others = [one for one in found.others if one.kind in (Kind.DEAD, Kind.HIDDEN)]  # leftovers go with the next run
+    parts = [one for one in found.others if indexes and INDEX_FOLDER in one.relative.split("/")[:-1]]
+    files = [data for one in (*found.files, *parts) if (data := _sized(one)) is not None]
+    # Leftovers go with the next run.
+    others = [one for one in found.others if one.kind in (Kind.DEAD, Kind.HIDDEN) and one not in parts]
     files += [replace(data, outside=one.kind) for one in others if (data := _sized(one)) is not None]
     files += [DataFile(FileRef(one.path, filesystem), one.path, 0, one) for one in found.problems]
     return sorted(files, key=lambda file: file.name)

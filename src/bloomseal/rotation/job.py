@@ -27,10 +27,13 @@ class Job(ABC):
     Attributes:
         operation: its name.
         open_ended: a file that was changed after the run had finished is looked at again; its state tells what is due.
+        indexes: the files of sealed indexes are rotated too. Their manifest names them by their identity, which only a
+            rewrap leaves as it is; `index compact --everything` gives an index fresh keys.
     """
 
     operation: ClassVar[str]
     open_ended: ClassVar[bool] = True
+    indexes: ClassVar[bool] = False
 
     @abstractmethod
     def plan(self, file: DataFile) -> FilePlan:

@@ -61,6 +61,7 @@ class Rewrap(Job):
     check_keys: bool = False
     _rewrapper: Rewrapper = field(init=False, repr=False)
     operation: ClassVar[str] = "rewrap"
+    indexes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         target = target_of(self.decryption, self.master_keys)

@@ -267,7 +267,7 @@ class Run:
 
 
 def _files(paths: Paths, job: Job, filesystem: FileSystem | None, follow_links: bool) -> list[DataFile]:
-    files = find_files(paths, filesystem, follow_links=follow_links)
+    files = find_files(paths, filesystem, follow_links=follow_links, indexes=job.indexes)
     places: dict[str, DataFile] = {}
     for file in (file for file in files if file.outside is None and file.unseen is None):
         place = job.target(file).path

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 __all__ = [
+    "INDEX_FOLDER",
     "MATERIAL_PREFIX",
     "Found",
     "Kind",
@@ -40,6 +41,8 @@ __all__ = [
 ]
 
 MATERIAL_PREFIX: Final = "_KEY_MATERIAL_FOR_"
+INDEX_FOLDER: Final = "_bloomseal_index"
+"""In a table's folder: its sealed indexes, hidden from whoever reads the table."""
 _ENDINGS: Final = (".parquet", ".parq", ".pq")
 _MAGIC: Final = (b"PAR1", b"PARE")
 _ASIDE: Final = ".bloomseal-tmp"

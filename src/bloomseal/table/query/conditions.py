@@ -113,6 +113,15 @@ class Condition:
                 self._implied[id(part)] = found
                 self._ask_known(found, table)
 
+    @property
+    def tree(self) -> said.Condition | None:
+        """What it was made of; None: nothing is asked."""
+        return self._tree
+
+    def signature(self, file: int) -> tuple[bool, ...]:
+        """What the known columns answer for a file. Files of one schema and one signature are asked the same."""
+        return tuple(answers[file] for answers in self._answers.values())
+
     def may_hold(self, file: int) -> bool:
         """Can a row of this file satisfy it, as far as the known columns say?"""
         if self._tree is None or not self._answers:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import pyarrow as pa
 
 from ...errors import UnsupportedError, UsageError
+from ...index.manifest import FileState, state_of
 from ...read.file import ReadPlan, ReadStats, SealedFile, open_file
 from ...storage.files import Found, real_root, refuse_outside
 from .conditions import Condition, Rest, alike, columns_of
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from ...specs import DecryptionSpec
     from ...storage.snapshot import Snapshot
 
-__all__ = ["Answer", "Fragment", "Query", "Shape", "TableParts", "side_by_side"]
+__all__ = ["Answer", "Fragment", "Kept", "Query", "Shape", "TableParts", "is_in_state", "side_by_side"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -80,6 +81,18 @@ class Shape(NamedTuple):
     filtered: Mapping[str, ColumnType]
 
 
+class Kept(NamedTuple):
+    """The row groups of a file that an index leaves, if it is the file that the index is about.
+
+    Attributes:
+        state: of that file.
+        groups: ascending.
+    """
+
+    state: FileState
+    groups: tuple[int, ...]
+
+
 class Answer(NamedTuple):
     """What a file has for a query: its shape, rows in the file's own types, and counts."""
 
@@ -91,15 +104,19 @@ class Answer(NamedTuple):
 class Fragment:
     """An opened file, and what the query asks of it.
 
+    Args:
+        file: stands for the file of that number, which has its schema; None: the file itself.
+
     Attributes:
         file: to be closed by whoever made this.
         shape: its columns among those asked for, in the order asked.
         plan: how its rows are read.
         left: what they are asked; None: none of them can match.
+        groups: the row groups to look at.
     """
 
-    def __init__(self, query: Query, number: int) -> None:
-        self.file = query.parts.open(number)
+    def __init__(self, query: Query, number: int, file: SealedFile | None = None) -> None:
+        self.file = query.parts.open(number) if file is None else file
         try:
             self._make(query, number)
         except BaseException:
@@ -139,11 +156,16 @@ class Fragment:
         self.shape = Shape(found, filtered)
         if query.parts.snapshot is not None and query.parts.snapshot.field_ids:
             _need_ids(self.file, query.parts.snapshot)
+        self.groups = self._groups(query.kept.get(number))
 
-    @property
-    def groups(self) -> Sequence[int]:
-        """The row groups to look at."""
-        return range(0) if self.left is None else range(self.file.num_row_groups)
+    def _groups(self, kept: Kept | None) -> Sequence[int]:
+        if self.left is None:
+            return range(0)
+        # An index is about one file: another one may have taken its place since the index was asked.
+        if kept is None or not is_in_state(self.file, kept.state):
+            return range(self.file.num_row_groups)
+        self.plan.stats.pruned_by_index += self.file.num_row_groups - len(kept.groups)
+        return kept.groups
 
     def rows(self, group: int) -> pa.Table | None:
         """The matching rows of one row group; None where there are none."""
@@ -171,6 +193,9 @@ class Query:
         filters: likewise.
         int96_unit: as for `SealedFile.read`.
 
+    Attributes:
+        kept: number of a file → the row groups that indexes leave of it; see `narrow`.
+
     Raises:
         UsageError: no columns, or a term about a partition column that is wrong.
     """
@@ -184,6 +209,7 @@ class Query:
         if self.columns is None and parts.snapshot is not None:
             self.columns = list(parts.snapshot.schema.names)
         self.condition = Condition(filters, parts.partitions.values)
+        self.kept: dict[int, Kept] = {}
 
     @cached_property
     def numbers(self) -> list[int]:
@@ -269,6 +295,12 @@ class Query:
                 raise UsageError(f"the files have {field.type}, and the table's log says {said}", column=name)
         nested = {name: field for name, field in fields.items() if pa.types.is_nested(field.type)}
         return {name: nested.get(name, field) for name, field in logged.items()}
+
+
+def is_in_state(file: SealedFile, state: FileState) -> bool:
+    """Is the open file the one that had this state, unaltered?"""
+    fd = file.walk.source.fd
+    return fd is not None and state_of(os.fstat(fd)) == state
 
 
 def side_by_side(work: Callable[[T], R], items: Sequence[T], threads: int | None) -> list[R]:
