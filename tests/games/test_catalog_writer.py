@@ -79,8 +79,8 @@ def test_no_option_chooses_a_kms_a_policy_a_program_or_a_key(tmp_path: Path, opt
 _FLAGS = ("allow_plaintext", "allow_unverified_footer")
 
 
-@pytest.mark.parametrize("flags", [set(some) for n in range(3) for some in itertools.combinations(_FLAGS, n)], ids=str)
-def test_no_option_takes_the_pins_of_the_sessions_policy_away(tmp_path: Path, flags: set[str]) -> None:
+@pytest.mark.parametrize("flags", [some for n in range(3) for some in itertools.combinations(_FLAGS, n)], ids=str)
+def test_no_option_takes_the_pins_of_the_sessions_policy_away(tmp_path: Path, flags: tuple[str, ...]) -> None:
     """Together with somebody who may use the footer's key and writes to the storage."""
     here = world(tmp_path / "w")
     ally = KeyHolder(here.root, tmp_path / "own", Rights(here.ring, {"footer"}))
