@@ -6,9 +6,9 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 # Where packages come from is each machine's own affair, and uv writes it into a lock file only if it is told to.
 LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q
 
-.PHONY: help install demo test check torture fuzz bench lock clean
+.PHONY: help install demo test check torture fuzz spark-matrix bench lock clean
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 install: $(VENV)/.installed ## the package and what it needs, into .venv
 
@@ -29,6 +29,9 @@ torture: $(VENV)/.dev ## the whole interop matrix and long crash runs
 
 fuzz: $(VENV)/.fuzz ## coverage-guided fuzzing of every parser: make fuzz FUZZ="--seconds 600 where csv"
 	$(BIN)/python tests/fuzz/cover.py $(FUZZ)
+
+spark-matrix: $(VENV)/.installed ## the most important ways through Spark 4.0 to 4.3 and Java 17 to 25: make spark-matrix SPARK="pyspark==4.1.4"
+	$(BIN)/python tests/spark/matrix.py $(SPARK)
 
 bench: $(VENV)/.bench ## ratios against peers, in one run: make bench BENCH="--size small --only write"
 	$(BIN)/python -m bench $(BENCH)

@@ -10,6 +10,7 @@ from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from . import audit as audit
+    from . import evidence as evidence
     from . import rotation as rotation
     from .errors import (
         BloomsealError,
@@ -122,6 +123,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "attach_filters": "table.verbs",
             "audit": "",
             "duckdb": "",
+            "evidence": "",
             "inspect": "table.verbs",
             "open_file": "read.file",
             "polars": "",

@@ -63,10 +63,12 @@ class Hint(StrEnum):
     TABLE_ROOT = "Policy.for_table(name, root=FOLDER), or open the folder as a table"
     VERIFIED_FOOTER = "the footer key, or DecryptionSpec(allow_unverified_footer=True)"
     ATTACH = "attach_filters, and ask who wrote to the file"
+    REBUILD_FILTERS = "rebuild_filters=True, and ask who wrote the file"
     PROBE = "probe() asks its filters"
     SIZE_TO_HIDE = "ndv= or num_bytes= beside hide_size=True"
     HIDDEN_SIZE = "a greater ndv= or num_bytes=, a higher fpp=, or smaller row groups"
     ROW_GROUP_SIZE = "row_group_size= alone decides its rows"
+    OVERWRITE = "another place, or overwrite=True"
 
 
 class BloomsealError(Exception):

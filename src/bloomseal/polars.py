@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from .errors import MissingDependencyError
+from .read.predicate.condition import AllOf, AnyOf, Compare
 from .read.predicate.values import Values
 from .table.open import SealedTable, as_table
 
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["scan"]
 
-_Terms = list[list[tuple[Any, ...]]]
-"""Any of these, each being all of those: what ``filters=`` takes."""
+_Terms = list[list[Compare]]
+"""Any of these, each being all of those."""
 
 _MOST_TERMS: Final = 64
 _EXACT: Final = (pl.String, pl.Binary, pl.Date)
@@ -37,6 +38,7 @@ _COMPARED: Final[tuple[tuple[str, str, Callable[[pl.Expr, pl.Expr], pl.Expr]], .
     ("<=", ">=", lambda left, right: left <= right),
     (">", "<", lambda left, right: left > right),
     (">=", "<=", lambda left, right: left >= right),
+    ("!=", "!=", lambda left, right: left != right),
 )
 """An operator, the same with its sides exchanged, and how Polars spells it."""
 _BETWEEN: Final = {"both": (">=", "<="), "left": (">=", "<"), "right": (">", "<="), "none": (">", "<")}
@@ -45,9 +47,9 @@ _BETWEEN: Final = {"both": (">=", "<="), "left": (">=", "<"), "right": (">", "<=
 def scan(table: SealedTable | Places, **options: Any) -> pl.LazyFrame:
     """The table, lazily: nothing but its footers is read until the frame is collected.
 
-    ``==``, ``is_in``, ``<``, ``<=``, ``>``, ``>=`` and ``is_between`` of a column with literals, and ``&`` and ``|`` of
-    those, are pushed down for texts, bytes, whole numbers and dates; of floating point numbers ``==``, ``is_in``, ``<``
-    and ``<=``, since Polars takes NaN for the greatest number, and for equal to itself. All other predicates
+    ``==``, ``!=``, ``is_in``, ``<``, ``<=``, ``>``, ``>=`` and ``is_between`` of a column with literals, ``is_null`` and
+    ``is_not_null``, and ``&`` and ``|`` of those, are pushed down for texts, bytes, whole numbers and dates; of floating
+    point numbers ``==``, ``!=``, ``is_in``, ``<`` and ``<=``, since Polars takes NaN for the greatest number, and for equal to itself. All other predicates
     read every row group.
 
     Args:
@@ -69,7 +71,8 @@ def scan(table: SealedTable | Places, **options: Any) -> pl.LazyFrame:
         terms = None if predicate is None or most is not None else _pushed(predicate, schema)
         # Where no column is asked for, their number is.
         names = schema.names() if columns is None else columns or schema.names()[:1]
-        read = opened.scan_in(pa.schema([opened.schema.field(name) for name in names]), terms)
+        condition = None if terms is None else AnyOf(tuple(AllOf(tuple(one)) for one in terms))
+        read = opened.scan_in(pa.schema([opened.schema.field(name) for name in names]), condition)
         none = True
         for batch in read:
             frame = _frame(batch)
@@ -101,6 +104,11 @@ def _pushed(predicate: pl.Expr, schema: pl.Schema) -> _Terms | None:
     understood here, and believed where Polars says that the result is the same expression.
     """
     parts = predicate.meta.pop(schema=schema)[::-1]
+    if len(parts) == 1 and parts[0].meta.is_column():
+        for op, alone in (("null", parts[0].is_null()), ("valid", parts[0].is_not_null())):
+            name = parts[0].meta.output_name()
+            if predicate.meta.eq(alone) and "." not in name and not schema.get(name, pl.Null()).is_nested():
+                return [[Compare(name, op, Values(()))]]
     if len(parts) == 2:
         left, right = parts
         if predicate.meta.eq(left & right):
@@ -143,9 +151,9 @@ def _term(column: pl.Expr, op: str, literal: pl.Expr, schema: pl.Schema) -> _Ter
         values = values.explode().drop_nulls()
     if not (values.dtype == kind or (values.dtype.is_integer() and kind.is_integer())) or values.null_count():
         return None
-    floating = kind.is_float() and op in ("==", "in", "<", "<=") and not values.is_nan().any()
+    floating = kind.is_float() and op in ("==", "!=", "in", "<", "<=") and not values.is_nan().any()
     if not len(values) or not (kind in _EXACT or kind.is_integer() or floating):
         return None
     if op == "in":
-        return [[(name, op, Values(values.to_arrow()))]]
-    return [[(name, op, values.item())]]
+        return [[Compare(name, op, Values(values.to_arrow()))]]
+    return [[Compare(name, op, Values((values.item(),)))]]

@@ -38,6 +38,8 @@ class EncryptionSpec:
         store_aad_prefix: keep the prefix in the file. Without it readers must supply it, so that a file put in another
             one's place does not open.
         key_bits: length of fresh data keys: 128, 192 or 256.
+        access_log: who is told of every key that is made: a path for JSON lines, a callable, a `logging.Logger` or
+            ``logging:NAME`` (`bloomseal.keytools.access_log`). None: nobody.
 
     Raises:
         UsageError: contradicting arguments.
@@ -52,6 +54,7 @@ class EncryptionSpec:
     aad_prefix: bytes | str | None = None
     store_aad_prefix: bool = True
     key_bits: int = 128
+    access_log: Any = None
 
     def __post_init__(self) -> None:
         try:
@@ -101,6 +104,7 @@ class DecryptionSpec:
         allow_unverified_footer: accept a plaintext footer whose signature can't be checked for want of the footer key.
             Row groups could then be missing, so that *absent* is said of the row groups seen, not of the file.
         int96_utc: INT96 timestamps are canonical UTC instants, so that they can be looked up.
+        access_log: who is told of every key that is opened, as for `EncryptionSpec`.
     """
 
     keys: Any
@@ -112,6 +116,7 @@ class DecryptionSpec:
     complete: bool = False
     previous_aad_prefixes: Collection[bytes | str] = field(default=())
     allow_ctr: bool = False
+    access_log: Any = None
 
     def __post_init__(self) -> None:
         if isinstance(self.encrypted_columns, str):

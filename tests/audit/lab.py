@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 
 import bloomseal as bs
-from bloomseal.audit import Finding, Report, audit
+from bloomseal.audit import Destruction, Finding, Report, audit, may_destroy
 from bloomseal.keytools import KeyTools
 from bloomseal.policy import ColumnPolicy, TablePolicy
 from bloomseal.thrift import Struct
@@ -82,8 +82,13 @@ class Lab:
 
     def plain(self, name: str = "plain.parquet", table: pa.Table | None = None, **options: Any) -> Path:
         path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
         bs.write_table(people() if table is None else table, path, **{"row_group_size": ROW_GROUP, **options})
         return path
+
+    def ask(self, master_key: str, version: str | None, paths: Any, **options: Any) -> Destruction:
+        """May it be destroyed? Asked with all keys, and with no writer that could still hold any."""
+        return may_destroy(master_key, version, paths, **{"keys": KeyTools(self.keyring), "after": 0, **options})
 
     def policy(self, columns: Mapping[str, ColumnPolicy] | None = None, **settings: Any) -> TablePolicy:
         own = {"ssn": ColumnPolicy(key="pii"), "name": ColumnPolicy(key="pii"), **(columns or {})}

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest.mock import patch
 
 import deltalake
 
@@ -19,6 +20,7 @@ from bloomseal.keytools.protocols import FileRef
 from bloomseal.policy import ColumnPolicy, Sensitivity
 from bloomseal.sbbf import SplitBlockBloomFilter
 from bloomseal.thrift import Struct
+from bloomseal.write import writer
 from bloomseal.write.assemble import filter_modules
 from support.jvm import java_write, key_tools
 
@@ -224,6 +226,18 @@ def empty_filter(lab: Lab) -> Pair:
     return lab.keyed(bad), lab.keyed(near)
 
 
+@pair("BS210")
+def wrong_filter(lab: Lab) -> Pair:
+    """Sealed by a writer with a bug: half of the values never went into it."""
+    real = FilterSpec.build
+    with (
+        patch.object(FilterSpec, "build", lambda spec, hashes: real(spec, hashes[::2])),
+        patch.object(writer, "check_filter"),
+    ):
+        bad = lab.write("bad.parquet", **WITH_FILTER)
+    return lab.keyed(bad, deep=True), lab.keyed(lab.write(**WITH_FILTER), deep=True)
+
+
 @pair("BS206")
 def broken_metadata(lab: Lab) -> Pair:
     bad = lab.write(
@@ -306,6 +320,23 @@ def stray_filter(lab: Lab) -> Pair:
     stored = Path(__file__).parents[1] / "vectors" / "arrow_rs" / "encrypted-footer.parquet"
     bad = Path(shutil.copy(stored, lab.folder / "bad.parquet"))
     return lab.case(bad, deep=True), lab.case(lab.write(**WITH_FILTER), deep=True)
+
+
+@pair("BS115")
+def plaintext_leftover(lab: Lab) -> Pair:
+    lab.signed("bad/a.parquet")
+    lab.plain("bad/.a.parquet.0123abcd.bloomseal-tmp")
+    lab.signed("good/a.parquet")
+    shutil.copy(lab.folder / "good" / "a.parquet", lab.folder / "good" / ".a.parquet.0123abcd.bloomseal-tmp")
+    return lab.case(lab.folder / "bad"), lab.case(lab.folder / "good")
+
+
+@pair("BS209")
+def altered_page(lab: Lab) -> Pair:
+    bad = lab.write("bad.parquet")
+    chunk = next(c for c in chunks(bad, KeyTools(lab.keyring)) if c.leaf.name == "ssn")
+    flip(bad, chunk.meta.data_page_offset + 200)
+    return lab.keyed(bad, deep=True), lab.keyed(lab.write(), deep=True)
 
 
 @pair("BS306")
@@ -399,6 +430,15 @@ def missing_material(lab: Lab) -> Pair:
     (lab.folder / "bad" / "_KEY_MATERIAL_FOR_a.parquet.json").unlink()
     lab.signed("good/a.parquet", encryption=_external(lab))
     return lab.case(lab.folder / "bad"), lab.case(lab.folder / "good")
+
+
+@pair("BS316")
+def missed_by_rotation(lab: Lab) -> Pair:
+    bad = [lab.signed("bad/a.parquet")]
+    near = lab.signed("near/a.parquet")
+    lab.keyring.rotate("pii")
+    bad.append(lab.signed("bad/b.parquet"))
+    return lab.keyed(*bad), lab.keyed(near)
 
 
 @pair("BS401")

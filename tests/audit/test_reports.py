@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable
@@ -15,12 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import bloomseal
 from audit.lab import Lab, edit_meta
-from bloomseal.audit import RULES, Report
+from bloomseal.audit import RULES, Report, audit
 from bloomseal.audit.rendering.cbom import to_cbom
 from bloomseal.audit.rendering.html import to_html
 from bloomseal.audit.rendering.sarif import to_sarif
 from bloomseal.cli.main import main
+from bloomseal.policy import Policy
 from bloomseal.thrift import Struct
 
 HOSTILE = '<script>alert("x")</script>'
@@ -47,6 +50,34 @@ def test_json(report: Report) -> None:
     assert told["counts"] == {"critical": 1, "error": 1, "warning": 0, "info": 1}
     assert {one["rule"] for one in told["findings"]} == {"BS201", "BS203", "BS106"}
     assert len(told["inventory"]) == report.inventory.num_rows
+
+
+def _validator() -> Any:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads((Path(__file__).parents[2] / "docs" / "audit-report.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker())
+
+
+def test_json_is_by_its_published_schema(
+    lab: Lab, report: Report, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    check = _validator().validate
+    for one in (report, lab.case(lab.folder / "t").report(), lab.keyed(lab.folder / "t", deep=True).report()):
+        check(json.loads(one.to_json(inventory=True)))
+    ring, old = ("--keyring", lab.keyring.path), tmp_path / "old.parquet"
+    assert run("audit", lab.folder / "t", *ring, f"--report=parquet={old}") == 1
+    lab.keyring.rotate("pii")
+    capsys.readouterr()
+    assert run("audit", lab.folder / "t", *ring, "--since", old, "--format", "json") == 1
+    told = json.loads(capsys.readouterr().out)
+    check(told)
+    # It describes every field, and no report that lacks one passes.
+    assert set(told) | {"inventory"} == set(_validator().schema["properties"])
+    for name in set(told) - {"since"}:
+        assert not _validator().is_valid({key: value for key, value in told.items() if key != name}), name
+    for wrong in ({"ok": "yes"}, {"counts": {"bad": 1}}, {"findings": [{"rule": "BS101"}]}, {"format_version": 1}):
+        assert not _validator().is_valid(told | wrong), wrong
 
 
 def test_sarif(report: Report) -> None:
@@ -87,9 +118,24 @@ def test_html_needs_no_network_and_trusts_no_name(report: Report) -> None:
     tags.feed(page)
     assert {"svg", "table"} <= {tag for tag, _ in tags.seen}
     assert not {"script", "link", "img", "iframe"} & {tag for tag, _ in tags.seen}
-    assert not [attrs for _, attrs in tags.seen if {"src", "href", "onload"} & attrs.keys()]
+    assert not [attrs for _, attrs in tags.seen if {"src", "onload"} & attrs.keys()]
+    links = {attrs["href"] for _, attrs in tags.seen if "href" in attrs}
+    assert links == {f"#{one.rule.id}" for one in report.findings}
+    assert links == {f"#{attrs['id']}" for _, attrs in tags.seen if "id" in attrs}
     assert "&lt;script&gt;" in page
     assert page.count("<h2>") == 6  # four plots, findings, not seen
+    assert page.count("<h3>") == len(links)
+
+
+def test_html_says_what_made_it_and_of_what(lab: Lab) -> None:
+    policy = lab.folder / "policy.toml"
+    policy.write_text("version = 1\n[tables.t]\nfooter_key = 'footer'\n[tables.t.columns.ssn]\nkey = 'pii'\n")
+    report = lab.keyed(lab.write("t/a.parquet"), policy=Policy.load(policy)).report()
+    page = to_html(report)
+    digest = hashlib.sha256(policy.read_bytes()).hexdigest()
+    for text in (digest, f"bloomseal {bloomseal.__version__}", "2030-01-01 00:00:00 UTC", "@media print"):
+        assert text in page
+    assert json.loads(report.to_json())["policy_digest"] == digest
 
 
 def test_names_forge_no_line_and_turn_nothing_round(report: Report) -> None:
@@ -159,15 +205,6 @@ def test_fail_on(lab: Lab, report: Report, capsys: pytest.CaptureFixture[str]) -
     assert json.loads(capsys.readouterr().out)["counts"]["info"] == 1
 
 
-def test_an_audit_of_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("audit", tmp_path) == 0
-    assert "nothing was looked at" in capsys.readouterr().err
-    assert run("audit", tmp_path, "--format", "json") == 0
-    told = capsys.readouterr()
-    assert json.loads(told.out)["files"] == 0
-    assert "nothing was looked at" in told.err
-
-
 def test_policy_since_and_may_destroy(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     path = lab.write("people/a.parquet")
     ring = ("--keyring", lab.keyring.path)
@@ -185,10 +222,21 @@ def test_policy_since_and_may_destroy(lab: Lab, capsys: pytest.CaptureFixture[st
     assert [Path(one).name for one in since["missed"]] == ["a.parquet"]
     assert run("audit", path, "--may-destroy", "pii:1", *ring) == 1
     assert capsys.readouterr().out.startswith("no: pii version 1")
-    assert run("audit", path, "--may-destroy", "pii:2", *ring) == 0
-    assert run("audit", path, "--may-destroy", "pii:1") == 1
+    lab.keyring.rotate("other")
+    assert run("audit", path, "--may-destroy", "other:1", "--after", 0, *ring) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("yes: other version 1")
+    assert "not looked at: copies outside of these places" in out
+    assert run("audit", path, "--may-destroy", "other:1", *ring) == 3
+    assert "writers may hold a key under it" in capsys.readouterr().out
+    assert run("audit", path, "--may-destroy", "other:1", "--after", 0, "--also", lab.folder / "gone", *ring) == 3
+    assert f"in doubt: {lab.folder / 'gone'}: " in capsys.readouterr().out
+    assert run("audit", path, "--may-destroy", "pii:*", *ring) == 1
+    assert run("audit", path, "--may-destroy", "pii:2") == 3
     assert "unknown" in capsys.readouterr().out
-    assert run("audit", path, "--may-destroy", "pii") == 2
+    for wrong in (("pii",), ("pii:77", *ring), ("piii:1", *ring), ("arn:aws:kms:eu:1:key/2",)):
+        assert run("audit", path, "--may-destroy", *wrong) == 2
+    assert run("audit", path, "--also", path) == 2
 
 
 def test_demonstrate(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
@@ -228,3 +276,12 @@ def test_missing_libraries_name_their_extra(lab: Lab, report: Report, monkeypatc
     }.items():
         with pytest.raises(MissingDependencyError, match=rf"bloomseal\[{extra.strip()}\]"):
             call()
+
+
+def test_json_in_pieces_is_the_same_text(lab: Lab, report: Report) -> None:
+    from bloomseal.audit.rendering.streamed import json_pieces
+
+    (lab.folder / "empty").mkdir()
+    for one in (report, audit(lab.folder / "empty")):
+        assert one is not report or report.findings
+        assert "".join(json_pieces(one)) == one.to_json(inventory=True)

@@ -30,7 +30,7 @@ def test_rule(lab: Lab, rule: str) -> None:
     bad, near = PAIRS[rule](lab)
     findings = [one for one in bad.report().findings if one.rule.id == rule]
     assert findings, told(bad.report().findings)
-    assert all(one.fix and "{" not in one.fix for one in findings)
+    assert all(one.mend and "{" not in one.mend for one in findings)
     assert rule not in near.ids(), told(near.report().findings)
 
 

@@ -307,17 +307,20 @@ def test_keyring_life(run: Run, folder: Path) -> None:
     assert [key["wraps"] for key in run("keyring", "rotate", "pii", *ring).json] == [False, True]
     assert run("keyring", "disable", "pii", "--version", "1", *ring).json[0]["state"] == "disabled"
     assert run("keyring", "enable", "pii", *ring).json[0]["state"] == "enabled"
-    assert run("keyring", "destroy", "pii", "--version", "1", "--yes", *ring).json[0]["state"] == "destroyed"
+    assert (
+        run("keyring", "destroy", "pii", "--version", "1", "--yes", "--without-evidence", *ring).json[0]["state"]
+        == "destroyed"
+    )
     assert run("keyring", "enable", "pii", "--version", "1", *ring).code == 2
     assert [key["key"] for key in run("keyring", "list", *ring).json] == ["footer", "pii", "pii"]
     assert "enabled" in run("keyring", "list", "--keyring", "keys.json").out
 
 
 def test_destroying_asks_first(sealed: Run) -> None:
-    refused = bloomseal("keyring", "destroy", "pii", input="n\n")
+    refused = bloomseal("keyring", "destroy", "pii", "--without-evidence", input="n\n")
     assert refused.returncode == 130
     assert sealed("probe", "people.parquet", "ssn", "078-05-1120", "-q").code == 0
-    assert bloomseal("keyring", "destroy", "pii", input="y\n").returncode == 0
+    assert bloomseal("keyring", "destroy", "pii", "--without-evidence", input="y\n").returncode == 0
     gone = sealed("probe", "people.parquet", "ssn", "078-05-1120")
     assert gone.code == 2
     assert "destroyed" in gone.err

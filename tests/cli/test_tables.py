@@ -249,3 +249,41 @@ def test_write_fills_a_folder(lake: Run, folder: Path) -> None:
     assert bad.code == 2
     assert "line 3" in bad.err
     assert not [*Path("bad").rglob("*.parquet")]
+
+
+def test_write_takes_several_inputs_of_one_schema(run: Run, folder: Path) -> None:
+    (folder / "1.csv").write_text("id,late,name\n1,,a\n2,,b\n")
+    (folder / "2.csv").write_text("id,late,name\n3,07,c\n")
+    with gzip.open(folder / "3.csv.gz", "wt") as file:
+        file.write("id,late,name\n4,8,d\n")
+    done = run(
+        "write", "1.csv", "2.csv", "3.csv.gz", "all.parquet", "--plaintext", "--type", "late=string", "--format", "json"
+    )
+    assert (done.code, json.loads(done.out)["input"]) == (0, ["1.csv", "2.csv", "3.csv.gz"])
+    assert pq.read_table(folder / "all.parquet").to_pydict() == {
+        "id": [1, 2, 3, 4], "late": ["", "", "07", "8"], "name": ["a", "b", "c", "d"],
+    }  # fmt: skip
+    # A column without values takes the type that another input tells, and empty text is what it is in one file.
+    assert run("write", "1.csv", "2.csv", "parts", "--plaintext", "--rows-per-file", "2").code == 0
+    assert bs.read_table(folder / "parts")["late"].to_pylist() == ["", "", "07"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("id,name\n1,a\n", "without late"),
+        ("id,late,name,more\n1,,a,b\n", "with more"),
+        ("late,id,name\n1,2,a\n", "the order is id, late, name"),
+        ("id,late,name\nx,2,a\n", "string here and int64 in 1.csv"),
+    ],
+)
+def test_inputs_that_differ_are_refused_and_nothing_is_written(run: Run, folder: Path, text: str, said: str) -> None:
+    (folder / "1.csv").write_text("id,late,name\n1,,a\n")
+    (folder / "2.csv").write_text(text)
+    done = run("write", "1.csv", "2.csv", "all.parquet", "--plaintext")
+    assert done.code == 2
+    assert said in done.err
+    assert "2.csv" in done.err
+    assert not (folder / "all.parquet").exists()
+    done = run("write", "1.csv", "-", "all.parquet", "--plaintext", "--input-format", "csv")
+    assert (done.code, "stands alone" in done.err) == (2, True)

@@ -24,7 +24,9 @@ RUNNING = [
     "README.md",
     "docs/cli.md",
     "docs/format-walkthrough.md",
+    "docs/index.md",
     "docs/recipes.md",
+    "docs/evidence.md",
     "docs/threat-model.md",
     "docs/limitations.md",
     "docs/architecture.md",
@@ -138,7 +140,9 @@ NAMES = [
     "rekey",
     "seal",
     "unseal",
+    "index",
     "audit",
+    "evidence",
     "doctor",
 ]
 

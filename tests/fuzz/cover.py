@@ -54,7 +54,13 @@ def _fuzz(name: str, found: Path, seconds: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     (seeds / "lawful").write_bytes(targets.seeds()[targets.TARGETS[name][0]])
     corpus = [str(folder) for folder in (kept, targets.CORPUS / name, seeds) if folder.is_dir()]
-    limits = [f"-max_total_time={seconds}", "-timeout=10", "-rss_limit_mb=2048", "-max_len=16384", "-print_final_stats=1"]
+    limits = [
+        f"-max_total_time={seconds}",
+        "-timeout=10",
+        "-rss_limit_mb=2048",
+        "-max_len=16384",
+        "-print_final_stats=1",
+    ]
     atheris.Setup([sys.argv[0], *limits, f"-artifact_prefix={crashes}/", *corpus], lambda data: targets.run(name, data))
     atheris.Fuzz()
 

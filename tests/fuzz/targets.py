@@ -47,7 +47,8 @@ CORPUS = Path(__file__).parent / "corpus"
 @functools.cache
 def seeds() -> dict[str, bytes]:
     """Lawful bytes: a plaintext file of pyarrow with filters, nested columns, dictionaries, V1 or V2 pages and page
-    indexes, its parts, and what stands beside files."""
+    indexes, its parts, and what stands beside files.
+    """
     table = pa.table(
         {
             "i": pa.array([1, None, 3, 4], pa.int32()),

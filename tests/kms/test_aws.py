@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import boto3
+import pyarrow as pa
 import pytest
 from moto.server import ThreadedMotoServer
 
+from bloomseal import EncryptionSpec, write_table
+from bloomseal.audit import may_destroy
 from bloomseal.errors import UsageError
 from bloomseal.keytools import (
     FileRef,
@@ -139,7 +145,7 @@ def test_key_tools_over_it_make_one_call_per_kek(kms: AwsKms, admin: Any) -> Non
         (400, "NotFoundException", Problem.UNKNOWN),
         (400, "IncorrectKeyException", Problem.INVALID),
         (400, "InvalidCiphertextException", Problem.INVALID),
-        (400, "ThrottlingException", Problem.UNREACHABLE),
+        (400, "ThrottlingException", Problem.THROTTLED),
         (500, "KMSInternalException", Problem.UNREACHABLE),
         (503, "SomethingNew", Problem.UNREACHABLE),
     ],
@@ -151,7 +157,7 @@ def test_every_refusal_has_its_meaning(status: int, code: str, problem: Problem)
     ):
         AwsKms(REGION, endpoint=url).wrap_key(KEY, "alias/pii")
     assert refused.value.problem is problem
-    assert refused.value.retryable is (problem is Problem.UNREACHABLE)
+    assert refused.value.retryable is (problem in (Problem.UNREACHABLE, Problem.THROTTLED))
     assert "alias/pii" in str(refused.value)
     assert "AAECAwQFBgc" not in str(refused.value)  # a vendor's free text may echo the request
     assert refused.value.__context__ is None
@@ -223,3 +229,67 @@ class _answering:  # noqa: N801
     def __exit__(self, *_: object) -> None:
         self.server.shutdown()
         self.server.server_close()
+
+
+def _under(kms: AwsKms, path: Path, name: str) -> None:
+    keys = KeyTools(kms)
+    spec = EncryptionSpec(footer_key=name, column_keys={"ssn": name}, keys=keys, plaintext_footer=True)
+    write_table(pa.table({"ssn": ["1", "2"]}), path, encryption=spec)
+
+
+def test_a_key_is_one_whatever_its_names(kms: AwsKms, admin: Any, tmp_path: Path) -> None:
+    made, other = (admin.create_key()["KeyMetadata"] for _ in range(2))
+    alias = f"alias/t{made['KeyId'][:8]}"
+    admin.create_alias(AliasName=alias, TargetKeyId=made["KeyId"])
+    alias_arn = made["Arn"].replace(f"key/{made['KeyId']}", alias)
+    _under(kms, tmp_path / "a.parquet", alias)
+    for name in (made["KeyId"], made["Arn"], alias, alias_arn):
+        answer = may_destroy(name, "*", tmp_path, keys=KeyTools(kms), after=0)
+        assert (answer.answer, answer.needed_by) == ("no", [str(tmp_path / "a.parquet")])
+        assert answer.under == [f"{made['Arn']}:?"]  # moto tells no key material
+    admin.disable_key(KeyId=other["KeyId"])
+    assert may_destroy(other["KeyId"], None, tmp_path, keys=KeyTools(kms), after=0).answer == "yes"
+    with pytest.raises(UsageError, match="knows no master key"):
+        may_destroy("alias/no-such-key", None, tmp_path, keys=KeyTools(kms))
+    with pytest.raises(UsageError, match="knows no version '1'"):
+        may_destroy(made["KeyId"], "1", tmp_path, keys=KeyTools(kms))
+    # The alias leads to another key now; what it wrapped before is still under the first one.
+    admin.update_alias(AliasName=alias, TargetKeyId=other["KeyId"])
+    assert may_destroy(made["KeyId"], None, tmp_path, keys=KeyTools(kms), after=0).answer == "no"
+
+
+def test_without_an_answer_there_is_no_yes(kms: AwsKms, admin: Any, tmp_path: Path) -> None:
+    name = admin.create_key()["KeyMetadata"]["KeyId"]
+    _under(kms, tmp_path / "a.parquet", name)
+    with _answering(400, '{"__type":"ThrottlingException"}') as url:
+        tools = KeyTools(AwsKms(REGION, endpoint=url), attempts=1)
+        answer = may_destroy("alias/other", None, tmp_path, keys=tools, after=0)
+    assert answer.answer == "unknown"
+    assert "could not be reached" in answer.doubts[0]
+
+
+def test_versions_are_key_materials(monkeypatch: pytest.MonkeyPatch, kms: AwsKms) -> None:
+    """As AWS documents DescribeKey, ListKeyRotations and Decrypt; moto knows no key material."""
+    arn = "arn:aws:kms:eu-central-1:111122223333:key/mrk-1234"
+    day = datetime(2026, 1, 1, tzinfo=UTC)
+    pages = [
+        {"Rotations": [{"KeyMaterialId": "b", "RotationDate": day}], "Truncated": True, "NextMarker": "x"},
+        {"Rotations": [{"KeyMaterialId": "a"}], "Truncated": False},
+    ]
+    described = {"Arn": arn, "KeyState": "Enabled", "CurrentKeyMaterialId": "b"}
+    asked: list[dict[str, Any]] = []
+
+    def decrypt(**request: Any) -> dict[str, Any]:
+        asked.append(request)
+        return {"KeyId": arn, "Plaintext": KEY, "KeyMaterialId": "a"}
+
+    monkeypatch.setattr(kms._client, "describe_key", lambda **_: {"KeyMetadata": described})
+    monkeypatch.setattr(kms._client, "list_key_rotations", lambda **request: pages["Marker" in request])
+    monkeypatch.setattr(kms._client, "decrypt", decrypt)
+    assert [(one.version, one.wraps, one.retired) for one in kms.versions("alias/pii")] == [
+        ("a", False, day),
+        ("b", True, None),
+    ]
+    assert kms.identify("alias/pii", "a") == ("mrk-1234", "a")  # its replicas in other regions are the same key
+    assert kms.opened_by(base64.b64encode(b"blob").decode(), "alias/pii") == ("mrk-1234", "a")
+    assert "KeyId" not in asked[0]

@@ -113,7 +113,7 @@ def test_a_files_master_key_can_not_lead_elsewhere(kms: AzureKeyVault, server: A
         (403, Problem.DENIED),
         (404, Problem.UNKNOWN),
         (400, Problem.INVALID),
-        (429, Problem.UNREACHABLE),
+        (429, Problem.THROTTLED),
         (503, Problem.UNREACHABLE),
     ],
 )

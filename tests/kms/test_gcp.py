@@ -95,7 +95,7 @@ def test_a_files_master_key_can_not_lead_elsewhere(kms: GcpKms, server: GcpStub,
         ("NOT_FOUND", Problem.UNKNOWN),
         ("FAILED_PRECONDITION", Problem.DISABLED),
         ("INVALID_ARGUMENT", Problem.INVALID),
-        ("RESOURCE_EXHAUSTED", Problem.UNREACHABLE),
+        ("RESOURCE_EXHAUSTED", Problem.THROTTLED),
         ("UNAVAILABLE", Problem.UNREACHABLE),
         ("DEADLINE_EXCEEDED", Problem.UNREACHABLE),
         ("INTERNAL", Problem.UNREACHABLE),
@@ -106,7 +106,7 @@ def test_every_refusal_has_its_meaning(kms: GcpKms, server: GcpStub, status: str
     with pytest.raises(KmsAccessError) as refused:
         kms.wrap_key(KEY, "pii")
     assert refused.value.problem is problem
-    assert refused.value.retryable is (problem is Problem.UNREACHABLE)
+    assert refused.value.retryable is (problem in (Problem.UNREACHABLE, Problem.THROTTLED))
     assert "AAECAwQFBgc" not in str(refused.value)
     assert refused.value.__context__ is None
     assert len(server.requests) == 1  # the vendor's library did not retry by itself

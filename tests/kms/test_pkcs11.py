@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pyarrow as pa
 import pytest
 
+from bloomseal import EncryptionSpec, write_table
+from bloomseal.audit import may_destroy
 from bloomseal.errors import UsageError
 from bloomseal.keytools import FileRef, KeyDates, KeyState, KeyTools, KmsAccessError, Problem, client_for
 from bloomseal.keytools.kms.conformance import KmsClientConformance
@@ -209,3 +212,30 @@ def test_uris_that_are_none(uri: str) -> None:
     with pytest.raises(UsageError) as refused:
         client_for(uri)
     assert "1234" not in str(refused.value)
+
+
+def test_a_version_is_told_by_opening(kms: Pkcs11Kms, make_key: Any, tmp_path: Path) -> None:
+    make_key("pii")
+    keys = KeyTools(kms, internal=False)
+    spec = EncryptionSpec(footer_key="pii", keys=keys, plaintext_footer=True)
+    write_table(pa.table({"ssn": ["1", "2"]}), tmp_path / "a.parquet", encryption=spec)
+    make_key("pii:v2")
+    assert [(one.version, one.wraps) for one in kms.versions("pii")] == [("1", False), ("2", True)]
+    assert may_destroy("pii", "1", tmp_path, keys=keys, after=0).answer == "no"
+    sidecar = tmp_path / "_KEY_MATERIAL_FOR_a.parquet.json"
+    text = sidecar.read_text()
+    changed = text.replace('masterKeyVersion\\\\\\":\\\\\\"1', 'masterKeyVersion\\\\\\":\\\\\\"2')
+    assert changed != text
+    sidecar.write_text(changed)
+    assert may_destroy("pii", "1", tmp_path, keys=KeyTools(kms), after=0).answer == "unknown"
+
+
+def test_a_labelled_version_is_one_key_by_both_its_names(kms: Pkcs11Kms, make_key: Any, tmp_path: Path) -> None:
+    for label in ("pii", "pii:v2", "pii:v3"):
+        make_key(label)
+    spec = EncryptionSpec(footer_key="pii:v2", keys=KeyTools(kms), plaintext_footer=True)
+    write_table(pa.table({"ssn": ["1", "2"]}), tmp_path / "a.parquet", encryption=spec)
+    assert may_destroy("pii", "2", tmp_path, keys=KeyTools(kms), after=0).answer == "no"
+    assert may_destroy("pii", "1", tmp_path, keys=KeyTools(kms), after=0).answer == "yes"
+    # Without CKA_START_DATE the token does not tell since when.
+    assert may_destroy("pii", "1", tmp_path, keys=KeyTools(kms)).answer == "unknown"

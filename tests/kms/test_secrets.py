@@ -7,8 +7,7 @@ import copy
 import json
 import logging
 import pickle
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from bloomseal.keytools import FileRef, KeyMetadata, as_key_source
 from bloomseal.keytools.cache import Cache
 from bloomseal.keytools.kms.calls import KmsCalls
 from kms.stand_ins import InMemoryKms
+from support.watch import Secrets
 
 TOKEN = "hvs.token-of-the-test"
 PASSPHRASE = "passphrase-of-the-test"
@@ -30,33 +30,8 @@ MASTER_KEY = b"\x03master of them\x04"
 TABLE = pa.table({"id": [1, 2, 3], "ssn": ["a", "b", "c"]})
 
 
-def forms(secret: bytes) -> Iterator[str]:
-    """How a secret may look in text."""
-    yield secret.decode("latin-1")
-    yield repr(secret)[2:-1]
-    yield repr(bytearray(secret))[12:-2]
-    yield str(list(secret))[1:-1]
-    yield secret.hex()
-    yield secret.hex().upper()
-    for encode in (base64.b64encode, base64.urlsafe_b64encode):
-        yield encode(secret).decode().rstrip("=")
-
-
-SECRETS = [form for secret in (TOKEN.encode(), PASSPHRASE.encode(), DATA_KEY, MASTER_KEY) for form in forms(secret)]
-
-
-def assert_clean(text: str, where: str) -> None:
-    for secret in SECRETS:
-        assert secret not in text, f"{where} holds {secret!r}"
-
-
-def chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error, its causes and contexts, suppressed ones too."""
-    while error is not None:
-        yield error
-        if error.__cause__ is not None:
-            yield from chain(error.__cause__)
-        error = error.__context__
+SECRETS = Secrets(TOKEN, PASSPHRASE, DATA_KEY, MASTER_KEY)
+assert_clean = SECRETS.clean
 
 
 class LeakyKms(InMemoryKms):
@@ -172,14 +147,7 @@ def test_failures_are_clean(tmp_path: Path, path: str, caplog: pytest.LogCapture
     run, meant = PATHS[path]
     with pytest.raises(BloomsealError, match=meant) as caught:
         run(tmp_path)
-    error = caught.value
-    for one in chain(error):
-        assert_clean(f"{one!s} {one!r} {one.args!r} {vars(one)!r}", f"{path}: {type(one).__name__} in the chain")
-    assert_clean(
-        "".join(traceback.format_exception(error)).split("Error:", 1)[-1], f"{path}: the message in a traceback"
-    )
-    assert_clean(json.dumps(error.to_dict()), f"{path}: the report")
-    assert_clean(pickle.dumps(error).decode("latin-1"), f"{path}: the pickle")
+    SECRETS.clean_error(caught.value, path)
     assert_clean(caplog.text, f"{path}: the log")
 
 

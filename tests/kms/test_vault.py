@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from bloomseal import EncryptionSpec, write_table
+from bloomseal.audit import may_destroy
 from bloomseal.errors import UsageError
 from bloomseal.keytools import (
     FileRef,
@@ -108,7 +113,7 @@ def test_a_files_master_key_can_not_lead_elsewhere(kms: VaultKms, server: VaultS
     [
         (403, ["permission denied"], Problem.DENIED),
         (404, [], Problem.UNKNOWN),
-        (429, ["rate limited"], Problem.UNREACHABLE),
+        (429, ["rate limited"], Problem.THROTTLED),
         (500, ["internal error"], Problem.UNREACHABLE),
         (502, [], Problem.UNREACHABLE),
         (503, ["Vault is sealed"], Problem.UNREACHABLE),
@@ -123,7 +128,7 @@ def test_every_refusal_has_its_meaning(
     with pytest.raises(KmsAccessError) as refused:
         kms.wrap_key(KEY, "pii")
     assert refused.value.problem is problem
-    assert refused.value.retryable is (problem is Problem.UNREACHABLE)
+    assert refused.value.retryable is (problem in (Problem.UNREACHABLE, Problem.THROTTLED))
 
 
 def test_an_answer_without_its_fields_is_no_answer(kms: VaultKms, server: VaultStub) -> None:
@@ -164,3 +169,29 @@ def test_nobody_there_is_unreachable() -> None:
 def test_uris_that_are_none(uri: str) -> None:
     with pytest.raises(UsageError):
         client_for(uri)
+
+
+def test_a_version_is_told_by_opening(kms: VaultKms, server: VaultStub, tmp_path: Path) -> None:
+    keys = KeyTools(kms, internal=False)
+    spec = EncryptionSpec(footer_key="health", column_keys={"ssn": "pii"}, keys=keys, plaintext_footer=True)
+    write_table(pa.table({"ssn": ["1", "2"]}), tmp_path / "a.parquet", encryption=spec)
+    server.new_key("pii")
+    versions = kms.versions("pii")
+    assert [(one.version, one.wraps) for one in versions] == [("1", False), ("2", True)]
+    assert versions[0].retired is not None
+    sidecar = tmp_path / "_KEY_MATERIAL_FOR_a.parquet.json"
+    assert may_destroy("pii", "1", tmp_path, keys=keys, after=0).answer == "no"
+    # The text says that version 2 wrapped it.
+    whole = json.loads(sidecar.read_text())
+    for name, text in whole.items():
+        if '"masterKeyID":"pii"' in text:
+            whole[name] = text.replace("vault:v1:", "vault:v2:")
+    sidecar.write_text(json.dumps(whole))
+    answer = may_destroy("pii", "1", tmp_path, keys=KeyTools(kms), after=0)
+    assert answer.answer == "unknown"
+    assert "says it is under pii, version 2" in answer.doubts[0]
+    for version in ("v1", "01", "77"):
+        with pytest.raises(UsageError, match="it has 1, 2"):
+            may_destroy("pii", version, tmp_path, keys=KeyTools(kms))
+    with pytest.raises(UsageError, match="knows no master key"):
+        may_destroy("pi", "1", tmp_path, keys=KeyTools(kms))

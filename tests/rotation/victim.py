@@ -22,5 +22,5 @@ def job(step: int, ring: bs.Keyring) -> Job:
 
 def run(table: str, keys: str, journal: str, step: int) -> None:
     """Exits with 0 only if every file came out well."""
-    report = rotate(table, job(step, bs.Keyring(keys)), journal=journal)
+    report = rotate(table, job(step, bs.Keyring(keys)), journal=journal, jobs=3)
     raise SystemExit(0 if report.ok else 3)

@@ -20,7 +20,7 @@ __all__ = ["DEADLINE", "PLACES", "awaited", "driver", "keyring", "search"]
 
 PLACES = ("events", "rest", "logs", "work 1", "work 2", "local 1", "local 2", "driver local")
 """Where a cluster's processes leave something, below its folder."""
-DEADLINE = 120
+DEADLINE = 240
 """Seconds that any of them may take to do what is waited for."""
 POLICY = """\
 version = 1

@@ -14,7 +14,7 @@ def shown(spark: Any, title: str, figures: dict[str, int]) -> bool:
     store, gateway = context._jsc.sc().statusStore(), context._gateway
     no_doubles, none = gateway.new_array(gateway.jvm.double, 0), gateway.jvm.java.util.ArrayList()
     wanted = {name.replace("_", " "): str(figure) for name, figure in figures.items()}
-    end = time.monotonic() + 60
+    end = time.monotonic() + 180
     while time.monotonic() < end:
         stages = store.stageList(none, False, False, no_doubles, none)
         titled = [stage for stage in (stages.apply(i) for i in range(stages.size())) if stage.name() == title]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import subprocess
 import time
@@ -14,6 +13,7 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.keytools import FileRef
+from support.watch import forms
 
 from .cluster import DEADLINE, PLACES, driver, keyring, search
 from .cluster_job import LITERAL
@@ -60,13 +60,7 @@ def secrets_of(ring: bs.Keyring, file: str) -> dict[str, list[bytes]]:
         keys[f"KEK {name}"] = ring.unwrap_key(material["wrappedKEK"], material["masterKeyID"])
     found = {"passphrase": [PASSPHRASE.encode()]}
     for name, key in keys.items():
-        found[name] = [
-            key,
-            key.hex().encode(),
-            key.hex().upper().encode(),
-            base64.b64encode(key),
-            repr(list(key)).encode(),
-        ]
+        found[name] = [key, *(form.encode() for form in forms(key) if form.isascii())]
     return found
 
 
@@ -156,10 +150,10 @@ def test_the_search_would_have_found_them(run: Run, tmp_path: Path) -> None:
     ring = bs.Keyring(run.folder / "keys.json", passphrase=PASSPHRASE)
     wanted = secrets_of(ring, run.said["written"][0]["files"][0])
     assert len(wanted) == 7
-    for number, (name, forms) in enumerate(wanted.items()):
+    for number, (name, spellings) in enumerate(wanted.items()):
         place = tmp_path / str(number)
         place.mkdir()
-        (place / "log.txt").write_bytes(b"before " + forms[-1] + b" after")
+        (place / "log.txt").write_bytes(b"before " + spellings[-1] + b" after")
         assert search({"log": place}, wanted)[0] == {name: [f"{number}/log.txt"]}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,8 +16,9 @@ import pytest
 
 import bloomseal as bs
 import bloomseal.spark as bss
-from bloomseal import audit
+from bloomseal import audit, evidence
 from bloomseal.policy import Policy, TablePolicy
+from bloomseal.rotation import Rewrap, rotate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,6 +87,36 @@ def test_an_audit_is_the_same_as_on_one_machine(spark: SparkSession, own_ring: b
         ]
         assert there.inventory.columns == here.inventory.column_names
         assert there.findings.count() == len(here.findings)
+
+
+def test_may_destroy_answers_as_on_one_machine(spark: SparkSession, own_ring: bs.Keyring, tmp_path: Path) -> None:
+    policy = table_policy(own_ring)
+    files = fill(tmp_path / "people", policy)
+    shutil.copytree(tmp_path / "people", tmp_path / "copy")
+    external = replace(policy, internal=False)
+    bs.write_table(pa.table({"id": [1], "ssn": ["1"]}), tmp_path / "people" / "outside.parquet", encryption=external)
+    own_ring.rotate("pii")
+
+    def both(also: list[Path]) -> tuple[dict[str, object], str]:
+        answers = (
+            audit.may_destroy("pii", "1", tmp_path / "people", also=also, keys=policy.keys, policy=policy, after=0),
+            bss.may_destroy(
+                spark, "pii", "1", tmp_path / "people", also=also, policy=policy, after=0, files_per_task=3
+            ),
+        )
+        told = [{**answer.to_dict(), "began": None, "ended": None} for answer in answers]
+        assert told[0] == told[1]
+        return told[0], str(told[0]["answer"])
+
+    told, answer = both([])
+    assert (answer, told["needed_by"]) == ("no", [*files, str(tmp_path / "people" / "outside.parquet")])
+    assert rotate([tmp_path / "people"], Rewrap(policy), journal=tmp_path / "journal").ok
+    assert both([])[1] == "yes"
+    assert both([tmp_path / "copy"])[1] == "no"
+    Path(files[0]).write_bytes(Path(files[0]).read_bytes()[:-30])
+    assert both([])[1] == "unknown"
+    with pytest.raises(bs.UsageError, match="it has 1, 2"):
+        bss.may_destroy(spark, "pii", "01", tmp_path / "people", policy=policy)
 
 
 def test_rewrap_wraps_every_file_once(spark: SparkSession, own_ring: bs.Keyring, tmp_path: Path) -> None:
@@ -216,3 +248,21 @@ def test_executors_need_a_kms_that_they_can_reach(
 def data_keys(files: list[str], policy: TablePolicy) -> set[str]:
     found = audit.inventory(files, keys=policy.keys, policy=policy).to_pylist()
     return {row[name] for row in found for name in ("data_key", "footer_data_key") if row[name] is not None}
+
+
+def test_evidence_is_the_same_as_on_one_machine(spark: SparkSession, own_ring: bs.Keyring, tmp_path: Path) -> None:
+    log = tmp_path / "access.jsonl"
+    policy = table_policy(own_ring, access_log=str(log))
+    fill(tmp_path / "people", policy)
+    log.write_bytes(b"")
+    now = datetime(2027, 1, 1, tzinfo=UTC)
+    there = bss.evidence(spark, tmp_path / "people", tmp_path / "there.zip", policy=policy, now=now, files_per_task=3)
+    opened = Counter(json.loads(line)["column"] for line in log.read_text().splitlines())
+    assert opened == {None: FILES, "ssn": FILES}, "the executors' openings are logged"
+    here = evidence.make(tmp_path / "people", tmp_path / "here.zip", keys=policy.keys, policy=policy, now=now)
+    assert {**there.told, "looked_at": None} == {**here.told, "looked_at": None}
+    assert there.told["looked_at"]["files"] == FILES
+    assert {name: data for name, data in there.members.items() if name.startswith(("cbom", "inventory"))} == {
+        name: data for name, data in here.members.items() if name.startswith(("cbom", "inventory"))
+    }
+    assert (tmp_path / "there.zip").stat().st_mode & 0o777 == 0o600

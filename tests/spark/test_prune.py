@@ -132,6 +132,13 @@ def test_a_million_keys_are_hashed_once_and_told_not_to_pay(
     assert clustered.files == []
 
 
+def test_keys_that_are_everywhere_are_told_by_a_sample(spark: SparkSession, keyed: TablePolicy, path: Path) -> None:
+    keys = [digest(i) for i in range(50, TOTAL, ROWS)]
+    with pytest.warns(BloomsealWarning, match=r"read whole.*100% of 30 row groups that were asked"):
+        frame = bss.semi_join(spark, path, "ssn", keys, columns=["id"], policy=keyed)
+    assert sorted(row.id for row in frame.collect()) == list(range(50, TOTAL, ROWS))
+
+
 COLUMNS = {
     "ssn": [digest(i) for i in (1, 99, 2500, 2501)] + [None, "no such"],
     "id": [0, 17, 17, 5999, -1, None],

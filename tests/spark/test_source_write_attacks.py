@@ -356,9 +356,9 @@ def test_a_task_writes_to_no_file_that_was_there_before_it(
     table, outside = folders
     schema = types.StructType().add("text", "string")
     writer = TableWriter(SourceOptions((str(table),), kms=str(policy.kms), table=policy), schema, overwrite=True)
-    attempt = Path(writer._job.folder) / "00000-0"
+    attempt = Path(writer.place.folder) / "00000-0"
     attempt.mkdir()
-    place = attempt / f"part-00000-{writer._job.name}-0-000.parquet"
+    place = attempt / f"part-00000-{writer.place.name}-0-000.parquet"
     place.symlink_to(outside / "old") if plant_what == "link" else os.link(outside / "old", place)
     with untouched(outside), pytest.raises(BloomsealError):
         writer.write(iter([pa.record_batch({"text": ["a"]})]))
@@ -374,7 +374,7 @@ def test_a_task_writes_into_no_folder_that_is_a_link(folders: Folders, policy: T
     table, outside = folders
     schema = types.StructType().add("text", "string")
     writer = TableWriter(SourceOptions((str(table),), kms=str(policy.kms), table=policy), schema, overwrite=True)
-    (Path(writer._job.folder) / "00000-0").symlink_to(outside)
+    (Path(writer.place.folder) / "00000-0").symlink_to(outside)
     with untouched(outside), pytest.raises(BloomsealError, match="link"):
         writer.write(iter([pa.record_batch({"text": ["a"]})]))
     writer.abort([None])

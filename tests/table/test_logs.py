@@ -199,7 +199,7 @@ def test_rotation_and_audit_take_the_live_and_name_the_dead(
     places = to_audit(delta)
     assert {ref.path for ref in places.files} == live
     assert set(places.dead) == every - live
-    assert any("no live version" in what for what in audit(delta).unseen)
+    assert any("no live version" in what for what in audit(delta).hidden)
 
 
 @pytest.fixture

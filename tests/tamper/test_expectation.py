@@ -20,6 +20,7 @@ from bloomseal.format.layout import MAGIC_ENCRYPTED, FileMeta
 from bloomseal.read.file import SealedFile
 from bloomseal.storage.source import Source
 from bloomseal.thrift import Struct
+from support.footers import as_ctr, change_algorithm, change_clear_footer, change_footer, rename
 
 FOOTER, PII = b"footer-key-bytes", b"personal-key-16b"
 TABLE = pa.table({"ssn": ["123-45-6789", "987-65-4321"], "name": ["ann", "bob"], "n": pa.array([1, 2], pa.int64())})
@@ -53,27 +54,6 @@ def opened(data: bytes, decryption: Any) -> SealedFile:
     return SealedFile(Source.memory(data), decryption)
 
 
-def with_algorithm(data: bytes, change: Callable[[Struct], None]) -> bytes:
-    """The EncryptionAlgorithm rewritten in the FileCryptoMetaData, which nobody has to hold a key for."""
-    seen = peek(Source.memory(data))
-    assert seen.kind is FooterKind.ENCRYPTED
-    assert seen.algorithm is not None
-    change(seen.algorithm)
-    head = Struct()
-    head.set_struct(1, seen.algorithm)
-    if seen.key_metadata:
-        head.set_binary(2, seen.key_metadata)
-    body = head.to_bytes() + seen.sealed
-    return data[: seen.offset] + body + len(body).to_bytes(4, "little") + MAGIC_ENCRYPTED
-
-
-def as_ctr(algorithm: Struct) -> None:
-    inner = algorithm.struct(1)
-    assert inner is not None
-    algorithm.remove(1)
-    algorithm.set_struct(2, inner)
-
-
 # The algorithm
 
 
@@ -90,7 +70,7 @@ def relabelled(path: Path) -> bytes:
         use_dictionary=False, write_statistics=False,
     ) as writer:  # fmt: skip
         writer.write_table(rows)
-    data = bytearray(with_algorithm(path.read_bytes(), as_ctr))
+    data = bytearray(change_algorithm(path.read_bytes(), as_ctr))
     # Framing is in clear: the first module is a page header, the second its page.
     start = 4 + 4 + int.from_bytes(data[4:8], "little")
     size = int.from_bytes(data[start : start + 4], "little")
@@ -126,7 +106,7 @@ def test_where_ctr_is_allowed_a_relabelled_page_has_the_wrong_length_and_verify_
     with pytest.raises(bs.FormatError):
         file.read(filters=[("amount", ">", 0)])
     assert not file.verify().ok
-    untouched = with_algorithm((tmp_path / "gcm.parquet").read_bytes(), as_ctr)
+    untouched = change_algorithm((tmp_path / "gcm.parquet").read_bytes(), as_ctr)
     failures = opened(untouched, bs.DecryptionSpec(_PlainKms(), allow_ctr=True)).verify().failures
     assert any("altered" in failure.what for failure in failures)
 
@@ -251,7 +231,7 @@ def shifted(data: bytes, moved: bytes) -> bytes:
         inner.set_binary(2, moved + (inner.binary(2) or b""))
         algorithm.set_struct(1, inner)
 
-    return with_algorithm(data, move)
+    return change_algorithm(data, move)
 
 
 def test_no_byte_moves_between_prefix_and_file_identity(tmp_path: Path, keyring: bs.Keyring) -> None:
@@ -344,20 +324,7 @@ def test_renamed_columns_of_an_unverified_footer_answer_nothing(tmp_path: Path) 
     reader = bs.DecryptionSpec(bs.ExplicitKeys(keys_by_id={"pii": PII}), allow_unverified_footer=True)
     assert opened(data, reader).probe("ssn", ["123-45-6789"]) == [[bs.Verdict.MAYBE_PRESENT]]
     # The storage attacker renames the columns in the schema; nothing sealed is touched.
-    renamed = data.replace(b"\x03ssn", b"\x03SSN", 1).replace(b"\x04name", b"\x03ssn", 1)
-    seen = peek(Source.memory(data))
-    struct = Struct.parse(seen.clear, remember=FileMeta.ROW_GROUPS)
-    elements = struct.elements(FileMeta.SCHEMA)
-    names = [Struct.parse(raw).string(4) for raw in elements]
-    swapped = {"ssn": "name", "name": "ssn"}
-    changed = []
-    for raw, name in zip(elements, names, strict=True):
-        element = Struct.parse(raw)
-        element.set_binary(4, swapped.get(name or "", name or "").encode())
-        changed.append(element.to_bytes())
-    struct.set_list(FileMeta.SCHEMA, changed)
-    body = struct.to_bytes() + seen.sealed
-    renamed = data[: seen.offset] + body + len(body).to_bytes(4, "little") + b"PAR1"
+    renamed = change_clear_footer(data, rename({"ssn": "name", "name": "ssn"}))
     with pytest.raises(bs.FormatError, match="calls the column otherwise"):
         opened(renamed, reader).probe("ssn", ["123-45-6789"])
     assert not opened(renamed, reader).verify().ok
@@ -462,28 +429,6 @@ def test_a_footer_seals_and_signs_back_to_what_peek_sees(tmp_path: Path) -> None
 # The names of columns
 
 
-def renamed(path: Path, key: Callable[[], ModuleCipher], names: dict[str, str]) -> bytes:
-    """The file with other names in its schema, the footer sealed again by the holder of its key alone."""
-    data = path.read_bytes()
-    seen = peek(Source.memory(data))
-    algorithm, inner = seen.inner()
-    unique, signed = inner.binary(2) or b"", seen.kind is FooterKind.SIGNED
-    crypto = FileCrypto(algorithm, inner.binary(1) or b"", unique, True, signed, seen.key_metadata)
-    cipher = key()
-    clear = seen.clear or cipher.open(seen.sealed, ModuleType.FOOTER, module_aad(crypto.file_aad, ModuleType.FOOTER))
-    footer = Struct.parse(clear)
-    changed = []
-    for raw in footer.elements(FileMeta.SCHEMA):
-        element = Struct.parse(raw)
-        name = element.string(4) or ""
-        element.set_binary(4, names.get(name, name).encode())
-        changed.append(element.to_bytes())
-    footer.set_list(FileMeta.SCHEMA, changed)
-    footer.remove(FileMeta.KEY_VALUE)
-    seal = sign_footer if signed else seal_footer
-    return data[: seen.offset] + seal(footer.to_bytes(), crypto, cipher)
-
-
 @pytest.mark.parametrize("plaintext_footer", [False, True])
 @pytest.mark.parametrize("use", USES)
 def test_the_footers_key_does_not_make_one_column_answer_for_another(
@@ -494,7 +439,8 @@ def test_the_footers_key_does_not_make_one_column_answer_for_another(
     both = {"ssn": PII, "name": PII}
     spec = bs.EncryptionSpec(FOOTER, column_keys=both, plaintext_footer=plaintext_footer)
     bs.write_table(TABLE, path, encryption=spec, bloom_filters={"ssn": True, "name": True})
-    forged = renamed(path, lambda: ModuleCipher(SecretKey(FOOTER)), {"ssn": "name", "name": "ssn"})
+    names = rename({"ssn": "name", "name": "ssn"})
+    forged = change_footer(path.read_bytes(), ModuleCipher(SecretKey(FOOTER)), names)
     file = opened(forged, bs.DecryptionSpec(bs.ExplicitKeys(FOOTER, both)))
     with pytest.raises(bs.FormatError, match="calls the column otherwise"):
         USES[use](file)

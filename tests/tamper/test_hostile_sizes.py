@@ -65,7 +65,7 @@ def ask(path: Path, key: bytes = b"") -> dict[str, Any]:
     """What a process of its own got out of the file. Its memory is bounded, so that a test fails before the machine."""
     run = subprocess.run(
         [sys.executable, "-c", "import resource; resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))\n" + _ASK, path, key.decode()],
-        capture_output=True, text=True, timeout=40, check=False,
+        capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert run.returncode == 0, f"exit code {run.returncode}: {run.stderr[-500:]}"
     answer: dict[str, Any] = json.loads(run.stdout)

@@ -12,10 +12,8 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.encryption import ModuleType
-from bloomseal.format.footer import FooterKind, peek
-from bloomseal.format.layout import FileMeta
-from bloomseal.storage.source import Source
 from bloomseal.thrift import Struct
+from support.footers import as_ctr, change_algorithm, change_clear_footer, change_groups
 
 FOOTER, PII, NEW, NEWER = b"footer-key-bytes", b"personal-key-16b", b"new-footer-key-b", b"new-personal-key"
 TABLE = pa.table({"ssn": [f"{i:03d}-45-6789" for i in range(12)], "n": pa.array(range(12), pa.int64())})
@@ -23,13 +21,7 @@ TABLE = pa.table({"ssn": [f"{i:03d}-45-6789" for i in range(12)], "n": pa.array(
 
 def without_row_groups(data: bytes, keep: int) -> bytes:
     """A signed footer that names the first row groups only; its signature is left as it is."""
-    seen = peek(Source.memory(data))
-    assert seen.kind is FooterKind.SIGNED
-    struct = Struct.parse(seen.clear, remember=FileMeta.ROW_GROUPS)
-    groups = struct.elements(FileMeta.ROW_GROUPS)
-    struct.set_list(FileMeta.ROW_GROUPS, groups[:keep])
-    body = struct.to_bytes() + seen.sealed
-    return data[: seen.offset] + body + len(body).to_bytes(4, "little") + b"PAR1"
+    return change_clear_footer(data, change_groups(lambda groups: groups[:keep]))
 
 
 CONVERSIONS: dict[str, Callable[[Path, Path, Any], object]] = {
@@ -149,15 +141,7 @@ def test_a_file_that_was_relabelled_is_not_rewritten_into_garbage(tmp_path: Path
     """Storage calls a GCM file CTR before a rekey that allows CTR: its pages would open to noise, and the old keys die."""
     path, out = tmp_path / "t.parquet", tmp_path / "out.parquet"
     bs.write_table(TABLE, path, encryption=bs.EncryptionSpec(FOOTER, column_keys={"ssn": PII}), compression=compression)
-    seen = peek(Source.memory(data := path.read_bytes()))
-    assert seen.algorithm is not None
-    inner = seen.algorithm.struct(1)
-    assert inner is not None
-    head, union = Struct(), Struct()
-    union.set_struct(2, inner)
-    head.set_struct(1, union)
-    body = head.to_bytes() + seen.sealed
-    path.write_bytes(data[: seen.offset] + body + len(body).to_bytes(4, "little") + b"PARE")
+    path.write_bytes(change_algorithm(path.read_bytes(), as_ctr))
     spec = bs.DecryptionSpec(bs.ExplicitKeys(FOOTER, {"ssn": PII}), allow_ctr=True)
     with pytest.raises(bs.IntegrityError, match="altered"):
         CONVERSIONS[how](path, out, spec)
@@ -188,16 +172,17 @@ def test_a_filter_that_was_in_clear_is_sealed_only_if_it_holds_its_columns_value
     key = bs.DecryptionSpec(bs.ExplicitKeys(FOOTER, {"n": PII}))
     reader = bs.DecryptionSpec(bs.ExplicitKeys(NEW, {"ssn": NEWER}))
 
-    def convert() -> Any:
+    def convert(**options: Any) -> Any:
         if how == "seal":
-            return bs.seal_file(path, out, encryption=new)
-        return bs.rekey(path, out, decryption=key, encryption=new)
+            return bs.seal_file(path, out, encryption=new, **options)
+        return bs.rekey(path, out, decryption=key, encryption=new, **options)
 
     assert (report := convert()).filters_kept == 2, report
     assert bs.probe(out, "ssn", TABLE["ssn"], decryption=reader) == [[bs.Verdict.MAYBE_PRESENT] * 12]
     with_a_filter_that_lacks_values(path, key if how == "rekey" else None)
-    report = convert()
-    assert (report.filters_kept, report.filters_dropped) == (1, 1)
-    assert "lacks" in report.dropped[0]["why"]
-    assert bs.probe(out, "ssn", TABLE["ssn"], decryption=reader) == [[bs.Verdict.NO_FILTER] * 12]
+    with pytest.raises(bs.FormatError, match="denies"):
+        convert()
+    report = convert(rebuild_filters=True)
+    assert (report.filters_kept, report.filters_replaced) == (1, 1)
+    assert bs.probe(out, "ssn", TABLE["ssn"], decryption=reader) == [[bs.Verdict.MAYBE_PRESENT] * 12]
     assert bs.read_table(out, filters=[("ssn", "==", "003-45-6789")], decryption=reader).num_rows == 1

@@ -102,7 +102,7 @@ def test_a_misspelt_option_is_answered_with_the_options(kind: Any, given: dict[s
 
 def test_a_filter_given_as_something_else_is_answered_with_the_options(tmp_path: Path) -> None:
     with pytest.raises(bs.UsageError) as caught:
-        bs.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet", bloom_filters={"a": {"fp": 0.1}})  # type: ignore[dict-item]
+        bs.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet", bloom_filters={"a": 0.1})  # type: ignore[dict-item]
     assert "fpp, ndv, num_bytes, hide_size, max_bytes" in str(caught.value.hint)
 
 

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 from .._lazy import lazily
 
 if TYPE_CHECKING:
+    from .destruction.answer import Destruction, Reason
+    from .destruction.look import may_destroy
     from .facts.inventory import inventory
-    from .history import Changes, Destruction, compare, may_destroy
+    from .history import Changes, compare
     from .leaks import Demonstration, demonstrate
     from .report import Report, audit
     from .rules.catalogue import RULES
@@ -18,6 +20,7 @@ __all__ = [
     "Demonstration",
     "Destruction",
     "Finding",
+    "Reason",
     "Report",
     "Rule",
     "Severity",
@@ -35,8 +38,9 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "RULES": "rules.catalogue",
             "Changes": "history",
             "Demonstration": "leaks",
-            "Destruction": "history",
+            "Destruction": "destruction.answer",
             "Finding": "rules.findings",
+            "Reason": "destruction.answer",
             "Report": "report",
             "Rule": "rules.findings",
             "Severity": "rules.findings",
@@ -44,6 +48,6 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "compare": "history",
             "demonstrate": "leaks",
             "inventory": "facts.inventory",
-            "may_destroy": "history",
+            "may_destroy": "destruction.look",
         },
     )

@@ -1,25 +1,19 @@
-"""The rotation audit: what has changed between two inventories, and which master key versions nothing needs any more."""
+"""The rotation audit: what has changed between two inventories."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..errors import FormatError, UsageError
-from ..policy import Policy, TablePolicy
 from ..storage.source import refusal
-from .facts.inventory import Policies, look, to_table
-from .facts.places import find_files
+from .since import KeyChanges, by_key
 
-if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
-
-__all__ = ["Changes", "Destruction", "compare", "load_inventory", "may_destroy"]
+__all__ = ["Changes", "compare", "load_inventory"]
 
 Version = tuple[str, str | None]
 """A master key and its version."""
@@ -33,71 +27,40 @@ class Changes:
         rotated: files none of whose keys is wrapped by a version that the older inventory had for it.
         rekeyed: files whose data keys are all fresh; seen only where both inventories were made with keys.
         partly: files with rotated keys and with others.
-        missed: encrypted files that are as they were.
+        missed: encrypted files that are as they were, but for those below.
+        current: encrypted files that are as they were, each of whose keys was under the newest version already: the one
+            that the KMS calls current, or one that other files were brought under meanwhile.
         added, removed: files in one inventory only.
         unknown: files whose key versions can't be seen in one of the two.
         needed: master key and version → number of files that still need it.
         retired: versions that the older inventory has and no file seen in the newer one needs.
+        keys: the same, apart for each master key.
     """
 
     rotated: list[str] = field(default_factory=list)
     rekeyed: list[str] = field(default_factory=list)
     partly: list[str] = field(default_factory=list)
     missed: list[str] = field(default_factory=list)
+    current: list[str] = field(default_factory=list)
     added: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     needed: dict[Version, int] = field(default_factory=dict)
     retired: list[Version] = field(default_factory=list)
+    keys: list[KeyChanges] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
         return {
             **{
                 name: getattr(self, name)
-                for name in ("rotated", "rekeyed", "partly", "missed", "added", "removed", "unknown")
+                for name in ("rotated", "rekeyed", "partly", "current", "missed", "added", "removed", "unknown")
             },
             "needed": [
                 {"master_key": key, "version": version, "files": count} for (key, version), count in self.needed.items()
             ],
             "retired": [{"master_key": key, "version": version} for key, version in self.retired],
-        }
-
-
-@dataclass(frozen=True)
-class Destruction:
-    """May a master key version be destroyed?
-
-    Attributes:
-        answer: ``yes``, ``no`` or ``unknown``.
-        needed_by: files that still need it.
-        doubts: why a *yes* can't be given.
-        files: how many files were looked at.
-        missing: files that a retained version names and that are gone: nothing is left there to open.
-        under: the master key versions that the files are under, ``NAME:VERSION``. Names are compared as they are written: where one
-            of these is another name of the key in question (an alias, an ARN), ask for that too.
-    """
-
-    master_key: str
-    version: str
-    answer: str
-    needed_by: list[str]
-    doubts: list[str]
-    files: int
-    missing: list[str]
-    under: list[str]
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        return {
-            "master_key": self.master_key,
-            "version": self.version,
-            "answer": self.answer,
-            "needed_by": self.needed_by,
-            "doubts": self.doubts,
-            "files": self.files,
-            "missing": self.missing,
-            "under": self.under,
+            "keys": [key.to_dict() for key in self.keys],
         }
 
 
@@ -130,7 +93,15 @@ def load_inventory(path: str | os.PathLike[str]) -> pa.Table:
 def compare(old: pa.Table, new: pa.Table) -> Changes:
     """The files that were rotated or missed between two inventories, and the versions that are still needed."""
     before, after = _files(old), _files(new)
-    changes = Changes(added=sorted(after.keys() - before.keys()), removed=sorted(before.keys() - after.keys()))
+    keys = by_key(old, new)
+    # As they were, and rightly so: only where a newer version could have shown.
+    proven = [key for key in keys if key.known or key.rotated or key.missed]
+    kept = {path for key in proven for path in key.current} - {
+        path for key in keys for path in (*key.missed, *key.unknown, *([] if key in proven else key.current))
+    }
+    changes = Changes(
+        keys=keys, added=sorted(after.keys() - before.keys()), removed=sorted(before.keys() - after.keys())
+    )
     for path in sorted(before.keys() & after.keys()):
         was, now = before[path], after[path]
         if was.doubt is not None or now.doubt is not None:
@@ -145,7 +116,7 @@ def compare(old: pa.Table, new: pa.Table) -> Changes:
             elif same < was.versions:
                 changes.partly.append(path)
             elif not fresh:
-                changes.missed.append(path)
+                (changes.current if path in kept else changes.missed).append(path)
     for file in after.values():
         for version in file.versions:
             changes.needed[version] = changes.needed.get(version, 0) + 1
@@ -155,55 +126,6 @@ def compare(old: pa.Table, new: pa.Table) -> Changes:
     changes.needed.update(ordered)
     changes.retired.extend(sorted(known - changes.needed.keys(), key=_by_name))
     return changes
-
-
-def may_destroy(
-    master_key: str,
-    version: str,
-    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
-    *,
-    keys: Any = None,
-    policy: Policy | TablePolicy | None = None,
-    table: str | None = None,
-    aad_prefix: bytes | str | None = None,
-    filesystem: FileSystem | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> Destruction:
-    """Does any of these files, or any retained version of these tables, need a master key version?
-
-    In folders every Parquet file is looked at, whatever it is called, hidden ones too.
-
-    *Yes*, it may be destroyed, only where every key of every file was seen to be under another version; copies elsewhere are
-    beyond this. *No* where some file needs it. Else *unknown*, and why.
-
-    Args:
-        master_key, version: the version in question.
-        paths, keys, policy, table, aad_prefix, filesystem, progress: as `bloomseal.audit.inventory`. Keys are needed to
-            see into encrypted footers.
-
-    Raises:
-        UsageError, MissingDependencyError: no paths, or a table without its library.
-    """
-    places = find_files(paths, filesystem=filesystem, history=True)
-    policies = Policies(policy, table)
-    facts, _ = look(places, keys, policies, aad_prefix=aad_prefix, filters=False, progress=progress)
-    doubts = list(places.unknown)
-    if not facts:
-        doubts.append("no file was found")
-    needed, under = [], set()
-    for path, file in sorted(_files(to_table(facts, policies)).items()):
-        if (master_key, version) in file.versions:
-            needed.append(path)
-        under |= {f"{key}:{'?' if one is None else one}" for key, one in file.versions}
-        if file.doubt is not None:
-            doubts.append(f"{path}: {file.doubt}")
-        doubts += [
-            f"{path}: a key is under {master_key}, its version can't be told"
-            for key, one in file.versions
-            if key == master_key and one is None
-        ]
-    answer = "no" if needed else "unknown" if doubts else "yes"
-    return Destruction(master_key, version, answer, needed, doubts, len(facts), places.missing, sorted(under))
 
 
 def _files(table: pa.Table) -> dict[str, _File]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -11,21 +12,23 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ..errors import BloomsealError, UsageError
+from ..format.hashes.chunk_hashes import chunk_hashes
 from ..format.opening import KeysAtHand, open_footer
 from ..format.walk import Chunk, Protection, Walk
 from ..sbbf import ColumnType, PhysicalType, ProbeSet, SplitBlockBloomFilter
 from ..specs import DecryptionSpec
 from ..storage.source import Source
-from ..write.chunk_hashes import chunk_hashes
 from .pattern import Pattern
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["DEFAULT_BOUND", "Demonstration", "NothingLeaksError", "demonstrate"]
+__all__ = ["DEFAULT_BOUND", "Demonstration", "NothingLeaksError", "Pace", "demonstrate", "pace"]
 
 DEFAULT_BOUND: Final = 1_000_000
 _PORTION: Final = 65_536
+_PACED: Final = 1 << 16
+_TIMES: Final = 3
 
 
 class NothingLeaksError(UsageError):
@@ -133,6 +136,55 @@ def demonstrate(
             source.name, leaf.name, (len(filters), len(footer.row_groups)), asked, possible, confirmed, expected_false,
             hits_true / confirmed if confirmed else None, exact,
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast the filters in clear of one column of one file give answers to anybody.
+
+    Attributes:
+        filters: row groups with a filter in clear.
+        values: the number of distinct values in them, estimated from their bits; one in several row groups counts in each.
+        per_second: candidates, each held against all of these filters, on one core of this machine.
+    """
+
+    filters: int
+    values: int
+    per_second: float
+
+
+def pace(
+    path: str | os.PathLike[str], column: str, *, keys: Any = None, filesystem: FileSystem | None = None
+) -> Pace | None:
+    """Ask the filters in clear of a column for made-up candidates; None where it has none in clear.
+
+    Args:
+        path, filesystem: the file.
+        column: dotted path.
+        keys: only to find filters in clear of which an encrypted footer tells.
+
+    Raises:
+        UsageError: no such column. BloomsealError: the file can't be read.
+    """
+    with Source.open(path, filesystem) as source:
+        decryption = None if keys is None else DecryptionSpec(keys, allow_plaintext=True, allow_unverified_footer=True)
+        footer, hand = open_footer(source, decryption, keyless=True)
+        leaf = footer.schema.leaf(column)
+        blind, walk = Walk(source, footer, KeysAtHand(footer.crypto, None)), Walk(source, footer, hand)
+        found = [_clear_filter(blind, walk, walk.chunk(group, leaf.index)) for group in range(len(footer.row_groups))]
+    filters = [one for one in found if one is not None]
+    if not filters:
+        return None
+    candidates = [_typed(f"{index:09d}", leaf.type) for index in range(_PACED)]
+    took = []
+    for _ in range(_TIMES):
+        began = time.process_time()
+        probe = ProbeSet.of(candidates, leaf.type)
+        for bloom_filter in filters:
+            probe.check(bloom_filter)
+        took.append(time.process_time() - began)
+    values = sum(one.estimated_ndv() for one in filters)
+    return Pace(len(filters), int(values), _PACED / max(min(took), 1e-6))
 
 
 def _clear_filter(blind: Walk, walk: Walk, chunk: Chunk) -> SplitBlockBloomFilter | None:

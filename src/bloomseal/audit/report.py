@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from .._version import __version__
 from ..notebook import ShownInNotebooks
 from ..policy import Policy, TablePolicy
-from .facts.file import FileFacts
+from .facts.file import FileFacts, Seen
 from .facts.inventory import Policies, look, to_table
+from .facts.leftovers import Content, look_at
 from .facts.places import Places, find_files
-from .rules.checks import check
+from .rules.checks import check, unclaimed_filters
 from .rules.findings import Finding, Severity
 from .rules.judged import Facts
+from .rules.means import Means
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Report", "audit", "judged"]
 
 _PROBLEMS: Final = 20
+_FINDINGS: Final = {"bloomseal.findings": "1"}
 
 
 @dataclass
@@ -38,9 +42,13 @@ class Report(ShownInNotebooks):
     Attributes:
         inventory: one row per column chunk (`bloomseal.audit.facts.inventory.SCHEMA`).
         findings: worst first.
-        unseen: what could not be seen, in words.
+        unseen: what was to be looked at and could not be, in words: a folder that can't be listed, a key that the KMS did not
+            give, files that no table of the policy claims, no file at all. Of these nobody knows what a rule would say.
+        hidden: what only keys show, where none were given, and what an audit leaves out.
         files: how many files were looked at.
         with_keys, deep: how.
+        moment: when, and what ages were counted to.
+        policy: SHA-256 of the policy's file in hexadecimal; None without one.
     """
 
     inventory: pa.Table
@@ -49,6 +57,14 @@ class Report(ShownInNotebooks):
     files: int = 0
     with_keys: bool = False
     deep: bool = False
+    hidden: list[str] = field(default_factory=list)
+    moment: datetime | None = None
+    policy: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Nothing stayed unseen, and nothing was found at *error* or above. A gate asks this: not seen is not absent."""
+        return not self.unseen and not self.at_least(Severity.ERROR)
 
     @property
     def worst(self) -> Severity | None:
@@ -68,7 +84,11 @@ class Report(ShownInNotebooks):
         """As plain data; with `inventory` all its rows too."""
         told: dict[str, Any] = {
             "format": "bloomseal audit",
-            "format_version": 1,
+            "format_version": 2,
+            "tool": f"bloomseal {__version__}",
+            "time": None if self.moment is None else self.moment.isoformat(),
+            "policy_digest": self.policy,
+            "ok": self.ok,
             "files": self.files,
             "column_chunks": self.inventory.num_rows - self.inventory["row_group"].null_count,
             "with_keys": self.with_keys,
@@ -76,21 +96,22 @@ class Report(ShownInNotebooks):
             "counts": self.counts(),
             "findings": [finding.to_dict() for finding in self.findings],
             "unseen": self.unseen,
+            "hidden": self.hidden,
         }
         if inventory:
             told["inventory"] = self.inventory.to_pylist()
         return told
 
     def to_json(self, *, inventory: bool = False) -> str:
-        """JSON text; the same audit gives the same text."""
+        """JSON text, by ``docs/audit-report.schema.json``; the same audit at the same moment gives the same text."""
         return json.dumps(self.to_dict(inventory=inventory), indent=2, ensure_ascii=False, default=_plain) + "\n"
 
     def findings_table(self) -> pa.Table:
         """The findings as an Arrow table."""
         rows = [finding.to_dict() for finding in self.findings]
-        text = ("rule", "name", "severity", "file", "column", "message", "fix")
+        text = ("rule", "name", "severity", "file", "column", "message", "fix", "advice")
         fields: list[tuple[str, pa.DataType]] = [(name, pa.string()) for name in text]
-        return pa.Table.from_pylist(rows, schema=pa.schema([*fields, ("row_groups", pa.list_(pa.int32()))]))
+        return pa.Table.from_pylist(rows, schema=pa.schema([*fields, ("row_groups", pa.list_(pa.int32()))], _FINDINGS))
 
 
 def audit(
@@ -103,14 +124,18 @@ def audit(
     filesystem: FileSystem | None = None,
     deep: bool = False,
     now: datetime | None = None,
+    key_options: Sequence[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Report:
     """Inventory, and what the rules say to it.
 
     Args:
         paths, keys, policy, table, aad_prefix, filesystem, progress: as `bloomseal.audit.inventory`.
-        deep: read whole files, and look for repeated nonces and for filters in clear that no metadata names.
+        deep: read whole files, and look for repeated nonces, for filters in clear that no metadata names, and for filters
+            that deny values of their own column chunk.
         now: the moment that ages of keys are counted to.
+        key_options: the options by which the command line gets at the keys, for the commands of findings. None: told from
+            `keys`, or from the policy, where these are a keyring's or say a KMS's URI.
 
     Raises:
         UsageError, MissingDependencyError: no paths, or a table without its library. Never for what is in a file.
@@ -118,7 +143,8 @@ def audit(
     places = find_files(paths, filesystem=filesystem)
     policies = Policies(policy, table)
     files, nonces = look(places, keys, policies, aad_prefix=aad_prefix, deep=deep, progress=progress)
-    return judged(files, places, policies, with_keys=keys is not None, nonces=nonces, now=now)
+    means = Means.of(keys) if key_options is None else Means.said(key_options)
+    return judged(files, places, policies, with_keys=keys is not None, nonces=nonces, now=now, means=means)
 
 
 def judged(
@@ -129,25 +155,71 @@ def judged(
     with_keys: bool,
     nonces: Nonces | None = None,
     now: datetime | None = None,
+    means: Means | None = None,
 ) -> Report:
     """The report about files that were looked at, wherever that was done."""
-    facts = Facts(files, places, policies, with_keys, nonces, now or datetime.now(UTC))
-    unseen = list(places.unknown)
+    beside = [found for one in places.outside if (found := look_at(one)) is not None]
+    moment = now or datetime.now(UTC).replace(microsecond=0)
+    facts = Facts(files, places, policies, with_keys, nonces, moment, beside, means or Means())
+    unseen, hidden = _unseen(facts), []
     if places.dead:
-        unseen.append(f"Parquet files in the table's folder that no live version names ({len(places.dead)} files)")
-    hidden = Counter(what for file in files for what in file.hidden)
-    unseen += [f"{what} ({count} files)" for what, count in sorted(hidden.items())]
-    sealed = sum(1 for file in files if any(chunk.protection and chunk.values is None for chunk in file.chunks))
-    blind = sum(1 for file in files if any(chunk.filter == 3 for chunk in file.chunks))
-    if sealed or blind:
+        hidden.append(
+            f"the keys of Parquet files in a table's folder that no live version names ({len(places.dead)} files)"
+        )
+    if policies.dated and not with_keys:
+        hidden.append("the ages of master keys, which the policy limits and only their KMS tells")
+    (unseen if with_keys else hidden).extend(_kept_back(files, nonces))
+    return Report(
+        to_table(files, policies),
+        check(facts),
+        unseen,
+        len(files),
+        with_keys,
+        nonces is not None,
+        hidden,
+        moment,
+        policies.digest,
+    )
+
+
+def _unseen(facts: Facts) -> list[str]:
+    """What nobody could look at, whatever the keys."""
+    unseen = list(facts.places.unknown)
+    if not facts.files:
+        unseen.append("no data file was found: nothing was looked at")
+    strangers = facts.policies.strangers(facts.files)
+    if strangers:
+        what = f"no table of the policy claims {strangers[0]}"
+        unseen.append(f"{what}: it was held against nothing ({len(strangers)} of {len(facts.files)} files)")
+    unseen += [f"{one.path}: {one.why}" for one in facts.beside if one.content is Content.UNKNOWN]
+    unsure = sum(1 for file in facts.files if unclaimed_filters(file, facts.policies.of(file.path)))
+    if unsure:
         unseen.append(
+            f"the columns of filters in clear, which keys would name: plaintext ones or encrypted ones ({unsure} files)"
+        )
+    doubts = Counter(doubt for file in facts.files for key in file.keys for doubt in key.doubts)
+    return unseen + [f"{doubt} ({count} keys)" for doubt, count in sorted(doubts.items())]
+
+
+def _kept_back(files: Sequence[FileFacts], nonces: Nonces | None) -> list[str]:
+    """What keys would have shown."""
+    kept = Counter(what for file in files for what in file.hidden)
+    told = [f"{what} ({count} files)" for what, count in sorted(kept.items())]
+    sealed = sum(1 for file in files if any(chunk.protection and chunk.values is None for chunk in file.chunks))
+    blind = sum(1 for file in files if any(chunk.filter == Seen.HIDDEN for chunk in file.chunks))
+    if sealed or blind:
+        told.append(
             f"sealed metadata of encrypted columns, and whether they have a filter ({max(sealed, blind)} files)"
         )
     problems = Counter(key.problem for file in files for key in file.keys if key.problem is not None)
-    unseen += [f"{problem} ({count} keys)" for problem, count in sorted(problems.items())[:_PROBLEMS]]
+    told += [f"{problem} ({count} keys)" for problem, count in sorted(problems.items())[:_PROBLEMS]]
+    if len(problems) > _PROBLEMS:
+        told.append(f"and {len(problems) - _PROBLEMS} more reasons why keys could not be had")
+    unasked = Counter(c.bloom.unasked for file in files for c in file.chunks if c.bloom is not None and c.bloom.unasked)
+    told += [f"whether filters are right: {why} ({count} filters)" for why, count in sorted(unasked.items())]
     if nonces is not None and nonces.unseen:
-        unseen.append(f"nonces of some modules ({len(set(nonces.unseen))} files)")
-    return Report(to_table(files, policies), check(facts), unseen, len(files), with_keys, nonces is not None)
+        told.append(f"nonces of some modules ({len(set(nonces.unseen))} files)")
+    return told
 
 
 def _plain(value: Any) -> Any:

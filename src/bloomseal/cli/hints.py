@@ -28,9 +28,11 @@ _IN_OPTIONS: Final = {
     Hint.TABLE_ROOT: "--table-root FOLDER, or the folder itself as PATH",
     Hint.VERIFIED_FOOTER: "the footer key, or --allow-unverified-footer",
     Hint.ATTACH: "bloomseal attach, and ask who wrote to the file",
+    Hint.REBUILD_FILTERS: "--rebuild-filters, and ask who wrote the file",
     Hint.PROBE: "bloomseal probe asks its filters",
     Hint.SIZE_TO_HIDE: "--bloom-filter COLUMN:ndv=N,hide_size or COLUMN:num_bytes=N,hide_size",
     Hint.HIDDEN_SIZE: "a greater ndv= or num_bytes=, a higher fpp=, or smaller row groups (--row-group-size)",
+    Hint.OVERWRITE: "another --out, or --overwrite",
     Hint.ROW_GROUP_SIZE: "--row-group-size alone decides its rows",
 }
 

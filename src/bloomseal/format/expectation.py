@@ -18,6 +18,7 @@ from ..columns import covers
 from ..encryption import Algorithm
 from ..errors import Hint, PolicyError
 from ..specs import DecryptionSpec
+from .schema import Schema
 
 __all__ = ["NO_EXPECTATION", "UNIQUE_BYTES", "Expectation"]
 
@@ -135,6 +136,16 @@ class Expectation:
                 column=column,
                 hint="name the column as the file does, if the file is right",
             )
+
+    def names(self, schema: Schema) -> None:
+        """All that the file calls columns, where it lacks one that must be encrypted. What is lacking is read as nulls.
+
+        Raises:
+            PolicyError: it has the column under a name that could be taken for it, and nobody looks at that one otherwise.
+        """
+        if not all(map(schema.has, self.encrypted_columns)):
+            for leaf in schema.leaves:
+                self.name(leaf.name)
 
     def plaintext_column(self, column: str) -> None:
         """A column chunk without encryption.

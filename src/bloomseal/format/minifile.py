@@ -6,6 +6,7 @@ import base64
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from .footer import plain_footer
 from .layout import MAGIC, Column, FileMeta, Group, Meta
 from .pages.int96 import check_moments
 from .pages.page import Page, resized_header
+from .schema import Schema
 from .walk import Chunk, Walk
 
 __all__ = [
@@ -34,6 +36,10 @@ __all__ = [
 _ARROW_SCHEMA = b"ARROW:schema"
 _UNCOMPRESSED = 0
 _CHECKED_ROWS = 1 << 16
+_PART_BYTES = 4 << 20
+"""Columns of fewer bytes than these are decoded together."""
+_REMEMBERED = 64
+"""Files of one table have one schema: what is cut from it for a set of columns is kept for so many sets."""
 
 
 def read_row_group(
@@ -57,12 +63,44 @@ def read_row_group(
         UnsupportedError: INT96 moments that `int96_unit` can't hold.
     """
     try:
-        data = mini_file(walk, row_group, leaves)
         if row_group is None:
-            return _decode(data, coerce_int96_timestamp_unit=int96_unit, **options)
-        return _decode_moments(walk, leaves, data, int96_unit, cut_moments, **options)
+            return _decode(mini_file(walk, None, leaves), coerce_int96_timestamp_unit=int96_unit, **options)
+        # Each part's file in memory is gone before the next one's is made.
+        tables = [
+            _decode_moments(walk, part, mini_file(walk, row_group, part), int96_unit, cut_moments, **options)
+            for part in _parts(walk, row_group, leaves)
+        ]
+        if len(tables) == 1:
+            return tables[0]
+        fields = [field for table in tables for field in table.schema]
+        columns = [column for table in tables for column in table.columns]
+        return pa.Table.from_arrays(columns, schema=pa.schema(fields, tables[0].schema.metadata))
     except BloomsealError as error:
         raise error.at(file=walk.source.name, row_group=row_group) from error.__cause__
+
+
+def _parts(walk: Walk, row_group: int, leaves: Sequence[int]) -> list[Sequence[int]]:
+    """The leaves of whole top-level fields that are decoded at once: all, unless they are many bytes.
+
+    Raises:
+        FormatError: column chunks that overlap.
+    """
+    sizes = [walk.extent(walk.chunk(row_group, leaf))[1] for leaf in leaves]
+    if sum(sizes) > walk.source.size:
+        # A thousand chunks that all claim the whole file would ask for a thousand times its size.
+        raise FormatError("column chunks overlap: together they are larger than the file", row_group=row_group)
+    parts: list[list[int]] = [[]]
+    held = 0
+    for leaf, size in zip(leaves, sizes, strict=True):
+        begins = (
+            not parts[-1] or walk.footer.schema.leaves[leaf].path[0] != walk.footer.schema.leaves[parts[-1][-1]].path[0]
+        )
+        if begins and held >= _PART_BYTES:
+            parts.append([])
+            held = 0
+        parts[-1].append(leaf)
+        held += size
+    return list(parts)
 
 
 def read_pages(walk: Walk, row_group: int, selection: PageSelection, *, int96_unit: str = "ns") -> pa.Table:
@@ -324,13 +362,21 @@ def plain_header(page: Page, size: int | None = None) -> bytes:
 
 
 def _key_values(walk: Walk, leaves: frozenset[int]) -> list[bytes]:
+    return _cut_key_values(walk.footer.struct.fields.get(FileMeta.KEY_VALUE), walk.footer.schema, leaves)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _cut_key_values(field: tuple[int, bytes] | None, schema: Schema, leaves: frozenset[int]) -> list[bytes]:
     """Key-value metadata; the Arrow schema in it is cut to the fields that are there, or left out."""
-    whole = walk.footer.schema.whole_fields(leaves)
+    struct = Struct()
+    if field is not None:
+        struct.fields[FileMeta.KEY_VALUE] = field
+    whole = schema.whole_fields(leaves)
     kept = []
-    for raw in walk.footer.struct.elements(FileMeta.KEY_VALUE):
+    for raw in struct.elements(FileMeta.KEY_VALUE):
         pair = Struct.parse(raw)
         if pair.binary(1) == _ARROW_SCHEMA and not all(whole):
-            cut = _cut_arrow_schema(walk, pair.binary(2) or b"", leaves, whole)
+            cut = _cut_arrow_schema(schema, pair.binary(2) or b"", leaves, whole)
             if cut is None:
                 continue
             pair.set_binary(2, cut)
@@ -339,9 +385,9 @@ def _key_values(walk: Walk, leaves: frozenset[int]) -> list[bytes]:
     return kept
 
 
-def _cut_arrow_schema(walk: Walk, encoded: bytes, leaves: frozenset[int], whole: list[bool]) -> bytes | None:
-    touched = {walk.footer.schema.leaves[leaf].path[0] for leaf in leaves}
-    names = walk.footer.schema.top_level
+def _cut_arrow_schema(known: Schema, encoded: bytes, leaves: frozenset[int], whole: list[bool]) -> bytes | None:
+    touched = {known.leaves[leaf].path[0] for leaf in leaves}
+    names = known.top_level
     if any(name in touched and not complete for name, complete in zip(names, whole, strict=True)):
         return None
     try:

@@ -10,6 +10,8 @@ from ..encryption import ModuleCipher, ModuleType, SecretKey, module_aad
 from ..errors import BloomsealError, Hint, IntegrityError, KeyAccessError, PolicyError
 from ..keytools import as_key_source
 from ..keytools.access import raised_by
+from ..keytools.access_log import AccessLog, wrapped_by
+from ..keytools.material.material import KeyDescription
 from ..keytools.protocols import KeyRetriever
 from ..specs import DecryptionSpec
 from ..storage.source import Source
@@ -26,13 +28,19 @@ class KeysAtHand:
         crypto: the file's encryption, None for a plaintext file.
         retriever: None where the caller gave no keys.
         expectation: what the caller expects of the file.
+        log: who is told of every key that is opened, and of every refusal.
     """
 
     def __init__(
-        self, crypto: FileCrypto | None, retriever: KeyRetriever | None, expectation: Expectation = NO_EXPECTATION
+        self,
+        crypto: FileCrypto | None,
+        retriever: KeyRetriever | None,
+        expectation: Expectation = NO_EXPECTATION,
+        log: AccessLog | None = None,
     ) -> None:
         self.crypto = crypto
         self.expectation = expectation
+        self._log = log
         self._retriever = retriever
         self._agreed = getattr(retriever, "check_under_footer_key", None)
         self._ciphers: dict[tuple[bytes, str | None], ModuleCipher | KeyAccessError] = {}
@@ -50,7 +58,12 @@ class KeysAtHand:
             PolicyError: the column has a key of its own. Whoever may use the footer key alone would else put values there.
         """
         if self._agreed is not None and column not in self._under_footer_key:
-            self._agreed(self.crypto.footer_key_metadata if self.crypto else b"", column)
+            key_metadata = self.crypto.footer_key_metadata if self.crypto else b""
+            try:
+                self._agreed(key_metadata, column)
+            except BloomsealError as error:
+                self._tell(key_metadata, column, error)
+                raise
             self._under_footer_key.add(column)
 
     def column(self, key_metadata: bytes, column: str) -> ModuleCipher:
@@ -77,14 +90,27 @@ class KeysAtHand:
     def _resolve(self, key_metadata: bytes, column: str | None) -> ModuleCipher:
         if self._retriever is None or self.crypto is None:
             raise KeyAccessError("no keys were given", column=column, hint=Hint.KEYS)
+        failure: BloomsealError
         try:
             key = self._retriever.retrieve_key(key_metadata, column)
         except BloomsealError as error:
-            raise error.at(column=column) from None
+            failure = error.at(column=column)
         except Exception as error:
             # A retriever is the caller's code: whatever it raises becomes ours, and its message may hold a secret.
-            raise KeyAccessError(f"the key retriever failed with {raised_by(error)}", column=column) from None
-        return ModuleCipher(key if isinstance(key, SecretKey) else SecretKey(key), self.crypto.algorithm)
+            failure = KeyAccessError(f"the key retriever failed with {raised_by(error)}", column=column)
+        else:
+            self._tell(key_metadata, column)
+            return ModuleCipher(key if isinstance(key, SecretKey) else SecretKey(key), self.crypto.algorithm)
+        self._tell(key_metadata, column, failure)
+        raise failure from None
+
+    def wrapped_by(self, key_metadata: bytes) -> KeyDescription | None:
+        """What key metadata says of its master key; None where it does not tell. Costs no call."""
+        return wrapped_by(self._retriever, key_metadata)
+
+    def _tell(self, key_metadata: bytes, column: str | None, error: BloomsealError | None = None) -> None:
+        if self._log is not None:
+            self._log.used("open", self._retriever, key_metadata, column, error)
 
 
 def open_footer(
@@ -114,7 +140,8 @@ def _open(
         expectation.plaintext_file()
         return Footer(seen.clear, seen.offset, None, True), KeysAtHand(None, None, expectation)
     candidates = seen.crypto(expectation)
-    keys = KeysAtHand(candidates[0], _retriever(source, decryption), expectation)
+    log = None if decryption is None else AccessLog.of(decryption.access_log, source.name)
+    keys = KeysAtHand(candidates[0], _retriever(source, decryption), expectation, log)
     try:
         return authenticated(seen, candidates, keys), keys
     except KeyAccessError as error:

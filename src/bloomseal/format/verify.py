@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..encryption import ModuleType
-from ..errors import BloomsealError, Hint, IntegrityError, KeyAccessError
+from ..errors import BloomsealError, FormatError, Hint, IntegrityError, KeyAccessError
 from ..notebook import ShownInNotebooks
 from ..sbbf import SplitBlockBloomFilter
 from ..storage.source import Scratch, leased
 from .filter_bytes import FilterBytes
+from .hashes.truth import held_against_values
 from .pages.page import check_doubtful
 from .pages.statistics import all_null
 from .walk import Chunk, Protection, Walk
@@ -34,7 +35,9 @@ class VerifyReport(ShownInNotebooks):
         unauthenticated: module kind → number of modules read that nothing authenticates (plaintext, CTR pages, clear
             levels of V2 pages).
         inaccessible: column → why its modules could not be opened (no key).
-        failures: modules that broke the specification or did not authenticate.
+        failures: modules that broke the specification or did not authenticate; filters that deny values of their own.
+        filters_true: filters that hold every value of their column chunk; 0 where that was not asked.
+        filters_unasked: filters that could not be held against their values, and why.
         notes: what is lawful but worth knowing, such as a filter in clear on an encrypted column.
     """
 
@@ -45,6 +48,8 @@ class VerifyReport(ShownInNotebooks):
     inaccessible: dict[str, str] = field(default_factory=dict)
     failures: list[BloomsealError] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    filters_true: int = 0
+    filters_unasked: list[str] = field(default_factory=list)
 
     def failed(self, error: BloomsealError) -> None:
         """Note a failure, without its traceback: that would keep the bytes of every chunk that failed."""
@@ -58,8 +63,14 @@ class VerifyReport(ShownInNotebooks):
 
     @property
     def complete(self) -> bool:
-        """Every module was opened and every one authenticated."""
-        return self.ok and self.footer_verified and not self.inaccessible and not self.unauthenticated
+        """Every module was opened and every one authenticated; and every filter asked, where that was wanted."""
+        return (
+            self.ok
+            and self.footer_verified
+            and not self.inaccessible
+            and not self.unauthenticated
+            and not self.filters_unasked
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for ``--format json``."""
@@ -73,11 +84,17 @@ class VerifyReport(ShownInNotebooks):
             "inaccessible": self.inaccessible,
             "failures": [error.to_dict() for error in self.failures],
             "notes": self.notes,
+            "filters_true": self.filters_true,
+            "filters_unasked": self.filters_unasked,
         }
 
 
-def verify_walk(walk: Walk) -> VerifyReport:
-    """Verify every row group and column of an open file; one bad chunk does not hide the next."""
+def verify_walk(walk: Walk, *, filters: bool = False) -> VerifyReport:
+    """Verify every row group and column of an open file; one bad chunk does not hide the next.
+
+    Args:
+        filters: ask each filter for every value of its own column chunk, too.
+    """
     encrypted = walk.footer.crypto is not None
     report = VerifyReport(walk.source.name, encrypted and walk.footer.verified)
     (report.authenticated if report.footer_verified else report.unauthenticated)[ModuleType.FOOTER.label] += 1
@@ -92,13 +109,15 @@ def verify_walk(walk: Walk) -> VerifyReport:
                 report.failed(error.at(file=walk.source.name, row_group=group))
                 continue
             for chunk in chunks:
-                _verify_chunk(walk, chunk, report, sealed, opened)
+                _verify_chunk(walk, chunk, report, sealed, opened, filters)
     if rows != walk.footer.num_rows and not report.failures:
         report.notes.append(f"the footer says {walk.footer.num_rows} rows, its row groups have {rows}")
     return report
 
 
-def _verify_chunk(walk: Walk, chunk: Chunk, report: VerifyReport, sealed: Scratch, opened: Scratch) -> None:
+def _verify_chunk(
+    walk: Walk, chunk: Chunk, report: VerifyReport, sealed: Scratch, opened: Scratch, filters: bool
+) -> None:
     place: dict[str, Any] = {"file": walk.source.name, **chunk.place}
     try:
         walk.cipher(chunk)
@@ -116,7 +135,7 @@ def _verify_chunk(walk: Walk, chunk: Chunk, report: VerifyReport, sealed: Scratc
     steps: tuple[Callable[[], None], ...] = (
         lambda: _verify_pages(walk, chunk, report, sealed, opened),
         lambda: _verify_indexes(walk, chunk, report),
-        lambda: _verify_filter(walk, chunk, report, sealed, opened),
+        lambda: _verify_filter(walk, chunk, report, sealed, opened, filters),
     )
     for step in steps:
         try:
@@ -163,7 +182,9 @@ def _verify_indexes(walk: Walk, chunk: Chunk, report: VerifyReport) -> None:
             (report.authenticated if chunk.encrypted else report.unauthenticated)[kind.label] += 1
 
 
-def _verify_filter(walk: Walk, chunk: Chunk, report: VerifyReport, sealed: Scratch, opened: Scratch) -> None:
+def _verify_filter(
+    walk: Walk, chunk: Chunk, report: VerifyReport, sealed: Scratch, opened: Scratch, filters: bool
+) -> None:
     found = walk.stored_filter(chunk, (sealed, opened))
     if found is None:
         return
@@ -180,6 +201,8 @@ def _verify_filter(walk: Walk, chunk: Chunk, report: VerifyReport, sealed: Scrat
                 module=ModuleType.BLOOM_FILTER_HEADER.label,
                 hint=Hint.ATTACH,
             )
+    if filters:
+        _hold_against_values(walk, chunk, found, report)
     if found.unknown is not None:
         report.notes.append(
             f"row group {chunk.row_group}: the filter of {chunk.leaf.name} can't be asked: {found.unknown.what}"
@@ -188,6 +211,20 @@ def _verify_filter(walk: Walk, chunk: Chunk, report: VerifyReport, sealed: Scrat
     empty = SplitBlockBloomFilter.from_bitset(found.bitset).is_empty
     if empty and not all_null(walk.meta(chunk), chunk.leaf):
         report.notes.append(f"row group {chunk.row_group}: the filter of {chunk.leaf.name} is empty and proves nothing")
+
+
+def _hold_against_values(walk: Walk, chunk: Chunk, found: FilterBytes, report: VerifyReport) -> None:
+    truth = held_against_values(walk, chunk, found)
+    if truth.unasked is not None:
+        report.filters_unasked.append(f"row group {chunk.row_group}, column {chunk.leaf.name}: {truth.unasked}")
+    elif truth.wrong is None:
+        report.filters_true += 1
+    else:
+        raise FormatError(
+            truth.wrong,
+            module=ModuleType.BLOOM_FILTER_BITSET.label,
+            hint=Hint.ATTACH,
+        )
 
 
 def _as_writers_leave_it(clear: FilterBytes) -> bool:

@@ -1,4 +1,4 @@
-"""Why a master key can't be used: five answers that a person acts on in five different ways, and a sixth for nonsense."""
+"""Why a master key can't be used: six answers that a person acts on in six different ways, and a seventh for nonsense."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ _LIBRARIES: Final = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", 
 
 
 class Problem(StrEnum):
-    """What stands between the caller and a master key. Only UNREACHABLE may pass by itself."""
+    """What stands between the caller and a master key. Only UNREACHABLE and THROTTLED may pass by themselves."""
 
     DENIED = "denied"
     DISABLED = "disabled"
     DESTROYED = "destroyed"
     UNKNOWN = "unknown"
     UNREACHABLE = "unreachable"
+    THROTTLED = "throttled"
     INVALID = "invalid"
 
 
@@ -34,6 +35,7 @@ _WHAT = {
     Problem.DESTROYED: "master key {key} was destroyed in {kms}; nothing that it wrapped can be opened again",
     Problem.UNKNOWN: "{kms} knows no master key {key}",
     Problem.UNREACHABLE: "{kms} could not be reached for master key {key}",
+    Problem.THROTTLED: "{kms} refuses master key {key} for now: too many requests",
     Problem.INVALID: "{kms} gave no usable answer for master key {key}",
 }
 _HINT = {
@@ -42,6 +44,7 @@ _HINT = {
     Problem.DESTROYED: "restore the data from a copy under another key",
     Problem.UNKNOWN: "check the name, the region or project, and which KMS the file was written with",
     Problem.UNREACHABLE: "try again; check network and address",
+    Problem.THROTTLED: "try again later, with fewer at a time, or raise the quota",
     Problem.INVALID: "the wrapped key may be altered, truncated, or another master key's",
 }
 
@@ -67,7 +70,7 @@ class KmsAccessError(KeyAccessError):
 
     Attributes:
         problem: one of `Problem`.
-        retryable: True for UNREACHABLE only.
+        retryable: True for UNREACHABLE and THROTTLED only.
     """
 
     problem: Problem = Problem.INVALID
@@ -80,7 +83,7 @@ class KmsAccessError(KeyAccessError):
         what = _WHAT[problem].format(key=shown(master_key), kms=kms)
         error = cls(
             f"{what}: {detail}" if detail else what,
-            retryable=problem is Problem.UNREACHABLE,
+            retryable=problem in (Problem.UNREACHABLE, Problem.THROTTLED),
             hint=rest.pop("hint", _HINT[problem]),
             **rest,
         )

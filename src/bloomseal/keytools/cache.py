@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import threading
 import time
 import weakref
@@ -30,7 +31,8 @@ class Cache(Generic[T]):
     """Loads each name once; who asks meanwhile waits for the same load.
 
     Args:
-        lifetime: seconds that a value is kept; 0 keeps nothing (loads at the same time are still shared).
+        lifetime: seconds that a value is kept; 0 keeps nothing (loads at the same time are still shared); infinity for what is
+            no secret.
         denial_lifetime: seconds that a refusal is remembered, so that a thousand files under a key that one may not use don't
             make a thousand calls. What may pass by itself (a retryable error) is not remembered.
         max_entries: beyond it the oldest is dropped.
@@ -141,7 +143,7 @@ class Cache(Generic[T]):
             self._entries.popitem(last=False)
 
     def _sweep_later(self) -> None:
-        if self._sweeping:
+        if self._sweeping or self._lifetime == math.inf:
             return
         self._sweeping = True
         timer = threading.Timer(self._lifetime, _sweep, (weakref.ref(self),))

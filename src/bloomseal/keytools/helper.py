@@ -18,7 +18,7 @@ A request holds
 ==============  =====================================================================================================
 
 and its answer ``id`` with either ``key`` (base64), ``wrapped``, or ``problem`` and ``message``. Problems are those of
-`bloomseal.keytools.Problem` (``denied``, ``disabled``, ``destroyed``, ``unknown``, ``unreachable``, ``invalid``), ``unusable`` where there
+`bloomseal.keytools.Problem` (``denied``, ``disabled``, ``destroyed``, ``unknown``, ``unreachable``, ``throttled``, ``invalid``), ``unusable`` where there
 is no way to the KMS at all (no such keyring, a library that is missing), and ``request`` for a
 request that makes no sense.
 

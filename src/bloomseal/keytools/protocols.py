@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from ..encryption import SecretKey
 from ..storage.ref import FileRef
@@ -26,10 +26,13 @@ __all__ = [
     "KeySource",
     "KeyState",
     "KmsClient",
+    "MasterVersion",
     "PlacedKeys",
     "RewrappingKms",
     "StatefulKms",
+    "VersionFacts",
     "VersionedKms",
+    "WitnessKms",
 ]
 
 
@@ -202,4 +205,57 @@ class AuthenticatingKms(Protocol):
 
     def authenticates_writers(self, wrapped_key: str, master_key_identifier: str) -> bool | None:
         """True: the wrapped key proves a right to wrap. False: a public key wraps. None: it can't be told."""
+        ...
+
+
+class MasterVersion(NamedTuple):
+    """A version of a master key, by the one name that the KMS itself gives the key; None where it tells no version."""
+
+    key: str
+    version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class VersionFacts:
+    """A version of a master key.
+
+    Attributes:
+        version: its name, as `MasterVersion` has it.
+        wraps: it may wrap new keys now.
+        retired: since when it wraps none, in UTC; None where it does, and where the KMS does not tell.
+        fingerprint: says which key it is, without saying the key; None where the KMS keeps the key to itself.
+    """
+
+    version: str
+    wraps: bool
+    retired: datetime | None = None
+    fingerprint: str | None = None
+
+
+@runtime_checkable
+class WitnessKms(Protocol):
+    """A KMS client that tells which master key and version a wrapped key is under from opening it, not from its text.
+
+    Whoever destroys a version relies on this: a wrapped key may claim another version than the one that wrapped it, and
+    one master key may go by several names.
+    """
+
+    def versions(self, master_key_identifier: str) -> tuple[VersionFacts, ...]:
+        """The versions that the KMS knows, oldest first, destroyed ones too if it tells; empty where it lists none.
+
+        Raises:
+            KmsAccessError: UNKNOWN where there is no such key.
+        """
+        ...
+
+    def identify(self, master_key_identifier: str, version: str | None) -> MasterVersion:
+        """The key, and the version if one is given, that these names stand for: equal for all names of one key."""
+        ...
+
+    def opened_by(self, wrapped_key: str, master_key_identifier: str) -> MasterVersion:
+        """The key and version that open it, as `identify` has them.
+
+        Raises:
+            KmsAccessError: nothing that may be used opens it.
+        """
         ...

@@ -39,9 +39,15 @@ def as_key_source(keys: Any) -> KeySource:
 
         keys = client_for(keys)
     # To ask isinstance, of a protocol, takes longer than all else on the way to a key that is at hand; the class tells at once.
-    if callable(getattr(type(keys), "for_file", None)) or isinstance(keys, KeySource):
+    if callable(getattr(type(keys), "for_file", None)):
         source: KeySource = keys
         return source
+    if callable(getattr(type(keys), "retrieve_key", None)) and not (
+        hasattr(keys, "for_file") or hasattr(keys, "wrap_key")
+    ):
+        return _Retrieving(keys)
+    if isinstance(keys, KeySource):
+        return keys
     if isinstance(keys, KmsClient):
         return _shared_tools(keys)
     if isinstance(keys, KeyRetriever):

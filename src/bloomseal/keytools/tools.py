@@ -111,10 +111,15 @@ class KeyTools:
         return self._kms.client
 
     @property
+    def all_calls(self) -> set[KmsCalls]:
+        """Calls to each client."""
+        return set(self._allowed.values())
+
+    @property
     def counters(self) -> Counters:
         """Calls so far, over all clients; a snapshot."""
         total = Counters(hits=self._unwrapped.hits + self._keks.hits)
-        for calls in set(self._allowed.values()):
+        for calls in self.all_calls:
             one = calls.counters
             total = Counters(
                 **{name: value + getattr(one, name) for name, value in total.to_dict().items() if name != "slowest"},
@@ -148,6 +153,11 @@ class KeyTools:
         made = KeyTools.__new__(type(self))
         made.__dict__.update(self.__dict__, internal=internal)
         return made
+
+    @property
+    def calls(self) -> KmsCalls:
+        """Calls to the KMS that wraps new keys."""
+        return self._kms
 
     def calls_for(self, url: str | None) -> KmsCalls:
         """The KMS of a file whose footer key names this address; None for the one that wraps new keys.

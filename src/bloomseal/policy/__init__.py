@@ -4,6 +4,7 @@ Writer, reader, rotation and audit share it. `keys/policy.example.toml` shows ev
 """
 
 from .file import Policy
-from .table import ColumnPolicy, Sensitivity, TablePolicy
+from .keys import KeyPolicy
+from .table import ColumnPolicy, IndexPolicy, Sensitivity, TablePolicy
 
-__all__ = ["ColumnPolicy", "Policy", "Sensitivity", "TablePolicy"]
+__all__ = ["ColumnPolicy", "IndexPolicy", "KeyPolicy", "Policy", "Sensitivity", "TablePolicy"]

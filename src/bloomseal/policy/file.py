@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tomllib
 from collections.abc import Mapping
-from datetime import timedelta
+from dataclasses import replace
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from ..encryption import Algorithm
 from ..errors import BloomsealError, PolicyError
 from ..spelling import nearest
 from ..storage.source import open_regular
-from .table import ColumnPolicy, Sensitivity, TablePolicy
+from .keys import KeyPolicy
+from .table import ColumnPolicy, IndexPolicy, PolicyOrigin, Sensitivity, TablePolicy
 
 if TYPE_CHECKING:
     from ..sbbf import FilterSpec
@@ -23,6 +26,7 @@ _VERSION: Final = 1
 _MAX_DAYS: Final = 36_500
 _SETTINGS: Final = {
     "aad_prefix": str,
+    "access_log": str,
     "algorithm": str,
     "allow_ctr": bool,
     "authentic_writers": bool,
@@ -31,7 +35,6 @@ _SETTINGS: Final = {
     "kek_bits": int,
     "key_bits": int,
     "material": str,
-    "max_key_age_days": int,
     "plaintext_footer": bool,
     "seal_limit": int,
     "store_aad_prefix": bool,
@@ -43,10 +46,12 @@ class Policy:
 
     Args:
         tables: name → policy.
+        origin: the file that they were read from.
     """
 
-    def __init__(self, tables: Mapping[str, TablePolicy]) -> None:
+    def __init__(self, tables: Mapping[str, TablePolicy], origin: PolicyOrigin | None = None) -> None:
         self.tables = dict(tables)
+        self.origin = origin
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, kms: Any = None) -> Policy:
@@ -62,13 +67,16 @@ class Policy:
         """
         try:
             with open(open_regular(path), "rb") as file:
-                document = tomllib.load(file)
+                data = file.read()
+            document = tomllib.loads(data.decode())
         except OSError as error:
             raise PolicyError(f"the policy can't be read: {error.strerror}", file=os.fspath(path)) from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise PolicyError(f"the policy is not TOML: {error}", file=os.fspath(path)) from None
+        origin = PolicyOrigin(os.fspath(path), hashlib.sha256(data).hexdigest())
         try:
-            return cls.from_dict(document, kms=kms)
+            policy = cls.from_dict(document, kms=kms)
+            return cls({name: replace(table, origin=origin) for name, table in policy.tables.items()}, origin)
         except BloomsealError as error:
             raise error.at(file=os.fspath(path)) from error.__cause__
 
@@ -85,14 +93,18 @@ class Policy:
         named = top.take("kms", str, "keyring:")
         urls = top.strings("allowed_kms_urls")
         defaults = top.inner("defaults").settings()
+        keys = top.inner("keys")
+        key_policies = {name: _key(keys.inner(name)) for name in keys.names()}
         tables = top.inner("tables")
         top.done()
-        return cls(
-            {
-                name: _table(name, tables.inner(name), defaults, kms=kms or named, allowed_kms_urls=urls)
-                for name in tables.names()
-            }
-        )
+        more = {"kms": kms or named, "allowed_kms_urls": urls, "key_policies": key_policies}
+        made = {name: _table(name, tables.inner(name), defaults, **more) for name in tables.names()}
+        used = {key for table in made.values() for key in table.master_keys}
+        for name in sorted(key_policies.keys() - used):
+            raise PolicyError(
+                f"keys.{name}: no table has a master key of this name", hint=f"one of {', '.join(nearest(name, used))}"
+            )
+        return cls(made)
 
     def for_table(self, name: str, *, root: str | os.PathLike[str] | None = None) -> TablePolicy:
         """One table's policy.
@@ -137,9 +149,43 @@ def _column(entry: _Reader) -> ColumnPolicy:
         sensitivity=Sensitivity(sensitivity),
         filter=_filter(entry),
         previous_keys=entry.strings("previous_keys"),
+        requirements=entry.one_or_more("requirement"),
+        index=_index(entry),
     )
     entry.done()
     return column
+
+
+def _key(entry: _Reader) -> KeyPolicy:
+    given = {
+        "owner": entry.take("owner", str, None),
+        "custodian": entry.take("custodian", str, None),
+        "users": entry.strings("users"),
+        "activation": entry.day("activation"),
+        "originator_usage": entry.days("originator_usage_days"),
+        "recipient_usage": entry.days("recipient_usage_days"),
+        "expiry": entry.day("expiry"),
+        "compromised": entry.strings("compromised"),
+        "dual_control": entry.take("dual_control", bool, False),
+    }
+    entry.done()
+    try:
+        return KeyPolicy(**given)
+    except PolicyError as error:
+        raise PolicyError(f"{entry.where}: {error.what}") from None
+
+
+def _index(entry: _Reader) -> IndexPolicy | None:
+    wanted = entry.take("index", (bool, dict), False)
+    if not isinstance(wanted, dict):
+        return IndexPolicy() if wanted else None
+    inner = _Reader(wanted, f"{entry.where}.index")
+    places = float(inner.take("false_places", (float, int), IndexPolicy.false_places))
+    pad = inner.take("pad", bool, IndexPolicy.pad)
+    inner.done()
+    if not 0 < places < 1:
+        raise PolicyError(f"{inner.where}: false_places lies between 0 and 1", hint="false_places = 0.001")
+    return IndexPolicy(places, pad)
 
 
 def _filter(entry: _Reader) -> FilterSpec | None:
@@ -195,6 +241,24 @@ class _Reader:
             raise PolicyError(f"{self.where}: {name} is not a list of texts")
         return tuple(values)
 
+    def one_or_more(self, name: str) -> tuple[str, ...]:
+        """A text, or a list of texts."""
+        if isinstance(self._rest.get(name), str):
+            return (self.take(name, str),)
+        return self.strings(name)
+
+    def day(self, name: str) -> date | None:
+        value: date | None = self.take(name, date, None)
+        if isinstance(value, datetime):
+            raise PolicyError(f"{self.where}: {name} is a day, without a time", hint=f"{name} = 2026-01-31")
+        return value
+
+    def days(self, name: str) -> timedelta | None:
+        days = self.take(name, int, None)
+        if days is not None and not 1 <= days <= _MAX_DAYS:
+            raise PolicyError(f"{self.where}: {name} lies between 1 and {_MAX_DAYS}")
+        return None if days is None else timedelta(days=days)
+
     def inner(self, name: str) -> _Reader:
         self._known.append(name)
         where = name if self.where == "the policy" else f"{self.where}.{name}"
@@ -202,6 +266,7 @@ class _Reader:
 
     def settings(self) -> dict[str, Any]:
         """The settings that defaults and tables share, as `TablePolicy` names them."""
+        age = self.days("max_key_age_days")
         given = {name: self.take(name, kind) for name, kind in _SETTINGS.items() if name in self._rest}
         self._known += _SETTINGS
         if "algorithm" in given:
@@ -212,10 +277,8 @@ class _Reader:
             if (material := given.pop("material")) not in ("internal", "external"):
                 raise PolicyError(f"{self.where}: no material {material!r}", hint="internal or external")
             given["internal"] = material == "internal"
-        if "max_key_age_days" in given:
-            if not 1 <= (days := given.pop("max_key_age_days")) <= _MAX_DAYS:
-                raise PolicyError(f"{self.where}: max_key_age_days lies between 1 and {_MAX_DAYS}")
-            given["max_key_age"] = timedelta(days=days)
+        if age is not None:
+            given["max_key_age"] = age
         if self.where == "defaults":
             self.done()
         return given

@@ -20,12 +20,13 @@ from ..errors import Hint, PolicyError
 from ..limits import MAX_GCM_SEALS
 from ..storage.ref import FileRef
 from ..storage.source import resolve_path
+from .keys import KeyPolicy
 
 if TYPE_CHECKING:
     from ..keytools.pinned import PinnedKeys
     from ..sbbf import FilterSpec
 
-__all__ = ["ColumnPolicy", "Sensitivity", "TablePolicy"]
+__all__ = ["ColumnPolicy", "IndexPolicy", "PolicyOrigin", "Sensitivity", "TablePolicy"]
 
 _PATH: Final = "{path}"
 _FILE: Final = "{file}"
@@ -44,6 +45,19 @@ class Sensitivity(StrEnum):
 
 
 @dataclass(frozen=True)
+class IndexPolicy:
+    """The sealed index of a column, see docs/index.md.
+
+    Attributes:
+        false_places: row groups in which a value that is nowhere is expected, per value asked for and in the whole table.
+        pad: fill up, so that sizes tell less.
+    """
+
+    false_places: float = 0.001
+    pad: bool = False
+
+
+@dataclass(frozen=True)
 class ColumnPolicy:
     """One column, or a group of columns.
 
@@ -52,12 +66,24 @@ class ColumnPolicy:
         sensitivity: for audits, and against mistakes in the policy.
         filter: the Bloom filter to write; None for none.
         previous_keys: master keys that older files may be sealed under.
+        requirements: what the column comes under, such as ``PCI DSS 3.6``; for evidence.
+        index: the sealed index to keep; None for none.
     """
 
     key: str | None = None
     sensitivity: Sensitivity = Sensitivity.INTERNAL
     filter: FilterSpec | None = None
     previous_keys: tuple[str, ...] = ()
+    requirements: tuple[str, ...] = field(default=(), repr=False)
+    index: IndexPolicy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyOrigin:
+    """A policy file: where it was, and the SHA-256 of its bytes in hexadecimal."""
+
+    path: str
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -82,11 +108,14 @@ class TablePolicy:
         store_aad_prefix: keep the prefix in the file. If not, a file moved into another table or put in another one's place
             does not open.
         previous_aad_prefixes: templates that older files were written with; `rekey` moves them to `aad_prefix`.
+        origin: the file that the policy was read from.
         root: the table's folder, which ``{path}`` starts from; None: the folder that is read as a table, see `at`.
         authentic_writers: refuse master keys under which anybody can wrap (`KeyTools`).
         max_key_age: how old a master key's version may grow before an audit reports it.
         seal_limit: how often one key may seal; at most 2^32.
         allowed_kms_urls: addresses that files may name as their KMS.
+        access_log: who is told which keys are opened and made (`bloomseal.keytools.access_log`); None: nobody.
+        key_policies: master key → who answers for it and how long it is to be used.
 
     Raises:
         PolicyError: a setting that can't be, or a confidential column that would be in plaintext.
@@ -113,6 +142,9 @@ class TablePolicy:
     allowed_kms_urls: tuple[str, ...] = ()
     previous_aad_prefixes: tuple[str, ...] = ()
     root: str | None = None
+    origin: PolicyOrigin | None = field(default=None, repr=False, compare=False)
+    access_log: Any = field(default=None, repr=False)
+    key_policies: Mapping[str, KeyPolicy] = field(default_factory=dict, repr=False)
     _elsewhere: TablePolicy | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -127,6 +159,12 @@ class TablePolicy:
         if self.aad_prefix is None and not self.store_aad_prefix:
             raise PolicyError(f"table {self.name}: store_aad_prefix = false without an aad_prefix")
         for name, column in self.columns.items():
+            if column.index is not None and self.master_key(name) is None:
+                raise PolicyError(
+                    f"table {self.name}: the index of a plaintext column would be sealed under no key",
+                    column=name,
+                    hint="give it a key, or set complete = true",
+                )
             exposed = column.sensitivity in (Sensitivity.CONFIDENTIAL, Sensitivity.RESTRICTED)
             if exposed and self.master_key(name) is None:
                 raise PolicyError(
@@ -140,11 +178,30 @@ class TablePolicy:
         """Everything is sealed under the footer key."""
         return all(column.key is None for column in self.columns.values())
 
+    @property
+    def master_keys(self) -> frozenset[str]:
+        """All master keys that the policy names, those of older files too."""
+        own = {column.key for column in self.columns.values() if column.key is not None}
+        older = {key for column in self.columns.values() for key in column.previous_keys}
+        return frozenset({self.footer_key, *self.previous_footer_keys, *own, *older})
+
     def master_key(self, column: str) -> str | None:
         """The name of the master key that a column is to be sealed under; None where it is to be in plaintext."""
         if (entry := nearest_entry(self.columns, column)) is not None and entry.key is not None:
             return entry.key
         return self.footer_key if self.uniform or self.complete else None
+
+    def accepted_keys(self, column: str) -> frozenset[str]:
+        """The master keys that a column may be under, those of older files too; none where it is to be in plaintext."""
+        if (entry := nearest_entry(self.columns, column)) is not None and entry.key is not None:
+            return frozenset({entry.key, *entry.previous_keys})
+        under_footer = self.uniform or self.complete
+        return frozenset({self.footer_key, *self.previous_footer_keys}) if under_footer else frozenset()
+
+    def requirements(self, column: str) -> tuple[str, ...]:
+        """What the column, or the group it is in, comes under."""
+        entry = nearest_entry(self.columns, column)
+        return () if entry is None else entry.requirements
 
     def sensitivity(self, column: str) -> Sensitivity:
         """The column's, or that of the group it is in; INTERNAL where the policy says nothing."""
@@ -219,6 +276,7 @@ class TablePolicy:
             "aad_prefix": self.prefix(file),
             "store_aad_prefix": self.store_aad_prefix,
             "key_bits": self.key_bits,
+            "access_log": self.access_log,
         }
 
     def decryption_arguments(self, file: FileRef | str | os.PathLike[str]) -> dict[str, Any]:
@@ -230,11 +288,16 @@ class TablePolicy:
             "encrypted_columns": tuple(name for name, column in self.columns.items() if column.key is not None),
             "complete": self.uniform or self.complete,
             "allow_ctr": self.allow_ctr or self.algorithm is Algorithm.AES_GCM_CTR_V1,
+            "access_log": self.access_log,
         }
 
     def bloom_filters(self) -> dict[str, FilterSpec]:
         """Dotted path → the filter to write."""
         return {name: column.filter for name, column in self.columns.items() if column.filter is not None}
+
+    def indexes(self) -> dict[str, IndexPolicy]:
+        """Dotted path → the sealed index to keep."""
+        return {name: column.index for name, column in self.columns.items() if column.index is not None}
 
     @cached_property
     def keys(self) -> PinnedKeys:

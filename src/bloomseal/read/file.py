@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
     from ..policy import TablePolicy
-    from .predicate.predicate import Predicate
+    from .predicate.predicate import Left, Predicate
 
 __all__ = [
     "ReadPlan",
@@ -139,20 +139,20 @@ class SealedFile:
             UsageError: no such column, or a value of the wrong kind.
             PolicyError: the footer could not be verified, so that row groups may be missing.
         """
-        return [verdicts(hits) for hits in self._ask(column, values)]
+        return [verdicts(hits) for hits in self.hits(column, values)]
 
     def maybe_present(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-        """As `probe`, for many values: an array of shape (row groups, values), False where a value is absent.
-
-        A row group without a filter is True throughout: it proves nothing.
+        """As `probe`, for many values: an array of shape (row groups, values), False where a value is absent. A row
+        group without a filter is True throughout: it proves nothing.
 
         Raises:
             As `probe`.
         """
-        answers = [hits.maybe for hits in self._ask(column, values)]
+        answers = [hits.maybe for hits in self.hits(column, values)]
         return np.stack(answers) if answers else np.empty((0, len(values)), dtype=np.bool_)
 
-    def _ask(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> Iterator[Hits]:
+    def hits(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> Iterator[Hits]:
+        """As `probe`: one array of answers per row group, not named yet."""
         self.need_verified("probe")
         leaf = self._footer.schema.leaf(column)
         asked = ProbeSet.of(values, leaf.type, int96_utc=self._int96_utc)
@@ -216,7 +216,7 @@ class SealedFile:
         self.need_verified("read")
         if int96_unit not in ("ns", "us"):
             raise UsageError("int96_unit= is 'ns' or 'us'")
-        schema = self._footer.schema
+        self._expectation.names(schema := self._footer.schema)
         names = list(dict.fromkeys(schema.top_level if columns is None else columns))
         if not names:
             raise UsageError(
@@ -238,36 +238,36 @@ class SealedFile:
 
     def scan_row_group(self, plan: ReadPlan, row_group: int) -> pa.Table | None:
         """The matching rows of one row group; None where there are none. Counts into ``plan.stats``."""
-        if (proof := self.rules_out(plan, row_group)) is not None:
+        left: Left = {}
+        if (proof := self.rules_out(plan, row_group, left)) is not None:
             plan.stats.pruned_by_statistics += proof is RuledOut.BY_STATISTICS
             plan.stats.pruned_by_filter += proof is RuledOut.BY_FILTER
             return None
         plan.stats.decoded += 1
         if plan.predicate is None:
-            unit = plan.int96_unit
-            table = read_row_group(self._walk, row_group, plan.wanted, int96_unit=unit, use_threads=True)
-            table = table.select(plan.order)
+            how: dict[str, Any] = {"int96_unit": plan.int96_unit, "use_threads": len(plan.wanted) > 1}
+            table = read_row_group(self._walk, row_group, plan.wanted, **how).select(plan.order)
         else:
-            found = plan.matching(row_group)
+            found = plan.matching(row_group, left)
             if found is None:
                 return None
             table = found
         plan.stats.rows += table.num_rows
         return table
 
-    def rules_out(self, plan: ReadPlan, row_group: int) -> RuledOut | None:
-        """What proves that a row group has no row that the plan asks for; None where nothing does.
+    def rules_out(self, plan: ReadPlan, row_group: int, left: Left | None = None) -> RuledOut | None:
+        """What proves that a row group has no row that the plan asks for; None where nothing does. `left`: see `ruled_out`.
 
         Raises:
             FormatError, IntegrityError, KeyAccessError, PolicyError.
         """
         if plan.predicate is None:
             return None
-        return ruled_out(self._walk, row_group, plan.predicate, self._lent_filter)
+        return ruled_out(self._walk, row_group, plan.predicate, self._lent_filter, left)
 
-    def verify(self) -> VerifyReport:
-        """Open every module that the keys at hand can open, and say which they can't."""
-        return verify_walk(self._walk)
+    def verify(self, *, filters: bool = False) -> VerifyReport:
+        """Open every module that the keys can open; with `filters` ask each filter for all values of its column chunk."""
+        return verify_walk(self._walk, filters=filters)
 
     def close(self) -> None:
         self._source.close()
@@ -393,7 +393,8 @@ def verify(
     *,
     decryption: DecryptionSpec | TablePolicy | None = None,
     filesystem: FileSystem | None = None,
+    filters: bool = False,
 ) -> VerifyReport:
-    """`open_file(path).verify()`."""
+    """`open_file(path).verify(filters=filters)`."""
     with open_file(path, decryption=decryption, filesystem=filesystem) as file:
-        return file.verify()
+        return file.verify(filters=filters)

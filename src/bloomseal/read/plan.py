@@ -13,7 +13,7 @@ from ..format.minifile import read_row_group
 from ..format.walk import Walk
 
 if TYPE_CHECKING:
-    from .predicate.predicate import Predicate
+    from .predicate.predicate import Left, Predicate
 
 __all__ = ["ReadPlan", "ReadStats"]
 
@@ -24,13 +24,20 @@ _REMEMBERED = 64
 
 @dataclass(slots=True)
 class ReadStats:
-    """What a read did: row groups in the file, pruned by statistics, pruned by filters, and decoded."""
+    """What a read did: row groups in the file, pruned by statistics, pruned by filters, and decoded.
+
+    Of a table also: row groups that an index ruled out, files that were not opened for that, and files that no index
+    of the predicate's columns covers (0 where nothing is asked, and where there is no index).
+    """
 
     row_groups: int = 0
     pruned_by_statistics: int = 0
     pruned_by_filter: int = 0
     decoded: int = 0
     rows: int = 0
+    pruned_by_index: int = 0
+    files_unopened: int = 0
+    files_not_covered: int = 0
 
     def add(self, other: ReadStats) -> None:
         """Count another read's in."""
@@ -77,10 +84,10 @@ class ReadPlan:
             _EMPTY[asked] = found
         return found
 
-    def matching(self, row_group: int) -> pa.Table | None:
-        """The rows of one row group that the predicate asks for; None where there are none."""
+    def matching(self, row_group: int, left: Left | None = None) -> pa.Table | None:
+        """The rows of one row group that the predicate asks for; None where there are none. `left`: of `ruled_out`."""
         from .rows import read_matching
 
         assert self.predicate is not None  # noqa: S101
-        schema = lambda: self.empty.schema  # noqa: E731
-        return read_matching(self.walk, row_group, self.wanted, self.predicate, schema, int96_unit=self.int96_unit)
+        schema, unit = lambda: self.empty.schema, self.int96_unit
+        return read_matching(self.walk, row_group, self.wanted, self.predicate, schema, int96_unit=unit, left=left)

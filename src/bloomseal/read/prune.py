@@ -13,7 +13,7 @@ from ..sbbf import KeySet, SplitBlockBloomFilter
 from ..thrift.structs import ColumnMetaData
 
 if TYPE_CHECKING:
-    from .predicate.predicate import Predicate, Term
+    from .predicate.predicate import Left, Predicate, Term
 
 __all__ = ["RuledOut", "Survivors", "ruled_out", "survivors"]
 
@@ -45,11 +45,14 @@ class Survivors:
     without_filter: int
 
 
-def ruled_out(walk: Walk, group: int, predicate: Predicate, filter_of: FilterOf) -> RuledOut | None:
+def ruled_out(
+    walk: Walk, group: int, predicate: Predicate, filter_of: FilterOf, values_left: Left | None = None
+) -> RuledOut | None:
     """What rules a row group out; None where nothing does. No filter is opened before all statistics are asked.
 
     Args:
         filter_of: opens a column chunk's filter; each is asked before the next is opened, so they may share memory.
+        values_left: filled with what bounds and filters leave of many values, so that rows are compared with those alone.
     """
     chunks = {leaf.index: walk.chunk(group, leaf.index) for leaf in predicate.leaves}
     # All are opened: whether a column without a key is refused must not depend on what is in the others.
@@ -65,15 +68,24 @@ def ruled_out(walk: Walk, group: int, predicate: Predicate, filter_of: FilterOf)
     known: dict[int, bool] = {}
 
     def absent(term: Term) -> bool:
-        if term.probe_set is None:
+        if not term.by_equality:
             return False
         if id(term) not in known:
             # All terms that ask this filter ask now: the next filter may take its memory.
             bloom_filter = filter_of(chunks[term.leaf.index])
             for other in (other for conjunction in left for other in conjunction):
-                if other.leaf.index == term.leaf.index and (asked := other.probe_set) is not None:
-                    known[id(other)] = bloom_filter is not None and asked.none_in(bloom_filter)
+                if other.leaf.index == term.leaf.index and other.by_equality:
+                    known[id(other)] = none_of(other, bloom_filter)
         return known[id(term)]
+
+    def none_of(term: Term, bloom_filter: SplitBlockBloomFilter | None) -> bool:
+        index = term.leaf.index
+        if (keys := term.keys) is None:
+            return bloom_filter is not None and term.probe_set is not None and term.probe_set.none_in(bloom_filter)
+        count, values = keys.left(bounds(metas[index], term.leaf, ordered[index]), bloom_filter)
+        if values_left is not None and values is not None:
+            values_left[id(term)] = values
+        return bloom_filter is not None and not keys.undecided and not count
 
     return RuledOut.BY_FILTER if all(any(map(absent, conjunction)) for conjunction in left) else None
 

@@ -25,7 +25,7 @@ from ..format.walk import Chunk, Walk
 from ..storage.source import Scratch, leased
 from ..thrift.structs import ColumnIndex, OffsetIndex, decode
 from .page_search import PageSearch, needles
-from .predicate.predicate import Predicate, Term
+from .predicate.predicate import Left, Predicate, Term
 
 __all__ = ["read_matching"]
 
@@ -46,6 +46,7 @@ def read_matching(
     result_schema: Callable[[], pa.Schema],
     *,
     int96_unit: str = "ns",
+    left: Left | None = None,
 ) -> pa.Table | None:
     """The rows of one row group that satisfy `predicate`; None where there are none.
 
@@ -53,6 +54,7 @@ def read_matching(
         wanted: leaves of the result, ascending.
         result_schema: gives the result's schema, top-level fields in the order wanted; asked only where a row matches.
         int96_unit: as for `read_row_group`.
+        left: what `ruled_out` left of many values.
 
     Raises:
         FormatError, IntegrityError, KeyAccessError, UnsupportedError.
@@ -69,7 +71,7 @@ def read_matching(
             # A row is most likely there: one decoder for all columns costs less than one for the predicate's, and one more.
             looked_at |= {leaf for leaf in wanted if group.exactly(leaf, spans)}
         first = group.columns(sorted(looked_at), spans)
-        hits = predicate.hits(first)
+        hits = predicate.hits(first, left)
         if not len(hits):
             return None
         rows = hits if spans is None else _rows(spans)[hits]
@@ -191,7 +193,9 @@ class _RowGroup:
             exact = table.num_rows == (_count(rows) if isinstance(rows, list) else len(rows))
             tables.append(table if exact else _take(table, np.searchsorted(_rows(spans), _rows(rows))))
         if whole:
-            table = read_row_group(self._walk, self._row_group, whole, int96_unit=self._int96_unit, use_threads=True)
+            # Threads decode columns side by side: for a single one they are a price without a gain.
+            unit, several = self._int96_unit, len(whole) > 1
+            table = read_row_group(self._walk, self._row_group, whole, int96_unit=unit, use_threads=several)
             tables.append(table if rows is None else _take(table, _rows(rows)))
         if len(tables) == 1:
             return tables[0]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..errors import BloomsealError, UsageError
 from ..storage import tables
 from ..storage.atomic import identity_at
-from ..storage.files import Found, Kind, Problem
+from ..storage.files import INDEX_FOLDER, Found, Kind, Problem
 from ..storage.ref import FileRef
 from ..storage.source import open_regular, refusal
 from ..storage.tables import Paths
@@ -36,14 +36,15 @@ class DataFile:
         relative: its path below the folder that was named; its name where it was named itself.
         size: bytes.
         unseen: why nobody could look at it, so that nothing can be done with it.
-        dead: it lies in the folder of a table with a log, and no live version names it.
+        outside: why it is no file of the table, though it is Parquet and lies in its folder: dead to the log, or hidden.
+            It is told, since an audit of all versions counts it; None for a file of the table.
     """
 
     ref: FileRef
     relative: str
     size: int
     unseen: Problem | None = None
-    dead: bool = False
+    outside: Kind | None = None
 
     @property
     def name(self) -> str:
@@ -64,15 +65,18 @@ class DataFile:
             raise UsageError(self.unseen.why, file=self.ref.path, hint=self.unseen.hint)
 
 
-def find_files(paths: Paths, filesystem: FileSystem | None = None, *, follow_links: bool = False) -> list[DataFile]:
+def find_files(
+    paths: Paths, filesystem: FileSystem | None = None, *, follow_links: bool = False, indexes: bool = False
+) -> list[DataFile]:
     """All files that a rotation is about, in the order of their names, each once, however many links lead to it.
 
     They are what `bloomseal.storage.tables` finds: whatever a reader takes, and visible Parquet files of other names,
-    which Spark reads. Of Delta and Iceberg tables the live ones are to be rotated, the dead ones are told. So is
-    whatever could not be seen.
+    which Spark reads. Of Delta and Iceberg tables the live ones are to be rotated, the dead ones are told; so are hidden
+    Parquet files, and whatever could not be seen. An audit, and `may_destroy`, count no file that is not in this list.
 
     Args:
         follow_links: follow links, and logs, that lead out of a folder.
+        indexes: also the files of the tables' sealed indexes.
 
     Raises:
         UsageError: nothing at one of the paths.
@@ -82,10 +86,11 @@ def find_files(paths: Paths, filesystem: FileSystem | None = None, *, follow_lin
     # Absolute: the journal outlives the working directory.
     places = [path if filesystem or "://" in os.fspath(path) else os.path.abspath(path) for path in listed]  # noqa: PTH100
     found = tables.find_files(places, filesystem, everything=True, follow_links=follow_links)
-    files = [data for one in found.files if (data := _sized(one)) is not None]
-    files += [
-        replace(data, dead=True) for one in found.others if one.kind is Kind.DEAD and (data := _sized(one)) is not None
-    ]
+    parts = [one for one in found.others if indexes and INDEX_FOLDER in one.relative.split("/")[:-1]]
+    files = [data for one in (*found.files, *parts) if (data := _sized(one)) is not None]
+    # Leftovers go with the next run.
+    others = [one for one in found.others if one.kind in (Kind.DEAD, Kind.HIDDEN) and one not in parts]
+    files += [replace(data, outside=one.kind) for one in others if (data := _sized(one)) is not None]
     files += [DataFile(FileRef(one.path, filesystem), one.path, 0, one) for one in found.problems]
     return sorted(files, key=lambda file: file.name)
 

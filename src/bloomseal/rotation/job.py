@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from ..encryption import SecretKey
 from ..errors import UsageError
@@ -27,10 +27,13 @@ class Job(ABC):
     Attributes:
         operation: its name.
         open_ended: a file that was changed after the run had finished is looked at again; its state tells what is due.
+        indexes: the files of sealed indexes are rotated too. Their manifest names them by their identity, which only a
+            rewrap leaves as it is; `index compact --everything` gives an index fresh keys.
     """
 
     operation: ClassVar[str]
     open_ended: ClassVar[bool] = True
+    indexes: ClassVar[bool] = False
 
     @abstractmethod
     def plan(self, file: DataFile) -> FilePlan:
@@ -76,6 +79,10 @@ class Job(ABC):
     """How often the bytes of a file go through AES: for the estimate of time."""
 
 
+_NO_FACTS: Final = ("keys", "kms", "origin", "access_log", "key_policies")
+"""Fields that make no other job."""
+
+
 def _fact(value: Any) -> Any:
     """A setting as plain data, keys by fingerprint."""
     match value:
@@ -91,9 +98,7 @@ def _fact(value: Any) -> Any:
         case list() | tuple() | set() | frozenset():
             return [_fact(one) for one in value]
         case EncryptionSpec() | TablePolicy():
-            return {
-                one.name: _fact(getattr(value, one.name)) for one in fields(value) if one.name not in ("keys", "kms")
-            }
+            return {one.name: _fact(getattr(value, one.name)) for one in fields(value) if one.name not in _NO_FACTS}
         case DecryptionSpec():
             return {"aad_prefix": _fact(value.aad_prefix), "keys": type(value.keys).__name__}
         case _:

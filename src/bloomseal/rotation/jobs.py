@@ -61,6 +61,7 @@ class Rewrap(Job):
     check_keys: bool = False
     _rewrapper: Rewrapper = field(init=False, repr=False)
     operation: ClassVar[str] = "rewrap"
+    indexes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         target = target_of(self.decryption, self.master_keys)
@@ -124,6 +125,7 @@ class Rekey(Job):
             key_bits, aad_prefix, store_aad_prefix, plaintext_footer.
         external: where the new key material goes; None: where the file's is.
         bloom_filters: filters to build besides.
+        rebuild_filters: build filters anew that deny values of their own column, instead of refusing the file.
     """
 
     decryption: Decryption
@@ -132,6 +134,7 @@ class Rekey(Job):
     changes: Mapping[str, Any] = field(default_factory=dict)
     external: bool | None = None
     bloom_filters: FilterRequest | None = None
+    rebuild_filters: bool = False
     operation: ClassVar[str] = "rekey"
     open_ended: ClassVar[bool] = False
     passes: ClassVar[int] = 3
@@ -158,7 +161,7 @@ class Rekey(Job):
             walk = opened(source, decryption)
             spec = self._spec(walk, decryption)
             refuse_old_keys(walk, spec)
-        report = _convert(ref, ref, decryption, spec, self.bloom_filters, progress)
+        report = _convert(ref, ref, decryption, spec, self.bloom_filters, progress, self.rebuild_filters)
         return _converted(file, report, lambda: prune(ref, entries, reading(spec)))
 
     def tools(self) -> list[KeyTools]:
@@ -173,7 +176,7 @@ class Rekey(Job):
         tools = key_tools(decryption.keys)
         source = as_key_source(decryption.keys)
         keys = source if isinstance(source, PinnedKeys) else self._writer(tools, walk)
-        return like(walk, tools, keys, target, dict(self.changes))
+        return like(walk, tools, keys, target, {"access_log": decryption.access_log, **self.changes})
 
     def _writer(self, tools: KeyTools, walk: Walk) -> KeyTools:
         """Key tools that put new material where it is to be."""
@@ -193,11 +196,13 @@ class Seal(Job):
         encryption: or a table's policy, whose filters are built too.
         bloom_filters: filters to build besides those that a file has.
         output: folder for the new files; None: in place.
+        rebuild_filters: as of `Rekey`.
     """
 
     encryption: Encryption
     bloom_filters: FilterRequest | None = None
     output: str | None = None
+    rebuild_filters: bool = False
     operation: ClassVar[str] = "seal"
     passes: ClassVar[int] = 2
 
@@ -225,7 +230,7 @@ class Seal(Job):
             self.check_free(file)
         _make_place(file, target)
         entries = entries_beside(target)
-        report = _convert(ref, target, None, spec, filters, progress)
+        report = _convert(ref, target, None, spec, filters, progress, self.rebuild_filters)
         return _converted(file, report, lambda: prune(target, entries, reading(spec)))
 
     def target(self, file: DataFile) -> FileRef:
@@ -323,6 +328,7 @@ def _convert(
     encryption: EncryptionSpec,
     bloom_filters: FilterRequest | None,
     progress: Progress | None,
+    rebuild_filters: bool,
 ) -> ConversionReport:
     """Seal a file again, or for the first time. The predecessor's key material stays, for `prune`."""
     return convert(
@@ -333,6 +339,7 @@ def _convert(
         bloom_filters,
         ref.filesystem,
         progress,
+        rebuild_filters=rebuild_filters,
         last_look=unchanged(ref),
         tidy=False,
     )
@@ -350,6 +357,8 @@ def _converted(file: DataFile, report: ConversionReport, tidy: Callable[[], obje
         filters_dropped=report.filters_dropped,
         filters_replaced=report.filters_replaced,
         dropped=report.dropped,
+        unchecked=report.unchecked,
+        keys=report.keys,
     )
     try:
         tidy()

@@ -1,38 +1,48 @@
-"""The journal: what a run has done, one JSON object per line, each on the disk before the next file is touched.
+"""The journal: what a run has done, one JSON object per line. That a file is begun is on the disk before it is touched.
 
 ::
 
-    {"event": "start", "version": 1, "operation": "rekey", "job": "<digest>", "at": "2026-01-31T10:00:00+00:00"}
-    {"event": "begin", "file": "/data/t/0.parquet", "mark": [...]}
-    {"event": "done", "file": "/data/t/0.parquet", "status": "rotated", "mark": [...], "stamp": {}}
-    {"event": "failed", "file": "/data/t/1.parquet", "why": "..."}
-    {"event": "end", "at": "..."}
+    {"event": "start", "version": 1, "operation": "rekey", "job": "<digest>", "user": "ana", "host": "etl-3", "at": "...", "chain": "000..."}
+    {"event": "begin", "file": "/data/t/0.parquet", "mark": [...], "at": "...", "chain": "<SHA-256 of the line above>"}
+    {"event": "done", "file": "/data/t/0.parquet", "status": "rotated", "mark": [...], "stamp": {}, "keys": [...], ...}
+    {"event": "failed", "file": "/data/t/1.parquet", "why": "...", ...}
+    {"event": "resume", "user": "bo", "host": "etl-4", ...}
+    {"event": "end", ...}
 
-It holds paths and what went wrong, never a key or a wrapped one. A last line that a crash has cut off is dropped.
+It holds paths, names and versions of master keys before and after, and what went wrong, never a key or a wrapped one. A last
+line that a crash has cut off is dropped.
+
+Each line holds the digest of the one before, so that none is altered, taken out or put in between without a trace. Lines that
+are cut off at the end leave none: who wants to notice that keeps the last digest elsewhere (an evidence bundle does).
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import hashlib
 import io
 import json
 import os
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 from ..errors import BloomsealError, FormatError, UsageError
+from ..keytools.access_log import host_name, user_name
 from ..storage.source import open_regular
 
-__all__ = ["Journal", "NoJournal", "default_journal", "job_digest"]
+__all__ = ["Journal", "NoJournal", "check_chain", "default_journal", "job_digest"]
 
 _VERSION: Final = 1
 _START: Final = b'{"event": "start", '
 _LONGEST: Final = 1 << 30
+_OF_KEYS: Final = ("column", "master_key", "version", "new_master_key", "new_version")
+_NO_LINE: Final = "0" * 64
 
 
 def job_digest(operation: str, facts: Mapping[str, Any], places: Iterable[str]) -> str:
@@ -45,6 +55,30 @@ def default_journal(operation: str, digest: str) -> Path:
     """``$XDG_STATE_HOME/bloomseal/rotation/<operation>-<job>.jsonl``, where the state home is by default ``~/.local/state``."""
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(home) / "bloomseal" / "rotation" / f"{operation}-{digest[:12]}.jsonl"
+
+
+def check_chain(lines: Sequence[bytes], events: Sequence[Mapping[str, Any]]) -> int | None:
+    """Is every line the successor of the one before?
+
+    Args:
+        lines: with their ends.
+        events: the same, parsed.
+
+    Returns:
+        The index of the first line that is chained; None where none is: an older version's journal.
+
+    Raises:
+        FormatError: a line was altered, taken out or put in.
+    """
+    first, before = None, _NO_LINE
+    for index, (line, event) in enumerate(zip(lines, events, strict=True)):
+        chain = event.get("chain")
+        if (chain is None and first is not None) or (chain is not None and chain != before):
+            raise FormatError(f"the journal was altered at line {index + 1}, or just before it")
+        if chain is not None and first is None:
+            first = index
+        before = _digest(line)
+    return first
 
 
 class Journal:
@@ -62,8 +96,9 @@ class Journal:
         resumed: there was a journal of this job already.
 
     Raises:
-        UsageError: another job's journal, another process has it open, or the place can't be written to.
-        FormatError: no journal.
+        UsageError: another job's journal, another process has it open, somebody else could have written it, or the place can't be
+            written to.
+        FormatError: no journal, or one that was altered since it was written.
     """
 
     def __init__(self, path: str | os.PathLike[str], operation: str, digest: str, *, restart: bool = False) -> None:
@@ -72,6 +107,10 @@ class Journal:
         self.begun: dict[str, list[int] | None] = {}
         self.finished: str | None = None
         self.resumed = False
+        self._lock, self._syncing = threading.Lock(), threading.Lock()
+        self._written = self._synced = 0
+        self._last = _NO_LINE
+        self._told_who = False
         self._file = self._opened()
         try:
             if restart and os.fstat(self._file.fileno()).st_size:
@@ -91,9 +130,21 @@ class Journal:
         """A file is about to be touched."""
         self._write(event="begin", file=file, mark=mark)
 
-    def settle(self, file: str, status: str, mark: tuple[int, ...] | None, stamp: Mapping[str, Any]) -> None:
-        """A file is as it is to be; `stamp` says for how long (`Job.still_good`)."""
-        self._write(event="done", file=file, status=status, mark=mark, stamp=stamp)
+    def settle(
+        self,
+        file: str,
+        status: str,
+        mark: tuple[int, ...] | None,
+        stamp: Mapping[str, Any],
+        keys: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        """A file is as it is to be; `stamp` says for how long (`Job.still_good`), `keys` which master keys and versions
+        wrapped its keys before and wrap them now (`FileOutcome.keys`).
+
+        It gets to the disk with whatever is booked next. Lost before that, the file counts as begun, and is looked at again.
+        """
+        told = [{name: key.get(name) for name in _OF_KEYS} for key in keys]
+        self._write(sync=False, event="done", file=file, status=status, mark=mark, stamp=stamp, keys=told)
 
     def fail(self, file: str, why: str) -> None:
         """A file is as it was; a resumed run tries it again."""
@@ -101,9 +152,11 @@ class Journal:
 
     def end(self) -> None:
         """Nothing is left to do."""
-        self._write(event="end", at=_now())
+        self._write(event="end")
 
     def close(self) -> None:
+        with contextlib.suppress(OSError):
+            os.fsync(self._file.fileno())
         self._file.close()
 
     def _opened(self) -> io.FileIO:
@@ -113,6 +166,14 @@ class Journal:
             file = io.FileIO(open_regular(self.path, os.O_RDWR | os.O_CREAT, mode=0o600), "r+")
         except OSError as error:
             raise self._refused(error) from None
+        status = os.fstat(file.fileno())
+        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            # Its word is believed: what it calls done stays as it is.
+            file.close()
+            raise UsageError(
+                "the journal belongs to somebody else, or others can write to it", file=str(self.path),
+                hint="another place: --journal, or journal=",
+            )  # fmt: skip
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # A run that begins anew may have put this one aside between the two calls.
@@ -132,7 +193,7 @@ class Journal:
     def _read(self, operation: str, digest: str) -> None:
         data = self._file.read(_LONGEST)
         whole = data.rfind(b"\n") + 1
-        lines = data[:whole].splitlines()
+        lines = data[:whole].splitlines(keepends=True)
         start, *events = map(self._parsed, lines) if lines else [{}]
         # Whatever else it is stays whole; of a journal a crash may have left the beginning of the first line only.
         if lines and (start.get("event") != "start" or start.get("version") != _VERSION):
@@ -144,8 +205,16 @@ class Journal:
             self._file.truncate(whole)
         self._file.seek(whole)
         if not lines:
-            self._write(event="start", version=_VERSION, operation=operation, job=digest, at=_now())
+            self._told_who = True
+            self._write(
+                event="start", version=_VERSION, operation=operation, job=digest, user=user_name(), host=host_name()
+            )
             return
+        try:
+            check_chain(lines, [start, *events])
+        except FormatError as error:
+            raise error.at(file=str(self.path)) from None
+        self._last = _digest(lines[-1])
         self.resumed = True
         if start.get("operation") != operation or start.get("job") != digest:
             raise UsageError(
@@ -177,18 +246,40 @@ class Journal:
             raise FormatError("not a rotation's journal", file=str(self.path))
         return event
 
-    def _write(self, **event: Any) -> None:
-        # Names that are no text hold surrogates, which JSON writes just as Python replaces them.
-        line, end = json.dumps(event, ensure_ascii=False).encode(errors="backslashreplace") + b"\n", self._file.tell()
+    def _write(self, *, sync: bool = True, **event: Any) -> None:
         try:
-            if self._file.write(line) < len(line):
-                # A full disk takes the part that fits, and the next line would run into it.
-                self._file.truncate(end)
-                self._file.seek(end)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(self._file.fileno())
+            with self._lock:
+                if not self._told_who:
+                    # Somebody goes on with what another run has begun; not before there is something to do.
+                    self._told_who = True
+                    self._put(event="resume", user=user_name(), host=host_name())
+                self._put(**event)
+                self._written = mine = self._written + 1
+            if sync:
+                self._sync(mine)
         except OSError as error:
             raise BloomsealError(f"the journal can't be written: {error.strerror}", file=str(self.path)) from None
+
+    def _put(self, **event: Any) -> None:
+        """A line behind the last one, whose digest it bears."""
+        event |= {"at": _now(), "chain": self._last}
+        # Names that are no text hold surrogates, which JSON writes just as Python replaces them.
+        line = json.dumps(event, ensure_ascii=False).encode(errors="backslashreplace") + b"\n"
+        end = self._file.tell()
+        if self._file.write(line) < len(line):
+            # A full disk takes the part that fits, and the next line would run into it.
+            self._file.truncate(end)
+            self._file.seek(end)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._last = _digest(line)
+
+    def _sync(self, mine: int) -> None:
+        """Have line `mine` on the disk. Of several threads one syncs for all that have written by then."""
+        with self._syncing:
+            if self._synced < mine:
+                written = self._written
+                os.fsync(self._file.fileno())
+                self._synced = written
 
     def __enter__(self) -> Self:
         return self
@@ -212,9 +303,20 @@ class NoJournal:
 
     def begin(self, file: str, mark: tuple[int, ...] | None) -> None: ...
 
-    def settle(self, file: str, status: str, mark: tuple[int, ...] | None, stamp: Mapping[str, Any]) -> None: ...
+    def settle(
+        self,
+        file: str,
+        status: str,
+        mark: tuple[int, ...] | None,
+        stamp: Mapping[str, Any],
+        keys: Sequence[Mapping[str, Any]] = (),
+    ) -> None: ...
 
     def fail(self, file: str, why: str) -> None: ...
+
+
+def _digest(line: bytes) -> str:
+    return hashlib.sha256(line).hexdigest()
 
 
 def _now() -> str:

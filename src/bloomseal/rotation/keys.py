@@ -7,14 +7,16 @@ reader would: once per distinct KEK, or per wrapped data key under single wrappi
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Final
 
 from ..encryption import SecretKey
-from ..errors import BloomsealError, KeyAccessError, UsageError
+from ..errors import KeyAccessError, UsageError
 from ..keytools import KeyTools, as_key_source
 from ..keytools.access import KmsAccessError, Problem
+from ..keytools.cache import Cache
 from ..keytools.kms.calls import KmsCalls
 from ..keytools.material.material import KeyMaterial, KeyMetadata, parse_object
 from ..keytools.pinned import PinnedKeys
@@ -33,7 +35,7 @@ __all__ = [
     "with_material",
 ]
 
-T = TypeVar("T")
+_MOST_VERSIONS: Final = 10_000
 
 Target = Callable[[str, str | None], str | None]
 """A master key's name and the column (None: the footer) → the master key that is to wrap it; None leaves it alone."""
@@ -111,8 +113,10 @@ class Rewrapper:
         self.check_keys = check_keys
         self._pins = source if isinstance(source, PinnedKeys) else None
         self._target = target
-        self._current: dict[tuple[int, str], str | None] = {}
-        self._done: dict[tuple[int, Wrapping], str] = {}
+        # Of files that are done at the same time, one asks the KMS, and the others wait for its answer.
+        self._current: Cache[str | None] = Cache(math.inf, denial_lifetime=0)
+        self._done: Cache[str] = Cache(math.inf, denial_lifetime=0)
+        self._versions: dict[tuple[int, str, str], str | None] = {}
 
     def calls_for(self, kms_url: str | None) -> KmsCalls:
         """The KMS that a file's keys are from. Raises KeyAccessError for one that is not allowed."""
@@ -139,6 +143,15 @@ class Rewrapper:
 
     def version(self, material: KeyMaterial, calls: KmsCalls) -> str | None:
         """The version of the master key that wraps it; None where that can't be told."""
+        place = id(calls), _wrapped(material), material.master_key
+        version = self._versions.get(place, "")
+        if version == "":
+            if len(self._versions) >= _MOST_VERSIONS:
+                self._versions.clear()
+            version = self._versions[place] = self._version(material, calls)
+        return version
+
+    def _version(self, material: KeyMaterial, calls: KmsCalls) -> str | None:
         if not isinstance(calls.client, VersionedKms):
             return None
         try:
@@ -148,11 +161,14 @@ class Rewrapper:
 
     def current_version(self, master_key: str, calls: KmsCalls) -> str | None:
         """The version that wraps now; asked for once."""
-        place = id(calls), master_key
-        client = calls.client
-        if place not in self._current and isinstance(client, VersionedKms):
-            self._current[place] = asked(lambda: client.current_version(master_key), master_key, calls.name)
-        return self._current.get(place)
+
+        def ask() -> str | None:
+            client = calls.client
+            if not isinstance(client, VersionedKms):
+                return None
+            return calls.ask(lambda: client.current_version(master_key), master_key)
+
+        return self._current.get((id(calls), master_key), ask)
 
     def wrapping(self, material: KeyMaterial, new: str) -> Wrapping:
         """What the KMS would be asked; equal for keys that share a KEK."""
@@ -170,9 +186,7 @@ class Rewrapper:
             KeyAccessError: the KMS refuses, can't be reached, or answers with something else than the same key.
         """
         wrapping = self.wrapping(material, new)
-        place = id(calls), wrapping
-        if (wrapped := self._done.get(place)) is None:
-            wrapped = self._done[place] = self._rewrap(wrapping, calls)
+        wrapped = self._done.get((id(calls), wrapping), lambda: self._rewrap(wrapping, calls))
         if material.double_wrapping:
             return replace(material, master_key=new, wrapped_kek=wrapped)
         return replace(material, master_key=new, wrapped_dek=wrapped)
@@ -195,17 +209,6 @@ class Rewrapper:
         if tools.unwrap(wrapped, new, calls) != tools.unwrap(old, master_key, calls):
             raise KmsAccessError.because(Problem.INVALID, new, calls.name, detail="it wrapped another key")
         return wrapped
-
-
-def asked(function: Callable[[], T], master_key: str, kms: str) -> T:
-    """What a KMS client answers; whatever it raises becomes ours, without its message."""
-    try:
-        return function()
-    except BloomsealError:
-        raise
-    except Exception as error:
-        failure = type(error).__name__
-    raise KmsAccessError.because(Problem.INVALID, master_key, kms, detail=f"the client failed with {failure}")
 
 
 def material_of(metadata: KeyMetadata, entries: Mapping[str, str]) -> tuple[KeyMaterial, str | None]:

@@ -28,7 +28,7 @@ class Status(StrEnum):
     @property
     def settled(self) -> bool:
         """Nothing is left to do."""
-        return self not in (Status.PARTLY, Status.CHANGED, Status.FAILED)
+        return self not in (Status.PARTLY, Status.SINCE, Status.CHANGED, Status.FAILED)
 
 
 @dataclass
@@ -103,12 +103,13 @@ class FileOutcome:
         output: the new file, where it is another one.
         old_size, new_size: bytes.
         bytes_written: through this process; the kernel's copies are not among them.
-        keys: keys that were wrapped anew (`RewrappedKey` as plain data).
+        keys: keys that were wrapped anew (`RewrappedKey` as plain data), or made anew (`ConversionReport.keys`).
         left: keys that were not, each with `column` and `why`.
         unreferenced: key material beside the file to which its footer does not refer; it was left as it is.
         filters_dropped: filters in clear on encrypted columns, which no conversion takes over.
         filters_replaced: filters that were built anew in an older one's place.
         dropped: the dropped ones, each with `row_group`, `column` and `why`.
+        unchecked: filters that were sealed anew although nothing tells whether they hold their column's values; likewise.
         error: the error as plain data.
     """
 
@@ -125,6 +126,7 @@ class FileOutcome:
     filters_dropped: int = 0
     filters_replaced: int = 0
     dropped: list[dict[str, Any]] = field(default_factory=list)
+    unchecked: list[dict[str, Any]] = field(default_factory=list)
     error: dict[str, Any] | None = None
     stamp: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -167,9 +169,7 @@ class RotationReport(ShownInNotebooks):
     @property
     def problems(self) -> list[FileOutcome]:
         """The files about which something is left to do or to know."""
-        return [
-            file for file in self.files if not file.status.settled or file.status is Status.SINCE or file.unreferenced
-        ]
+        return [file for file in self.files if not file.status.settled or file.unreferenced]
 
     def to_dict(self) -> dict[str, Any]:
         return {

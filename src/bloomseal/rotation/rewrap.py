@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BloomsealError, FormatError, KeyAccessError, MissingFileError, UsageError
 from ..format.opening import open_footer
 from ..format.walk import Walk
+from ..keytools.access_log import AccessLog
 from ..keytools.kms.calls import KmsCalls
 from ..keytools.material.material import FOOTER_KEY_REFERENCE, KeyMaterial, KeyMetadata
 from ..keytools.material.store import MaterialStore
@@ -78,7 +79,7 @@ class RewrapReport(ShownInNotebooks):
     def to_dict(self) -> dict[str, Any]:
         """As plain data; wrapped keys are not among it."""
         told = {name: value for name, value in self.__dict__.items() if name != "calls"}
-        return told | {"keys": [asdict(key) for key in self.keys]}
+        return told | {"keys": [dict(key.__dict__) for key in self.keys]}
 
 
 def rewrap(
@@ -138,7 +139,9 @@ def rewrap_file(
         try:
             one = _One(source, decryption, rewrapper, dry_run)
             one.collect()
-            if not dry_run:
+            if dry_run:
+                one.estimate()
+            else:
                 one.write(before)
         except BloomsealError as error:
             raise error.at(file=ref.path) from error.__cause__
@@ -169,7 +172,7 @@ class _One:
         self._footer_material: KeyMaterial
 
     def collect(self) -> None:
-        """Which keys are due, and what that will cost."""
+        """Which keys are due."""
         if not is_encrypted(self.source):
             raise UsageError("a plaintext file has no keys", hint="seal")
         footer, keys = open_footer(self.source, self.decryption)
@@ -195,10 +198,10 @@ class _One:
                 self._due.append((held, new))
             name = new or held.material.master_key
             self.report.versions[name] = self.rewrapper.current_version(name, self._calls)
-        self._estimate()
 
     def write(self, before: tuple[int, ...] | None) -> None:
         """Wrap anew what is due, and put it in its place."""
+        log = AccessLog.of(self.decryption.access_log, self.source.name)
         inside: dict[bytes, bytes] = {}
         beside: dict[str, tuple[str, str]] = {}
         done: list[tuple[_Held, KeyMaterial]] = []
@@ -206,15 +209,18 @@ class _One:
             try:
                 material = self.rewrapper.rewrap(held.material, new, self._calls)
             except BloomsealError as error:
+                if log is not None:
+                    log.say("wrap", held.column, new, error=error)
                 self._leave(held.column, error)
                 continue
+            if log is not None:
+                log.say("wrap", held.column, new, self.rewrapper.version(material, self._calls))
             text = with_material(held.text, material)
             if held.reference is None:
                 inside[bytes(held.text)] = text.encode()  # type: ignore[arg-type]  # inside the file it is bytes
             else:
                 beside[held.reference] = str(held.text), text
             done.append((held, material))
-        self.report.bytes_written = self.report.bytes_copied = 0
         lost = self._write_beside(beside, done) if beside else set()
         if inside:
             self._write_inside(inside, before)
@@ -245,7 +251,8 @@ class _One:
         mine = self._entries.get(self._footer_metadata.reference or "")
         return mine is not None and mine == self._entries.get(FOOTER_KEY_REFERENCE)
 
-    def _estimate(self) -> None:
+    def estimate(self) -> None:
+        """What `write` will do and ask of the KMS."""
         report = self.report
         cost = self.rewrapper.cost(self._calls)
         report.calls = {self.rewrapper.wrapping(held.material, new): cost for held, new in self._due}

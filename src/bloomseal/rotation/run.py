@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..errors import BloomsealError, KeyAccessError, UsageError
+from ..keytools.kms.calls import patient
 from ..storage.aside import remove_leftovers
+from ..storage.files import Kind
 from .files import ChangedError, DataFile, find_files, in_turn, mark_of
 from .job import Job
 from .journal import Journal, NoJournal, default_journal, job_digest
@@ -28,7 +33,10 @@ _UNREACHABLE_IN_A_ROW: Final = 3
 _SAMPLE_BYTES: Final = 4 << 20
 _DISK_BYTES_PER_SECOND: Final = 200e6
 _KMS_SECONDS: Final = 0.02
-_DEAD: Final = "no live version of the table names it; its keys stay as they are"
+_OUTSIDE: Final = {
+    Kind.DEAD: "no live version of the table names it; its keys stay as they are",
+    Kind.HIDDEN: "its name, or its folder's, is hidden: no reader takes it; its keys stay as they are",
+}
 
 
 def plan(
@@ -57,7 +65,7 @@ def plan(
     for file in files:
         try:
             file.check()
-            one = FilePlan(file.name, "none", _DEAD, file.size) if file.dead else job.plan(file)
+            one = FilePlan(file.name, "none", _OUTSIDE[file.outside], file.size) if file.outside else job.plan(file)
         except BloomsealError as error:
             one = FilePlan(file.name, "fail", error.what, file.size)
         told.files.append(one)
@@ -81,6 +89,8 @@ def rotate(
     follow_links: bool = False,
     journal: str | os.PathLike[str] | None = None,
     restart: bool = False,
+    jobs: int = 2,
+    patience: float = 300.0,
     progress: Progress | None = None,
 ) -> RotationReport:
     """Do `job` with every file, each verified before it replaces the old one.
@@ -93,21 +103,26 @@ def rotate(
         follow_links: follow links that lead out of `paths` too. They are not done otherwise, and told.
         journal: where the run keeps its journal; default: `journal.default_journal`.
         restart: begin a new run, whatever an earlier one has done.
-        progress: called with (bytes done, bytes of all files).
+        jobs: files at the same time. Each takes the memory of a row group, but for `Rewrap`.
+        patience: seconds to wait for a KMS that throttles, counted from its last other answer, before files fail.
+        progress: called with (bytes done, bytes of all files), from one thread at a time.
 
     Raises:
-        UsageError: nothing at one of the paths; two files would go to the same place; or the journal is another
+        UsageError: nothing at one of the paths; fewer than one job; two files would go to the same place; or the journal is another
             job's, or in use.
         BloomsealError: the journal can't be written.
     """
+    if jobs < 1:
+        raise UsageError("at least one file is done at a time")
     files = _files(paths, job, filesystem, follow_links)
     began = time.monotonic()
     place = journal or _default(paths, job)
-    with Journal(place, job.operation, _digest(paths, job), restart=restart) as log:
+    with Journal(place, job.operation, _digest(paths, job), restart=restart) as log, contextlib.ExitStack() as waits:
+        for tools in job.tools():
+            waits.enter_context(patient(tools.all_calls, patience))
         _remove_leftovers(job, files)
         run = Run(job, log, sum(file.size for file in files), progress)
-        for file in files:
-            run.take(file)
+        run.take_all(files, jobs)
         report = run.report
         if report.ok and (log.finished is None or run.touched):
             log.end()
@@ -136,27 +151,54 @@ class Run:
         self.report = RotationReport(job.operation, str(log.path), log.resumed)
         self._total = total
         self._progress = progress
+        self._lock = threading.Lock()
         self._done = 0
+        self._under_way: dict[str, int] = {}
         self._unreachable = 0
+
+    def take_all(self, files: Sequence[DataFile], jobs: int) -> None:
+        """All of them, so many at a time, reported in their order. Whatever ends that early, what is under way is finished."""
+        if jobs == 1:
+            for file in files:
+                self.take(file)
+            return
+        waiting: deque[Future[FileOutcome]] = deque()
+        with ThreadPoolExecutor(jobs, thread_name_prefix="bloomseal rotation") as pool:
+            try:
+                for file in files:
+                    waiting.append(pool.submit(self._one, file))
+                    if len(waiting) > 4 * jobs:
+                        self.report.files.append(waiting.popleft().result())
+                while waiting:
+                    self.report.files.append(waiting.popleft().result())
+            finally:
+                for later in waiting:
+                    later.cancel()
 
     def take(self, file: DataFile) -> FileOutcome:
         """One file, whatever becomes of it. Raises only where the log can't be written."""
+        outcome = self._one(file)
+        self.report.files.append(outcome)
+        return outcome
+
+    def _one(self, file: DataFile) -> FileOutcome:
         try:
             outcome = self._before(file)
         except BloomsealError as error:
             outcome = self._failed(file, error, None)
         outcome = outcome or self._rotate(file)
-        self.report.files.append(outcome)
-        self._done += file.size
-        self._tell(0, 0, 0)
+        with self._lock:
+            self._done += file.size
+        self._tell(file, 0, 0)
         return outcome
 
     def _before(self, file: DataFile) -> FileOutcome | None:
         """What an earlier run, or the table's log, makes of the file; None: it is to be rotated. Raises UsageError
         for what could not be seen.
         """
-        if file.dead:
-            return FileOutcome(file.name, Status.DEAD, _DEAD, old_size=file.size, new_size=file.size)
+        if file.outside is not None:
+            why = _OUTSIDE[file.outside]
+            return FileOutcome(file.name, Status.DEAD, why, old_size=file.size, new_size=file.size)
         file.check()
         same = FileOutcome(file.name, Status.DONE_BEFORE, old_size=file.size, new_size=file.size)
         if file.name in self.log.done:
@@ -184,12 +226,14 @@ class Run:
                     # Once it is booked as begun, whatever stands in its place is taken for what an interrupted run has left.
                     self.job.check_free(file)
                 self.log.begin(name, before)
-                outcome = self.job.run(file, lambda done, total: self._tell(done, total, file.size), begun=begun)
+                outcome = self.job.run(file, lambda done, total: self._tell(file, done, total), begun=begun)
                 if outcome.status.settled:
-                    self.log.settle(name, outcome.status, mark_of(self.job.target(file)), outcome.stamp)
+                    mark = mark_of(self.job.target(file))
+                    self.log.settle(name, outcome.status, mark, outcome.stamp, outcome.keys)
                 else:
                     self.log.fail(name, outcome.why or "")
-            self._unreachable = 0
+            with self._lock:
+                self._unreachable = 0
             return outcome
         except OSError as error:
             failure = BloomsealError(f"the storage failed: {error.strerror or type(error).__name__}", file=ref.path)
@@ -198,7 +242,9 @@ class Run:
         return self._failed(file, failure, before)
 
     def _failed(self, file: DataFile, error: BloomsealError, before: tuple[int, ...] | None) -> FileOutcome:
-        self._unreachable = self._unreachable + 1 if isinstance(error, KeyAccessError) and error.retryable else 0
+        with self._lock:
+            away = isinstance(error, KeyAccessError) and error.retryable
+            self._unreachable = self._unreachable + 1 if away else 0
         changed = isinstance(error, ChangedError)
         if before is not None and not changed:
             try:
@@ -209,15 +255,21 @@ class Run:
         status = Status.CHANGED if changed else Status.FAILED
         return FileOutcome(file.name, status, error.what, old_size=file.size, new_size=file.size, error=error.to_dict())
 
-    def _tell(self, done: int, total: int, size: int) -> None:
-        if self._progress is not None:
-            self._progress(self._done + (size * done // total if total else 0), self._total)
+    def _tell(self, file: DataFile, done: int, total: int) -> None:
+        """So much of a file is done; without a total, all that is going to be."""
+        if self._progress is None:
+            return
+        with self._lock:
+            self._under_way.pop(file.name, None)
+            if total:
+                self._under_way[file.name] = file.size * done // total
+            self._progress(self._done + sum(self._under_way.values()), self._total)
 
 
 def _files(paths: Paths, job: Job, filesystem: FileSystem | None, follow_links: bool) -> list[DataFile]:
-    files = find_files(paths, filesystem, follow_links=follow_links)
+    files = find_files(paths, filesystem, follow_links=follow_links, indexes=job.indexes)
     places: dict[str, DataFile] = {}
-    for file in (file for file in files if not file.dead and file.unseen is None):
+    for file in (file for file in files if file.outside is None and file.unseen is None):
         place = job.target(file).path
         if (other := places.setdefault(place, file)) is not file:
             raise UsageError(

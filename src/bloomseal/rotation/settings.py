@@ -64,7 +64,8 @@ def reading(spec: EncryptionSpec) -> DecryptionSpec:
             None if isinstance(spec.footer_key, str) else spec.footer_key,
             {name: key for name, key in (spec.column_keys or {}).items() if not isinstance(key, str)},
         )
-    return DecryptionSpec(keys, aad_prefix=spec.aad_prefix, allow_ctr=spec.algorithm is Algorithm.AES_GCM_CTR_V1)
+    ctr = spec.algorithm is Algorithm.AES_GCM_CTR_V1
+    return DecryptionSpec(keys, aad_prefix=spec.aad_prefix, allow_ctr=ctr, access_log=spec.access_log)
 
 
 def opened(source: Source, decryption: DecryptionSpec) -> Walk:

@@ -359,6 +359,7 @@ def _encode_bytes(value: Any, column_type: ColumnType) -> Encodings:
 
 
 def _text(value: Any, column_type: ColumnType) -> bytes:
+    wanted = "a str"
     try:
         if isinstance(value, str):
             return str.encode(value)
@@ -367,9 +368,9 @@ def _text(value: Any, column_type: ColumnType) -> bytes:
             data.decode()
             return data
     except UnicodeError:
-        # `from None`: the chained exception would print the value.
-        raise _refusal(value, column_type, "text that UTF-8 can encode") from None
-    raise _refusal(value, column_type, "a str")
+        wanted = "text that UTF-8 can encode"
+    # Raised out here: the other error holds the value.
+    raise _refusal(value, column_type, wanted)
 
 
 def _uuid_bytes(value: Any, column_type: ColumnType) -> bytes:

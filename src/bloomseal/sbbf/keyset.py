@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from ..errors import FormatError, UsageError
 from .encoding import encode_value, stands_for_null, unwrap
+from .filter import SplitBlockBloomFilter
 from .probe import ProbeSet, as_arrow, stands_for_itself
 from .types import ColumnType, PhysicalType
 
@@ -41,15 +42,22 @@ class KeySet:
         undecided: some value can't be excluded by any filter or bound, such as NaN.
     """
 
-    __slots__ = ("_hashes", "_places", "_prefix", "_type", "undecided")
+    __slots__ = ("_hashes", "_places", "_prefix", "_type", "_values", "undecided")
 
     def __init__(
-        self, hashes: U64, places: U64 | None, prefix: bytes, column_type: ColumnType, undecided: bool
+        self,
+        hashes: U64,
+        places: U64 | None,
+        prefix: bytes,
+        column_type: ColumnType,
+        undecided: bool,
+        values: tuple[pa.Array, Indices] | None = None,
     ) -> None:
         self._hashes = hashes
         self._places = places  # ascending, one per hash; None where the type's bounds prove nothing
         self._prefix = prefix
         self._type = column_type
+        self._values = values  # the unique values, and of which of them each hash is
         self.undecided = undecided
 
     @classmethod
@@ -66,23 +74,47 @@ class KeySet:
             UsageError: a value of the wrong kind for the column.
         """
         values = _without_nulls(values)
+        # Hashes of different values may be equal, by chance or by somebody's choice, so it is values that are made unique.
+        plain = isinstance(values, pa.Array) and not isinstance(values, pa.ExtensionArray)
+        if plain:
+            values = values.unique()
         hashes, owners, undecided = ProbeSet.of(values, column_type, int96_utc=int96_utc).hashes()
-        hashes, first = np.unique(hashes, return_index=True)
-        placed = _places(values, owners[first], column_type)
+        if not plain:
+            hashes, first = np.unique(hashes, return_index=True)
+            owners = owners[first]
+        placed = _places(values, owners, column_type)
         if placed is None:
             return cls(hashes, None, b"", column_type, bool(undecided.any()))
         places, prefix = placed
-        order = np.argsort(places, kind="stable")
-        return cls(hashes[order], places[order], prefix, column_type, bool(undecided.any()))
+        order = np.argsort(places)
+        kept = (values, owners[order]) if plain else None
+        return cls(hashes[order], places[order], prefix, column_type, bool(undecided.any()), kept)
 
     def between(self, low: bytes | None, high: bytes | None) -> U64:
         """The hashes of the values that may lie between two bounds in plain encoding, both inclusive; None: no bound known."""
-        if self._places is None or low is None or high is None:
-            return self._hashes
-        ends = interval(low, high, self._type)
+        return self._hashes[self._between(low, high)]
+
+    def left(
+        self, bounds: tuple[bytes, bytes] | None, bloom_filter: SplitBlockBloomFilter | None
+    ) -> tuple[int, pa.Array | None]:
+        """What bounds in plain encoding and a filter leave: how many hashes, and their values. None leaves all.
+
+        The values are None where the set does not hold them as one array without doubt: then all may be left.
+        """
+        inside = self._between(*(bounds or (None, None)))
+        hashes = self._hashes[inside]
+        found = None if bloom_filter is None else bloom_filter.check_hashes(hashes)
+        count = len(hashes) if found is None else int(np.count_nonzero(found))
+        if self._values is None or self.undecided:
+            return count, None
+        values, owners = self._values
+        return count, values.take(pa.array(owners[inside] if found is None else owners[inside][found]))
+
+    def _between(self, low: bytes | None, high: bytes | None) -> slice:
+        ends = None if self._places is None or low is None or high is None else interval(low, high, self._type)
         if ends is None:
-            return self._hashes
-        return self._hashes[self._index(ends[0], "left") : self._index(ends[1], "right")]
+            return slice(None)
+        return slice(self._index(ends[0], "left"), self._index(ends[1], "right"))
 
     def dump(self) -> bytes:
         """Its parts in one string, which tells the values to whoever holds it: to be sealed before it leaves the process."""

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING
 from .._lazy import lazily
 
 if TYPE_CHECKING:
+    from .catalog import protect_table
     from .explaining import explain
     from .jar import build_jar
     from .jobs import attach, rekey, rewrap, verify
     from .jobs.audit import TableAudit, audit
+    from .jobs.destruction import may_destroy
+    from .jobs.evidence import evidence
     from .reading import df_stats, read
     from .runtime import java_home
     from .semijoin.join import semi_join
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from .session import advice, enable
     from .settings import options
     from .source.stats import SourceStats
+    from .streaming import write_stream
     from .writing import WriteReport, check_table, write
 
 __all__ = [
@@ -36,9 +40,12 @@ __all__ = [
     "check_table",
     "df_stats",
     "enable",
+    "evidence",
     "explain",
     "java_home",
+    "may_destroy",
     "options",
+    "protect_table",
     "prune",
     "read",
     "rekey",
@@ -46,6 +53,7 @@ __all__ = [
     "semi_join",
     "verify",
     "write",
+    "write_stream",
 ]
 
 if not TYPE_CHECKING:  # a type checker knows the names above, and refuses others
@@ -63,9 +71,12 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "check_table": "writing",
             "df_stats": "reading",
             "enable": "session",
+            "evidence": "jobs.evidence",
             "explain": "explaining",
             "java_home": "runtime",
+            "may_destroy": "jobs",
             "options": "settings",
+            "protect_table": "catalog",
             "prune": "semijoin.pruning",
             "read": "reading",
             "rekey": "jobs",
@@ -73,5 +84,6 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "semi_join": "semijoin.join",
             "verify": "jobs",
             "write": "writing",
+            "write_stream": "streaming",
         },
     )

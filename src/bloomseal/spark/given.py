@@ -13,8 +13,17 @@ from ..errors import UsageError
 from ..keytools.kms.registry import check_uri
 from ..policy import Policy, TablePolicy
 
-__all__ = ["ACCESS", "CRYPTO_FACTORY", "PARTITION_INFERENCE", "absolute_kms", "refuse_secrets", "table_policy"]
+__all__ = [
+    "ACCESS",
+    "CRYPTO_FACTORY",
+    "MERGE_SCHEMA",
+    "PARTITION_INFERENCE",
+    "absolute_kms",
+    "refuse_secrets",
+    "table_policy",
+]
 
+MERGE_SCHEMA: Final = "spark.sql.parquet.mergeSchema"
 PARTITION_INFERENCE: Final = "spark.sql.sources.partitionColumnTypeInference.enabled"
 
 CRYPTO_FACTORY: Final = "org.apache.parquet.crypto.keytools.PropertiesDrivenCryptoFactory"

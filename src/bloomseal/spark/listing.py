@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import UsageError
 from ..storage import files
 from ..storage.files import Listing, NothingThereError, is_hidden
+from .versions import check_version
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -115,7 +116,9 @@ def classic_jvm(spark: SparkSession) -> Any:
 
     Raises:
         UsageError: Spark Connect, where there is none.
+        UnsupportedError: a Spark before 4.0.
     """
+    check_version()
     jvm = getattr(spark, "_jvm", None) if hasattr(spark, "_jsparkSession") else None
     if jvm is None:
         raise UsageError(

@@ -8,15 +8,17 @@ import os
 import pickle
 import re
 import uuid
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import UsageError
+from ..errors import BloomsealWarning, UsageError
 from ..policy import Policy, TablePolicy
-from .given import PARTITION_INFERENCE, refuse_secrets, table_policy
+from .given import MERGE_SCHEMA, PARTITION_INFERENCE, refuse_secrets, table_policy
 from .listing import above_pattern, matching
 from .session import as_active, known_policy, metrics_of, register_source, show_figures
+from .versions import pushes_filters
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -160,6 +162,8 @@ class Request:
             self._options["table"] = table
         if "infer_partition_types" not in map(str.lower, self._options):
             self._options["infer_partition_types"] = str(spark.conf.get(PARTITION_INFERENCE, "true")).lower()
+        if not {"merge_schema", "mergeschema"} & {*map(str.lower, self._options)}:
+            self._options["merge_schema"] = str(spark.conf.get(MERGE_SCHEMA, "false")).lower()
         kms, known = known_policy(spark)
         above = {above_pattern(spark, one) for one in paths}
         if policy is not None:
@@ -197,6 +201,14 @@ class Request:
             if found := _FILE.search(said):
                 raise UsageError(f"data sources in Python have no {found[0]})", hint="spark.read.parquet")
             if _MOVING.search(said):
+                return "[]"
+            if not pushes_filters():
+                warnings.warn(
+                    "this Spark tells data sources in Python no filter, so that where= prunes nothing: Spark 4.1 does, and "
+                    "spark.read.parquet prunes with any",
+                    BloomsealWarning,
+                    stacklevel=3,
+                )
                 return "[]"
             leaves = plans.optimizedPlan().collectLeaves()
             scans = [leaf for leaf in map(leaves.apply, range(leaves.size())) if "ScanRelation" in leaf.nodeName()]

@@ -7,11 +7,11 @@ import hashlib
 import json
 import os
 import sys
+import uuid
 import warnings
-import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from ..errors import BloomsealWarning, UsageError
@@ -19,6 +19,7 @@ from ..policy import Policy, TablePolicy
 from .given import ACCESS, CRYPTO_FACTORY, absolute_kms, refuse_secrets, table_policy
 from .jar import KMS_CLIENT, bridge_jar, kept_file
 from .listing import classic_jvm
+from .versions import forget_static_source
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
@@ -38,8 +39,11 @@ __all__ = [
 ]
 
 
-_policies: weakref.WeakKeyDictionary[SparkSession, Policy] = weakref.WeakKeyDictionary()
-_metrics: weakref.WeakKeyDictionary[SparkSession, Accumulator[Metrics]] = weakref.WeakKeyDictionary()
+_NAME: Final = "bloomseal.session"
+_policies: dict[str, Policy] = {}
+_metrics: dict[str, Accumulator[Metrics]] = {}
+"""By the name that a session's configuration holds: streams run their batches in copies of a session, and Python makes an
+object of its own for each."""
 
 
 def enable(
@@ -102,8 +106,8 @@ def enable(
     for name, value in settings.items():
         spark.conf.set(name, value)
     if policy is not None:
-        _policies[spark] = policy
-    register_source(spark, kms, _policies.get(spark))
+        _policies[_name(spark)] = policy
+    register_source(spark, kms, _policies.get(_name(spark)))
     for text in advice(spark):
         warnings.warn(text, BloomsealWarning, stacklevel=2)
 
@@ -121,12 +125,13 @@ def register_source(
     from .source.source import BloomsealSource
     from .source.stats import new_metrics
 
-    if (metrics := _metrics.get(spark)) is None:
-        metrics = _metrics[spark] = new_metrics(spark)
+    if (metrics := _metrics.get(_name(spark))) is None:
+        metrics = _metrics[_name(spark)] = new_metrics(spark)
     zone, parallelism = str(spark.conf.get("spark.sql.session.timeZone")), spark.sparkContext.defaultParallelism
     given = {"defaults": Defaults(kms, policy, metrics, zone, parallelism), "name": classmethod(lambda _: name)}
     # A class of its own travels by value, and its attributes with it.
     with as_active(spark):
+        forget_static_source(spark, name)
         spark.dataSource.register(type("BloomsealSource", (BloomsealSource,), given))
     return metrics
 
@@ -149,12 +154,12 @@ def as_active(spark: SparkSession) -> Iterator[None]:
 def known_policy(spark: SparkSession) -> tuple[str | None, Policy | None]:
     """The KMS and the policy that `enable` was given; None where it was not called."""
     classic_jvm(spark)
-    return spark.conf.get("bloomseal.kms", None), _policies.get(spark)
+    return spark.conf.get("bloomseal.kms", None), _policies.get(_name(spark))
 
 
 def metrics_of(spark: SparkSession) -> Metrics | None:
     """What the session's reads through the data source did; None where nothing counts it."""
-    return found.value if (found := _metrics.get(spark)) is not None else None
+    return found.value if (found := _metrics.get(_name(spark))) is not None else None
 
 
 def show_figures(spark: SparkSession, title: str, figures: Mapping[str, int]) -> None:
@@ -215,11 +220,18 @@ def chosen_table(
     kms = spark.conf.get("bloomseal.kms", None)
     if kms is None:
         raise UsageError("the session has no key bridge", hint="bloomseal.spark.enable(spark, kms=...) first")
-    if policy is None and (policy := _policies.get(spark)) is None:
+    if policy is None and (policy := _policies.get(_name(spark))) is None:
         raise UsageError("no policy", hint="policy=, here or in bloomseal.spark.enable")
     if not isinstance(policy, Policy | TablePolicy):
         policy = Policy.load(policy, kms=kms)
     return table_policy(policy, table)
+
+
+def _name(spark: SparkSession) -> str:
+    """The session's, and that of its copies."""
+    if (found := spark.conf.get(_NAME, None)) is None:
+        spark.conf.set(_NAME, found := uuid.uuid4().hex)
+    return str(found)
 
 
 def _add_jar(spark: SparkSession, path: str) -> None:

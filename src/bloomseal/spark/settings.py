@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import UnsupportedError, UsageError
+from ..format.expectation import Expectation
 from ..limits import MAX_GCM_SEALS
 from ..policy import ColumnPolicy, Policy, TablePolicy
 from .given import CRYPTO_FACTORY, table_policy
 from .jar import KMS_CLIENT
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
     from ..sbbf import FilterSpec
 
-__all__ = ["leaves", "options", "promised"]
+__all__ = ["bridge_options", "check_lookalikes", "check_native", "leaves", "options", "promised"]
 
 _ADAPTIVE_BYTES: Final = 4 * 1024 * 1024
 _ADAPTIVE_SIZES: Final = 8
@@ -202,3 +204,46 @@ def _largest(name: str, spec: FilterSpec) -> int:
 
 def _flag(value: bool) -> str:
     return "true" if value else "false"
+
+
+def bridge_options(df: DataFrame, table: TablePolicy, stored: StructType, extra: Mapping[str, str]) -> dict[str, str]:
+    """What Spark's own writer is told, so that it keeps to the policy.
+
+    Raises:
+        UsageError: the session, or `extra`, stands against it.
+        UnsupportedError: as `options`.
+    """
+    check_native(df.sparkSession, df.schema)
+    settings = options(table, schema=stored)
+    lowered = {name.lower() for name in settings}
+    if clash := sorted(name for name in extra if name.lower() in lowered or "encryption" in name.lower()):
+        raise UsageError(f"{', '.join(clash)} would contradict the policy", hint="change the policy")
+    return settings
+
+
+def check_native(spark: SparkSession, schema: StructType) -> None:
+    """What the session's configuration would do to a frame that Spark itself writes."""
+    from pyspark.sql.types import TimestampType
+
+    known = leaves(schema)
+    moments = [name for name, kind in known.items() if isinstance(kind, TimestampType)]
+    if moments and str(spark.conf.get("spark.sql.parquet.outputTimestampType")).upper() == "INT96":
+        raise UsageError(
+            "timestamps would be written as INT96, which no reader can prune by",
+            column=moments[0],
+            hint='spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")',
+        )
+    nested = any(".list.element" in name or ".key_value." in name for name in known)
+    if nested and str(spark.conf.get("spark.sql.parquet.writeLegacyFormat")).lower() == "true":
+        raise UsageError(
+            "spark.sql.parquet.writeLegacyFormat gives the columns inside lists and maps other names",
+            hint='spark.conf.set("spark.sql.parquet.writeLegacyFormat", "false")',
+        )
+
+
+def check_lookalikes(table: TablePolicy, stored: StructType) -> None:
+    """A policy knows columns by their exact names: a frame's `SSN` beside `ssn` may hold the same, and would be in clear."""
+    keyed = frozenset(name for name, column in table.columns.items() if column.key is not None)
+    expected = Expectation(encrypted_columns=keyed)
+    for name in leaves(stored):
+        expected.name(name)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from .. import errors
 from ..errors import BloomsealError, KeyAccessError, PolicyError, UsageError
-from ..format.expectation import Expectation
 from ..format.pages.statistics import all_null
 from ..format.walk import Chunk, Protection
 from ..policy import Policy, TablePolicy
@@ -26,8 +25,7 @@ from .given import refuse_secrets, table_policy
 from .listing import TableFiles, in_folder, list_files, qualified, split_uri
 from .opening import open_table_file
 from .session import as_active, chosen_table, register_source
-from .settings import leaves, promised
-from .settings import options as table_options
+from .settings import bridge_options, check_lookalikes, promised
 from .source.partitioned import has_plain_text
 
 if TYPE_CHECKING:
@@ -36,7 +34,12 @@ if TYPE_CHECKING:
 
     from ..sbbf import FilterSpec
 
-__all__ = ["WriteReport", "check_table", "write"]
+__all__ = [
+    "WriteReport",
+    "check_table",
+    "registered",
+    "write",
+]
 
 _THREADS: Final = 8
 _SHOWN: Final = 10
@@ -138,9 +141,12 @@ def write(
         _refuse_own_source(df, target)
     prepare = _through_source if through == "source" else _through_bridge
     writer = prepare(df, chosen, stored, partition_by, extra)
-    _refuse_lookalikes(chosen, stored)
+    check_lookalikes(chosen, stored)
     # Names of files are never used twice, so that new ones can be told, also by dynamic partition overwrite.
     before = set(list_files(spark, target, to_write=True).names)
+    from .source.logs import refuse_logs
+
+    refuse_logs(qualified(spark, target))
     if before and mode == "ignore":
         return WriteReport(target, (), 0, 0, 0, 0)
     if before and mode.startswith("error") and through == "source":
@@ -171,11 +177,7 @@ def write(
 def _through_bridge(
     df: DataFrame, table: TablePolicy, stored: StructType, partition_by: Sequence[str], extra: dict[str, str]
 ) -> DataFrameWriter:
-    _check_native(df.sparkSession, df.schema)
-    settings = table_options(table, schema=stored)
-    lowered = {name.lower() for name in settings}
-    if clash := sorted(name for name in extra if name.lower() in lowered or "encryption" in name.lower()):
-        raise UsageError(f"{', '.join(clash)} would contradict the policy", hint="change the policy")
+    settings = bridge_options(df, table, stored, extra)
     return df.write.format("parquet").options(**{**extra, **settings}).partitionBy(*partition_by)
 
 
@@ -184,14 +186,6 @@ def _is_dynamic(spark: SparkSession, extra: Mapping[str, str]) -> bool:
     given = {name.lower(): value for name, value in extra.items()}
     chosen = given.get("partitionoverwritemode") or str(spark.conf.get("spark.sql.sources.partitionOverwriteMode"))
     return chosen.lower() == "dynamic"
-
-
-def _refuse_lookalikes(table: TablePolicy, stored: StructType) -> None:
-    """A policy knows columns by their exact names: a frame's `SSN` beside `ssn` may hold the same, and would be in clear."""
-    keyed = frozenset(name for name, column in table.columns.items() if column.key is not None)
-    expected = Expectation(encrypted_columns=keyed)
-    for name in leaves(stored):
-        expected.name(name)
 
 
 def _refuse_own_source(df: DataFrame, target: str) -> None:
@@ -247,10 +241,10 @@ def _through_source(
     if partition_by and "partition_overwrite_mode" not in map(str.lower, extra):
         # The data source sees no session, and so not its setting.
         by["partition_overwrite_mode"] = "dynamic" if _is_dynamic(df.sparkSession, {}) else "static"
-    return df.write.format(_registered(df.sparkSession, table)).options(**extra, **by)
+    return df.write.format(registered(df.sparkSession, table)).options(**extra, **by)
 
 
-def _registered(spark: SparkSession, table: TablePolicy) -> str:
+def registered(spark: SparkSession, table: TablePolicy) -> str:
     """The name of a data source that knows this policy already: options hold texts only, and all can see them."""
     if not isinstance(table.kms, str):
         raise UsageError("the policy's KMS is an object, which can't reach the executors", hint="name it by its URI")
@@ -285,26 +279,6 @@ def check_table(
     """
     chosen = in_folder(chosen_table(spark, policy, table), qualified(spark, path))
     return _check(os.fspath(path), list_files(spark, path), chosen, None)
-
-
-def _check_native(spark: SparkSession, schema: StructType) -> None:
-    """What the session's configuration would do to a frame that Spark itself writes."""
-    from pyspark.sql.types import TimestampType
-
-    known = leaves(schema)
-    moments = [name for name, kind in known.items() if isinstance(kind, TimestampType)]
-    if moments and str(spark.conf.get("spark.sql.parquet.outputTimestampType")).upper() == "INT96":
-        raise UsageError(
-            "timestamps would be written as INT96, which no reader can prune by",
-            column=moments[0],
-            hint='spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")',
-        )
-    nested = any(".list.element" in name or ".key_value." in name for name in known)
-    if nested and str(spark.conf.get("spark.sql.parquet.writeLegacyFormat")).lower() == "true":
-        raise UsageError(
-            "spark.sql.parquet.writeLegacyFormat gives the columns inside lists and maps other names",
-            hint='spark.conf.set("spark.sql.parquet.writeLegacyFormat", "false")',
-        )
 
 
 def _check(path: str, files: TableFiles, table: TablePolicy, filters: Mapping[str, FilterSpec] | None) -> WriteReport:

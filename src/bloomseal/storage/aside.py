@@ -17,20 +17,22 @@ import stat
 import time
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from ..errors import BloomsealError
+from .rights import Rights
 from .source import identity, open_regular
 
-__all__ = ["Aside", "folder_lock", "remove_leftovers"]
+__all__ = ["Aside", "folder_lock", "remove_leftovers", "turn"]
 
 _SUFFIX: Final = ".bloomseal-tmp"
 _ASIDE: Final = re.compile(r"\.(.+)\.[0-9a-f]{8,16}" + re.escape(_SUFFIX), re.DOTALL)
-_ACL: Final = "system.posix_acl_access"
 _LOCK_SECONDS: Final = 60.0
 _BUSY: Final = (errno.EWOULDBLOCK, errno.EACCES)
+_MOST_FOLDERS: Final = 10_000
+_tidied: dict[tuple[int, int], int] = {}
+"""Folder (device, inode) → its time of change when nothing but living files aside was left in it."""
 
 
 class Aside:
@@ -40,6 +42,7 @@ class Aside:
         target: the final place, links in it resolved.
         like: descriptor of a file whose rights the new one gets, narrowed to the target's where there is one. None:
             those of the target.
+        beside: `like` is the file that the new one belongs to, so that both have one owner.
         mode: rights where there is neither, narrowed by the umask.
 
     Attributes:
@@ -48,14 +51,16 @@ class Aside:
 
     Raises:
         OSError: the folder can't be written to, or the target is no regular file.
+        BloomsealError: the target's access list or attributes can't be carried over.
     """
 
-    def __init__(self, target: Path, *, like: int | None = None, mode: int = 0o666) -> None:
+    def __init__(self, target: Path, *, like: int | None = None, beside: bool = False, mode: int = 0o666) -> None:
         self._name = target.name
         self._like = like
+        self._beside = beside
         self._folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            remove_leftovers(self._folder, of=self._name)
+            self._tidy()
             rights = self._rights()
             self._aside, self.fd = _create(self._folder, self._name, mode if rights is None else 0o600)
         except BaseException:
@@ -67,9 +72,23 @@ class Aside:
         try:
             if rights is not None:
                 rights.give(self.fd)
+            self._note()
         except BaseException:
             self.remove()
             raise
+
+    def _tidy(self) -> None:
+        """Remove what dead writers have left, unless nobody but this process has changed the folder since it last looked."""
+        status = os.fstat(self._folder)
+        if _tidied.get((status.st_dev, status.st_ino)) != status.st_mtime_ns:
+            remove_leftovers(self._folder)
+
+    def _note(self) -> None:
+        """The folder has just been changed by us: listing thousands of names for each of thousands of files would take long."""
+        status = os.fstat(self._folder)
+        if len(_tidied) >= _MOST_FOLDERS:
+            _tidied.clear()
+        _tidied[status.st_dev, status.st_ino] = status.st_mtime_ns
 
     def place(self, *, replaces: tuple[int, ...] | None = None, drop: str | None = None, lock: bool = True) -> None:
         """Take the target's name, and have the folder synced.
@@ -99,6 +118,7 @@ class Aside:
                     os.unlink(drop, dir_fd=self._folder)
             self.placed = True
             os.rename(self._aside, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+            self._note()
 
     def sync_folder(self) -> None:
         """The name is on the disk when this returns."""
@@ -114,85 +134,26 @@ class Aside:
         except FileNotFoundError:
             return None
 
-    def _rights(self) -> _Rights | None:
+    def _rights(self) -> Rights | None:
         """What the new file may be given away to; None where nothing says so."""
         try:
             there = open_regular(self._name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=self._folder)
         except OSError as error:
             # A link that lies in the place is replaced; the file that it points to has no say.
             if error.errno in (errno.ENOENT, errno.ELOOP):
-                return None if self._like is None else _Rights.of(self._like)
+                return None if self._like is None else Rights.of(self._like, whole=self._beside)
             if not isinstance(error, PermissionError):
                 raise
             # Its list of users, if any, can't be read by us: only the owner is sure to have been on it.
             status = os.stat(self._name, dir_fd=self._folder, follow_symlinks=False)
-            return _Rights(status.st_mode & 0o700, status.st_gid, None)
+            return Rights(status.st_mode & 0o700, status.st_gid, None)
         try:
-            old = _Rights.of(there)
+            old = Rights.of(there, whole=True, attributes=True)
             if self._like is None or os.path.samestat(os.fstat(there), os.fstat(self._like)):
                 return old
-            return old.within(_Rights.of(self._like))
+            return old.within(Rights.of(self._like))
         finally:
             os.close(there)
-
-
-@dataclass(frozen=True, slots=True)
-class _Rights:
-    """Who may use a file.
-
-    Attributes:
-        mode: permission bits; with an access list, its group bits are the list's mask.
-        group: whom the group bits are about.
-        acl: the POSIX access list as Linux stores it; None where there is none.
-    """
-
-    mode: int
-    group: int
-    acl: bytes | None
-
-    @classmethod
-    def of(cls, fd: int) -> Self:
-        status = os.fstat(fd)
-        acl = None
-        if hasattr(os, "getxattr"):
-            with contextlib.suppress(OSError):
-                acl = os.getxattr(fd, _ACL)
-        return cls(status.st_mode & 0o777, status.st_gid, acl)
-
-    def within(self, other: Self) -> _Rights:
-        """Those that both grant; of two that differ in group or list, the owner's and everybody's only."""
-        if (self.group, self.acl) == (other.group, other.acl):
-            return _Rights(self.mode & other.mode, self.group, self.acl)
-        return _Rights(_without_group(self.mode & other.mode, self.acl or other.acl), self.group, None)
-
-    def give(self, fd: int) -> None:
-        """Make them a file's. What can't be carried over is left out, so that it is never open to more.
-
-        Raises:
-            OSError: the mode can't be set.
-        """
-        mode, acl = self.mode, self.acl
-        if os.fstat(fd).st_gid != self.group:
-            try:
-                os.fchown(fd, -1, self.group)
-            except OSError:
-                mode, acl = _without_group(mode, acl), None
-        if hasattr(os, "setxattr"):
-            try:
-                if acl is not None:
-                    os.setxattr(fd, _ACL, acl)
-                else:
-                    # The folder's default list, which the old file need not have had.
-                    os.removexattr(fd, _ACL)
-            except OSError as error:
-                if acl is not None or error.errno not in (errno.ENODATA, errno.EOPNOTSUPP):
-                    mode &= 0o700
-        os.fchmod(fd, mode)
-
-
-def _without_group(mode: int, acl: bytes | None) -> int:
-    """The mode for another group: its members have what everybody has. A list may refuse some of everybody."""
-    return mode & 0o700 if acl is not None else mode & 0o707 | mode & (mode << 3) & 0o070
 
 
 @contextlib.contextmanager
@@ -215,7 +176,7 @@ def folder_lock(folder: int) -> Iterator[None]:
                 break
             if time.monotonic() > patience:
                 raise TimeoutError(errno.ETIMEDOUT, "another process keeps the folder locked") from None
-            time.sleep(0.002)
+            time.sleep(0.001)
         else:
             locked = True
     try:
@@ -223,6 +184,39 @@ def folder_lock(folder: int) -> Iterator[None]:
     finally:
         if locked:
             fcntl.flock(folder, fcntl.LOCK_UN)
+
+
+@contextlib.contextmanager
+def turn(path: str) -> Iterator[None]:
+    """Be alone, among those who ask, with one small local file that each of them replaces; with its folder as long as there is
+    none. Those who work on its neighbours do not wait.
+
+    Raises:
+        OSError: no such folder; or as `folder_lock`.
+    """
+    while True:
+        there = missing = False
+        try:
+            fd, there = open_regular(path), True
+        except OSError as error:
+            missing = isinstance(error, FileNotFoundError)
+            fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_CLOEXEC)  # noqa: PTH120
+        try:
+            with folder_lock(fd):
+                # While we waited, another writer may have put a new one in its place.
+                if (there and not _is_named(path, fd)) or (missing and os.path.exists(path)):  # noqa: PTH110
+                    continue
+                yield
+                return
+        finally:
+            os.close(fd)
+
+
+def _is_named(path: str, fd: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(fd))  # noqa: PTH116
+    except OSError:
+        return False
 
 
 def remove_leftovers(folder: int | str | os.PathLike[str], *, of: str | None = None) -> None:

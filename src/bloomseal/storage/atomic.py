@@ -11,7 +11,8 @@ import contextlib
 import errno
 import os
 import signal
-from collections.abc import Callable, Iterator
+import stat
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Protocol, Self
@@ -19,9 +20,9 @@ from typing import IO, Any, Protocol, Self
 from ..errors import BloomsealError, UsageError
 from .aside import Aside
 from .ref import FileRef
-from .source import Buffer, Scratch, Source, identity
+from .source import Buffer, Scratch, Source, identity, open_regular
 
-__all__ = ["AtomicFile", "Output", "fault_point", "identity_at", "replace_durably", "storage_errors"]
+__all__ = ["AtomicFile", "Output", "fault_point", "final_place", "identity_at", "replace_durably", "storage_errors"]
 
 _COPY_BYTES = 1 << 20
 _ALIGNED_BYTES = 256 << 10
@@ -90,12 +91,14 @@ class AtomicFile:
             self._fd = self._spool.fileno()
             return
         # A link stays a link: what it points to is replaced.
-        self._target = Path(os.path.realpath(ref.path))
+        self._target = final_place(ref.path)
         try:
             self._aside = Aside(self._target, like=None if like is None else like.fd)
             self._fd = self._aside.fd
         except OSError as error:
             raise UsageError(f"can't write beside the file: {error.strerror}", file=ref.path) from error
+        except BloomsealError as error:
+            raise error.at(file=ref.path) from None
 
     @property
     def placed(self) -> bool:
@@ -254,6 +257,26 @@ class AtomicFile:
         self.abort()
 
 
+def final_place(path: str | os.PathLike[str]) -> Path:
+    """Where a file is made that somebody has named: a link at the name is followed.
+
+    Raises:
+        UsageError: somebody else has put the link into a folder that everybody may write to, such as ``/tmp``. It would have us
+            replace a file that he chooses. (Linux's `protected_symlinks` has the same rule; `realpath` goes past it.)
+    """
+    place, seen = os.path.abspath(path), set[str]()  # noqa: PTH100
+    while os.path.islink(place) and place not in seen:  # noqa: PTH114
+        seen.add(place)
+        folder = os.stat(os.path.dirname(place))  # noqa: PTH116, PTH120
+        if folder.st_mode & stat.S_IWOTH and os.lstat(place).st_uid not in (os.geteuid(), folder.st_uid):
+            raise UsageError(
+                "somebody else's link, in a folder that everybody may write to, is not followed",
+                file=os.fspath(path), hint="name the file that is meant",
+            )  # fmt: skip
+        place = os.path.join(os.path.dirname(place), os.readlink(place))  # noqa: PTH115, PTH118, PTH120
+    return Path(os.path.realpath(place))
+
+
 def identity_at(path: Path | str) -> tuple[int, ...] | None:
     """What tells the local file at a path from another one put in its place; None where there is none."""
     try:
@@ -262,21 +285,40 @@ def identity_at(path: Path | str) -> tuple[int, ...] | None:
         return None
 
 
-def replace_durably(target: Path, data: bytes, *, mode: int) -> None:
+def replace_durably(target: Path, data: bytes | Iterable[bytes], *, mode: int, beside: str | None = None) -> None:
     """Replace a small local file, or make it. The caller keeps other writers of the same file away.
 
     Args:
         target: a link is replaced, not what it points to.
+        data: whole, or in pieces that are made while it is written.
         mode: a new file's permissions, narrowed by the umask; a file that is replaced hands on its own.
+        beside: a file that a new one belongs to, whose owner and permissions it gets instead; it need not be there.
 
     Raises:
+        BloomsealError: the old file's access list or attributes can't be carried over.
         OSError: the old file stays as it was. Where the storage failed after the rename, the new one is there.
     """
-    aside = Aside(target, mode=mode)
+    like = None if beside is None or os.path.lexists(target) else _opened(beside)
     try:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(aside.fd, rest) :]
+        _replace(Aside(target, like=like, beside=True, mode=mode), data)
+    finally:
+        if like is not None:
+            os.close(like)
+
+
+def _opened(path: str) -> int | None:
+    try:
+        return open_regular(path)
+    except FileNotFoundError:
+        return None
+
+
+def _replace(aside: Aside, data: bytes | Iterable[bytes]) -> None:
+    try:
+        for piece in (data,) if isinstance(data, bytes) else data:
+            rest = memoryview(piece)
+            while rest:
+                rest = rest[os.write(aside.fd, rest) :]
         os.fsync(aside.fd)
         aside.place(lock=False)
         aside.sync_folder()

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ..errors import UnsupportedError
+from .delta_log import read_log
 from .ref import FileRef
-from .snapshot import LiveFile, Snapshot, in_table, library, location, opened
+from .snapshot import History, LiveFile, Snapshot, in_table, library, location, opened
 
 __all__ = ["DeltaLog"]
 
@@ -44,14 +45,9 @@ class DeltaLog:
         """The live files of the loaded version, whatever features it has."""
         return opened(self._ref, lambda: {in_table(row["path"], self._ref, quoted=True) for row in self._actions()})
 
-    def retained(self) -> list[int]:
-        """The versions that the log still describes."""
-        return sorted({entry["version"] for entry in self._table.history() if "version" in entry})
-
-    def paths_at(self, version: int) -> set[str]:
-        """As `paths`, of another version. Raises whatever the library raises."""
-        self._table.load_as_version(version)
-        return self.paths()
+    def history(self) -> History:
+        """All that the log names, read from the log itself: the library's history knows no version without ``commitInfo``."""
+        return read_log(self._ref)
 
     def bounds(self) -> dict[str, set[str]]:
         """File → columns whose least and greatest values the log holds, whatever the files themselves hide."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 __all__ = [
+    "INDEX_FOLDER",
     "MATERIAL_PREFIX",
     "Found",
     "Kind",
@@ -40,6 +41,8 @@ __all__ = [
 ]
 
 MATERIAL_PREFIX: Final = "_KEY_MATERIAL_FOR_"
+INDEX_FOLDER: Final = "_bloomseal_index"
+"""In a table's folder: its sealed indexes, hidden from whoever reads the table."""
 _ENDINGS: Final = (".parquet", ".parq", ".pq")
 _MAGIC: Final = (b"PAR1", b"PARE")
 _ASIDE: Final = ".bloomseal-tmp"
@@ -126,6 +129,8 @@ class Listing:
         sidecars: external key material.
         tables: folders that hold a table with a log, and which; "" is the place itself.
         problems: what could not be looked at.
+        unsure: with `everything`, what is no problem for a reader, and may still lead to data, or become some: links of any
+            name that lead nowhere, Parquet files that have no end yet.
         root: the folder that was searched; None where a file was named.
     """
 
@@ -133,6 +138,7 @@ class Listing:
     sidecars: list[FileRef] = field(default_factory=list)
     tables: dict[str, Layout] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    unsure: list[Problem] = field(default_factory=list)
     root: FileRef | None = None
 
 
@@ -191,7 +197,7 @@ def list_files(
         path: a file, taken whatever it is called; a folder, searched to any depth; or a pattern
             (``day=2024-*/*.parquet``, ``**`` for any folders), whose matches count as they would below the folder in
             front of it.
-        everything: also files of every other `Kind` that end as Parquet does.
+        everything: also files of every other `Kind` that end as Parquet does, and leftovers however they end.
         any_name: also files that are not hidden, whatever they are: what Spark reads.
         follow_links: follow links that lead out of the folder. Links inside it lead to the same files again.
 
@@ -290,6 +296,8 @@ class _Walk:
             # A link to nothing holds nothing, but where its name promises data, somebody misses them.
             if kind_of(name) is Kind.DATA or not isinstance(error, FileNotFoundError):
                 self._problem(entry.path, f"a link that leads nowhere: {error.strerror}", name)
+            else:
+                self.listing.unsure.append(Problem(entry.path, f"a link that leads nowhere: {error.strerror}"))
             return
         if stat.S_ISDIR(mode):
             if self._leads_out(name, entry.path, real):
@@ -364,14 +372,20 @@ class _Walk:
         last = posixpath.basename(name)
         if last.startswith(MATERIAL_PREFIX) and last.endswith(".json"):
             self.listing.sidecars.append(ref)
-            return False
+            return self._everything and regular and bool(self._ends_as_parquet(ref.path))
         if kind_of(name) in self._named:
             return True
         if not self._everything or not regular or f"/{_DELTA_LOG}/" in f"/{posixpath.dirname(name)}/":
             # A log's own checkpoints are no data: sealed, they would end the table.
             return False
+        if kind_of(name) is Kind.LEFTOVER:
+            return True  # its writer may have been killed half-way, and what there is may be plaintext
         if (ends := self._ends_as_parquet(ref.path)) is None:
             self._problem(ref.path, "can't be read, so that nobody knows whether it is Parquet", name)
+        if ends is False and _says_parquet(last):
+            self.listing.unsure.append(
+                Problem(ref.path, "it does not end as Parquet does: it is unfinished, or broken off")
+            )
         return bool(ends)
 
     def _ends_as_parquet(self, path: str) -> bool | None:
@@ -395,6 +409,14 @@ def _unseen(what: str, path: str, error: OSError) -> UsageError:
     told = refusal(what, path, error)
     kind = NothingThereError if isinstance(error, FileNotFoundError | NotADirectoryError) else UnseenError
     return kind(told.what, file=path, hint=told.hint)
+
+
+def _says_parquet(name: str) -> bool:
+    """Is data to become of a hidden file, by its name? Hadoop's checksums have their file's name too."""
+    lower = name.lower()
+    return name.endswith(_ASIDE) or (
+        any(f"{ending}." in f"{lower}." for ending in _ENDINGS) and not lower.endswith(".crc")
+    )
 
 
 _RANK: Final = {kind: rank for rank, kind in enumerate(Kind)}

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ..errors import UnsupportedError, UsageError
 from .ref import FileRef
-from .snapshot import LiveFile, Snapshot, in_table, library, location, opened
+from .snapshot import History, LiveFile, Snapshot, in_table, library, location, opened
 from .source import Source, refusal
 
 __all__ = ["METADATA_ENDING", "IcebergLog"]
@@ -36,7 +36,7 @@ class IcebergLog:
     """
 
     def __init__(self, ref: FileRef, version: int | None = None) -> None:
-        self.folder, metadata = _newest(ref)
+        self.folder, metadata, self._newest = _newest(ref)
         self._ref = self.folder
         table = library("pyiceberg", "iceberg", _pyiceberg)
         self._table: Any = opened(ref, lambda: table.from_metadata(location(metadata)))
@@ -59,17 +59,24 @@ class IcebergLog:
             )
         return found
 
-    def retained(self) -> list[int]:
-        """The ids of all snapshots that the metadata still name."""
-        return [snapshot.snapshot_id for snapshot in self._table.metadata.snapshots]
+    def history(self) -> History:
+        """The files of all snapshots that the metadata still name."""
+        found = History()
+        if not self._newest:
+            found.problems.append(f"{self._ref.path}: nobody can tell whether these metadata are the table's latest")
+        for snapshot in self._table.metadata.snapshots:
+            try:
+                found.paths |= self._paths(snapshot.snapshot_id)
+                found.versions += 1
+            except Exception as error:
+                found.problems.append(
+                    f"{self._ref.path}: snapshot {snapshot.snapshot_id} can't be read ({type(error).__name__})"
+                )
+        return found
 
     def paths(self) -> set[str]:
         """The files of the snapshot that was asked for, with those that tell which rows were deleted."""
         return opened(self._ref, lambda: self._paths(self._version))
-
-    def paths_at(self, version: int) -> set[str]:
-        """As `paths`, of another snapshot. Raises whatever the library raises."""
-        return self._paths(version)
 
     def bounds(self) -> dict[str, set[str]]:
         """File → columns whose least and greatest values the manifests hold, whatever the files themselves hide."""
@@ -121,8 +128,8 @@ class IcebergLog:
         return in_table(file.file_path, self._ref, quoted=False)
 
 
-def _newest(ref: FileRef) -> tuple[FileRef, FileRef]:
-    """The table's folder, and its newest metadata file."""
+def _newest(ref: FileRef) -> tuple[FileRef, FileRef, bool]:
+    """The table's folder, its newest metadata file, and whether that is sure."""
     named = posixpath.basename(ref.path) if METADATA_ENDING in posixpath.basename(ref.path) else None
     inside = posixpath.dirname(ref.path) if named else posixpath.join(ref.path, "metadata")
     numbered: dict[int, list[str]] = {}
@@ -133,7 +140,7 @@ def _newest(ref: FileRef) -> tuple[FileRef, FileRef]:
     own = _NUMBER.fullmatch(named) if named else None
     if named and not (own and posixpath.basename(inside) == "metadata"):
         # Named by a rule of its own: nothing beside it can be told to be newer.
-        return folder, ref
+        return folder, ref, False
     if not numbered:
         raise UsageError("an Iceberg table without metadata", file=ref.path)
     newest = max(numbered)
@@ -146,14 +153,14 @@ def _newest(ref: FileRef) -> tuple[FileRef, FileRef]:
             hint="the folder, and version= a snapshot's id",
         )
     if named:
-        return folder, ref
+        return folder, ref, len(numbered[newest]) == 1
     if len(numbered[newest]) > 1:
         raise UsageError(
             f"{len(numbered[newest])} metadata files are the newest; the catalog knows which one counts",
             file=ref.path,
             hint=f"name one of {', '.join(sorted(numbered[newest]))}",
         )
-    return folder, FileRef(posixpath.join(inside, numbered[newest][0]), ref.filesystem)
+    return folder, FileRef(posixpath.join(inside, numbered[newest][0]), ref.filesystem), True
 
 
 def _names(ref: FileRef) -> list[str]:

@@ -19,10 +19,12 @@ class FileRef:
         path: the path as its file system knows it.
         filesystem: None means local.
         root: the folder of the table that led to the file; None where the file was named itself.
+        like: a local file that the one here is made from; what lies beside it is then no more open than that.
         named: False for a file object, of which nobody knows where it is.
     """
 
     path: str
     filesystem: FileSystem | None = None
     root: str | None = field(default=None, compare=False)
+    like: str | None = field(default=None, compare=False)
     named: bool = field(default=True, compare=False)

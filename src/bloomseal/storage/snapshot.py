@@ -14,7 +14,7 @@ from .ref import FileRef
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["LiveFile", "Snapshot", "in_table", "library", "location", "opened"]
+__all__ = ["History", "LiveFile", "Snapshot", "in_table", "library", "location", "opened"]
 
 T = TypeVar("T")
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)", re.DOTALL)
@@ -58,6 +58,21 @@ class Snapshot:
     deletes: tuple[str, ...] = ()
     field_ids: Mapping[str, int] = field(default_factory=dict)
     stored: bool = False
+
+
+@dataclass
+class History:
+    """All that a log still describes.
+
+    Attributes:
+        paths: every file that any retained version names, or has removed.
+        versions: how many versions are retained.
+        problems: what of the log could not be read, in words: there may be more files.
+    """
+
+    paths: set[str] = field(default_factory=set)
+    versions: int = 0
+    problems: list[str] = field(default_factory=list)
 
 
 def library(name: str, extra: str, load: Callable[[], T]) -> T:

@@ -47,9 +47,10 @@ class TableFiles:
 
     Attributes:
         files: what a reader takes, in order; with `everything` also visible Parquet files of other names.
-        others: with `everything`, the Parquet files that no reader takes: hidden ones, leftovers, files that no live
-            version names.
+        others: with `everything`, the Parquet files that no reader takes: hidden ones, leftovers (whole or not), files
+            that no live version names.
         problems: what could not be looked at.
+        unsure: as `Listing` has it.
         snapshot: what the log says, where one table with a log was opened to be read.
         live: path → what the log says about the file.
         missing: files that a current version names and that are not there; each is a problem too.
@@ -60,6 +61,7 @@ class TableFiles:
     files: list[Found] = field(default_factory=list)
     others: list[Found] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    unsure: list[Problem] = field(default_factory=list)
     snapshot: Snapshot | None = None
     live: dict[str, LiveFile] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
@@ -210,6 +212,7 @@ def _sort_out(result: TableFiles, files: Iterable[Found], listing: Listing, ever
         (result.files if found.kind in wanted else result.others).append(found)
     result.problems += listing.problems
     result.sidecars += listing.sidecars
+    result.unsure += listing.unsure
 
 
 def _keep_live(

@@ -14,10 +14,12 @@ import pyarrow as pa
 
 from ..errors import BloomsealError, UsageError
 from ..notebook import ShownInNotebooks
+from ..policy import TablePolicy
 from ..specs import EncryptionSpec
 from ..write.arguments import FilterRequest, a_count
 from ..write.rows_in import Rows, plain_schema, rows_in
 from ..write.writer import DEFAULT_ROW_GROUP_SIZE, SealedWriter
+from .by_policy import index_by_policy
 from .folder import Existing, TargetFolder
 from .hive import check_partitioning, check_values, folders
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
     from pyarrow.fs import FileSystem
 
-    from ..policy import TablePolicy
+    from ..index.update import UpdateReport
 
 __all__ = ["DatasetReport", "write_dataset"]
 
@@ -51,6 +53,7 @@ class DatasetReport(ShownInNotebooks):
         rows: in all of them.
         removed: old files that are gone.
         kept: old files that somebody exchanged while the new ones were written; they are still there.
+        indexes: column → what was done to the sealed index that the policy wants of it, see `SealedIndex.update`.
     """
 
     path: str
@@ -58,9 +61,10 @@ class DatasetReport(ShownInNotebooks):
     rows: int = 0
     removed: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
+    indexes: dict[str, UpdateReport] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        return dict(self.__dict__)
+        return {**self.__dict__, "indexes": {name: one.to_dict() for name, one in self.indexes.items()}}
 
 
 def write_dataset(
@@ -86,6 +90,9 @@ def write_dataset(
     Each file takes its name when it is complete and has been reopened and probed. Rows are taken as they come; of each
     partition at most one row group waits in memory, of all of them 256 MiB. Where more would wait, or more files be
     open than may be, a file is completed early, and its partition goes on in another one.
+
+    The sealed indexes that a policy wants are built or brought up to date at the end (docs/index.md). Where that fails,
+    the rows are there all the same, and a BloomsealWarning tells why.
 
     An AAD prefix with ``{path}`` is made of the place in `folder`, unless the policy's ``root`` says another.
 
@@ -139,6 +146,8 @@ def write_dataset(
         writing.run()
         report = writing.report
         report.removed, report.kept = target.remove_old()
+        if isinstance(encryption, TablePolicy):
+            report.indexes = index_by_policy(target.ref, encryption)
     except BaseException as error:
         writing.abort()
         _name_placed(error, writing.report)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -12,18 +12,22 @@ import pyarrow as pa
 
 from ..errors import UnsupportedError, UsageError
 from ..read.file import ReadStats, Verdict, open_file
+from ..read.verdict import Hits, verdicts
 from ..storage.source import FilePlace
 from ..storage.tables import Places, find_files, is_one_file
+from .query.indexes import Indexes
+from .query.narrow import Narrowed, known_values, narrowed, shapes_of
 from .query.partitions import Partitions
-from .query.query import Query, Shape, TableParts, no_such_column, side_by_side
+from .query.query import Answer, Query, Shape, TableParts, is_in_state, no_such_column, side_by_side
 from .report import TableVerifyReport, verify_files
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
     from ..format.schema import Schema
+    from ..index.sealed import SealedIndex
     from ..policy import TablePolicy
-    from ..specs import DecryptionSpec
+    from ..specs import DecryptionSpec, EncryptionSpec
     from ..write.attach import AttachReport
     from ..write.writer import FilterRequest
     from .scan import Progress
@@ -41,8 +45,9 @@ class SealedTable:
         version: of a Delta table its version, of an Iceberg table the snapshot's id; None for plain files.
     """
 
-    def __init__(self, parts: TableParts) -> None:
+    def __init__(self, parts: TableParts, use_index: str = "auto") -> None:
         self._parts = parts
+        self._indexes = Indexes(parts, use_index)
         self.stats = ReadStats()
         self.version = None if parts.snapshot is None else parts.snapshot.version
 
@@ -60,7 +65,7 @@ class SealedTable:
             FormatError, IntegrityError, KeyAccessError, PolicyError: one bad file refuses the schema.
         """
         query = Query(self._parts, None, None)
-        return query.target(query.numbers, self._shapes(query))
+        return query.target(*_apart(shapes_of(query, self._indexes)))
 
     @cached_property
     def leaves(self) -> Schema:
@@ -110,10 +115,15 @@ class SealedTable:
                 read.
         """
         query = self._query(columns, filters, int96_unit)
-        answers = side_by_side(query.answer, query.numbers, threads)
-        schema = self._target(query, [answer.shape for answer in answers])
-        self.stats = _sum(answer.stats for answer in answers)
-        found = zip(query.numbers, answers, strict=True)
+        left, answers = self._answers(query, threads)
+        shapes = _shapes(left, answers)
+        if query.differs([shape for _, shape in shapes]):
+            query = self._query(columns, filters, int96_unit, bind=True)
+            left, answers = self._answers(query, threads)
+            shapes = _shapes(left, answers)
+        schema = self._target(query, shapes)
+        self.stats = _sum([left.stats, *(answer.stats for answer in answers)])
+        found = zip(left.numbers, answers, strict=True)
         tables = [query.in_schema(number, rows, schema) for number, answer in found for rows in answer.tables]
         return pa.concat_tables([schema.empty_table(), *tables])
 
@@ -142,9 +152,14 @@ class SealedTable:
         from .scan import stream
 
         query = self._query(columns, filters, int96_unit)
-        schema = self._target(query, self._shapes(query))
-        self.stats = ReadStats()
-        return stream(query, query.numbers, schema, threads, self.stats, progress)
+        left = narrowed(query, self._indexes)
+        shapes = self._shapes(query, left)
+        if query.differs([shape for _, shape in shapes]):
+            query = self._query(columns, filters, int96_unit, bind=True)
+            left = narrowed(query, self._indexes)
+        schema = self._target(query, shapes)
+        self.stats = left.stats
+        return stream(query, left.numbers, schema, threads, self.stats, progress)
 
     def scan_in(self, schema: pa.Schema, filters: Any = None, *, threads: int | None = None) -> pa.RecordBatchReader:
         """As `scan`, in a schema said beforehand: columns of `schema`, or wider types. No footer is opened twice.
@@ -154,8 +169,9 @@ class SealedTable:
         """
         from .scan import stream
 
-        query = self._query(schema.names, filters, "ns")
-        return stream(query, query.numbers, schema, threads, ReadStats(), None)
+        query = self._query(schema.names, filters, "ns", bind=True)
+        left = narrowed(query, self._indexes)
+        return stream(query, left.numbers, schema, threads, left.stats, None)
 
     def probe(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> dict[str, list[list[Verdict]]]:
         """Ask the filters of all files.
@@ -167,10 +183,8 @@ class SealedTable:
         Raises:
             UsageError: a column that no file has, a partition column, or a value of the wrong kind.
         """
-        asked = values if isinstance(values, pa.Array | pa.ChunkedArray) else list(values)
-        found = self._ask(column, lambda file: file.probe(column, asked))
-        absent = [Verdict.ABSENT] * len(asked)
-        return {path: [absent] * groups if verdicts is None else verdicts for path, groups, verdicts in found}
+        found = self._ask(column, values)
+        return {path: [verdicts(one) for one in hits] for path, hits in found}
 
     def maybe_present(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
         """As `probe`, an array of shape (files, values): False where no row group of the file holds the value.
@@ -178,10 +192,28 @@ class SealedTable:
         Raises:
             As `probe`.
         """
-        asked = values if isinstance(values, pa.Array | pa.ChunkedArray) else list(values)
-        found = self._ask(column, lambda file: file.maybe_present(column, asked).any(axis=0))
-        rows = [np.zeros(len(asked), dtype=np.bool_) if maybe is None else maybe for _, _, maybe in found]
-        return np.stack(rows) if rows else np.empty((0, len(asked)), dtype=np.bool_)
+        found = self._ask(column, values)
+        none = np.zeros(len(values), dtype=np.bool_)
+        rows = [np.logical_or.reduce([none, *(one.maybe for one in hits)]) for _, hits in found]
+        return np.stack(rows) if rows else np.empty((0, len(values)), dtype=np.bool_)
+
+    def index(self, column: str, *, encryption: EncryptionSpec | TablePolicy | None = None) -> SealedIndex:
+        """The sealed index of a column: build, update, compact, check, show or drop it. See docs/index.md.
+
+        Args:
+            column: dotted path of a leaf.
+            encryption: what seals the column, and so its index; None: the policy that the table was opened with.
+
+        Raises:
+            UnsupportedError: the table is not one folder on this machine.
+        """
+        from ..index.sealed import SealedIndex
+        from ..index.update import Listed
+
+        if (root := self._indexes.root) is None:
+            raise UnsupportedError("an index is that of a table in one folder on this machine", column=column)
+        files = [Listed(path, partial(self._parts.open, number)) for number, path in enumerate(self._indexes.relative)]
+        return SealedIndex(root, column, files, self._indexes.paths, self._parts.decryption, encryption)
 
     def attach(self, filters: FilterRequest, **options: Any) -> dict[str, AttachReport]:
         """Add filters to every file, see `bloomseal.attach_filters`. The first file that can't be done ends it; those
@@ -206,11 +238,14 @@ class SealedTable:
             for found in self._parts.files
         }
 
-    def verify(self, *, threads: int | None = None) -> TableVerifyReport:
+    def verify(self, *, threads: int | None = None, filters: bool = False) -> TableVerifyReport:
         """Open every module of every file that the keys at hand can open. A file that can't be opened is in the
         report, and the rest goes on.
+
+        Args:
+            filters: ask each filter for every value of its own column chunk, too. One that denies a value is a failure.
         """
-        return verify_files(self._parts, threads)
+        return verify_files(self._parts, threads, filters=filters)
 
     def __len__(self) -> int:
         return len(self._parts.files)
@@ -218,38 +253,64 @@ class SealedTable:
     def __repr__(self) -> str:
         return f"<SealedTable of {len(self)} files>"
 
-    def _query(self, columns: Sequence[str] | None, filters: Any, int96_unit: str) -> Query:
+    def _query(self, columns: Sequence[str] | None, filters: Any, int96_unit: str, *, bind: bool = False) -> Query:
+        """`bind`: to the table's schema, for which every footer is opened once."""
         query = Query(self._parts, columns, filters, int96_unit)
-        if query.condition.needs_schema:
+        if query.condition.needs_schema or (bind and filters is not None):
             query.condition.bind(self.schema, self.leaves)
         return query
 
-    def _target(self, query: Query, shapes: Sequence[Shape]) -> pa.Schema:
-        if len(query.numbers) == len(self) or not query.lacks(shapes):
-            return query.target(query.numbers, shapes)
+    def _answers(self, query: Query, threads: int | None) -> tuple[Narrowed, list[Answer]]:
+        left = narrowed(query, self._indexes)
+        return left, side_by_side(query.answer, left.numbers, threads)
+
+    def _shapes(self, query: Query, left: Narrowed) -> list[tuple[int, Shape]]:
+        shapes = side_by_side(query.shape_of, left.numbers, None)
+        return [*zip(left.numbers, shapes, strict=True), *left.shapes]
+
+    def _target(self, query: Query, shapes: list[tuple[int, Shape]]) -> pa.Schema:
+        shapes = sorted(shapes, key=lambda one: one[0])
+        if len(query.numbers) == len(self) or not query.lacks([shape for _, shape in shapes]):
+            return query.target(*_apart(shapes))
         # The files that folders' names leave lack a column: the others say whether the table has it, and its type.
         every = range(len(self))
         return query.target(every, side_by_side(query.shape_of, every, None))
 
-    def _shapes(self, query: Query) -> list[Shape]:
-        return side_by_side(query.shape_of, query.numbers, None)
-
-    def _ask(self, column: str, ask: Any) -> list[tuple[str, int, Any]]:
-        """Path, row groups, and the answer of each file; None for one without the column."""
+    def _ask(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> list[tuple[str, list[Hits]]]:
+        """Path, and the answer of each row group of each file."""
         if column in self._parts.partitions.values and not self._parts.partitions.stored:
             raise UsageError("the column is in the folders' names, where no filter is", column=column, hint="filters=")
+        asked = values if isinstance(values, pa.Array | pa.ChunkedArray) else list(values)
+        known = known_values(self._indexes, column, asked, self.files)
+        absent = Hits(np.zeros(len(asked), dtype=np.bool_), False)
 
-        def one(number: int) -> tuple[str, int, Any]:
+        def one(number: int) -> tuple[str, bool, list[Hits]]:
+            told = known.get(number)
+            if told is not None and told.maybe is None:
+                return self.files[number], told.has, [absent] * told.groups
             with self._parts.open(number) as file:
                 has = file.walk.footer.schema.has(column)
                 if not has:
                     file.plan()  # whether the footer is to be believed is asked there
-                return file.path, file.num_row_groups, ask(file) if has else None
+                    return file.path, False, [absent] * file.num_row_groups
+                hits = list(file.hits(column, asked))
+                if told is not None and told.maybe is not None and is_in_state(file, told.state):
+                    # Neither the filter nor the index ever calls a value absent that is there.
+                    hits = [Hits(one.maybe & maybe, False) for one, maybe in zip(hits, told.maybe, strict=True)]
+                return file.path, True, hits
 
         found = side_by_side(one, range(len(self)), None)
-        if found and all(answer is None for _, _, answer in found):
+        if found and not any(has for _, has, _ in found):
             raise no_such_column(column, self.columns)
-        return found
+        return [(path, hits) for path, _, hits in found]
+
+
+def _shapes(left: Narrowed, answers: Sequence[Answer]) -> list[tuple[int, Shape]]:
+    return [*zip(left.numbers, (answer.shape for answer in answers), strict=True), *left.shapes]
+
+
+def _apart(shapes: Sequence[tuple[int, Shape]]) -> tuple[list[int], list[Shape]]:
+    return [number for number, _ in shapes], [shape for _, shape in shapes]
 
 
 def open_table(
@@ -261,6 +322,7 @@ def open_table(
     partitions: bool = True,
     partition_types: pa.Schema | None = None,
     follow_links: bool = False,
+    use_index: Literal["never", "auto", "require"] = "auto",
 ) -> SealedTable:
     """Open a table: list its files, and nothing more.
 
@@ -274,6 +336,8 @@ def open_table(
         partitions: folders such as ``country=DE`` give columns. Nothing seals their names, see docs/threat-model.md.
         partition_types: types of such columns, where they shall not be inferred (``zip=07495``).
         follow_links: take files to which links lead out of the folder.
+        use_index: ``auto`` asks the sealed indexes that the table has (docs/index.md), ``never`` does not, ``require``
+            refuses a look-up for which an index does not answer for every file.
 
     Raises:
         UsageError: nothing there; a folder without Parquet files, or a part of it that can't be listed.
@@ -287,7 +351,7 @@ def open_table(
         known = Partitions.of_folders(found.files, partition_types)
     else:
         known = Partitions({})
-    return SealedTable(TableParts(found.files, known, found.snapshot, decryption, follow_links))
+    return SealedTable(TableParts(found.files, known, found.snapshot, decryption, follow_links), use_index)
 
 
 def as_table(table: SealedTable | Places, options: dict[str, Any]) -> SealedTable:

@@ -47,13 +47,13 @@ class TableVerifyReport:
         }
 
 
-def verify_files(parts: TableParts, threads: int | None) -> TableVerifyReport:
+def verify_files(parts: TableParts, threads: int | None, *, filters: bool = False) -> TableVerifyReport:
     """Verify each file; see `SealedTable.verify`."""
 
     def one(number: int) -> VerifyReport | BloomsealError:
         try:
             with parts.open(number) as file:
-                return file.verify()
+                return file.verify(filters=filters)
         except BloomsealError as error:
             return error.at(file=parts.files[number].ref.path)
 

@@ -56,15 +56,20 @@ def verify(
     *,
     decryption: DecryptionSpec | TablePolicy | None = None,
     filesystem: FileSystem | None = None,
+    filters: bool = False,
 ) -> VerifyReport | TableVerifyReport:
-    """`open_file(path).verify()`, or of a table `open_table(path).verify()`; both have ``ok`` and ``complete``."""
+    """`open_file(path).verify()`, or of a table `open_table(path).verify()`; both have ``ok`` and ``complete``.
+
+    Args:
+        filters: ask each filter for every value of its own column chunk, too. One that denies a value is a failure.
+    """
     if is_one_file(path, filesystem):
         from ..read import file
 
-        return file.verify(cast(Path, path), decryption=decryption, filesystem=filesystem)
+        return file.verify(cast(Path, path), decryption=decryption, filesystem=filesystem, filters=filters)
     from .open import open_table
 
-    return open_table(path, decryption=decryption, filesystem=filesystem).verify()
+    return open_table(path, decryption=decryption, filesystem=filesystem).verify(filters=filters)
 
 
 def inspect(path: Places, *, filesystem: FileSystem | None = None) -> Any:

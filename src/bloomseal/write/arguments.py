@@ -12,16 +12,16 @@ from typing import Any, Final, Literal
 import pyarrow.parquet as pq
 
 from ..errors import UsageError
+from ..format.hashes.chunk_hashes import carries_filter
 from ..format.schema import Leaf, Schema
 from ..sbbf import FilterSpec
 from ..specs import EncryptionSpec
 from ..spelling import nearest
-from .chunk_hashes import carries_filter
 
 __all__ = ["FilterLayout", "FilterRequest", "a_count", "check_options", "is_a", "resolve_filters"]
 
 FilterLayout = Literal["row_group", "end"]
-FilterRequest = Mapping[str, FilterSpec | bool] | Collection[str]
+FilterRequest = Mapping[str, FilterSpec | Mapping[str, Any] | bool] | Collection[str]
 
 _ARGUMENTS: Final = ("encryption", "bloom_filters", "row_group_size", "filter_layout", "filesystem", "threads")
 _PASSED_THROUGH: Final = ("data_page_size", "coerce_timestamps", "allow_truncated_timestamps")
@@ -83,11 +83,12 @@ def resolve_filters(schema: Schema, wanted: FilterRequest) -> list[tuple[Leaf, F
     """The leaves and specifications of a ``bloom_filters=`` argument, in schema order.
 
     Args:
-        wanted: dotted column path → `FilterSpec`, or True for the default one; or a list of such paths, for that one.
+        wanted: dotted column path → `FilterSpec`, a dict of its options, or True for the default one; or a list of such
+            paths, for that one.
 
     Raises:
-        UsageError: no such column, one asked for under two names, a column that can't carry a filter, or neither a
-            FilterSpec nor a bool.
+        UsageError: no such column, one asked for under two names, a column that can't carry a filter, an option that
+            `FilterSpec` has not, or none of these forms.
     """
     specs: dict[int, tuple[Leaf, FilterSpec]] = {}
     for name, spec in _requests(wanted):
@@ -95,12 +96,7 @@ def resolve_filters(schema: Schema, wanted: FilterRequest) -> list[tuple[Leaf, F
             raise UsageError(f"a column's dotted path is a str, not {type(name).__name__}")
         if spec is False or spec is None:
             continue
-        if not isinstance(spec, FilterSpec) and spec is not True:
-            raise UsageError(
-                f"a FilterSpec or True, not {type(spec).__name__}",
-                column=name,
-                hint=f"FilterSpec with any of {', '.join(one.name for one in fields(FilterSpec))}",
-            )
+        found = _spec(name, spec)
         leaf = schema.leaf(name)
         carries_filter(leaf)
         if leaf.index in specs:
@@ -108,8 +104,23 @@ def resolve_filters(schema: Schema, wanted: FilterRequest) -> list[tuple[Leaf, F
             raise UsageError(
                 "two filters for the same column", column=leaf.name, hint=f"leave out {name} or the other name"
             )
-        specs[leaf.index] = (leaf, FilterSpec() if spec is True else spec)
+        specs[leaf.index] = (leaf, found)
     return [specs[index] for index in sorted(specs)]
+
+
+def _spec(column: str, wanted: Any) -> FilterSpec:
+    if isinstance(wanted, FilterSpec):
+        return wanted
+    if wanted is not True and not isinstance(wanted, Mapping):
+        raise UsageError(
+            f"a FilterSpec, a dict of its options, or True, not {type(wanted).__name__}",
+            column=column,
+            hint=f"FilterSpec with any of {', '.join(one.name for one in fields(FilterSpec))}",
+        )
+    try:
+        return FilterSpec(**({} if wanted is True else {str(name): value for name, value in wanted.items()}))
+    except UsageError as error:
+        raise error.at(column=column) from None
 
 
 def _requests(wanted: FilterRequest) -> list[tuple[Any, Any]]:

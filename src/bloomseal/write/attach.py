@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..encryption import ModuleCipher, ModuleType
-from ..errors import BloomsealError, FormatError, KeyAccessError
+from ..errors import BloomsealError, FormatError, KeyAccessError, UnsupportedError
 from ..format.footer import Footer, plain_footer, seal_footer, sign_footer
+from ..format.hashes.chunk_hashes import chunk_hashes
 from ..format.layout import Column, FileMeta, Group, Meta
 from ..format.opening import KeysAtHand, open_footer
 from ..format.schema import Leaf
@@ -26,7 +27,6 @@ from ..storage.ref import FileRef
 from ..storage.source import Source
 from ..thrift import Struct
 from .assemble import filter_modules
-from .chunk_hashes import chunk_hashes
 from .writer import FilterRequest, check_filter, resolve_filters
 
 if TYPE_CHECKING:
@@ -189,7 +189,13 @@ class _Attaching:
         )
 
     def _drop_old(self, chunk: Chunk, out: AtomicFile | None) -> bool:
-        old = self.walk.stored_filter(chunk)
+        try:
+            old = self.walk.stored_filter(chunk)
+        except (FormatError, UnsupportedError):
+            # Where it ends nobody knows. Over a plaintext column nothing is lost if it stays as it is, unnamed.
+            if chunk.encrypted:
+                raise
+            return True
         if old is None:
             return False
         self.report.dead_bytes += old.length

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BloomsealError, FormatError, UnsupportedError, UsageError
+from ..encryption import ModuleType
+from ..errors import BloomsealError, FormatError, Hint, UsageError
 from ..format.filter_bytes import FilterBytes
+from ..format.hashes.chunk_hashes import chunk_hashes
+from ..format.hashes.truth import held_against_values
 from ..format.opening import need_verified, open_footer
 from ..format.verify import verify_walk
 from ..format.walk import Chunk, Protection, Walk
+from ..keytools.material.material import KeyDescription
 from ..notebook import ShownInNotebooks
-from ..sbbf import PhysicalType, SplitBlockBloomFilter
+from ..sbbf import FilterSpec, PhysicalType
 from ..specs import DecryptionSpec, EncryptionSpec, decryption_for, encryption_for
 from ..storage.atomic import AtomicFile, fault_point
 from ..storage.ref import FileRef
 from ..storage.source import Scratch, Source, resolve_path
 from .assemble import AnyFilter, Assembler
-from .chunk_hashes import chunk_hashes
+from .key_metadata import key_metadata_in_use
 from .output_keys import OutputKeys
 from .writer import FilterRequest, resolve_filters
 
@@ -43,9 +47,13 @@ class ConversionReport(ShownInNotebooks):
         filters_kept, filters_built: filters taken over, and built anew on request.
         filters_replaced: of the built ones, those that took an older filter's place.
         filters_dropped: filters in clear that were not taken over: on encrypted columns, since nothing proves that they are
-            whole; on columns that are encrypted from now on, where they lack values.
+            whole; on columns that are encrypted from now on, where they can't be held against the values.
         dropped: one entry for each of them: row_group, column, why.
+        unchecked: sealed filters that were taken over although they can't be held against the values: row_group, column,
+            why.
         old_size, new_size: bytes.
+        keys: one entry for each key: column (None: the footer), master_key and version before, new_master_key and new_version
+            now; None where there is none, or nobody tells.
     """
 
     path: str
@@ -56,8 +64,10 @@ class ConversionReport(ShownInNotebooks):
     filters_replaced: int = 0
     filters_dropped: int = 0
     dropped: list[dict[str, Any]] = field(default_factory=list)
+    unchecked: list[dict[str, Any]] = field(default_factory=list)
     old_size: int = 0
     new_size: int = 0
+    keys: list[dict[str, Any]] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         return dict(self.__dict__)
@@ -69,26 +79,29 @@ def seal_file(
     *,
     encryption: EncryptionSpec | TablePolicy,
     bloom_filters: FilterRequest | None = None,
+    rebuild_filters: bool = False,
     filesystem: FileSystem | None = None,
     progress: Progress | None = None,
 ) -> ConversionReport:
     """Encrypt a plaintext Parquet file, written by anyone, its filters sealed with it, also those of an unknown kind.
 
-    A filter that lacks values of its column is left out and reported: sealed, it would be believed. Pages, statistics and
-    indexes are sealed as they are found.
+    A filter that is taken over is asked for every value of its column chunk first: sealed, a wrong one would be believed.
+    One that can't be asked is left out and reported. Pages, statistics and indexes are sealed as they are found.
 
     The new file has the old one's mode, group and access list, never more.
 
     Args:
         output: the new file; None replaces the old one, whose blocks stay on the disk until they are used again.
         bloom_filters: filters to build besides those that the file has, or in their place.
+        rebuild_filters: build filters anew, as `FilterSpec()`, that can't be taken over.
         progress: called with (row groups done, row groups in all).
 
     Raises:
         UsageError: the file is encrypted already (`rekey` changes its keys).
-        FormatError, KeyAccessError, UnsupportedError; in every case the file is as it was.
+        FormatError: broken; or a filter denies values of its own column chunk, without `rebuild_filters`.
+        KeyAccessError, UnsupportedError; in every case the file is as it was.
     """
-    return convert(path, output, None, encryption, bloom_filters, filesystem, progress)
+    return convert(path, output, None, encryption, bloom_filters, filesystem, progress, rebuild_filters=rebuild_filters)
 
 
 def unseal_file(
@@ -117,19 +130,27 @@ def rekey(
     decryption: DecryptionSpec | TablePolicy,
     encryption: EncryptionSpec | TablePolicy,
     bloom_filters: FilterRequest | None = None,
+    rebuild_filters: bool = False,
     filesystem: FileSystem | None = None,
     progress: Progress | None = None,
 ) -> ConversionReport:
     """Seal a file's modules again under other data keys, with new nonces and a new file identity.
 
     Algorithm, key length, AAD prefix and footer mode may change on the way. The old keys open nothing of the new file.
+    Filters are asked for every value of their column chunk before they are sealed anew, whoever wrote them.
+
+    Args:
+        bloom_filters, rebuild_filters: as `seal_file`.
 
     Raises:
         KeyAccessError: a key is not at hand.
         PolicyError: as `unseal_file`.
-        FormatError, IntegrityError; in every case the file is as it was.
+        FormatError: as `seal_file`.
+        IntegrityError; in every case the file is as it was.
     """
-    return convert(path, output, decryption, encryption, bloom_filters, filesystem, progress)
+    return convert(
+        path, output, decryption, encryption, bloom_filters, filesystem, progress, rebuild_filters=rebuild_filters
+    )
 
 
 def convert(
@@ -141,12 +162,14 @@ def convert(
     filesystem: FileSystem | None,
     progress: Progress | None,
     *,
+    rebuild_filters: bool = False,
     last_look: Callable[[], None] | None = None,
     tidy: bool = True,
 ) -> ConversionReport:
     """`seal_file` without `decryption`, `unseal_file` without `encryption`, `rekey` with both.
 
     Args:
+        rebuild_filters: build filters anew that can't be taken over.
         last_look: called when all is ready, just before the new file is put in its place; what it raises keeps the old one.
         tidy: drop the key material that only the old file needed. False leaves that to the caller.
     """
@@ -158,6 +181,8 @@ def convert(
 
     with Source.open(path, filesystem) as source:
         target = source.ref if output is None else resolve_path(output, filesystem)
+        if source.ref.filesystem is None:
+            target = replace(target, like=source.ref.path)
         in_place = target == source.ref and target.filesystem is None
         before = source.identity if in_place else None
         decryption, encryption = decryption_for(decryption, source.ref), encryption_for(encryption, target)
@@ -166,15 +191,17 @@ def convert(
             raise UsageError("the file is encrypted already", file=source.name, hint="rekey")
         need_verified(footer, source, "the new file")
         walk = Walk(source, footer, at_hand)
+        had = {column: at_hand.wrapped_by(metadata) for column, metadata in key_metadata_in_use(walk)}
         keys = OutputKeys(encryption, footer.schema, target) if encryption is not None else None
         out = None
         try:
             with AtomicFile(target, replaces=before, like=source) as out:
-                report = _assemble(walk, out, keys, bloom_filters or {}, target, progress)
+                report = _assemble(walk, out, keys, bloom_filters or {}, target, progress, rebuild_filters)
                 if keys is not None:
                     keys.store()
                     fault_point("stored")
                 out.commit(check)
+            report.keys = _wrapped(had, keys.wrapped_by() if keys is not None else {})
             if keys is not None and tidy:
                 keys.committed()
         except BaseException:
@@ -191,6 +218,7 @@ def _assemble(
     wanted: FilterRequest,
     target: FileRef,
     progress: Progress | None,
+    rebuild: bool,
 ) -> ConversionReport:
     specs = {leaf.index: (leaf, spec) for leaf, spec in resolve_filters(walk.footer.schema, wanted)}
     report = ConversionReport(walk.source.name, target.path, old_size=walk.source.size)
@@ -207,12 +235,8 @@ def _assemble(
             # A filter stays until the row group is written: opened into memory of its own, or copied out of what was read.
             elif (found := walk.stored_filter(chunk, (stored, Scratch()))) is not None:
                 carried = found if found.sealed else replace(found, bitset=bytes(found.bitset))
-                if (why := _why_not(walk, chunk, carried, keys)) is not None:
-                    report.filters_dropped += 1
-                    report.dropped.append({"row_group": group, "column": chunk.leaf.name, "why": why})
-                    continue
-                filters[chunk.leaf.index] = carried
-                report.filters_kept += 1
+                if (kept := _carried(walk, chunk, carried, keys, rebuild, report)) is not None:
+                    filters[chunk.leaf.index] = kept
         assembler.add_row_group(walk, group, filters)
         report.row_groups += 1
         if progress is not None:
@@ -222,25 +246,68 @@ def _assemble(
     return report
 
 
-def _why_not(walk: Walk, chunk: Chunk, found: FilterBytes, keys: OutputKeys | None) -> str | None:
-    """Why a filter is not taken over; None where it is.
+def _carried(
+    walk: Walk, chunk: Chunk, found: FilterBytes, keys: OutputKeys | None, rebuild: bool, report: ConversionReport
+) -> AnyFilter | None:
+    """What the new file has in place of a filter that the old one has: the same one, one built anew, or none.
 
-    A sealed filter is believed. Whoever altered one while it stood in clear would have it deny rows that are there.
+    A filter that is sealed is believed. Whoever altered one while it stood in clear, or seals wrong ones, would have it deny
+    rows that are there, and the keys that told who did that are gone.
+
+    Raises:
+        FormatError: it denies values of its own column chunk, and is not to be built anew.
     """
-    if found.sealed:
-        return None
-    if chunk.encrypted:
-        return "in clear on an encrypted column"
+    place = {"row_group": chunk.row_group, "column": chunk.leaf.name}
     stays_clear = keys is None or keys.protection(chunk.leaf) is Protection.PLAINTEXT
-    if stays_clear or found.unknown is not None or chunk.leaf.type.physical is PhysicalType.BOOLEAN:
-        return None  # believed no more than before, or not at all
-    try:
-        hashes = chunk_hashes(walk, chunk.row_group, chunk.leaf)
-    except (FormatError, UnsupportedError) as error:
-        return f"in clear until now, and can't be held against the column's values: {error.what}"
-    if SplitBlockBloomFilter.from_bitset(found.bitset).check_hashes(hashes).all():
-        return None
-    return "in clear until now, and lacks values of its column"
+    why = None
+    if chunk.encrypted and not found.sealed:
+        why = "in clear on an encrypted column"
+    elif not stays_clear:
+        truth = held_against_values(walk, chunk, found)
+        if (wrong := truth.wrong) is not None and not rebuild:
+            raise FormatError(
+                wrong,
+                file=walk.source.name,
+                module=ModuleType.BLOOM_FILTER_BITSET.label,
+                hint=Hint.REBUILD_FILTERS,
+                **place,  # type: ignore[arg-type]
+            )
+        why = wrong
+        if truth.unasked is not None:
+            # Nobody believes a filter of an unknown kind, nor one of a column whose values have no hash.
+            if found.sealed or found.unknown is not None or chunk.leaf.type.physical is PhysicalType.BOOLEAN:
+                report.unchecked.append(place | {"why": truth.unasked})
+            else:
+                why = f"in clear until now, and can't be held against the column's values: {truth.unasked}"
+    if why is None:
+        report.filters_kept += 1
+        return found
+    if rebuild:
+        report.filters_built += 1
+        report.filters_replaced += 1
+        return FilterSpec().build(chunk_hashes(walk, chunk.row_group, chunk.leaf))
+    report.filters_dropped += 1
+    report.dropped.append(place | {"why": why})
+    return None
+
+
+def _wrapped(
+    before: Mapping[str | None, KeyDescription | None], now: Mapping[str | None, KeyDescription]
+) -> list[dict[str, Any]]:
+    told = []
+    for column in dict.fromkeys((*before, *now)):
+        had, has = before.get(column), now.get(column)
+        if had is not None or has is not None:
+            told.append(
+                {
+                    "column": column,
+                    "master_key": had and had.master_key,
+                    "version": had and had.wrapping_version,
+                    "new_master_key": has and has.master_key,
+                    "new_version": has and has.wrapping_version,
+                }
+            )
+    return told
 
 
 def _check(reopened: Source, keys: OutputKeys | None) -> None:

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from ..encryption import Algorithm, ModuleCipher, ModuleType, SecretKey, module_aad, page_aads
-from ..errors import UsageError
-from ..format.expectation import UNIQUE_BYTES
+from ..errors import BloomsealError, UsageError
+from ..format.expectation import UNIQUE_BYTES, Expectation
 from ..format.footer import FileCrypto
 from ..format.schema import Leaf, Schema
 from ..format.walk import Protection
 from ..keytools import as_key_source
+from ..keytools.access_log import AccessLog, wrapped_by
+from ..keytools.material.material import KeyDescription
 from ..keytools.protocols import CommittingKeys, FileKeys
 from ..specs import DecryptionSpec, EncryptionSpec, KeyChoice
 from ..storage.ref import FileRef
@@ -43,14 +45,20 @@ class OutputKeys:
 
     Raises:
         UsageError: a column key for a column that does not exist.
+        PolicyError: a column whose name differs from a keyed one's in case or Unicode form alone: it may hold the same
+            values, and would not be under that key. Readers refuse such a file.
         KeyAccessError: the KMS would not wrap a data key.
     """
 
     def __init__(self, spec: EncryptionSpec, schema: Schema, ref: FileRef) -> None:
+        expected = Expectation(encrypted_columns=frozenset(spec.column_keys or ()))
+        for leaf in schema.leaves:
+            expected.name(leaf.name)
         self._source: FileKeys | None = None
         if spec.keys is not None:
             self._source = as_key_source(spec.keys).for_file(ref, writing=True)
         self.spec = spec
+        self._log = AccessLog.of(spec.access_log, ref.path)
         self._leaves = schema.leaves
         algorithm = Algorithm(spec.algorithm)
         try:
@@ -82,6 +90,17 @@ class OutputKeys:
         return columns
 
     def _new_key(self, choice: KeyChoice, column: str | None) -> tuple[SecretKey, bytes]:
+        try:
+            key, metadata = self._made(choice, column)
+        except BloomsealError as error:
+            if self._log is not None:
+                self._log.say("seal", column, choice if isinstance(choice, str) else None, error=error)
+            raise
+        if self._log is not None:
+            self._log.used("seal", self._source, metadata, column)
+        return key, metadata
+
+    def _made(self, choice: KeyChoice, column: str | None) -> tuple[SecretKey, bytes]:
         if isinstance(choice, str):
             assert self._source is not None  # noqa: S101  # EncryptionSpec refuses a name without keys=
             return self._source.new_key(choice, column, self.spec.key_bits)
@@ -144,6 +163,13 @@ class OutputKeys:
         return DecryptionSpec(
             self, aad_prefix=supplied or None, allow_ctr=self.crypto.algorithm is Algorithm.AES_GCM_CTR_V1
         )
+
+    def wrapped_by(self) -> dict[str | None, KeyDescription]:
+        """Column (None: the footer) → what its key metadata says of its master key, where it does."""
+        named: dict[str | None, bytes] = {None: self.crypto.footer_key_metadata}
+        named |= {leaf.name: self._columns[leaf.index][1] for leaf in self._leaves if leaf.index in self._columns}
+        told = {column: wrapped_by(self._source, metadata) for column, metadata in named.items()}
+        return {column: one for column, one in told.items() if one is not None}
 
     def store(self) -> None:
         """Make external key material durable, before the file appears under its name."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 import pyarrow as pa
 
 from ..errors import BloomsealError, BloomsealWarning, FormatError, UsageError
+from ..format.hashes.chunk_hashes import chunk_hashes
 from ..format.opening import open_footer
 from ..format.schema import Leaf
 from ..format.walk import Walk
@@ -26,7 +27,6 @@ from ..storage.ref import FileRef
 from ..storage.source import FilePlace, Source, resolve_path
 from .arguments import FilterLayout, FilterRequest, a_count, check_options, is_a, resolve_filters
 from .assemble import Assembler
-from .chunk_hashes import chunk_hashes
 from .encode import Encoder
 from .output_keys import OutputKeys
 from .rows_in import rows_in
@@ -74,7 +74,7 @@ def write_table(
             stored if it has a name.
         path: local path, URI, path on `filesystem`, or an empty file object opened to write bytes.
         encryption: keys and modes, or a table's policy (`Policy.for_table`); None writes a plaintext file.
-        bloom_filters: dotted column path → `FilterSpec` (or True for the default one), or a list of such paths. Filters
+        bloom_filters: dotted column path → `FilterSpec` (or a dict of its options, or True), or a list of such paths. Filters
             of encrypted columns are sealed with the column's key; those of plaintext columns stand in clear, as asked.
             None: those of the policy.
         row_group_size: rows per row group, at most.

@@ -120,7 +120,7 @@ def test_locks_that_were_taken_hang_no_child(ring: Keyring) -> None:
 
 
 def test_calls_under_way_in_the_parent_take_no_place_from_the_child(ring: Keyring) -> None:
-    tools = KeyTools(ring, max_parallel=1, timeout=2)
+    tools = KeyTools(ring, max_parallel=1, timeout=30)
     assert tools._kms._slots.acquire(timeout=1)
     try:
         assert holds_in_a_child(lambda: bool(tools.wrap(SecretKey(bytes(16)), "pii")))

@@ -136,7 +136,7 @@ def test_one_slow_kms_keeps_nobody_waiting_and_times_out_clearly(
     slow = {"kms": f"vault://{silent}/transit", "op": "unwrap", "master_key": "pii", "wrapped": "vault:v1:AAAA"}
     fast = {"kms": f"keyring://{ring.path}", "op": "unwrap", "master_key": "pii", "wrapped": ring.wrap_key(KEY, "pii")}
     assert "key" in helper.ask(id=1, **fast)
-    helper.send(id=2, timeout=1, **slow)
+    helper.send(id=2, timeout=5, **slow)
     assert "key" in (answer := helper.ask(id=3, **fast))
     assert answer["id"] == 3
     late = helper.receive()

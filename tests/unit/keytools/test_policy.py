@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import tomllib
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +65,34 @@ def test_the_example_says_what_its_comments_say() -> None:
     assert inside.prefix("/bucket/a/day=1/b.parquet") == "customers/day=1/b.parquet/"
     assert inside.prefixes("/bucket/a/day=1/b.parquet")[1:] == ("customers/b.parquet",)
     assert payments.prefix("b.parquet") is None
+    assert payments.requirements("card_number") == ("PCI DSS 3.5", "PCI DSS 3.6", "PCI DSS 3.7")
+    assert customers.requirements("ssn") == ()
+    assert customers.access_log == "logging:bloomseal.access"
+    pii = customers.key_policies["pii"]
+    assert (pii.owner, pii.custodian, pii.users) == ("Customer data", "Security operations", ("billing", "fraud desk"))
+    assert (pii.activation, pii.expiry) == (date(2026, 1, 1), date(2036, 1, 1))
+    assert (pii.originator_usage, pii.recipient_usage) == (timedelta(days=365), timedelta(days=1825))
+    assert pii.dual_control
     with pytest.raises(PolicyError, match="no table 'orders'"):
         policy.for_table("orders")
+
+
+@pytest.mark.parametrize(
+    ("entry", "match"),
+    [
+        ({"pi": {}}, "no table has a master key of this name.*pii"),
+        ({"pii": {"ownr": "x"}}, "'ownr' is not understood"),
+        ({"pii": {"activation": "2026-01-01"}}, "activation is not date"),
+        ({"pii": {"activation": datetime(2026, 1, 1, tzinfo=UTC)}}, "without a time"),
+        ({"pii": {"originator_usage_days": 0}}, "lies between 1"),
+        ({"pii": {"originator_usage_days": 20, "recipient_usage_days": 10}}, "shorter"),
+        ({"pii": {"activation": date(2026, 1, 2), "expiry": date(2026, 1, 1)}}, "before"),
+        ({"pii": {"dual_control": "yes"}}, "is not bool"),
+    ],
+)
+def test_what_is_said_of_keys_must_be_understood(entry: dict[str, Any], match: str) -> None:
+    with pytest.raises(PolicyError, match=match):
+        Policy.from_dict({**DOCUMENT, "keys": entry})
 
 
 def test_the_example_writes_and_reads(customers: TablePolicy, tmp_path: Path) -> None:

@@ -152,3 +152,20 @@ def test_key_tools_load_no_vendors_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_relative_keyring_is_that_of_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another folder's keyring must not answer because its URI was spelt alike."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        Keyring(tmp_path / name / "a ring.json", create=True).create(name)
+    for asked in ("keyring:a%20ring.json", "keyring:./a%20ring.json", "keyring:"):
+        for name in ("one", "two", "one"):
+            monkeypatch.chdir(tmp_path / name)
+            monkeypatch.setenv("BLOOMSEAL_KEYRING", "a ring.json")
+            client = client_for(asked)
+            assert isinstance(client, Keyring)
+            assert [key.name for key in client.list()] == [name]
+            assert client_for(asked) is client
+    monkeypatch.setenv("BLOOMSEAL_KEYRING", str(tmp_path / "two" / "a ring.json"))
+    assert [key.name for key in client_for("keyring:").list()] == ["two"]  # type: ignore[attr-defined]

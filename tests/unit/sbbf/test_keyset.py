@@ -13,7 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bloomseal.errors import FormatError, UsageError
-from bloomseal.sbbf import ColumnType, KeySet, LogicalType, PhysicalType, encode_value, hash_bytes
+from bloomseal.sbbf import (
+    ColumnType,
+    KeySet,
+    LogicalType,
+    PhysicalType,
+    SplitBlockBloomFilter,
+    encode_value,
+    hash_bytes,
+    probe,
+)
 
 TEXT = ColumnType(PhysicalType.BYTE_ARRAY, logical=LogicalType("string"))
 BYTES = ColumnType(PhysicalType.BYTE_ARRAY)
@@ -119,3 +128,32 @@ def test_what_was_dumped_is_loaded_and_nothing_is_pickled_or_shown() -> None:
     with pytest.raises(FormatError):
         KeySet.load(b"\x10\0\0\0[]", INT64)
     assert "x1" not in repr(KeySet.of(["x1"], TEXT))
+
+
+@pytest.mark.parametrize("kind", [INT64, TEXT])
+def test_what_bounds_and_a_filter_leave_holds_every_value_that_may_be_there(kind: ColumnType) -> None:
+    numbers = [*range(0, 5000, 2), *range(0, 500, 2)]
+    values = [f"v{number:05}" for number in numbers] if kind is TEXT else numbers
+    encoded = {value: encode_value(value, kind)[0] for value in values}  # type: ignore[index]
+    keys = KeySet.of([*values, None], kind)
+    bloom_filter = SplitBlockBloomFilter(4096)
+    there = values[100:200]
+    for value in there:
+        bloom_filter.insert_hash(hash_bytes(encoded[value]))
+    assert keys.left(None, None)[0] == len(set(values))
+    for bounds in (None, (encoded[values[100]], encoded[values[199]])):
+        count, left = keys.left(bounds, bloom_filter)
+        assert left is not None
+        assert count == len(left) < 200
+        assert {*there} <= {*left.to_pylist()}
+    assert keys.left((encoded[values[0]], encoded[values[9]]), None)[1].to_pylist() == values[:10]  # type: ignore[union-attr]
+
+
+def test_values_whose_hashes_are_equal_are_both_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """XXH64 has no key: whoever writes the rows may choose values that collide, and a row must not get lost for it."""
+    monkeypatch.setattr(probe, "hash_array", lambda array, _: np.zeros(len(array), dtype=np.uint64))
+    numbers = list(range(100))
+    count, left = KeySet.of(numbers, INT64).left(None, None)
+    assert count == 100
+    assert left is not None
+    assert sorted(left.to_pylist()) == numbers

@@ -182,3 +182,99 @@ def test_small_files_hand_on_their_mode(tmp_path: Path) -> None:
     replace_durably(path, b"2", mode=0o666)
     assert (path.read_bytes(), _mode(path)) == (b"2", 0o400)
     assert list(tmp_path.iterdir()) == [path]
+
+
+# The owner, attributes, and key material beside a file
+
+
+def _as_it_is_rewritten(tmp_path: Path, job: str, *, external: bool = False) -> tuple[Path, Callable[[], object]]:
+    """A private file, and a job that replaces it."""
+    path = tmp_path / "a.parquet"
+    ring = bs.Keyring(tmp_path / "keyring.json", create=True)
+    ring.create("k")
+    tools = bs.KeyTools(ring, internal=not external)
+    spec, keys = bs.EncryptionSpec(footer_key="k", keys=tools), bs.DecryptionSpec(bs.KeyTools(ring))
+    bs.write_table(SMALL, path, encryption=None if job == "seal" else spec)
+    ring.rotate("k")
+    jobs: dict[str, Callable[[], object]] = {
+        "attach": lambda: bs.attach_filters(path, {"a": True}, decryption=keys),
+        "rekey": lambda: bs.rekey(path, decryption=keys, encryption=spec),
+        "rewrap": lambda: bs.rewrap(path, decryption=keys),
+        "seal": lambda: bs.seal_file(path, encryption=spec),
+        "unseal": lambda: bs.unseal_file(path, path, decryption=keys),
+    }
+    return path, jobs[job]
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.parametrize("job", ["attach", "rekey", "rewrap", "seal", "unseal"])
+def test_a_file_keeps_its_owner(tmp_path: Path, job: str) -> None:
+    """Rewritten by root, a private file was root's, and its owner was locked out."""
+    path, rewrite = _as_it_is_rewritten(tmp_path, job, external=True)
+    sidecar = tmp_path / "_KEY_MATERIAL_FOR_a.parquet.json"
+    for one in (path, sidecar):
+        if one.exists():
+            os.chown(one, 12345, 23456)
+            one.chmod(0o600)
+    rewrite()
+    for one in (path, sidecar):
+        if one.exists():
+            assert (one.stat().st_uid, one.stat().st_gid, _mode(one)) == (12345, 23456, 0o600), one
+
+
+@pytest.mark.parametrize("job", ["attach", "rekey", "rewrap", "seal", "unseal"])
+def test_a_file_keeps_its_attributes(tmp_path: Path, job: str) -> None:
+    path, rewrite = _as_it_is_rewritten(tmp_path, job)
+    try:
+        os.setxattr(path, "user.retention", b"seven years")
+    except (AttributeError, OSError):
+        pytest.skip("the file system keeps no attributes")
+    before = path.read_bytes()
+    rewrite()
+    assert path.read_bytes() != before
+    assert os.getxattr(path, "user.retention") == b"seven years"
+
+
+@pytest.mark.parametrize("job", ["seal", "rekey"])
+def test_new_key_material_is_no_more_open_than_its_file(tmp_path: Path, job: str) -> None:
+    """Beside a file of mode 0600, and beside the output made from one."""
+    path, _ = _as_it_is_rewritten(tmp_path, job)
+    out = tmp_path / "out" / "b.parquet"
+    out.parent.mkdir()
+    path.chmod(0o600)
+    ring = bs.Keyring(tmp_path / "keyring.json")
+    spec = bs.EncryptionSpec(footer_key="k", keys=bs.KeyTools(ring, internal=False))
+    for to in (out, None):
+        if job == "seal":
+            bs.seal_file(path, to, encryption=spec)
+        else:
+            bs.rekey(path, to, decryption=bs.DecryptionSpec(ring), encryption=spec)
+        target = to or path
+        sidecar = target.with_name(f"_KEY_MATERIAL_FOR_{target.name}.json")
+        assert (_mode(target), _mode(sidecar)) == (0o600, 0o600)
+
+
+@pytest.mark.skipif(not hasattr(os, "setxattr"), reason="access lists are asked for as Linux keeps them")
+@pytest.mark.parametrize("what", [ACL, "user.retention"])
+def test_what_can_not_be_carried_over_is_not_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    path, rewrite = _as_it_is_rewritten(tmp_path, "unseal")
+    try:
+        os.setxattr(path, what, _list(user=4, group=0, mask=4) if what == ACL else b"seven years")
+    except OSError:
+        pytest.skip("the file system keeps none")
+    before = path.read_bytes()
+    real = os.setxattr
+
+    def refuse(place: object, name: str, *rest: object) -> None:
+        if name == what:
+            raise PermissionError(1, "Operation not permitted")
+        real(place, name, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "setxattr", refuse)
+    with pytest.raises(bs.BloomsealError, match="can't be carried over") as refused:
+        rewrite()
+    assert refused.value.file == str(path)
+    assert path.read_bytes() == before
+    assert not list(tmp_path.glob(".*"))

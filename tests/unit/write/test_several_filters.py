@@ -85,3 +85,17 @@ def test_a_column_without_a_key_is_refused_whatever_the_others_prove(tmp_path: P
     only_a = bs.DecryptionSpec(bs.ExplicitKeys(footer_key=KEY, column_keys={"a": b"a" * 16}))
     with bs.open_file(tmp_path / "t", decryption=only_a) as file, pytest.raises(bs.KeyAccessError):
         file.read(["a"], [("a", "==", first), ("b", "==", "b5")])
+
+
+def test_a_filter_is_told_by_a_dict_too(tmp_path: Path) -> None:
+    rows = pa.table({"a": list(range(1000))})
+    bs.write_table(rows, tmp_path / "dict.parquet", bloom_filters={"a": {"fpp": 0.0001}})
+    bs.write_table(rows, tmp_path / "spec.parquet", bloom_filters={"a": bs.FilterSpec(fpp=0.0001)})
+    one, other = (bs.open_file(tmp_path / f"{name}.parquet").filter(0, "a") for name in ("dict", "spec"))
+    assert one is not None
+    assert other is not None
+    assert one.bitset == other.bitset
+    with pytest.raises(bs.UsageError, match=r"FilterSpec has no option 'fp'.*one of fpp") as caught:
+        bs.write_table(rows, tmp_path / "x.parquet", bloom_filters={"a": {"fp": 0.1}})
+    assert caught.value.column == "a"
+    assert not (tmp_path / "x.parquet").exists()

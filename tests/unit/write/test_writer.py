@@ -217,3 +217,13 @@ def test_where_there_is_no_room(tmp_path: Path, sinks: list[type]) -> None:
         bs.write_table(DATA, tmp_path / "a.parquet", encryption=ENCRYPTION)
     assert set(sinks) == {pa.BufferOutputStream}
     assert bs.read_table(tmp_path / "a.parquet", decryption=DECRYPTION).equals(DATA)
+
+
+def test_a_column_that_only_looks_like_a_keyed_one_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    table = pa.table({"id": [1], "ssn": ["a"], "SSN": ["a"]})
+    spec = bs.EncryptionSpec(footer_key=b"0" * 16, column_keys={"ssn": b"1" * 16})
+    with pytest.raises(bs.PolicyError, match="differs from that of ssn"):
+        bs.write_table(table, tmp_path / "t.parquet", encryption=spec)
+    assert not list(tmp_path.iterdir())
+    both = bs.EncryptionSpec(footer_key=b"0" * 16, column_keys={"ssn": b"1" * 16, "SSN": b"2" * 16})
+    bs.write_table(table, tmp_path / "t.parquet", encryption=both)

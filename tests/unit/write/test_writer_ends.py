@@ -116,7 +116,7 @@ def test_a_writer_whose_threads_hold_it_last_leaves_no_file(tmp_path: Path) -> N
         held = [bs.SealedWriter(tmp_path / "a.parquet", UNEVEN.schema, row_group_size=100, threads=3)]
         held[0].write_table(UNEVEN)
         held.clear()
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while list(tmp_path.iterdir()) and time.monotonic() < until:
         time.sleep(0.01)
     assert list(tmp_path.iterdir()) == []

@@ -17,7 +17,7 @@ from ...format.walk import Chunk, Walk
 from ...limits import MAX_MODULE_BYTES
 from ...storage.source import Source
 from .file import ChunkFacts, FileFacts, Seen
-from .raw_scan import clear_filters
+from .raw_scan import clear_filters, only_sealed
 
 __all__ = ["Nonces", "Repetition"]
 
@@ -66,6 +66,7 @@ class Nonces:
         # Where an encrypted footer or column metadata hides a filter's place, its bytes still show it.
         known = {chunk.filter_offset for chunk in facts.chunks if chunk.filter == Seen.CLEAR}
         facts.strays = [found for found in clear_filters(source) if found[0] not in known]
+        facts.all_sealed = bool(facts.strays) and only_sealed(source, facts.strays)
         footer = hashlib.sha256(read_tail(source).data).digest()
         if footer in self._footers:
             return

@@ -11,7 +11,7 @@ from ...errors import BloomsealError
 from ...storage.ref import FileRef
 from .keys import KeyFacts, SidecarView
 
-__all__ = ["PROTECTIONS", "SEEN", "ChunkFacts", "FileFacts", "FilterFacts", "Seen"]
+__all__ = ["PROTECTIONS", "SEEN", "Broken", "ChunkFacts", "FileFacts", "FilterFacts", "Seen"]
 
 PROTECTIONS: Final = ("plaintext", "footer key", "column key", "unknown")
 
@@ -31,7 +31,8 @@ SEEN: Final = ("none", "in clear", "sealed", "not visible")
 @dataclass(slots=True)
 class FilterFacts:
     """An opened filter: whether it authenticated, its bytes, share of bits set, exact false positive probability, likely number
-    of distinct values; all bits zero though the chunk has values; and why it could not be had.
+    of distinct values; all bits zero though the chunk has values; and why it could not be had. Where it was asked for every value
+    of its own chunk: how many those were, how many it denied, or why it could not be asked.
     """
 
     authentic: bool | None = None
@@ -42,6 +43,19 @@ class FilterFacts:
     empty: bool | None = None
     kind: str | None = None
     error: str | None = None
+    values: int | None = None
+    denied: int | None = None
+    unasked: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A module that `verify` fails on: where it is, and why."""
+
+    row_group: int
+    column: str | None
+    module: str | None
+    what: str
 
 
 @dataclass(slots=True)
@@ -81,6 +95,8 @@ class FileFacts:
         leaves: dotted path and type of each column.
         sidecar: entries of the external key material, and which of them the file uses.
         strays: offset and size of filters in clear that no readable metadata names; found by reading the whole file.
+        all_sealed: but for the strays, the file holds sealed modules only, so that none of them is a plaintext column's.
+        broken: modules that fail to open, where the whole file was read.
     """
 
     ref: FileRef
@@ -101,6 +117,8 @@ class FileFacts:
     chunks: list[ChunkFacts] = field(default_factory=list)
     sidecar: SidecarView | None = None
     strays: list[tuple[int, int]] = field(default_factory=list)
+    all_sealed: bool = False
+    broken: list[Broken] = field(default_factory=list)
 
     @property
     def path(self) -> str:

@@ -9,6 +9,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -22,10 +23,13 @@ from .keys import KeyFacts, Kms
 from .places import Places, find_files
 from .scan import Scanner
 from .views import EXPOSED
+from .witness import Witness
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
+    from ...format.walk import Walk
+    from ...storage.source import Source
     from .deep import Nonces
 
 __all__ = ["SCHEMA", "Policies", "inventory", "look", "scanner_for", "to_table"]
@@ -57,6 +61,7 @@ SCHEMA: Final = pa.schema(
         "footer_key_version": _WORDS,
         "footer_key_state": _WORDS,
         "footer_version_since": _MOMENT,
+        "footer_current_version": _WORDS,
         "footer_kek_id": _WORDS,
         "footer_kek_since": _MOMENT,
         "footer_kms_url": _WORDS,
@@ -81,6 +86,7 @@ SCHEMA: Final = pa.schema(
         "key_version": _WORDS,
         "key_state": _WORDS,
         "version_since": _MOMENT,
+        "current_version": _WORDS,
         "kek_id": _WORDS,
         "kek_since": _MOMENT,
         "key_problem": _WORDS,
@@ -99,11 +105,15 @@ SCHEMA: Final = pa.schema(
         "filter_empty": pa.bool_(),
         "filter_kind": _WORDS,
         "filter_error": pa.string(),
+        "filter_asked": pa.int64(),
+        "filter_denied": pa.int64(),
+        "filter_unasked": _WORDS,
     },
     metadata={"bloomseal.inventory": "1"},
 )
 """The inventory's columns. Moments are in UTC. ``kek_since`` is the oldest file seen under a KEK, ``key_modules`` what all files
-seen have sealed under a data key (at the least, where ``modules_counted`` is false)."""
+seen have sealed under a data key (at the least, where ``modules_counted`` is false). ``filter_asked`` is how many values of its
+own column chunk a filter was asked for (`deep` only), ``filter_denied`` how many of them it called absent."""
 
 
 class Policies:
@@ -116,6 +126,8 @@ class Policies:
     """
 
     def __init__(self, policy: Policy | TablePolicy | None, table: str | None = None) -> None:
+        self._given = policy is not None
+        self.digest = policy.origin.digest if policy is not None and policy.origin is not None else None
         self._one = policy if isinstance(policy, TablePolicy) else None
         self._tables: dict[str, TablePolicy] = {}
         if isinstance(policy, Policy):
@@ -138,6 +150,10 @@ class Policies:
             self._known[folder] = next((self._tables[part] for part in parts if part in self._tables), None)
         return self._known[folder]
 
+    def strangers(self, files: Sequence[FileFacts]) -> list[str]:
+        """The files that no table claims, though there is a policy: nobody holds them against anything."""
+        return [file.path for file in files if self.of(file.path) is None] if self._given else []
+
     def prefixes(self, ref: FileRef) -> tuple[bytes, ...]:
         """The AAD prefixes that the policy gives a file, or gave it once."""
         policy = self.of(ref.path)
@@ -145,9 +161,13 @@ class Policies:
 
     @property
     def dated(self) -> bool:
-        """Does any policy limit the age of keys?"""
-        policies = [self._one] if self._one is not None else list(self._tables.values())
-        return any(policy.max_key_age is not None for policy in policies)
+        """Does any policy say for how long keys are used?"""
+        return any(policy.max_key_age is not None or policy.key_policies for policy in self.tables)
+
+    @property
+    def tables(self) -> list[TablePolicy]:
+        """The policies of all tables that files may belong to."""
+        return [self._one] if self._one is not None else list(self._tables.values())
 
 
 def inventory(
@@ -174,7 +194,7 @@ def inventory(
         table: the policy's table, where the paths don't tell.
         aad_prefix: the prefix of files that don't store theirs, where there is no policy.
         filters: open filters and judge their bits; None: where keys are given.
-        deep: count every page.
+        deep: count every page, and ask each filter for every value of its own column chunk.
         progress: called with files done and in all.
 
     Returns:
@@ -205,8 +225,8 @@ def look(
         from .deep import Nonces
 
         nonces = Nonces()
-    visit = None if nonces is None else nonces.add
-    scanner = scanner_for(keys, policies, aad_prefix=aad_prefix, filters=True if deep else filters, visit=visit)
+    visit = None if nonces is None else partial(_in_depth, nonces)
+    scanner = scanner_for(keys, policies, aad_prefix=aad_prefix, filters=filters, truth=deep, visit=visit)
     files = []
     for done, ref in enumerate(places.files, 1):
         files.append(scanner.scan(ref))
@@ -215,23 +235,46 @@ def look(
     return files, nonces
 
 
+def _in_depth(nonces: Nonces, facts: FileFacts, walk: Walk | None, source: Source) -> None:
+    """All that is learnt from reading a whole file."""
+    from .proof import prove
+
+    nonces.add(facts, walk, source)
+    if walk is not None:
+        prove(facts, walk)
+
+
 def scanner_for(
     keys: Any,
     policies: Policies,
     *,
     aad_prefix: bytes | str | None = None,
     filters: bool | None = None,
+    truth: bool = False,
     visit: Any = None,
+    witness: bool = False,
 ) -> Scanner:
-    """The scanner of single files; arguments as of `inventory`, `visit` as of `Scanner`."""
+    """The scanner of single files; arguments as of `inventory`, `truth` and `visit` as of `Scanner`; `witness`: ask the
+    KMS which version opens each wrapped key.
+    """
     source = None if keys is None else as_key_source(keys)
     if isinstance(source, PinnedKeys):
         # Pins refuse what they don't expect; an audit has to see it.
         source = source.tools
-    kms = Kms(source.kms if isinstance(source, KeyTools) else None, dated=policies.dated)
+    tools = source if isinstance(source, KeyTools) else None
+    asked = Witness(tools) if witness and tools is not None else None
+    kms = Kms(None if tools is None else tools.kms, dated=policies.dated, witness=asked)
     one = aad_prefix.encode() if isinstance(aad_prefix, str) else aad_prefix
     given = (one,) if one else ()
-    return Scanner(source, kms, prefixes=lambda ref: policies.prefixes(ref) or given, filters=filters, visit=visit)
+    return Scanner(
+        source,
+        kms,
+        prefixes=lambda ref: policies.prefixes(ref) or given,
+        access_log=lambda ref: policy.access_log if (policy := policies.of(ref.path)) else None,
+        filters=True if truth else filters,
+        truth=truth,
+        visit=visit,
+    )
 
 
 def to_table(files: Sequence[FileFacts], policies: Policies | None = None) -> pa.Table:
@@ -290,6 +333,7 @@ _KEY_COLUMNS: Final[dict[str, Callable[[KeyFacts, dict[str, datetime]], Any]]] =
     "key_version": lambda key, _: key.version,
     "key_state": lambda key, _: key.state,
     "version_since": lambda key, _: key.version_since,
+    "current_version": lambda key, _: key.current,
     "kek_id": lambda key, _: key.kek_id,
     "kek_since": lambda key, since: since.get(key.kek_id) if key.kek_id else None,
     "kms_url": lambda key, _: key.kms_url,
@@ -314,6 +358,9 @@ _BLOOM_COLUMNS: Final = {
     "filter_empty": "empty",
     "filter_kind": "kind",
     "filter_error": "error",
+    "filter_asked": "values",
+    "filter_denied": "denied",
+    "filter_unasked": "unasked",
 }
 
 

@@ -7,17 +7,20 @@ import binascii
 import hashlib
 import json
 import re
+import sys
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 from ...encryption import SecretKey
 from ...errors import BloomsealError, KeyAccessError
-from ...keytools import Keyring, KmsAccessError
+from ...keytools import Keyring, KmsAccessError, MasterVersion
 from ...keytools.material.material import DEFAULT_INSTANCE, KeyMaterial, KeyMetadata
 from ...keytools.material.store import MaterialStore
 from ...keytools.protocols import DatedKms, StatefulKms, VersionedKms
 from ...storage.ref import FileRef
+from .witness import Witness
 
 __all__ = ["KeyFacts", "Kms", "SidecarView"]
 
@@ -40,6 +43,10 @@ class KeyFacts:
         problem: why the key could not be had; None where it could, or nobody tried.
         state: ``enabled``, ``disabled``, ``pending deletion``, ``destroyed``, ``unknown``; None where nobody was asked.
         version_since: when the wrapping version was made, as far as the KMS tells.
+        opened_by: the key and version that open it, where a `Witness` was asked and could tell.
+        untold: why it could not.
+        current: the version that the master key wraps with now, as far as the KMS tells.
+        doubts: what was asked of the KMS about the master key and not answered.
     """
 
     material: str = "none"
@@ -53,10 +60,18 @@ class KeyFacts:
     problem: str | None = None
     state: str | None = None
     version_since: datetime | None = None
+    opened_by: MasterVersion | None = None
+    untold: str | None = None
+    current: str | None = None
+    doubts: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, key_metadata: bytes, sidecar: SidecarView, kms: Kms) -> KeyFacts:
-        """The facts that stand in `key_metadata`, and for external material in the sidecar. Never raises."""
+    def of(cls, key_metadata: bytes, sidecar: SidecarView, kms: Kms, url: str | None = None) -> KeyFacts:
+        """The facts that stand in `key_metadata`, and for external material in the sidecar. Never raises.
+
+        Args:
+            url: the KMS that the file's footer key names, for the keys of its columns.
+        """
         if not key_metadata:
             return cls()
         try:
@@ -66,16 +81,19 @@ class KeyFacts:
             shown = text if text.isprintable() and len(text) <= 200 else f"{len(key_metadata)} opaque bytes"
             return cls("opaque", shown, f"id {_digest(key_metadata)}")
         if metadata.material is not None:
-            return cls._of_material("internal", None, metadata.material, kms)
+            return cls.of_material("internal", None, metadata.material, kms, url)
         reference = metadata.reference or ""
         try:
             material = sidecar.material(reference)
         except BloomsealError as error:
             return cls("external", reference, problem=error.what)
-        return cls._of_material("external", reference, material, kms)
+        return cls.of_material("external", reference, material, kms, url)
 
     @classmethod
-    def _of_material(cls, where: str, key_id: str | None, material: KeyMaterial, kms: Kms) -> KeyFacts:
+    def of_material(
+        cls, where: str, key_id: str | None, material: KeyMaterial, kms: Kms, url: str | None = None
+    ) -> KeyFacts:
+        """The facts that stand in key material."""
         wrapped_bits = None
         if material.kek_id is not None:
             # Under double wrapping the data key is wrapped here, so that its length shows.
@@ -84,16 +102,21 @@ class KeyFacts:
                 wrapped_bits = length * 8 if length in (16, 24, 32) else None
             except (binascii.Error, ValueError):
                 wrapped_bits = None
-        url = material.kms_instance_url
+        own = None if material.kms_instance_url in (None, "", DEFAULT_INSTANCE) else material.kms_instance_url
+        wrapped = material.wrapped_kek or material.wrapped_dek
+        told = kms.witness.opened_by(wrapped, material.master_key, own or url) if kms.witness is not None else None
+        version = kms.version(wrapped, material.master_key)
         return cls(
             where,
-            key_id,
+            _once(key_id),
             f"wrapped {_digest(material.wrapped_dek.encode())}",
             wrapped_bits,
-            material.master_key,
-            kms.version(material.wrapped_kek or material.wrapped_dek, material.master_key),
-            material.kek_id,
-            None if url in (None, "", DEFAULT_INSTANCE) else url,
+            _once(material.master_key),
+            _once(version),
+            _once(material.kek_id),
+            own,
+            opened_by=told if isinstance(told, MasterVersion) else None,
+            untold=told if isinstance(told, str) else None,
         )
 
     def resolved(self, key: SecretKey) -> KeyFacts:
@@ -114,7 +137,7 @@ class SidecarView:
     """The external key material beside one file, read once and only when it is asked for."""
 
     def __init__(self, ref: FileRef) -> None:
-        self._store = MaterialStore(ref)
+        self._ref = ref
         self._entries: dict[str, str] | None = None
         self.used: set[str] = set()
 
@@ -122,11 +145,19 @@ class SidecarView:
     def path(self) -> str:
         return self._store.path
 
+    @cached_property
+    def _store(self) -> MaterialStore:
+        return MaterialStore(self._ref)  # most files keep their material inside
+
     def entries(self) -> dict[str, str]:
         """Raises KeyAccessError where there is a sidecar that can't be read."""
         if self._entries is None:
             self._entries = self._store.read()
         return self._entries
+
+    def forget(self) -> None:
+        """Let the entries go; who asks again reads again."""
+        self._entries = None
 
     def material(self, reference: str) -> KeyMaterial:
         """Raises KeyAccessError: no such material."""
@@ -143,38 +174,40 @@ class Kms:
     Args:
         client: None where there is none; versions are then read from the wrapped keys of known clients.
         dated: also ask when versions were made.
+        witness: also ask which version opens each wrapped key.
     """
 
-    def __init__(self, client: Any = None, *, dated: bool = False) -> None:
+    def __init__(self, client: Any = None, *, dated: bool = False, witness: Witness | None = None) -> None:
+        self.witness = witness
         self._client = client
+        # Asked for each key, where isinstance with a protocol takes longer than all the rest.
+        self._versioned = client if isinstance(client, VersionedKms) else None
         self._dated = dated
         self._dates: dict[tuple[str, str | None], datetime | None] = {}
         self._states: dict[str, str | None] = {}
+        self._currents: dict[str, str | None] = {}
 
     def version(self, wrapped: str, master_key: str) -> str | None:
         """The master key's version that wrapped this blob. Costs no call."""
-        if isinstance(self._client, VersionedKms):
+        if self._versioned is not None:
             try:
-                return self._client.wrapping_version(wrapped, master_key)
+                return self._versioned.wrapping_version(wrapped, master_key)
             except BloomsealError:
                 pass
-        if (match := _VAULT.match(wrapped)) is not None:
-            return match[1]
-        try:
-            fields = json.loads(wrapped) if wrapped.startswith("{") else None
-        except (ValueError, RecursionError):
-            return None
-        found = fields.get("masterKeyVersion") if isinstance(fields, dict) else None
-        # parquet-java's word for a KMS that does not count versions
-        return found if isinstance(found, str) and found != "NO_VERSION" else None
+        return _claimed(wrapped)
 
     def judged(self, facts: KeyFacts) -> KeyFacts:
         """With the master key's state and its version's date, as far as the KMS tells."""
         if self._client is None or facts.master_key is None:
             return facts
         state = facts.state or self._state(facts.master_key)
-        since = self._since(facts.master_key, facts.version) if self._dated else None
-        return replace(facts, state=state, version_since=since)
+        current = self._current(facts.master_key)
+        if not self._dated:
+            return replace(facts, state=state, current=current)
+        since = self._since(facts.master_key, facts.version)
+        # The policy limits ages: one that nobody tells is kept by nobody.
+        doubts = () if since is not None else (f"the KMS does not tell the age of master key {facts.master_key}",)
+        return replace(facts, state=state, current=current, version_since=since, doubts=doubts)
 
     def _state(self, master_key: str) -> str | None:
         if master_key not in self._states:
@@ -188,6 +221,17 @@ class Kms:
                     state = None  # a KMS that does not answer is no finding about the file
             self._states[master_key] = state
         return self._states[master_key]
+
+    def _current(self, master_key: str) -> str | None:
+        if master_key not in self._currents:
+            current = None
+            if isinstance(self._client, VersionedKms):
+                try:
+                    current = self._client.current_version(master_key)
+                except Exception:
+                    current = None  # who may unwrap need not be allowed to ask this
+            self._currents[master_key] = current
+        return self._currents[master_key]
 
     def _since(self, master_key: str, version: str | None) -> datetime | None:
         name = (master_key, version)
@@ -213,6 +257,25 @@ class Kms:
             return dates.rotated
         # An older version: made at some time before the latest rotation. The latest possible day raises no false alarm.
         return dates.created if version == "1" else dates.rotated
+
+
+@lru_cache(maxsize=1024)
+def _claimed(wrapped: str) -> str | None:
+    """The version that a wrapped key names; one KEK serves many files."""
+    if (match := _VAULT.match(wrapped)) is not None:
+        return match[1]
+    try:
+        fields = json.loads(wrapped) if wrapped.startswith("{") else None
+    except (ValueError, RecursionError):
+        return None
+    found = fields.get("masterKeyVersion") if isinstance(fields, dict) else None
+    # parquet-java's word for a KMS that does not count versions
+    return found if isinstance(found, str) and found != "NO_VERSION" else None
+
+
+def _once(text: str | None) -> str | None:
+    """The same object for the same text, which a hundred thousand files have."""
+    return sys.intern(text) if type(text) is str else text  # a client of somebody's own may tell more than text
 
 
 def _digest(data: bytes) -> str:

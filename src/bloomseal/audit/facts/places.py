@@ -4,21 +4,41 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from ...errors import UsageError
 from ...storage import tables
 from ...storage.delta import DeltaLog
-from ...storage.files import Kind
+from ...storage.files import Found, Kind
 from ...storage.iceberg import IcebergLog
 from ...storage.ref import FileRef
+from ...storage.snapshot import LiveFile
 from ...storage.source import resolve_path
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["Places", "find_files"]
+__all__ = ["Places", "Systems", "find_files"]
+
+Key = tuple[int, str]
+
+
+class Systems:
+    """Tells files of one path on several file systems apart."""
+
+    def __init__(self) -> None:
+        self._known: list[FileSystem] = []
+
+    def key(self, ref: FileRef) -> Key:
+        """Equal for two names of one place."""
+        if ref.filesystem is None:
+            return 0, ref.path
+        for number, known in enumerate(self._known, 1):
+            if known is ref.filesystem or known == ref.filesystem:
+                return number, ref.path
+        self._known.append(ref.filesystem)
+        return len(self._known), ref.path
 
 
 @dataclass
@@ -29,10 +49,14 @@ class Places:
         files: the data files, each once, in order of their paths.
         sidecars: external key material found in the folders.
         roots: file path → the folder or table that was given and led to it; missing for a file that was named itself.
-        unknown: what could not be found out, in words: a place that can't be listed, a table version that is gone.
+        unknown: what could not be found out, in words: a place that can't be listed, a part of a log that can't be read.
+        unsure: with `history`, what may lead to data or become some, and is no problem for a reader, in words.
+        empty: with `history`, places that were given and have no file.
+        versions: with `history`, how many versions of tables their logs still describe.
         missing: files that a retained table version names and that are not there any more.
-        dead: Parquet files that lie in a table's folder and that its current version does not name; looked at only
-            with `history`.
+        dead: Parquet files that lie in a table's folder and that its current version does not name; their keys are looked
+            at only with `history`.
+        outside: files that no reader takes: dead and hidden Parquet files, and files aside, whole or not.
         bounds: file path → columns whose smallest and greatest values stand in the table's own metadata.
     """
 
@@ -40,9 +64,19 @@ class Places:
     sidecars: list[FileRef] = field(default_factory=list)
     roots: dict[str, str] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
+    unsure: list[str] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
+    versions: int = 0
     missing: list[str] = field(default_factory=list)
     dead: list[str] = field(default_factory=list)
+    outside: list[Found] = field(default_factory=list)
     bounds: dict[str, set[str]] = field(default_factory=dict)
+
+    def add(self, other: Places) -> None:
+        """Take in what was found elsewhere."""
+        for one in fields(self):
+            mine, more = getattr(self, one.name), getattr(other, one.name)
+            setattr(self, one.name, mine | more if isinstance(mine, dict) else mine + more)
 
 
 def find_files(
@@ -69,17 +103,31 @@ def find_files(
     if not listed:
         raise UsageError("nothing to audit", hint="a file, a folder or a table")
     places = Places()
-    seen: dict[str, FileRef] = {}
+    seen = _Seen()
     for path in listed:
         _add(path, resolve_path(path, filesystem), places, seen, history)
-    places.files = [seen[name] for name in sorted(seen)]
+    places.files = sorted(seen.files.values(), key=lambda ref: ref.path)
     places.sidecars = sorted(
-        {ref.path: ref for ref in places.sidecars if _is_text(ref.path)}.values(), key=lambda ref: ref.path
+        {seen.systems.key(ref): ref for ref in places.sidecars if _is_text(ref.path)}.values(), key=lambda ref: ref.path
     )
     return places
 
 
-def _add(path: str | os.PathLike[str], ref: FileRef, places: Places, seen: dict[str, FileRef], history: bool) -> None:
+class _Seen:
+    """Each file once."""
+
+    def __init__(self) -> None:
+        self.systems = Systems()
+        self.files: dict[Key, FileRef] = {}
+
+    def __contains__(self, ref: FileRef) -> bool:
+        return self.systems.key(ref) in self.files
+
+    def add(self, ref: FileRef) -> None:
+        self.files.setdefault(self.systems.key(ref), ref)
+
+
+def _add(path: str | os.PathLike[str], ref: FileRef, places: Places, seen: _Seen, history: bool) -> None:
     try:
         found = tables.find_files(path, ref.filesystem, everything=True, follow_links=True)
     except (tables.NothingThereError, tables.UnseenError):
@@ -88,6 +136,10 @@ def _add(path: str | os.PathLike[str], ref: FileRef, places: Places, seen: dict[
     _take(places, seen, (one.ref for one in found.files))
     if history:
         _take(places, seen, (one.ref for one in found.others))
+        places.unsure += [_shown(str(problem)) for problem in found.unsure]
+        if not (found.files or found.others or found.problems or ref in seen):
+            places.empty.append(ref.path)
+    places.outside += [one for one in found.others if _is_text(one.ref.path)]
     places.dead += [one.ref.path for one in found.others if one.kind is Kind.DEAD]
     places.sidecars += found.sidecars
     places.missing += found.missing
@@ -96,34 +148,45 @@ def _add(path: str | os.PathLike[str], ref: FileRef, places: Places, seen: dict[
         _from_log(FileRef(folder, ref.filesystem), log, places, seen, history)
 
 
-def _from_log(
-    ref: FileRef, log: DeltaLog | IcebergLog, places: Places, seen: dict[str, FileRef], history: bool
-) -> None:
+def _from_log(ref: FileRef, log: DeltaLog | IcebergLog, places: Places, seen: _Seen, history: bool) -> None:
     """What only the log knows: bounds, and the files of older versions."""
     try:
         places.bounds.update(log.bounds())
     except Exception as error:
         places.unknown.append(f"{ref.path}: the log's statistics can't be read ({type(error).__name__})")
-    listed: set[str] = set()
-    for version in log.retained() if history else ():
-        try:
-            listed |= log.paths_at(version)
-        except Exception as error:
-            places.unknown.append(f"{ref.path}: version {version} can't be loaded ({type(error).__name__})")
-    for name in sorted(listed - {*seen, *places.missing}):
+    if not history:
+        return
+    told = log.history()
+    places.unknown += [_shown(problem) for problem in told.problems]
+    places.versions += told.versions
+    known = {*places.missing, *(text.partition(": ")[0] for text in places.unknown)}
+    for name in sorted(told.paths - known):
         one = FileRef(name, ref.filesystem, ref.path)
-        if tables.is_file(one):
+        if one in seen:
+            continue
+        if not LiveFile(name).elsewhere and tables.is_file(one):
             _take(places, seen, [one])
-        else:
+        elif _is_inside(name, ref):
             places.missing.append(name)
+        else:
+            # Outside its own folder a table tidies nothing away: a volume may not be mounted.
+            places.unknown.append(f"{_shown(name)}: an older version of the table names it, and it can't be reached")
 
 
-def _take(places: Places, seen: dict[str, FileRef], refs: Iterable[FileRef]) -> None:
+def _is_inside(name: str, table: FileRef) -> bool:
+    """Is the path one below the table's folder, and was its folder looked into?"""
+    if LiveFile(name).elsewhere:
+        return False
+    roots = {table.path.rstrip("/")} | ({os.path.realpath(table.path)} if table.filesystem is None else set())
+    return any(name.startswith(f"{root}/") for root in roots)
+
+
+def _take(places: Places, seen: _Seen, refs: Iterable[FileRef]) -> None:
     for ref in refs:
         if not _is_text(ref.path):
             places.unknown.append(f"{_shown(ref.path)}: its name is no text; it was not looked at")
             continue
-        seen.setdefault(ref.path, ref)
+        seen.add(ref)
         if ref.root is not None:
             places.roots.setdefault(ref.path, ref.root)
 

@@ -12,7 +12,7 @@ from ...storage.source import Source
 from ...thrift import Cursor
 from ...thrift.structs import BloomFilterHeader, decode_at
 
-__all__ = ["FILTER_HEADER", "clear_filters", "is_filter_header", "is_sealed", "read_all"]
+__all__ = ["FILTER_HEADER", "clear_filters", "is_filter_header", "is_sealed", "only_sealed", "read_all"]
 
 FILTER_HEADER: Final = re.compile(
     rb"\x15[\x80-\xff]{0,4}[\x00-\x7f]\x1c\x1c\x00\x00\x1c\x1c\x00\x00\x1c\x1c\x00\x00\x00"
@@ -20,6 +20,8 @@ FILTER_HEADER: Final = re.compile(
 """A filter's header in clear: numBytes, then the three unions BLOCK, XXHASH, UNCOMPRESSED (compact protocol)."""
 
 _LONGEST: Final = 19
+_SHORTEST: Final = 12 + 1
+"""Of a sealed module, without its length: a nonce and a byte of ciphertext."""
 _WINDOW: Final = 8 * 1024 * 1024
 _GAP: Final = 64 * 1024
 
@@ -86,3 +88,35 @@ def clear_filters(source: Source) -> Iterator[tuple[int, int]]:
             room = source.size - start - match.end()
             if 0 < num_bytes <= min(MAX_BITSET_BYTES, room) and num_bytes % 32 == 0:
                 yield start + match.start(), num_bytes
+
+
+def only_sealed(source: Source, clear: list[tuple[int, int]]) -> bool:
+    """But for these filters in clear, is everything in front of the footer a chain of sealed modules? Then no column of the
+    file is a plaintext one.
+
+    Args:
+        clear: offset and bitset size of filters, as `clear_filters` gives them.
+    """
+    filters = {offset: offset + _header_length(source, offset) + size for offset, size in clear}
+    tail = bytes(source.read(source.size - 8, 4))
+    position, end = 4, source.size - 8 - int.from_bytes(tail, "little")
+    data, start = b"", 0
+    while position < end:
+        if position in filters:
+            position = filters[position]
+            continue
+        if not start <= position <= start + len(data) - 4:
+            data, start = bytes(source.read(position, min(_WINDOW, source.size - position))), position
+        length = int.from_bytes(data[position - start : position - start + 4], "little")
+        if length == 0:
+            position += 1  # an older filter's place, overwritten with zeros
+        elif length < _SHORTEST:
+            return False
+        else:
+            position += 4 + length
+    return position == end
+
+
+def _header_length(source: Source, offset: int) -> int:
+    match = FILTER_HEADER.match(bytes(source.read(offset, min(_LONGEST, source.size - offset))))
+    return len(match[0]) if match else 0

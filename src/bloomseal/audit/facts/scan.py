@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from copy import copy
 from datetime import UTC, datetime
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from ...encryption import SecretKey
 from ...errors import BloomsealError, FormatError, IntegrityError, KeyAccessError, UnsupportedError
 from ...format.expectation import Expectation
+from ...format.filter_bytes import FilterBytes
 from ...format.footer import FileCrypto, Footer, FooterKind, Peek, peek
+from ...format.hashes.truth import held_against_values
 from ...format.opening import KeysAtHand, authenticated
+from ...format.schema import Schema
 from ...format.walk import Chunk, Walk
-from ...keytools import KmsAccessError, Problem
+from ...keytools import KmsAccessError
+from ...keytools.access_log import AccessLog
 from ...keytools.protocols import KeyRetriever, KeySource
 from ...limits import MAX_GCM_SEALS
 from ...sbbf import PhysicalType, SplitBlockBloomFilter
@@ -39,8 +45,10 @@ class Scanner:
     Args:
         keys: where keys come from; None to look at what everybody sees.
         kms: what can be asked about master keys.
-        prefix: path → the AAD prefix that the file should have; None where nothing is known.
+        prefixes: the AAD prefixes that a file should have, as far as known.
+        access_log: the access log for a file (`AccessLog`).
         filters: open filters and judge their bits. Needs no key for filters in clear.
+        truth: ask each filter for every value of its own column chunk, too, which reads the column's pages.
         visit: called with each file's walk while it is open (the nonce check).
     """
 
@@ -50,15 +58,20 @@ class Scanner:
         kms: Kms | None = None,
         *,
         prefixes: Callable[[FileRef], tuple[bytes, ...]] = lambda _: (),
+        access_log: Callable[[FileRef], Any] = lambda _: None,
         filters: bool | None = None,
+        truth: bool = False,
         visit: Callable[[FileFacts, Walk | None, Source], None] | None = None,
     ) -> None:
         self._keys = keys
-        self._kms = kms or Kms()
+        self.kms = kms or Kms()
         self._prefixes = prefixes
+        self._access_log = access_log
         self._filters = keys is not None if filters is None else filters
+        self._truth = truth
         self._visit = visit
         self._outages: list[KmsAccessError] = []
+        self._schemas: WeakKeyDictionary[Schema, list[tuple[str, str]]] = WeakKeyDictionary()
 
     def scan(self, ref: FileRef) -> FileFacts:
         """A file's facts. Never raises for what is in the file."""
@@ -66,7 +79,7 @@ class Scanner:
         try:
             with Source.open(ref) as source:
                 facts.size = source.size
-                facts.modified = _modified(ref)
+                facts.modified = _modified(source)
                 self._scan(facts, source)
         except BloomsealError as error:
             facts.failed(error)
@@ -76,14 +89,23 @@ class Scanner:
         return facts
 
     def _scan(self, facts: FileFacts, source: Source) -> None:
-        facts.sidecar = SidecarView(source.ref)
+        facts.sidecar = sidecar = SidecarView(source.ref)
+        try:
+            self._look(facts, source)
+        finally:
+            # Of a hundred thousand files none may hold on to more than is asked for later.
+            sidecar.forget()
+            if not sidecar.used:
+                facts.sidecar = None
+
+    def _look(self, facts: FileFacts, source: Source) -> None:
         footer, hand = self._open(facts, source)
         if footer is None:
             if self._visit is not None:
                 self._visit(facts, None, source)
             return
-        facts.created_by = footer.created_by
-        facts.leaves = [(leaf.name, str(leaf.type)) for leaf in footer.schema.leaves]
+        facts.created_by = sys.intern(footer.created_by)
+        facts.leaves = self._leaves(footer.schema)
         walk = Walk(source, footer, hand)
         look = _Columns(facts, walk, self)
         for group in range(len(footer.row_groups)):
@@ -91,6 +113,13 @@ class Scanner:
         look.peek()
         if self._visit is not None:
             self._visit(facts, walk, source)
+
+    def _leaves(self, schema: Schema) -> list[tuple[str, str]]:
+        """Dotted paths and types; one list for all files of a schema, which footers share too."""
+        known = self._schemas.get(schema)
+        if known is None:
+            known = self._schemas[schema] = [(leaf.name, str(leaf.type)) for leaf in schema.leaves]
+        return known
 
     def _open(self, facts: FileFacts, source: Source) -> tuple[Footer | None, KeysAtHand]:
         seen = peek(source)
@@ -122,7 +151,7 @@ class Scanner:
         return None if clear is None else Footer(clear, seen.offset, candidates[0], False), hand
 
     def _crypto(self, facts: FileFacts, seen: Peek) -> list[FileCrypto]:
-        facts.keys.append(KeyFacts.of(seen.key_metadata, facts.sidecar or SidecarView(facts.ref), self._kms))
+        facts.keys.append(KeyFacts.of(seen.key_metadata, facts.sidecar or SidecarView(facts.ref), self.kms))
         algorithm, inner = seen.inner()
         facts.algorithm = str(algorithm)
         stored, wanted = inner.binary(1), bool(inner.boolean(3))
@@ -137,7 +166,8 @@ class Scanner:
 
     def _hand(self, facts: FileFacts, source: Source, crypto: FileCrypto) -> KeysAtHand:
         retriever = None if self._keys is None else _Impatient(self._keys.for_file(source.ref), self._outages)
-        hand = KeysAtHand(crypto, retriever)
+        log = AccessLog.of(self._access_log(facts.ref), facts.path)
+        hand = KeysAtHand(crypto, retriever, log=log)
         facts.keys[1] = self._judged(facts.keys[1], lambda: hand.footer().key)
         return hand
 
@@ -148,7 +178,7 @@ class Scanner:
             facts = facts.resolved(resolve())
         except BloomsealError as error:
             facts = facts.refused(error)
-        return self._kms.judged(facts)
+        return self.kms.judged(facts)
 
 
 class _Impatient:
@@ -157,6 +187,7 @@ class _Impatient:
     def __init__(self, keys: KeyRetriever, outages: list[KmsAccessError]) -> None:
         self._keys = keys
         self._outages = outages
+        self.describe = getattr(keys, "describe", None)
 
     def retrieve_key(self, key_metadata: bytes, column: str | None) -> bytes | SecretKey:
         if len(self._outages) >= _OUTAGES:
@@ -164,7 +195,7 @@ class _Impatient:
         try:
             return self._keys.retrieve_key(key_metadata, column)
         except KmsAccessError as error:
-            if error.problem is Problem.UNREACHABLE:
+            if error.retryable:
                 self._outages.append(error)
             raise
 
@@ -207,6 +238,11 @@ class _Columns:
         found = dict(zip(wanted, read_all(self._walk.source, wanted), strict=True))
         for chunk, name, offset, length in self._peeks:
             data = found[offset, min(_HEADER_BYTES, length)]
+            if name == "copy":
+                # The clear copy of the metadata names a place of its own. Who has no key looks there, so must who has.
+                if is_filter_header(data):
+                    chunk.filter, chunk.filter_offset = Seen.CLEAR, offset
+                continue
             sealed = is_sealed(data, length) if name != "filter" else not is_filter_header(data)
             setattr(chunk, name, Seen.SEALED if sealed else Seen.CLEAR)
         for chunk in self._facts.chunks:
@@ -260,6 +296,9 @@ class _Columns:
         opened, chunk = self._open(facts, group, leaf, column)
         meta = opened or meta
         self._describe(facts, column, meta, opened is not None or column.encrypted_column_metadata is None)
+        copy = column.meta_data if clear and opened is not None and opened is not column.meta_data else None
+        if copy is not None and copy.bloom_filter_offset not in (None, facts.filter_offset):
+            self._peeks.append((facts, "copy", copy.bloom_filter_offset, copy.bloom_filter_length or _HEADER_BYTES))
         if chunk is not None and opened is not None and facts.filter_offset is not None and self._scanner._filters:
             self._judge_filter(facts, chunk)
         return facts
@@ -319,7 +358,8 @@ class _Columns:
         name = (key_metadata, "" if key_metadata else column)
         if (known := self._opened.get(name)) is None:
             facts = self._facts
-            found = KeyFacts.of(key_metadata, facts.sidecar or SidecarView(facts.ref), self._scanner._kms)
+            url = facts.keys[1].kms_url if len(facts.keys) > 1 else None
+            found = KeyFacts.of(key_metadata, facts.sidecar or SidecarView(facts.ref), self._scanner.kms, url)
             found = self._scanner._judged(found, lambda: self._walk.keys.column(key_metadata, column).key)
             facts.keys.append(found)
             known = self._opened[name] = len(facts.keys) - 1
@@ -328,10 +368,14 @@ class _Columns:
     def _judge_filter(self, facts: ChunkFacts, chunk: Chunk) -> None:
         bloom = facts.bloom = FilterFacts()
         try:
-            found = self._walk.filter(chunk)
+            found = self._walk.stored_filter(chunk)
             if found is None:
                 facts.bloom = None
                 return
+            if self._scanner._truth:
+                self._hold_against_values(bloom, chunk, found)
+            if found.unknown is not None:
+                raise found.unknown
             bloom.authentic = found.sealed if chunk.encrypted else None
             parsed = SplitBlockBloomFilter.from_bitset(found.bitset)
             bloom.kind = "BLOCK, XXHASH, UNCOMPRESSED"  # the walk refuses any other
@@ -347,6 +391,17 @@ class _Columns:
         except BloomsealError as error:
             bloom.error = error.what
 
+    def _hold_against_values(self, bloom: FilterFacts, chunk: Chunk, found: FilterBytes) -> None:
+        try:
+            truth = held_against_values(self._walk, chunk, found)
+        except BloomsealError as error:
+            # A page that is broken is no fault of the filter.
+            bloom.unasked = f"its column's values can't be told: {error.what}"
+        else:
+            bloom.unasked = truth.unasked
+            if truth.unasked is None:
+                bloom.values, bloom.denied = truth.values, truth.denied
+
 
 def _has_values(meta: ColumnMetaData) -> bool:
     """Do the statistics prove it? Without them a chunk could be all nulls."""
@@ -354,11 +409,9 @@ def _has_values(meta: ColumnMetaData) -> bool:
     return nulls is not None and nulls < (meta.num_values or 0)
 
 
-def _modified(ref: FileRef) -> datetime | None:
-    if ref.filesystem is None:
-        try:
-            return datetime.fromtimestamp(os.stat(ref.path).st_mtime, UTC).replace(microsecond=0)  # noqa: PTH116
-        except OSError:
-            return None
-    moment: datetime | None = ref.filesystem.get_file_info(ref.path).mtime
+def _modified(source: Source) -> datetime | None:
+    if source.fd is not None:
+        return datetime.fromtimestamp(int(os.fstat(source.fd).st_mtime), UTC)
+    ref = source.ref
+    moment: datetime | None = None if ref.filesystem is None else ref.filesystem.get_file_info(ref.path).mtime
     return moment

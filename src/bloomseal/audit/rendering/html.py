@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape as escape_markup
 from typing import Any, Final
 
@@ -13,46 +14,78 @@ from ..._version import __version__
 from ...storage.snapshot import library
 from ..facts.views import EXPOSED
 from ..report import Report
-from ..rules.findings import Severity
+from ..rules.findings import Finding, Rule, Severity
 
 __all__ = ["to_html"]
 
-_COLOURS: Final = {"critical": "#8e1b3a", "error": "#c8452b", "warning": "#c98a00", "info": "#4a7ba6"}
+_COLOURS: Final = {"critical": "#8e1b3a", "error": "#b83b22", "warning": "#8a5f00", "info": "#3f6d95"}
 _SERIES: Final = ("#2a6f97", "#c8452b", "#5b8c5a", "#7d5ba6", "#c98a00", "#3d8c8c", "#a65b7d", "#666666")
-_MOST_LISTED: Final = 2_000
+_MOST_OF_RULE: Final = 200
 
 _PAGE: Final = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Bloomseal audit</title>
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <style>
-body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem;color:#222;background:#fff}
-h1{font-size:1.6rem}h2{font-size:1.2rem;margin-top:2.2rem}
-table{border-collapse:collapse;width:100%;font-size:.88rem}th,td{text-align:left;padding:.25rem .6rem;border-bottom:1px solid #ddd;
-vertical-align:top;overflow-wrap:anywhere}code{font-size:.85rem}.badge{color:#fff;border-radius:3px;padding:0 .45rem}
-figure{margin:1rem 0}figcaption{font-size:.85rem;color:#555}svg text{font:12px system-ui,sans-serif;fill:#333}
-@media(prefers-color-scheme:dark){body{background:#16181c;color:#ddd}svg text{fill:#ccc}th,td{border-color:#333}}
+:root{--text:#222;--back:#fff;--line:#d5d5d5;--soft:#f4f4f2;--dim:#555}
+body{font:15px/1.5 system-ui,sans-serif;margin:0 auto;max-width:72rem;padding:1.2rem 1rem 3rem;color:var(--text);background:var(--back)}
+h1{font-size:1.6rem;margin:.2rem 0 .8rem}h2{font-size:1.25rem;margin:2.2rem 0 .6rem}h3{font-size:1.02rem;margin:1.6rem 0 .3rem}
+p{margin:.3rem 0 .6rem}code{font-size:.85rem;overflow-wrap:anywhere}a{color:inherit}
+.verdict{border-left:.4rem solid;padding:.5rem .8rem;background:var(--soft);font-size:1.05rem}
+.badge{color:#fff;border-radius:3px;padding:0 .45rem;white-space:nowrap;font-size:.85rem}
+dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem;font-size:.9rem}dt{color:var(--dim)}dd{margin:0;overflow-wrap:anywhere}
+table{border-collapse:collapse;width:100%;font-size:.88rem}th,td{text-align:left;padding:.3rem .6rem .3rem 0;
+border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:anywhere}th{color:var(--dim);font-weight:600;overflow-wrap:normal}
+.findings td:nth-child(1){width:30%}.findings td:nth-child(2){width:30%}
+figure{margin:.6rem 0;overflow-x:auto}figcaption{font-size:.85rem;color:var(--dim)}svg{max-width:100%;min-width:36rem;height:auto}
+svg text{font:12px system-ui,sans-serif;fill:currentColor}.why{color:var(--dim);font-size:.9rem}
+@media(max-width:44rem){body{font-size:14px}dl{grid-template-columns:1fr}dd{margin-bottom:.3rem}
+.findings thead{display:none}.findings tr{display:block;border-bottom:1px solid var(--line);padding:.4rem 0}
+.findings td,.findings td:nth-child(n){display:block;width:auto;border:0;padding:.1rem 0}}
+@media screen and (prefers-color-scheme:dark){:root{--text:#ddd;--back:#16181c;--line:#3a3d42;--soft:#22252a;--dim:#aaa}}
+@media print{@page{margin:15mm}body{max-width:none;padding:0;font-size:10pt}*{print-color-adjust:exact;-webkit-print-color-adjust:exact}
+tr,figure,.verdict,h3+p{break-inside:avoid}h2,h3,h3+p{break-after:avoid}thead{display:table-header-group}svg{min-width:0}figure{overflow:visible}}
 </style></head><body>
 <h1>Bloomseal audit</h1>
-<p>{{ report.files }} files, {{ chunks }} column chunks; keys: {{ "at hand" if report.with_keys else "none, so this is what everybody sees" }}.
-{% for name, count in report.counts().items() %}<span class="badge" style="background:{{ colours[name] }}">{{ count }} {{ name }}</span> {% endfor %}</p>
-{% for title, caption, svg in plots %}<h2>{{ title }}</h2><figure>{{ svg }}<figcaption>{{ caption }}</figcaption></figure>
-{% endfor %}
+<p class="verdict" style="border-color:{{ verdict[0] }}"><strong>{{ verdict[1] }}</strong> {{ verdict[2] }}</p>
+<dl><dt>Looked at</dt><dd>{{ "{:,}".format(report.files) }} files, {{ "{:,}".format(chunks) }} column chunks{{ ", read as a whole" if report.deep else "" }}</dd>
+<dt>Keys</dt><dd>{{ "at hand" if report.with_keys else "none: this is what everybody sees" }}</dd>
+<dt>Time</dt><dd>{{ moment }}</dd>
+<dt>Policy</dt><dd>{{ ("its file's SHA-256 is " ~ report.policy) if report.policy else "held against no policy file" }}</dd>
+<dt>Made by</dt><dd>bloomseal {{ version }}</dd></dl>
+{% if report.unseen %}<h2>Could not look</h2><ul>{% for text in report.unseen %}<li>{{ text }}</li>{% endfor %}</ul>{% endif %}
 <h2>Findings</h2>
-{% if not report.findings %}<p>None.</p>{% else %}
-<table><thead><tr><th>Severity</th><th>Rule</th><th>Place</th><th>What was seen</th><th>Mend it</th></tr></thead><tbody>
-{% for f in report.findings[:most] %}<tr><td><span class="badge" style="background:{{ colours[f.severity.label] }}">{{ f.severity.label }}</span></td>
-<td title="{{ f.rule.why }}">{{ f.rule.id }} {{ f.rule.name }}</td>
-<td>{{ f.file or "" }}{% if f.column %}<br>{{ f.column }}{% endif %}{% if f.row_groups %}<br>row groups {{ f.row_groups[:8] | join(", ") }}{% if f.row_groups | length > 8 %}, ...{% endif %}{% endif %}</td>
-<td>{{ f.message }}</td><td><code>{{ f.fix }}</code></td></tr>
+{% if not groups %}<p>None.</p>{% else %}
+<table><thead><tr><th>Severity</th><th>Rule</th><th>Count</th></tr></thead><tbody>
+{% for g in groups %}<tr><td><span class="badge" style="background:{{ colours[g.worst] }}">{{ g.worst }}</span></td>
+<td><a href="#{{ g.rule.id }}">{{ g.rule.id }}</a> {{ g.rule.title }}</td><td>{{ "{:,}".format(g.findings | length) }}</td></tr>
 {% endfor %}</tbody></table>
-{% if report.findings | length > most %}<p>And {{ report.findings | length - most }} more; the JSON report has all.</p>{% endif %}
-{% endif %}
+{% for g in groups %}<section id="{{ g.rule.id }}"><h3>{{ g.rule.id }} {{ g.rule.name }}</h3><p class="why">{{ g.rule.title }}. {{ g.rule.why }}</p>
+<table class="findings"><thead><tr><th>Place</th><th>What was seen</th><th>Mend it</th></tr></thead><tbody>
+{% for f in g.findings[:most] %}<tr>
+<td>{{ f.file or "" }}{% if f.column %}<br>{{ f.column }}{% endif %}{% if f.row_groups %}<br>row group{{ "s" if f.row_groups | length > 1 else "" }} {{ f.row_groups[:8] | join(", ") }}{% if f.row_groups | length > 8 %}, ...{% endif %}{% endif %}</td>
+<td><span class="badge" style="background:{{ colours[f.severity.label] }}">{{ f.severity.label }}</span> {{ f.message }}</td>
+<td>{% if f.fix %}<code>{{ f.fix }}</code>{% else %}{{ f.advice }}{% endif %}</td></tr>
+{% endfor %}</tbody></table>
+{% if g.findings | length > most %}<p>And {{ "{:,}".format(g.findings | length - most) }} more; the JSON report has all.</p>{% endif %}</section>
+{% endfor %}{% endif %}
 <h2>Not seen</h2>
-{% if not report.unseen %}<p>Nothing was hidden.</p>{% else %}<ul>{% for text in report.unseen %}<li>{{ text }}</li>{% endfor %}</ul>{% endif %}
-<p><small>bloomseal {{ version }}</small></p>
-</body></html>
+{% if not report.hidden %}<p>Nothing was hidden.</p>{% else %}<ul>{% for text in report.hidden %}<li>{{ text }}</li>{% endfor %}</ul>{% endif %}
+{% for title, caption, svg in plots %}<h2>{{ title }}</h2><figure>{{ svg }}<figcaption>{{ caption }}</figcaption></figure>
+{% endfor %}</body></html>
 """
+
+
+@dataclass(frozen=True)
+class _Group:
+    """A rule's findings, worst first."""
+
+    rule: Rule
+    findings: list[Finding]
+
+    @property
+    def worst(self) -> str:
+        return self.findings[0].severity.label
 
 
 def to_html(report: Report) -> str:
@@ -66,9 +99,31 @@ def to_html(report: Report) -> str:
     plots = [(title, caption, markup(svg)) for title, caption, svg in _plots(report) if svg]
     chunks = report.inventory.num_rows - report.inventory["row_group"].null_count
     text: str = environment.from_string(_PAGE).render(
-        report=report, chunks=chunks, colours=_COLOURS, plots=plots, most=_MOST_LISTED, version=__version__
-    )
+        report=report, chunks=chunks, colours=_COLOURS, plots=plots, most=_MOST_OF_RULE, version=__version__,
+        groups=_groups(report), verdict=_verdict(report),
+        moment="not told" if report.moment is None else report.moment.strftime("%Y-%m-%d %H:%M:%S %Z"),
+    )  # fmt: skip
     return text + "\n"
+
+
+def _groups(report: Report) -> list[_Group]:
+    by_rule: dict[str, list[Finding]] = {}
+    for finding in report.findings:  # worst first, and so are the groups
+        by_rule.setdefault(finding.rule.id, []).append(finding)
+    return [_Group(findings[0].rule, findings) for findings in by_rule.values()]
+
+
+def _verdict(report: Report) -> tuple[str, str, str]:
+    """Colour, the first line, and the counts."""
+    counts = ", ".join(f"{count:,} {name}" for name, count in report.counts().items() if count) or "nothing was found"
+    why = "1 reason stands" if len(report.unseen) == 1 else f"{len(report.unseen)} reasons stand"
+    seen = f"Not everything could be looked at: {why} below." if report.unseen else ""
+    worst = report.worst
+    if worst is not None and worst >= Severity.ERROR:
+        return _COLOURS[worst.label], f"{seen} Not in order:".strip(), f"{counts}."
+    if report.unseen:
+        return _COLOURS["error"], seen, f"Of what was seen: {counts}."
+    return "#3d7a3c", "All that was named could be looked at.", f"In order: {counts}."
 
 
 def _shown(value: Any) -> Any:
@@ -152,7 +207,7 @@ def _exposure(table: Any) -> str:
     if not columns:
         return ""
     cell, left, top = 26, 220, 130
-    width, height = left + cell * len(kinds) + 20, top + cell * len(columns) + 10
+    width, height = left + cell * len(kinds) + 110, top + cell * len(columns) + 10
     parts = []
     for x, kind in enumerate(kinds):
         place = f"translate({left + x * cell + 17},{top - 8}) rotate(-50)"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
+from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any, Final
 from urllib.parse import quote
@@ -15,8 +15,9 @@ from ..._version import __version__
 from ..report import Report
 from ..rules.catalogue import RULES
 from ..rules.findings import Finding, Severity
+from .streamed import Lazily, pieces
 
-__all__ = ["to_sarif"]
+__all__ = ["sarif_pieces", "to_sarif"]
 
 _LEVELS: Final = {
     Severity.INFO: "note",
@@ -33,6 +34,11 @@ def to_sarif(report: Report, *, base: str | os.PathLike[str] | None = None) -> s
     Args:
         base: a folder; files below it are named relative to it, as dashboards want it.
     """
+    return "".join(sarif_pieces(report, base=base))
+
+
+def sarif_pieces(report: Report, *, base: str | os.PathLike[str] | None = None) -> Iterator[str]:
+    """The text of `to_sarif`, piece by piece."""
     order = list(RULES)
     log = {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
@@ -48,20 +54,27 @@ def to_sarif(report: Report, *, base: str | os.PathLike[str] | None = None) -> s
                     }
                 },
                 "columnKind": "unicodeCodePoints",
-                "results": [_result(finding, order, base) for finding in report.findings],
+                "results": Lazily(
+                    len(report.findings), lambda: (_result(finding, order, base) for finding in report.findings)
+                ),
                 "invocations": [
                     {
-                        "executionSuccessful": True,
+                        # Not seen is not absent: a dashboard must not take an empty list for a clean table.
+                        "executionSuccessful": not report.unseen,
                         "toolExecutionNotifications": [
-                            {"level": "note", "message": {"text": safe_text(f"Not seen: {text}")}}
-                            for text in report.unseen
+                            *(_notification("error", f"Could not look: {text}") for text in report.unseen),
+                            *(_notification("note", f"Not seen: {text}") for text in report.hidden),
                         ],
                     }
                 ],
             }
         ],
     }
-    return json.dumps(log, indent=2, ensure_ascii=False) + "\n"
+    return pieces(log)
+
+
+def _notification(level: str, text: str) -> dict[str, Any]:
+    return {"level": level, "message": {"text": safe_text(text)}}
 
 
 def _rule(rule_id: str) -> dict[str, Any]:
@@ -71,7 +84,7 @@ def _rule(rule_id: str) -> dict[str, Any]:
         "name": "".join(part.capitalize() for part in rule.name.split("-")),
         "shortDescription": {"text": rule.title},
         "fullDescription": {"text": rule.why},
-        "help": {"text": f"{rule.why} Mend it: {rule.fix}"},
+        "help": {"text": f"{rule.why} Each result says how to mend it."},
         "defaultConfiguration": {"level": _LEVELS[rule.severity]},
         "properties": {"security-severity": _SECURITY[rule.severity], "tags": ["security", "encryption"]},
     }
@@ -89,11 +102,19 @@ def _result(finding: Finding, order: list[str], base: str | os.PathLike[str] | N
         "ruleId": finding.rule.id,
         "ruleIndex": order.index(finding.rule.id),
         "level": _LEVELS[finding.severity],
-        "message": {"text": safe_text(f"{text}. Mend it: {finding.fix}")},
+        "message": {"text": safe_text(f"{text}. {_mend(finding)}")},
         "locations": [place] if place else [],
         "partialFingerprints": {"placeAndRule/v1": hashlib.sha256(identity.encode()).hexdigest()[:32]},
-        "properties": {"severity": finding.severity.label, "rowGroups": list(finding.row_groups)},
+        "properties": {
+            "severity": finding.severity.label,
+            "rowGroups": list(finding.row_groups),
+            "fix": finding.fix or None,
+        },
     }
+
+
+def _mend(finding: Finding) -> str:
+    return f"Mend it: {finding.fix}" if finding.fix else finding.advice
 
 
 def _uri(path: str, base: str | os.PathLike[str] | None) -> str:

@@ -10,21 +10,22 @@ from .findings import Rule, Severity
 __all__ = ["RULES", "rules_as_markdown"]
 
 _INFO, _WARNING, _ERROR, _CRITICAL = Severity.INFO, Severity.WARNING, Severity.ERROR, Severity.CRITICAL
-_REKEY: Final = "bloomseal rekey {file}"
+_REKEY: Final = "bloomseal rekey --restart {file} {opening}"
+_FILTER: Final = "--bloom-filter {filter} {opening}"
 _KNOWN: Final = "info where the file's writer is known to leave it open always; error on a column that the policy calls confidential or restricted"
 
 _TABLE: Final = (
     # What lies open
     Rule("BS101", "plaintext-column", "A column that the policy gives a key is in plaintext", _ERROR,
          "Whoever can read the file reads the values.",
-         "bloomseal {seal} {file} --policy POLICY --table {table}", "policy", "critical on a restricted column"),
+         "bloomseal {verb} {file} {sealing}", "policy", "critical on a restricted column"),
     Rule("BS102", "clear-filter-on-encrypted-column", "The filter of an encrypted column is in clear", _CRITICAL,
          "Anybody can ask the filter whether a value is in the file, without any key. Of a small domain, such as social security "
          "numbers, all values can be listed. Some writers leave the filters of encrypted columns so.",
-         "bloomseal attach {file} --bloom-filter {column}"),
+         "bloomseal {rebuild} {file} " + _FILTER),
     Rule("BS103", "clear-filter-on-sensitive-column", "A sensitive column in plaintext has a filter as well", _ERROR,
          "The filter answers membership even to those who see the footer and the filter only, such as caches and scanners.",
-         "bloomseal {seal} {file} --policy POLICY --table {table}", "policy", "critical on a restricted column"),
+         "bloomseal {verb} {file} {sealing}", "policy", "critical on a restricted column"),
     Rule("BS104", "clear-statistics", "Statistics of an encrypted column are in clear", _ERROR,
          "Smallest and greatest value, or the number of nulls, stand in the readable part of the footer.", _REKEY, "nothing", _KNOWN),
     Rule("BS105", "clear-size-statistics", "Size statistics of an encrypted column are in clear", _WARNING,
@@ -32,7 +33,8 @@ _TABLE: Final = (
     Rule("BS106", "clear-geospatial-statistics", "Geospatial statistics of an encrypted column are in clear", _WARNING,
          "A bounding box tells where the geometries lie.", _REKEY, "nothing", _KNOWN),
     Rule("BS107", "clear-page-index", "The page index of an encrypted column is in clear", _ERROR,
-         "A column index holds the smallest and greatest value of every page.", _REKEY),
+         "A column index holds the smallest and greatest value of every page.", "",
+         advice="No writer that is known leaves it so, and no reader of ours opens it: find out who wrote to the file, and write the data anew."),
     Rule("BS108", "clear-filter-place", "Offset or length of an encrypted column's filter are in clear", _WARNING,
          "The length tells the number of distinct values within a factor of two.", _REKEY, "nothing", _KNOWN),
     Rule("BS109", "clear-column-metadata", "Key-value pairs or page counts of an encrypted column are in clear", _WARNING,
@@ -43,95 +45,137 @@ _TABLE: Final = (
     Rule("BS111", "plaintext-file", "A plaintext file in an encrypted table", _ERROR,
          "Readers that accept plaintext (the key tools of other implementations always do) take it for part of the table: whoever "
          "may add files chooses what is read, and what a misconfigured writer wrote lies open.",
-         "bloomseal seal {file} --policy POLICY --table {table}", "nothing",
-         "without a policy: warning beside encrypted files with the same columns in the same folder, else nothing"),
+         "bloomseal seal {file} {sealing}", "nothing",
+         "without a policy: warning beside encrypted files with the same columns in the same folder, else nothing",
+         advice="Seal it as its table is sealed, or take it out of the folder: which of the two, only its owner knows."),
     Rule("BS112", "plaintext-footer", "A plaintext footer where the policy wants it encrypted", _WARNING,
-         "Schema, row counts and key-value metadata are open to everybody.", _REKEY, "policy"),
+         "Schema, row counts and key-value metadata are open to everybody.", "bloomseal rekey --restart {file} --encrypted-footer {opening}", "policy"),
     Rule("BS113", "clear-table-statistics", "A table's own metadata holds values of an encrypted column", _INFO,
          "Delta keeps smallest and greatest values in its log, Iceberg in its manifests, whatever the data files hide.",
-         "leave {column} out of delta.dataSkippingStatsColumns, or set write.metadata.metrics.column.{column} = none; then rewrite {file}",
-         "nothing", "error on a column that the policy calls confidential or restricted"),
+         "",
+         "nothing", "error on a column that the policy calls confidential or restricted",
+         advice="Leave {column} out of delta.dataSkippingStatsColumns, or set write.metadata.metrics.column.{column} = none; then rewrite {file} with the engine that keeps the log."),
     Rule("BS114", "stray-clear-filter", "An encrypted file holds a filter in clear that no readable metadata names", _CRITICAL,
          "An encrypted footer hides where a filter stands, not its bytes: they can be searched for, and the filter answers anybody. "
          "Some writers leave the filters of encrypted columns so; or it is the remainder of a rewrite.",
-         "bloomseal audit {file} --deep with the keys, which names the column; then bloomseal attach {file} --bloom-filter COLUMN", "--deep",
-         "info where metadata that can't be seen may name it as a plaintext column's"),
+         _REKEY, "--deep",
+         "info where metadata that can't be seen may name it as a plaintext column's; the audit then says that it could not look",
+         advice="Only keys show which column it is of, and whether the file's own metadata should name it: audit again with them."),
+    Rule("BS115", "plaintext-leftover", "Plaintext beside an encrypted table, in a file that is no part of it", _CRITICAL,
+         "A killed writer, a staging folder, an older version of a table or somebody's copy has left it. No reader takes it, and "
+         "everybody can read it.",
+         "rm {leftover}", "nothing", "warning where nothing beside it is encrypted, or has its columns, and no policy claims it",
+         advice="Nothing of the table needs it, but a running job or an older version of the table may. If not, remove it; else seal it."),
     # What can't be trusted
     Rule("BS201", "unreadable-file", "A file that can't be read", _ERROR,
          "It breaks the specification, is truncated, or is no Parquet file. What protects it is unknown.",
-         "bloomseal verify {file}"),
+         "",
+         advice="Put a good copy in its place. bloomseal verify says where it breaks."),
     Rule("BS202", "filter-not-authentic", "A filter does not authenticate", _ERROR,
          "It was altered, or comes from another place. A wrong filter makes readers skip rows that are there.",
-         "bloomseal attach {file} --bloom-filter {column}", "keys"),
+         "bloomseal {rebuild} {file} " + _FILTER, "keys",
+         advice="Find out who wrote to the file before the filter is built anew."),
     Rule("BS203", "footer-not-authentic", "The footer does not authenticate", _CRITICAL,
          "The footer was altered, the file was moved from the place that its AAD prefix names, or its key was exchanged.",
-         "bloomseal verify {file}", "keys"),
+         "", "keys",
+         advice="Find out who wrote to the file, and put a good copy in its place. If its AAD prefix is kept outside, name the right one (--aad-prefix, or the policy)."),
     Rule("BS204", "unsigned-footer", "A plaintext footer that is unsigned, or can't be verified", _WARNING,
          "Row groups and columns could be missing or exchanged, and nobody would notice.",
-         "bloomseal verify {file}", "nothing", "error where there is no signature at all"),
+         "", "nothing", "error where there is no signature at all",
+         advice="Without a signature: put a signed copy in its place. With one: name the footer's key, and audit again."),
     Rule("BS205", "empty-filter", "A filter without a single bit over a chunk with values", _WARNING,
-         "Readers that believe it find nothing, silently.", "bloomseal attach {file} --bloom-filter {column}", "keys"),
+         "Readers that believe it find nothing, silently.", "bloomseal attach {file} " + _FILTER, "keys"),
     Rule("BS206", "module-not-authentic", "Column metadata that can't be opened or believed", _ERROR,
-         "It does not authenticate under the column's key, or contradicts the schema.", "bloomseal verify {file}", "keys"),
+         "It does not authenticate under the column's key, contradicts the schema, or has a name that could be taken for that of an "
+         "encrypted column.", "", "keys, or policy",
+         advice="Name the column's right key and audit again. If it was the right one, put a good copy of the file in its place."),
     Rule("BS207", "unbound-modules", "An encrypted file without aad_file_unique", _WARNING,
          "Its modules are not bound to the file: pages can be exchanged between files unnoticed. DuckDB writes such files.",
-         "bloomseal write {file} NEW"),
+         "",
+         advice="Nothing proves that its pages are its own: write the data anew from a source that you trust (bloomseal write)."),
     Rule("BS208", "broken-filter", "A filter that can't be used", _WARNING,
          "Its header or length breaks the specification; readers ignore it, or worse, fill it up with zeros.",
-         "bloomseal attach {file} --bloom-filter {column}", "keys"),
+         "bloomseal {rebuild} {file} " + _FILTER, "keys"),
+    Rule("BS209", "altered-module", "A module that does not open, where bloomseal verify fails", _ERROR,
+         "A page, an index or a level was altered, or copied from another place; or it breaks the specification.",
+         "", "keys and --deep", "in plaintext columns nothing is needed but --deep, and only broken modules are found",
+         advice="Find out who wrote to the file, and put a good copy in its place. bloomseal verify names every module."),
+    Rule("BS210", "wrong-filter", "A filter denies values of its own column chunk", _CRITICAL,
+         "Readers that believe it skip rows that are there, silently, and nothing else tells: a filter that a writer with a bug has "
+         "sealed authenticates like any other.",
+         "bloomseal attach {file} " + _FILTER, "--deep"),
     # Keys
     Rule("BS301", "old-key-version", "A key version older than the policy allows", _WARNING,
-         "The longer a version is in use, the more one leak of it opens.", "bloomseal rewrap {file}", "keys and policy"),
+         "The longer a version is in use, the more one leak of it opens.", "{rotate}bloomseal rewrap {place} {opening}", "keys and policy",
+         advice="Where the file is under the master key's current version, rotate it in its KMS first."),
     Rule("BS302", "unusable-master-key", "A master key that is disabled, destroyed, about to be, or unknown", _ERROR,
          "The file, or the column, can't be opened; if the key was destroyed, it never will be again.",
-         "bloomseal keyring list", "keys", "critical where the key was destroyed, warning where its deletion is pending"),
+         "{enable}", "keys", "critical where the key was destroyed, warning where its deletion is pending",
+         advice="Have the master key enabled again in its KMS, or its deletion cancelled. If it is destroyed or unknown, put back a copy of the file under another key."),
     Rule("BS303", "unexpected-master-key", "Sealed under a master key that the policy does not name", _ERROR,
          "Everything authenticates, under the wrong key: whoever may replace files can name a key of his own.",
-         "bloomseal rewrap {file} --from {old} --to {key}", "policy"),
+         "bloomseal rewrap {file} --from {old} --to {key} {opening}", "policy",
+         advice="Find out who wrote the file before it is made one of the table's. Where the policy has no key for the column, give it one there, or seal the data anew."),
     Rule("BS304", "previous-master-key", "Still sealed under a previous master key", _INFO,
-         "The old key can't be retired as long as some file needs it.", "bloomseal rewrap {file} --from {old} --to {key}", "policy"),
+         "The old key can't be retired as long as some file needs it.", "bloomseal rewrap {file} --from {old} --to {key} {opening}", "policy"),
     Rule("BS305", "shared-data-key", "Several files share a data key", _WARNING,
          "Every file counts against one key's invocation limit, and one leak opens them all. Key tools make fresh keys per file.",
-         "bloomseal rekey {file}", "nothing", "info for keys that go by an id of the writer's own: there it may be meant"),
+         "bloomseal rekey --restart {files} {opening}", "nothing", "info for keys that go by an id of the writer's own: there it may be meant",
+         advice="Keys that go by an id of the writer's own are its writer's affair: let it make a fresh one for each file."),
     Rule("BS306", "nonce-repeated", "A nonce was used twice under one key", _CRITICAL,
          "AES-GCM breaks then: the XOR of both plaintexts is open, and modules can be forged.",
-         "bloomseal rekey {file}", "--deep"),
+         _REKEY, "--deep"),
     Rule("BS307", "invocation-limit", "A key near its invocation limit", _WARNING,
          "NIST SP 800-38D, section 8.3: at most 2^32 seals per key with random nonces; a policy may set less.",
-         "bloomseal rekey {file}", "nothing", "warning from half of the limit on, critical beyond it"),
+         "bloomseal rekey --restart {files} {opening}", "nothing", "warning from half of the limit on, critical beyond it",
+         advice="What one file alone seals, it seals again: write the data into more, smaller files, or raise the policy's seal_limit."),
     Rule("BS308", "aad-prefix-missing", "No AAD prefix where the policy wants one", _ERROR,
-         "Nothing binds the file to its table and name: it can be put in another file's place.", _REKEY, "policy"),
+         "Nothing binds the file to its table and name: it can be put in another file's place.", "bloomseal rekey --restart {file} {prefix} {opening}", "policy"),
     Rule("BS309", "aad-prefix-mismatch", "An AAD prefix other than the policy's", _ERROR,
-         "The file was moved or renamed, or an old version was put back.", _REKEY, "policy",
-         "warning where the right prefix is stored although the policy wants it kept outside"),
+         "The file was moved or renamed, or an old version was put back.", "bloomseal rekey --restart {file} {prefix} {opening}", "policy",
+         "warning where the right prefix is stored although the policy wants it kept outside",
+         advice="If the file was moved, it belongs elsewhere: find out who moved it before it is bound to this place."),
     Rule("BS310", "unauthenticated-pages", "AES_GCM_CTR_V1 where the policy wants pages authenticated", _WARNING,
-         "Bits of a page can be flipped unnoticed.", "bloomseal rekey {file} --allow-ctr --algorithm AES_GCM_V1", "policy"),
+         "Bits of a page can be flipped unnoticed.", "bloomseal rekey --restart {file} --algorithm AES_GCM_V1 {opening}", "policy"),
     Rule("BS311", "short-key", "A key shorter than the policy's", _WARNING,
-         "The policy asks for more bits.", "bloomseal rekey {file} --key-bits {bits}", "policy"),
+         "The policy asks for more bits.", "bloomseal rekey --restart {file} --key-bits {bits} {opening}", "policy"),
     Rule("BS312", "kms-address", "A KMS address in the file that is not an allowed one", _ERROR,
-         "Readers that follow it hand their credentials to whoever wrote it.", "bloomseal rewrap {file}", "nothing",
-         "info without a policy"),
+         "Readers that follow it hand their credentials to whoever wrote it.", "", "nothing",
+         "info without a policy",
+         advice="If the address is your KMS's, put it into the policy's allowed_kms_urls. Else find out who wrote the file: no reader of ours follows the address."),
     Rule("BS313", "orphaned-key-material", "External key material without its file", _WARNING,
-         "The file is gone or was renamed; renamed, it can't be opened.", "rm {file}"),
+         "The file is gone or was renamed; renamed, it can't be opened.", "",
+         advice="If the file was renamed, rename its key material likewise: without it, the file can't be opened. If it is gone for good, remove the material."),
     Rule("BS314", "stale-key-material", "External key material that the file does not use", _INFO,
-         "It was left behind by a rewrite, and keeps an old key version in use for nothing.", "bloomseal rewrap {file}"),
+         "It was left behind by a rewrite, and keeps an old key version in use for nothing.", _REKEY),
     Rule("BS315", "missing-key-material", "External key material is missing or broken", _ERROR,
-         "Without it the file can't be opened by anybody.", "restore _KEY_MATERIAL_FOR_… beside {file}"),
+         "Without it the file can't be opened by anybody.", "",
+         advice="Put back _KEY_MATERIAL_FOR_… beside {file}, from a copy, or under its new name if the file was renamed."),
+    Rule("BS316", "missed-by-rotation", "Under an older version of a master key than other files", _WARNING,
+         "A rotation has missed it, or is not done: the old version can't be retired as long as one file needs it.",
+         "bloomseal rewrap {file} {opening}"),
     # Filters
     Rule("BS401", "overfull-filter", "A filter holds more values than it is for", _WARNING,
          "Its false positives make readers open row groups for nothing.",
-         "bloomseal attach {file} --bloom-filter {column}", "keys",
-         "the policy's probability doubled, or one half without a policy, and more values than the size is for"),
+         "bloomseal attach {file} " + _FILTER, "keys",
+         "the policy's probability doubled, or one half without a policy, and more values than the size is for",
+         advice="Where the policy itself fixes a size that is too small, raise its ndv or num_bytes."),
     Rule("BS402", "telling-filter-size", "Filter sizes that tell the number of distinct values", _WARNING,
          "The policy wants one constant size: lengths stay visible under encryption.",
-         "bloomseal attach {file} --bloom-filter {column}:{filter}", "policy"),
+         "bloomseal attach {file} " + _FILTER, "policy"),
     Rule("BS403", "missing-filter", "No filter where the policy wants one", _INFO,
-         "Look-ups read the column chunk.", "bloomseal attach {file} --bloom-filter {column}", "policy"),
+         "Look-ups read the column chunk.", "bloomseal attach {file} " + _FILTER, "policy"),
 )  # fmt: skip
 
 RULES: Final[dict[str, Rule]] = {rule.id: rule for rule in _TABLE}
 """All rules by their ids."""
 
+_SHOWN: Final = {
+    name: name.upper() for name in ("file", "files", "column", "filter", "key", "old", "bits")
+} | {
+    "place": "FOLDER", "leftover": "FILE", "opening": "[KEYS]", "sealing": "[POLICY]", "verb": "seal|rekey", "rebuild": "attach|rekey",
+    "prefix": "--new-aad-prefix TEXT", "rotate": "bloomseal keyring rotate OLD && ", "enable": "bloomseal keyring enable OLD",
+}  # fmt: skip
 _CHAPTERS: Final = {
     "BS1": "What lies open",
     "BS2": "What can't be trusted",
@@ -148,6 +192,10 @@ def rules_as_markdown() -> str:
         "`bloomseal audit` reports these. The page is generated from `bloomseal.audit.rules.catalogue`; ids and names never change their",
         "meaning. *Seen with* says what must be at hand: `nothing` means that everybody who can read the files sees it.",
         "",
+        "The command of a finding is complete: run as it stands, it removes that finding. A report has one only where the audit had what",
+        "the command needs: the keys (from a keyring, or by a KMS's URI), and the policy's file where that decides. Below, `[KEYS]` are the",
+        "options that open the file, `[POLICY]` those that seal it as the policy says.",
+        "",
     ]
     for start, chapter in _CHAPTERS.items():
         lines += [f"## {chapter}", ""]
@@ -161,12 +209,19 @@ def rules_as_markdown() -> str:
                     "",
                     fill(f"- Severity: {severity}", 120, subsequent_indent="  ", break_on_hyphens=False),
                     f"- Seen with: {rule.needs}",
-                    f"- Mend it: `{_shown(rule.fix)}`",
+                    *([f"- Mend it: `{_shown(rule.fix)}`"] if rule.fix else []),
+                    *(_advice(rule) if rule.advice else []),
                     "",
                 ]
     return "\n".join(lines).rstrip() + "\n"
 
 
+def _advice(rule: Rule) -> list[str]:
+    text = rule.advice.format_map(_SHOWN)
+    who = "Where no command is sure to mend it" if rule.fix else "No command mends it"
+    return [fill(f"- {who}: {text}", 120, subsequent_indent="  ", break_on_hyphens=False)]
+
+
 def _shown(fix: str) -> str:
-    named = ("file", "column", "key", "old", "bits", "table", "filter")
-    return fix.format_map({"seal": "seal", **{name: name.upper() for name in named}})
+    """The command as the page has it, what is filled in as words in capitals."""
+    return " ".join(fix.format_map(_SHOWN).split())

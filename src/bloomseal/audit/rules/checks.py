@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator
 
+from ...errors import PolicyError
+from ...format.expectation import Expectation
 from ...policy import TablePolicy
-from ..facts.file import FileFacts, Seen
+from ...storage.files import Kind
+from ..facts.file import Broken, FileFacts, Seen
+from ..facts.leftovers import Content, target_of
 from ..facts.views import EXPOSED
 from .filter_rules import check_filters, check_sizes
 from .findings import Finding, Severity
 from .judged import SENSITIVE, Facts, Line, found, lines
-from .key_rules import check_keys, check_material, check_nonces
+from .key_rules import check_keys, check_material, check_nonces, check_versions
+from .mending import mended
 
-__all__ = ["check"]
+__all__ = ["check", "unclaimed_filters"]
 
 _KNOWN_WRITERS = ("parquet-cpp-arrow", "parquet-mr", "bloomseal")
 _EXPOSURE = {
@@ -27,6 +33,15 @@ _EXPOSURE = {
     "page encoding counts": "BS109",
 }
 _LISTED = 3
+_COPIES = re.compile(
+    r"\.(?:parquet|parq|pq)(?=[ ._(~-]|$)|^copy of |[ ._-]*\(\d+\)|~+$"
+    r"|[ ._-]+(?:bak|backup|old|orig|original|copy|plain|plaintext|clear|decrypted|unsealed|tmp|temp|saved?)(?=[ ._(~-]|$)"
+)
+_BESIDE = {
+    Kind.LEFTOVER: "what a killed writer has left of",
+    Kind.HIDDEN: "a hidden file in the table's folder",
+    Kind.DEAD: "a file that no live version of the table names",
+}
 
 
 def check(facts: Facts) -> list[Finding]:
@@ -37,30 +52,52 @@ def check(facts: Facts) -> list[Finding]:
         findings += _check_file(facts, file, policy)
         findings += _check_strays(file, policy)
         for line in lines(file, policy):
+            findings += _check_name(line)
             findings += _check_exposure(line)
             findings += check_filters(line)
     findings += check_sizes(facts.files, facts.policies)
     findings += check_keys(facts)
+    findings += check_versions(facts)
     findings += _check_plaintext_files(facts)
+    findings += _check_beside(facts)
     findings += _check_bounds(facts)
     findings += check_material(facts)
     if facts.nonces is not None:
         findings += check_nonces(facts, facts.nonces)
-    return sorted(findings, key=lambda finding: finding.order)
+    return sorted((mended(finding, facts) for finding in findings), key=lambda finding: finding.order)
 
 
 # What lies open
+
+
+def unclaimed_filters(file: FileFacts, policy: TablePolicy | None) -> bool:
+    """Are there filters in clear of which nobody can tell whether they are an encrypted column's? Without the metadata they
+    could be a plaintext column's, unless there is none, or none that the policy gives a filter.
+    """
+    if not file.strays or file.all_sealed:
+        return False
+    if not (file.hidden or any(chunk.filter == Seen.HIDDEN for chunk in file.chunks)):
+        return False
+    return policy is None or any(
+        entry.filter is not None and policy.master_key(name) is None for name, entry in policy.columns.items()
+    )
 
 
 def _check_strays(file: FileFacts, policy: TablePolicy | None) -> Iterator[Finding]:
     if file.strays:
         listed = ", ".join(f"{size} bytes at {offset}" for offset, size in file.strays[:_LISTED])
         more = f" and {len(file.strays) - _LISTED} more" if len(file.strays) > _LISTED else ""
-        # What hides from us could be the metadata of a plaintext column, whose filter may stand in clear.
-        unsure = bool(file.hidden) or any(chunk.filter == Seen.HIDDEN for chunk in file.chunks)
-        complete = policy is not None and (policy.complete or policy.uniform)
-        severity = Severity.INFO if unsure and not complete else None
-        yield found("BS114", f"bitsets in clear: {listed}{more}", severity, file.path, policy=policy)
+        severity = Severity.INFO if unclaimed_filters(file, policy) else None
+        yield found("BS114", f"bitsets in clear: {listed}{more}", severity, file.path)
+
+
+def _check_name(line: Line) -> Iterator[Finding]:
+    """Readers refuse a file in which another column could be taken for one of the policy's."""
+    keyed = [name for name, column in line.policy.columns.items() if column.key is not None] if line.policy else ()
+    try:
+        Expectation(encrypted_columns=frozenset(keyed)).name(line.column)
+    except PolicyError as error:
+        yield line.finding("BS206", error.what)
 
 
 def _check_exposure(line: Line) -> Iterator[Finding]:
@@ -106,16 +143,19 @@ def _usual(line: Line, rule: str) -> bool:
 
 def _check_file(facts: Facts, file: FileFacts, policy: TablePolicy | None) -> Iterator[Finding]:
     def here(rule: str, message: str, severity: Severity | None = None) -> Finding:
-        return found(rule, message, severity, file.path, policy=policy)
+        return found(rule, message, severity, file.path)
 
+    unsigned = file.footer == "plaintext" and any(chunk.protection for chunk in file.chunks)
+    if file.algorithm is not None and file.file_id is None:
+        yield here("BS207", "no aad_file_unique: modules could come from any file")
+    # One of these: each takes the file for broken.
     if file.footer_verified is False:
         yield here("BS203", file.error or "the footer does not authenticate")
-    elif file.algorithm is not None and file.file_id is None:
-        yield here("BS207", "no aad_file_unique: modules could come from any file")
-    elif file.footer == "plaintext" and any(chunk.protection for chunk in file.chunks):
+    elif unsigned:
         yield here("BS204", "columns are encrypted, and the footer has no signature", Severity.ERROR)
     elif file.error is not None:
         yield here("BS201", file.error)
+    yield from _check_broken(file)
     if facts.with_keys and file.footer == "signed" and file.footer_verified is None and file.file_id is not None:
         why = file.keys[1].problem if len(file.keys) > 1 else None
         yield here("BS204", f"the footer's signature can't be verified: {why or 'no footer key'}")
@@ -137,24 +177,79 @@ def _check_file(facts: Facts, file: FileFacts, policy: TablePolicy | None) -> It
             yield here("BS309", "the prefix is right, but stands in the file", Severity.WARNING)
 
 
+def _check_broken(file: FileFacts) -> Iterator[Finding]:
+    """Modules that fail to open, but for those of which another rule has told."""
+    told = {
+        (chunk.row_group, file.leaves[chunk.leaf][0], part)
+        for chunk in file.chunks
+        for part, error in (("Column", chunk.error), ("Bloom", chunk.bloom.error if chunk.bloom else None))
+        if error is not None
+    }
+    columns: dict[str | None, list[Broken]] = {}
+    for one in file.broken:
+        if (one.row_group, one.column, (one.module or "").split(" ")[0]) not in told:
+            columns.setdefault(one.column, []).append(one)
+    for column, failed in columns.items():
+        first = failed[0]
+        message = f"{first.module}: {first.what}" if first.module else first.what
+        groups = tuple(dict.fromkeys(one.row_group for one in failed))
+        yield found("BS209", message, None, file.path, column, groups)
+
+
 def _check_plaintext_files(facts: Facts) -> Iterator[Finding]:
     encrypted: dict[tuple[str, tuple[str, ...]], str] = {}
+    copied: dict[str, str] = {}
     for file in facts.files:
-        if file.algorithm is not None and file.leaves:
-            encrypted.setdefault(_shape(file, facts), file.path)
+        if file.algorithm is not None:
+            copied.setdefault(_stem(file.path), file.path)
+            if file.leaves:
+                encrypted.setdefault(_shape(file, facts), file.path)
     for file in facts.files:
         if file.footer != "plaintext" or any(chunk.protection for chunk in file.chunks):
             continue
-        if (policy := facts.policies.of(file.path)) is not None:
-            yield found("BS111", f"not encrypted, in table {policy.name}", None, file.path, policy=policy)
+        policy = facts.policies.of(file.path)
+        if (original := copied.get(_stem(file.path))) is not None:
+            message = f"a copy in plaintext, by its name, of {posixpath.basename(original)}, which is encrypted"
+            yield found("BS115", message, None, file.path)
+        elif policy is not None:
+            yield found("BS111", f"not encrypted, in table {policy.name}", None, file.path)
         elif (beside := encrypted.get(_shape(file, facts))) is not None:
             message = f"not encrypted, beside {posixpath.basename(beside)} with the same columns"
             yield found("BS111", message, Severity.WARNING, file.path)
 
 
+def _stem(path: str) -> str:
+    """A file's path without what marks copies: ``a.parquet.bak``, ``a_old.parquet`` and ``a.parquet`` have one stem."""
+    folder, name = posixpath.split(path)
+    return posixpath.join(folder, _COPIES.sub("", name.lower()) or name)
+
+
+def _check_beside(facts: Facts) -> Iterator[Finding]:
+    roots: dict[str, set[tuple[str, ...] | None]] = {}
+    sealed = {file.path for file in facts.files if file.algorithm is not None}
+    for file in facts.files:
+        if file.algorithm is not None:
+            shape = tuple(sorted(name for name, _ in file.leaves)) if file.leaves else None
+            roots.setdefault(_root(file.path, facts), set()).add(shape)
+    for one in facts.beside:
+        if one.content is not Content.PLAINTEXT:
+            continue
+        policy, target = facts.policies.of(one.path), target_of(one.path)
+        shapes = roots.get(one.root or posixpath.dirname(one.path), set())
+        alike = not one.columns or one.columns in shapes or None in shapes
+        serious = policy is not None or target in sealed or (bool(shapes) and alike)
+        message = f"plaintext in {_BESIDE[one.kind]}"
+        if target is not None:
+            message += f" {posixpath.basename(target)}"
+        yield found("BS115", message, None if serious else Severity.WARNING, one.path)
+
+
+def _root(path: str, facts: Facts) -> str:
+    return facts.places.roots.get(path) or posixpath.dirname(path)
+
+
 def _shape(file: FileFacts, facts: Facts) -> tuple[str, tuple[str, ...]]:
-    root = facts.places.roots.get(file.path) or posixpath.dirname(file.path)
-    return root, tuple(sorted(name for name, _ in file.leaves))
+    return _root(file.path, facts), tuple(sorted(name for name, _ in file.leaves))
 
 
 def _check_bounds(facts: Facts) -> Iterator[Finding]:
@@ -171,4 +266,4 @@ def _check_bounds(facts: Facts) -> Iterator[Finding]:
                 sensitive = policy is not None and policy.sensitivity(column) in SENSITIVE
                 severity = Severity.ERROR if sensitive else None
                 message = "the table's metadata holds its smallest and greatest value"
-                yield found("BS113", message, severity, file.path, column, policy=policy)
+                yield found("BS113", message, severity, file.path, column)

@@ -37,12 +37,16 @@ def check_filters(line: Line) -> Iterator[Finding]:
         if wrong:
             error = wrong[0].bloom.error if wrong[0].bloom else None
             yield line.finding(rule, message or error or "", chunks=wrong)
+    if wrong := [c for c in judged if c.bloom and c.bloom.denied]:
+        denied, asked = (sum(getattr(c.bloom, name) or 0 for c in wrong) for name in ("denied", "values"))
+        yield line.finding("BS210", f"it denies {denied} of the {asked} values that its chunks hold", chunks=wrong)
     spec = _spec(line.policy, line.column)
     full = [c for c in judged if c.bloom and _overfull(c.bloom.fpp, c.bloom.ndv, c.bloom.num_bytes, spec)]
     if full:
         worst = max(c.bloom.fpp or 0.0 for c in full if c.bloom)
         target = f"; the policy has {spec.fpp:g}" if spec else ""
-        yield line.finding("BS401", f"false positives at {worst:.2g}{target}", chunks=full)
+        sizes = {"num_bytes": min(c.bloom.num_bytes or 0 for c in full if c.bloom)}
+        yield line.finding("BS401", f"false positives at {worst:.2g}{target}", chunks=full, details=sizes)
     if spec is not None and line.type.split()[0] != "BOOLEAN" and line.chunks[0].filter == Seen.NONE:
         yield line.finding("BS403", "the policy wants a filter here")
 
@@ -68,16 +72,7 @@ def check_sizes(files: Sequence[FileFacts], policies: Policies) -> Iterator[Find
             if off:
                 message = f"lengths {', '.join(map(str, sorted(sizes)))}, where {wanted} bytes of bitset are the policy's size"
                 groups = tuple(sorted(group for found_in in off.values() for group in found_in))
-                yield found(
-                    "BS402",
-                    message,
-                    None,
-                    file.path,
-                    column,
-                    groups,
-                    policy,
-                    {"filter": f"num_bytes={wanted},hide_size"},
-                )
+                yield found("BS402", message, None, file.path, column, groups)
 
 
 def _spec(policy: TablePolicy | None, column: str) -> FilterSpec | None:

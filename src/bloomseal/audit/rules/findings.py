@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
@@ -37,9 +38,10 @@ class Rule:
         title: what is wrong, in a sentence.
         severity: the usual one. A finding may differ where `levels` says when.
         why: why it matters.
-        fix: the command that mends it, a template over ``{file}``, ``{column}``, ``{key}`` and ``{table}``.
+        fix: the command that mends it, a template over the values of `mending`; empty where no command does.
         needs: what must be at hand for it to be seen: ``nothing``, ``keys``, ``policy``, ``keys and policy``, ``--deep``.
         levels: when the severity is another one.
+        advice: what a person does, where no command is sure to mend it, or before it is run.
     """
 
     id: str
@@ -50,6 +52,7 @@ class Rule:
     fix: str
     needs: str = "nothing"
     levels: str = ""
+    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,10 @@ class Finding:
         severity: how bad it is here.
         message: what was seen. Never a key, never a value.
         file, column, row_groups: the place; None and () where it is wider.
-        fix: the command that mends it, here.
+        fix: the command that mends it, here: run as it stands, it removes the finding. Empty where there is none.
+        advice: what a person does instead, or before.
+        details: what the command is made of, beside the place.
+        mendable: a command can mend it here, if the rule has one.
     """
 
     rule: Rule
@@ -71,6 +77,14 @@ class Finding:
     column: str | None = None
     row_groups: tuple[int, ...] = ()
     fix: str = ""
+    advice: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    mendable: bool = field(default=True, repr=False, compare=False)
+
+    @property
+    def mend(self) -> str:
+        """The command, or the advice where there is none: never empty."""
+        return self.fix or self.advice
 
     @property
     def order(self) -> tuple[Any, ...]:
@@ -87,5 +101,6 @@ class Finding:
             "column": self.column,
             "row_groups": list(self.row_groups),
             "message": self.message,
-            "fix": self.fix,
+            "fix": self.fix or None,
+            "advice": self.advice or None,
         }

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from ...policy import Sensitivity, TablePolicy
 from ..facts.file import ChunkFacts, FileFacts
 from ..facts.inventory import Policies
 from ..facts.keys import KeyFacts
+from ..facts.leftovers import Leftover
 from ..facts.places import Places
 from .catalogue import RULES
 from .findings import Finding, Severity
+from .means import Means
 
 if TYPE_CHECKING:
     from ..facts.deep import Nonces
@@ -34,6 +36,8 @@ class Facts:
         with_keys: keys were at hand.
         nonces: what the nonce check saw; None without it.
         now: the moment that ages are counted to.
+        beside: what lies beside the tables and is no part of them.
+        means: how a command line reaches the keys.
     """
 
     files: Sequence[FileFacts]
@@ -42,6 +46,19 @@ class Facts:
     with_keys: bool
     nonces: Nonces | None
     now: datetime
+    beside: Sequence[Leftover] = ()
+    means: Means = field(default_factory=Means)
+
+    @cached_property
+    def by_path(self) -> dict[str, FileFacts]:
+        return {file.path: file for file in self.files}
+
+    @cached_property
+    def remote(self) -> bool:
+        """Do the files lie on another file system than this machine's?"""
+        return any(file.ref.filesystem is not None for file in self.files) or any(
+            one.ref.filesystem is not None for one in self.places.outside
+        )
 
 
 @dataclass(slots=True)
@@ -82,11 +99,11 @@ class Line:
         severity: Severity | None = None,
         *,
         chunks: list[ChunkFacts] | None = None,
+        details: Mapping[str, Any] | None = None,
     ) -> Finding:
-        """A finding here."""
+        """A finding here; `details` are for its command."""
         groups = tuple(chunk.row_group for chunk in (self.chunks if chunks is None else chunks))
-        extra = {"seal": "seal" if self.file.algorithm is None else "rekey"}
-        return found(rule, message, severity, self.file.path, self.column, groups, self.policy, extra)
+        return found(rule, message, severity, self.file.path, self.column, groups, details)
 
 
 def found(
@@ -96,23 +113,21 @@ def found(
     file: str | None = None,
     column: str | None = None,
     row_groups: tuple[int, ...] = (),
-    policy: TablePolicy | None = None,
-    extra: Mapping[str, str] | None = None,
+    details: Mapping[str, Any] | None = None,
+    *,
+    mendable: bool = True,
 ) -> Finding:
-    """A finding, its command filled in; `extra` is for placeholders beside file, column, key and table."""
+    """A finding; its command is filled in when all are there (`mending.mended`)."""
     kept = RULES[rule]
-    key = (policy.master_key(column) if column else policy.footer_key) if policy else None
-    values = {
-        "file": shlex.quote(file) if file else "FILE",
-        "column": shlex.quote(column) if column else "COLUMN",
-        "key": shlex.quote(key) if key else "KEY",
-        "table": shlex.quote(policy.name) if policy else "TABLE",
-        "seal": "seal",
-        "old": "OLD",
-        **(extra or {}),
-    }
     return Finding(
-        kept, severity or kept.severity, message, file, column, tuple(sorted(row_groups)), kept.fix.format_map(values)
+        kept,
+        severity or kept.severity,
+        message,
+        file,
+        column,
+        tuple(sorted(row_groups)),
+        details=details or {},
+        mendable=mendable,
     )
 
 

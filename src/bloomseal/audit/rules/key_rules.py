@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ from .judged import SENSITIVE, Facts, found
 if TYPE_CHECKING:
     from ..facts.deep import Nonces
 
-__all__ = ["check_keys", "check_material", "check_nonces"]
+__all__ = ["check_keys", "check_material", "check_nonces", "check_versions"]
 
 _STATES = {
     "disabled": Severity.ERROR,
@@ -57,16 +56,43 @@ def check_keys(facts: Facts) -> Iterator[Finding]:
             own = key.material in ("internal", "external")
             others = sorted(other.path for other in files.values())
             message = f"one data key in {len(files)} files, {posixpath.basename(others[1])} among them"
-            yield found("BS305", message, None if own else Severity.INFO, file.path, column)
+            shared_by = {"files": sorted(other.path for other in files.values())}
+            severity = None if own else Severity.INFO
+            yield found("BS305", message, severity, file.path, column, (), shared_by, mendable=own)
         limit = _limit(facts, file)
-        yield from _near(
-            sealed[data_key], limit, f"the data key has sealed at least {sealed[data_key]} modules", file, column
-        )
+        message = f"the data key has sealed at least {sealed[data_key]} modules"
+        # Fresh keys help where files share one. What one file alone needs, it needs again.
+        yield from _near(sealed[data_key], limit, message, file, column, sorted(f.path for f in files.values()))
     for kek, wrapped in sorted(keks.items()):
         file = next(f for f in facts.files if any(key.kek_id == kek for key in f.keys))
         yield from _near(
-            len(wrapped), _limit(facts, file), f"a KEK has wrapped at least {len(wrapped)} keys", file, None
+            len(wrapped), _limit(facts, file), f"a KEK has wrapped at least {len(wrapped)} keys", file, None, []
         )
+
+
+def check_versions(facts: Facts) -> Iterator[Finding]:
+    """Files that a rotation has missed: under an older version of a master key than others are."""
+    under: dict[str, dict[str, dict[str, FileFacts]]] = {}
+    current: dict[str, str] = {}
+    for file in facts.files:
+        for key in file.keys:
+            if key.master_key is not None and key.version is not None:
+                under.setdefault(key.master_key, {}).setdefault(key.version, {})[file.path] = file
+                if key.current is not None:
+                    current[key.master_key] = key.current
+    for name, versions in sorted(under.items()):
+        if len(versions) < 2:
+            continue
+        numbers = all(one.isascii() and one.isdigit() for one in versions)
+        # Names that are no numbers have no order but the KMS's word; without it, most files are taken to be where all should be.
+        newest = max(versions, key=int) if numbers else current.get(name)
+        if newest not in versions:
+            newest = max(sorted(versions), key=lambda one: len(versions[one]))
+        there, total = len(versions[newest]), len({path for files in versions.values() for path in files})
+        for version, files in versions.items():
+            for file in files.values() if version != newest else ():
+                message = f"under {name} version {version}, where {there} of {total} files are under version {newest}"
+                yield found("BS316", message, None, file.path)
 
 
 def _keys_of(file: FileFacts) -> Iterator[tuple[int, KeyFacts, list[str]]]:
@@ -84,10 +110,14 @@ def _limit(facts: Facts, file: FileFacts) -> int:
     return policy.seal_limit if policy is not None else MAX_GCM_SEALS
 
 
-def _near(count: int, limit: int, what: str, file: FileFacts, column: str | None) -> Iterator[Finding]:
+def _near(
+    count: int, limit: int, what: str, file: FileFacts, column: str | None, files: list[str]
+) -> Iterator[Finding]:
     if 2 * count >= limit:
         severity = Severity.CRITICAL if count > limit else Severity.WARNING
-        yield found("BS307", f"{what}; the limit is {limit}", severity, file.path, column)
+        details = {"files": files}
+        message = f"{what}; the limit is {limit}"
+        yield found("BS307", message, severity, file.path, column, (), details, mendable=len(files) > 1)
 
 
 def _check_key(
@@ -97,8 +127,8 @@ def _check_key(
     what = "the footer's key" if footer else "its key"
 
     def here(rule: str, message: str, severity: Severity | None = None, at: str | None = column) -> Finding:
-        extra = {"bits": str(policy.key_bits) if policy else "BITS", "old": shlex.quote(key.master_key or "OLD")}
-        return found(rule, message, severity, file.path, at, policy=policy, extra=extra)
+        details = {"old": key.master_key, "version": key.version, "current": key.current, "state": key.state}
+        return found(rule, message, severity, file.path, at, (), details)
 
     if key.material == "external" and key.master_key is None:
         yield here("BS315", f"{what} {key.key_id}: {key.problem}")

@@ -43,12 +43,12 @@ class Input:
 
     Attributes:
         schema: of every batch.
-        batches: the rows; each batch comes with the bytes or rows that were consumed so far.
+        batches: the rows; each batch comes with the bytes, rows or files that were consumed so far.
         total: what `batches` counts up to; 0 where that is not known.
     """
 
     schema: pa.Schema
-    batches: Iterator[tuple[pa.RecordBatch, int]]
+    batches: Iterator[tuple[pa.RecordBatch, float]]
     total: int
 
 
@@ -198,8 +198,8 @@ def _cast(found: Input, types: Mapping[str, pa.DataType]) -> Input:
 
 
 def _guarded(
-    batches: Iterator[tuple[pa.RecordBatch, int]], path: str, broken: Callable[[Exception], FormatError]
-) -> Iterator[tuple[pa.RecordBatch, int]]:
+    batches: Iterator[tuple[pa.RecordBatch, float]], path: str, broken: Callable[[Exception], FormatError]
+) -> Iterator[tuple[pa.RecordBatch, float]]:
     try:
         yield from batches
     except BloomsealError as error:

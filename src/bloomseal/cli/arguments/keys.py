@@ -105,6 +105,19 @@ class KeyOptions:
                 state.tools = KeyTools(open_keyring(path, self.passphrase_file))
         return state.tools
 
+    def said(self) -> list[str] | None:
+        """These options as another command line takes them, with full paths; None where none was given."""
+        told: list[str] = []
+        for option, path in (("--keyring", self.keyring), ("--passphrase-file", self.passphrase_file)):
+            told += [] if path is None else [option, os.path.abspath(path)]  # noqa: PTH100
+        told += [] if self.kms is None else ["--kms", self.kms]
+        for item in self.key_file:
+            name, path = _pair(item, "--key-file")
+            told += ["--key-file", f"{name}={os.path.abspath(path)}"]  # noqa: PTH100
+        for item in self.key_env:
+            told += ["--key-env", item]
+        return told or None
+
     def reading(self) -> ExplicitKeys | KeyTools | None:
         """The ``keys=`` of a reader; None where no keys were named."""
         if (given := self.given) is not None:
@@ -221,7 +234,8 @@ def parse_key(data: bytes, name: str) -> SecretKey:
 
 def _pair(item: str, option: str) -> tuple[str, str]:
     name, equals, value = item.partition("=")
-    if not (name and equals and value):
+    # A key in base64, typed in the place of NAME=…, ends in `==`: no part of it is repeated.
+    if not (name and equals and value.strip("=")):
         raise UsageError(f"{option} takes NAME=…", hint=f"{option} footer=…, {option} ssn=…, {option} id:kf=…")
     return name, value
 

@@ -18,7 +18,7 @@ from ...storage.ref import FileRef
 from ..state import PATH, State
 from .keys import KeyOptions, key_options, with_options
 
-__all__ = ["OpeningOptions", "PolicyOptions", "opening_options", "policy_options"]
+__all__ = ["OpeningOptions", "PolicyOptions", "opening_options", "policy_options", "use_index_option"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -149,6 +149,14 @@ _OPENING_OPTIONS: Final = (
         help="Open AES_GCM_CTR_V1 pages, which nothing authenticates: anybody could have altered them.",
     ),
     click.option("--int96-utc", is_flag=True, help="INT96 timestamps are canonical UTC instants."),
+)
+
+
+use_index_option: Final = click.option(
+    "--use-index",
+    type=click.Choice(["auto", "never", "require"]),
+    default="auto",
+    help="Of a table: ask its sealed indexes, don't, or refuse where they don't cover every file (default: auto).",
 )
 
 

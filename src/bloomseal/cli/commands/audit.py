@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
 from ...errors import BloomsealError, UsageError
+from ..arguments.destruction import DestructionOptions, destruction_options
 from ..arguments.keys import KeyOptions, key_options
 from ..render import facts, print_json, printable, progress, remark, table
+from ..reports import Target
 from ..state import PATH, Renamed, State, common_options
 
 if TYPE_CHECKING:
@@ -18,7 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["audit"]
 
-_REPORTS = ("json", "parquet", "findings", "sarif", "html", "cbom")
+_FOUND, _UNSEEN = 1, 3
+_LISTED = 20
 
 
 @click.command()
@@ -26,20 +30,28 @@ _REPORTS = ("json", "parquet", "findings", "sarif", "html", "cbom")
 @click.option("--policy", type=PATH, metavar="FILE", help="Policy file to hold the files against.")
 @click.option("--table", "table_name", metavar="NAME", help="The policy's table, where paths don't tell it.")
 @click.option("--aad-prefix", metavar="TEXT", help="AAD prefix of files that don't store theirs, without a policy.")
-@click.option("--deep", is_flag=True, help="Read whole files: repeated nonces, filters in clear.")
+@click.option(
+    "--deep",
+    is_flag=True,
+    help="Read whole files: open every module as verify does; repeated nonces, filters in clear or wrong.",
+)
 @click.option(
     "--fail-on",
-    type=click.Choice(["info", "warning", "error", "critical", "never"]),
-    default="error",
-    show_default=True,
-    help="Exit with 1 on findings of this severity or above.",
+    multiple=True,
+    type=click.Choice(["info", "warning", "error", "critical", "unseen", "never"]),
+    help="Exit with 1 on findings of this severity or above (default: error; never: on none). unseen: with 3 where anything "
+    "at all was not seen, also what only keys show. Repeatable.",
+)
+@click.option(
+    "--allow-unseen", is_flag=True, help="What could not be looked at is told, and does not change the exit code."
 )
 @click.option(
     "--report",
     "reports",
     multiple=True,
     metavar="KIND=FILE",
-    help="Also write a report: json, parquet (the inventory), findings (as Parquet), sarif, html, or cbom. Repeatable.",
+    help="Also write a report: json, parquet (the inventory), findings (as Parquet), sarif, html, or cbom; in the place of an "
+    "older one only. Repeatable.",
 )
 @click.option(
     "--since",
@@ -47,11 +59,7 @@ _REPORTS = ("json", "parquet", "findings", "sarif", "html", "cbom")
     metavar="FILE",
     help="An older inventory (--report parquet=FILE): tell what was rotated since.",
 )
-@click.option(
-    "--may-destroy",
-    metavar="KEY:VERSION",
-    help="Answer only whether this master key version is still needed, by any retained table version too.",
-)
+@destruction_options
 @click.option("--demonstrate", metavar="COLUMN", help="Show what this column's filter in clear confirms to anybody.")
 @click.option("--pattern", metavar="PATTERN", help=r"Candidates for --demonstrate, such as '\d{3}-\d{2}-\d{4}'.")
 @click.option("--candidates", type=PATH, metavar="FILE", help="Candidates for --demonstrate, one per line.")
@@ -72,10 +80,11 @@ def audit(
     table_name: str | None,
     aad_prefix: str | None,
     deep: bool,
-    fail_on: str,
+    fail_on: tuple[str, ...],
+    allow_unseen: bool,
     reports: tuple[str, ...],
     since: str | None,
-    may_destroy: str | None,
+    destruction: DestructionOptions,
     demonstrate: str | None,
     pattern: str | None,
     candidates: str | None,
@@ -84,10 +93,12 @@ def audit(
 ) -> int:
     """Audit files, folders, Delta tables (folders) and Iceberg tables (folders, or .metadata.json) at each PATH.
 
-    Without keys it looks at what everybody sees, and says what it could not see.
+    Without keys it looks at what everybody sees, and says what is hidden from it.
 
-    Exit code: 0; 1 on findings at or above --fail-on, if --may-destroy is not answered by yes, or if --demonstrate confirms
-    a candidate; 2 on errors, and where --demonstrate confirms nothing and could not ask some file.
+    Exit code: 0; 1 on findings at or above --fail-on, or if --demonstrate confirms a candidate; 2 on errors, and where
+    --demonstrate confirms nothing and could not ask some file; 3 where nothing was found, and something could not be
+    looked at: a key that the KMS did not give, a folder that can't be listed, no file at all. Of --may-destroy: 0 yes,
+    1 no, 3 unknown, 2 errors.
 
     \b
     Examples:
@@ -106,18 +117,16 @@ def audit(
     }
     if demonstrate is not None:
         return _demonstrate(paths, demonstrate, pattern, candidates, most, common["keys"])
-    if may_destroy is not None:
-        return _may_destroy(may_destroy, paths, common)
-    from ...audit import Severity
+    if destruction.asked:
+        return destruction.answer(paths, common)
     from ...audit import audit as look
 
-    targets = [_target(text) for text in reports]
+    gate = _Gate.of(fail_on, allow_unseen)
+    targets = Target.all_of(reports, paths)
     with progress("Looking") as tell:
-        report = look(list(paths), deep=deep, progress=tell, **common)
-    if not report.files:
-        remark("bloomseal: warning: no data files were found, so that nothing was looked at")
-    for kind, path in targets:
-        _write(report, kind, path)
+        report = look(list(paths), deep=deep, key_options=keys.said(), progress=tell, **common)
+    for target in targets:
+        target.write(report)
     changes = None
     if since is not None:
         from ...audit.history import compare, load_inventory
@@ -132,7 +141,47 @@ def audit(
         _tell(report)
         if changes is not None:
             _tell_changes(changes)
-    return int(fail_on != "never" and bool(report.at_least(Severity.named(fail_on))))
+    return gate.code(report)
+
+
+@dataclass(frozen=True)
+class _Gate:
+    """What makes an audit fail.
+
+    Attributes:
+        severity: findings of this label or above; None: none does.
+        unseen: what could not be looked at does.
+        hidden: what only keys show does too.
+    """
+
+    severity: str | None
+    unseen: bool
+    hidden: bool
+
+    @classmethod
+    def of(cls, fail_on: tuple[str, ...], allow_unseen: bool) -> Self:
+        """What `--fail-on` and `--allow-unseen` say.
+
+        Raises:
+            UsageError: two severities, or both to fail on what is unseen and to allow it.
+        """
+        levels = [one for one in dict.fromkeys(fail_on) if one != "unseen"]
+        hidden = "unseen" in fail_on
+        if len(levels) > 1:
+            raise UsageError("--fail-on takes one severity", hint="the lowest of them; unseen may stand beside it")
+        if hidden and allow_unseen:
+            raise UsageError("--fail-on unseen and --allow-unseen contradict one another")
+        never = levels == ["never"]
+        level = None if never else levels[0] if levels else "error"
+        return cls(level, hidden or not (never or allow_unseen), hidden)
+
+    def code(self, report: Report) -> int:
+        """The exit code: a finding counts more than what was not seen."""
+        from ...audit import Severity
+
+        if self.severity is not None and report.at_least(Severity.named(self.severity)):
+            return _FOUND
+        return _UNSEEN if (self.unseen and report.unseen) or (self.hidden and report.hidden) else 0
 
 
 def _tell(report: Report) -> None:
@@ -144,6 +193,7 @@ def _tell(report: Report) -> None:
             ("column chunks", chunks),
             ("keys", "at hand" if report.with_keys else "none: what everybody sees"),
             ("findings", counts or "none"),
+            ("could not look at", f"{len(report.unseen)}, named below" if report.unseen else None),
         ],
         title="Audit",
     )
@@ -155,15 +205,23 @@ def _tell(report: Report) -> None:
                 for f in report.findings
             ],
         )
-        fixes = dict.fromkeys(f.fix for f in report.findings if f.severity.label != "info")
-        if fixes:
-            click.echo("  to mend it:")
-            for fix in list(fixes)[:20]:
-                click.echo(printable(f"    {fix}"))
-            if len(fixes) > 20:
-                click.echo(f"    and {len(fixes) - 20} more: --format json has all")
+        serious = [f for f in report.findings if f.severity.label != "info"]
+        _list("to mend it:", dict.fromkeys(f.fix for f in serious if f.fix))
+        _list("needs a person:", dict.fromkeys(f"{f.rule.id}: {f.advice}" for f in serious if not f.fix))
     for text in report.unseen:
+        click.echo(printable(f"  could not look: {text}"))
+    for text in report.hidden:
         click.echo(printable(f"  not seen: {text}"))
+
+
+def _list(title: str, lines: Iterable[str]) -> None:
+    shown = list(lines)
+    if shown:
+        click.echo(f"  {title}")
+    for line in shown[:_LISTED]:
+        click.echo(printable(f"    {line}"))
+    if len(shown) > _LISTED:
+        click.echo(f"    and {len(shown) - _LISTED} more: --format json has all")
 
 
 def _place(file: str | None, column: str | None, row_groups: tuple[int, ...]) -> str:
@@ -175,8 +233,16 @@ def _place(file: str | None, column: str | None, row_groups: tuple[int, ...]) ->
 
 
 def _tell_changes(changes: dict[str, Any]) -> None:
-    names = ("rotated", "rekeyed", "partly", "missed", "added", "removed", "unknown")
+    names = ("rotated", "rekeyed", "partly", "current", "missed", "added", "removed", "unknown")
     facts([(name, len(changes[name])) for name in names], title="Since the older inventory")
+    table(
+        ["master key", "newest version", "says", "rotated", "current already", "missed", "unknown"],
+        [
+            (one["master_key"], one["newest"] or "unknown", "the KMS" if one["known"] else "the files",
+             *(len(one[name]) for name in ("rotated", "current", "missed", "unknown")))
+            for one in changes["keys"]
+        ],
+    )  # fmt: skip
     table(
         ["master key", "version", "files that need it"],
         [(one["master_key"], one["version"] or "unknown", one["files"]) for one in changes["needed"]],
@@ -189,28 +255,6 @@ def _tell_changes(changes: dict[str, Any]) -> None:
         )
     for path in changes["missed"][:20]:
         click.echo(printable(f"  missed: {path}"))
-
-
-def _may_destroy(what: str, paths: tuple[str, ...], common: dict[str, Any]) -> int:
-    from ...audit import may_destroy
-
-    key, colon, version = what.rpartition(":")
-    if not (key and colon and version):
-        raise UsageError("--may-destroy takes KEY:VERSION", hint="--may-destroy pii:1")
-    with progress("Looking") as tell:
-        answer = may_destroy(key, version, list(paths), progress=tell, **common)
-    if State.current().json:
-        print_json(answer.to_dict())
-    else:
-        click.echo(
-            printable(f"{answer.answer}: {answer.master_key} version {answer.version}, over {answer.files} files")
-        )
-        for path in answer.needed_by:
-            click.echo(printable(f"  needed by {path}"))
-        for doubt in answer.doubts:
-            click.echo(printable(f"  in doubt: {doubt}"))
-        click.echo(printable(f"  the files are under {', '.join(answer.under) or 'no master key'}"))
-    return 0 if answer.answer == "yes" else 1
 
 
 def _demonstrate(
@@ -251,43 +295,3 @@ def _lines(path: str) -> list[str]:
     except (OSError, UnicodeDecodeError):
         pass
     raise UsageError("the candidates can't be read as lines of text", file=path)
-
-
-def _target(text: str) -> tuple[str, str]:
-    kind, equals, path = text.partition("=")
-    if kind not in _REPORTS or not equals or not path:
-        raise UsageError(f"--report takes KIND=FILE, the kind one of {', '.join(_REPORTS)}")
-    return kind, path
-
-
-def _write(report: Report, kind: str, path: str) -> None:
-    import pyarrow.parquet as pq
-
-    try:
-        match kind:
-            case "parquet":
-                pq.write_table(report.inventory, path)
-            case "findings":
-                pq.write_table(report.findings_table(), path)
-            case _:
-                Path(path).write_text(_text(report, kind), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"the report can't be written: {error.strerror or type(error).__name__}", file=path) from None
-
-
-def _text(report: Report, kind: str) -> str:
-    match kind:
-        case "json":
-            return report.to_json(inventory=True)
-        case "sarif":
-            from ...audit.rendering.sarif import to_sarif
-
-            return to_sarif(report, base=os.getcwd())  # noqa: PTH109
-        case "html":
-            from ...audit.rendering.html import to_html
-
-            return to_html(report)
-        case _:
-            from ...audit.rendering.cbom import to_cbom
-
-            return to_cbom(report)

@@ -178,14 +178,16 @@ def table_checks(path: str, policy: Policy | TablePolicy | None, keys: Any, *, s
             f"{rule} {first.rule.name}",
             State.PROBLEM if first.severity >= Severity.ERROR else State.NOTE,
             f"{len(files)} file{'s' if len(files) > 1 else ''}, such as {sorted(files)[0]}: {first.message}",
-            first.fix,
+            first.mend,
         )
-    # Without keys much must stay unseen; with them it is a doubt.
-    unseen = State.NOTE if keys is None else State.UNKNOWN
-    for text in report.unseen[:_SHOWN]:
-        yield Check("table", "not seen", unseen, text, "--keyring or --kms" if keys is None else None)
-    if len(report.unseen) > _SHOWN:
-        yield Check("table", "not seen", unseen, f"and {len(report.unseen) - _SHOWN} more", "bloomseal audit has all")
+    # Without keys much is hidden by design; what could not be looked at is a doubt.
+    told: list[tuple[State, str, str | None]] = [(State.UNKNOWN, text, None) for text in report.unseen]
+    told += [(State.NOTE, text, "--keyring or --kms" if keys is None else None) for text in report.hidden]
+    for state, text, hint in told[:_SHOWN]:
+        yield Check("table", "not seen", state, text, hint)
+    if len(told) > _SHOWN:
+        worst = State.UNKNOWN if len(report.unseen) > _SHOWN else State.NOTE
+        yield Check("table", "not seen", worst, f"and {len(told) - _SHOWN} more", "bloomseal audit has all")
 
 
 def _java() -> Check:
@@ -222,7 +224,7 @@ def _tried(calls: KmsCalls, master_key: str, current: bool) -> Check:
             )
     except BloomsealError as error:
         problem = error.problem if isinstance(error, KmsAccessError) else Problem.INVALID
-        state = State.UNKNOWN if problem is Problem.UNREACHABLE else State.PROBLEM
+        state = State.UNKNOWN if problem in (Problem.UNREACHABLE, Problem.THROTTLED) else State.PROBLEM
         if not current and doing == "wrap" and problem is Problem.DENIED:
             # Nothing new is sealed under it; whether it still opens old files takes one of them to tell.
             state = State.NOTE

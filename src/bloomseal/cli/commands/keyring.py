@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -150,18 +151,67 @@ def enable(name: str, number: int | None, path: str | None, passphrase_file: str
 @keyring.command(short_help="Erase a master key for good: what it wrapped is lost.")
 @click.argument("name")
 @_VERSION
+@click.option(
+    "--evidence",
+    type=PATH,
+    metavar="FILE",
+    help="The yes of bloomseal audit --may-destroy NAME:N --format json, of this keyring, key and version.",
+)
+@click.option(
+    "--evidence-age",
+    type=click.FloatRange(0, min_open=True),
+    default=24.0,
+    show_default=True,
+    metavar="HOURS",
+    help="How old the evidence may be.",
+)
+@click.option("--without-evidence", is_flag=True, help="Erase it though files may need it, as to shred them.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @_keyring_options
 @common_options()
-def destroy(name: str, number: int | None, yes: bool, path: str | None, passphrase_file: str | None) -> None:
+def destroy(
+    name: str,
+    number: int | None,
+    evidence: str | None,
+    evidence_age: float,
+    without_evidence: bool,
+    yes: bool,
+    path: str | None,
+    passphrase_file: str | None,
+) -> None:
     """Erase a master key's bytes, or one version's: everything that it wrapped can never be opened again.
 
-    Copies of the keyring file in backups and snapshots are out of reach.
+    It wants the evidence that no file needs it, or to be told to do without. Copies of the keyring file in backups and
+    snapshots are out of reach.
+
+    \b
+    Examples:
+      bloomseal audit lake --may-destroy pii:1 --keyring keys.json --format json > evidence.json
+      bloomseal keyring destroy --keyring keys.json pii --version 1 --evidence evidence.json
     """
+    if (evidence is None) == (not without_evidence):
+        raise UsageError(
+            "destroying a key wants the evidence that no file needs it",
+            hint=f"bloomseal audit TABLE... --may-destroy '{name}:{number or '*'}' --format json > FILE, then "
+            "--evidence FILE; or --without-evidence",
+        )
     ring = open_keyring(_path(path), passphrase_file)
+    versions = ring.versions(name)
+    if not (doomed := [one for one in versions if number in (None, int(one.version))]):
+        raise UsageError(
+            f"{name!r} has no version {number}", hint=f"one of {', '.join(one.version for one in versions)}"
+        )
+    if evidence is not None:
+        from ...audit.destruction.evidence import check_evidence
+
+        told = check_evidence(evidence, ring, name, number, max_age=timedelta(hours=evidence_age))
+        remark(f"bloomseal: by the evidence no file of {told['files']} needs it; copies elsewhere were not looked at")
+    which = f"version{'' if len(doomed) == 1 else 's'} {', '.join(one.version for one in doomed)}"
     if not yes:
-        click.confirm(f"Erase {name!r}? What it wrapped is lost for good", abort=True, err=True)
-    _show([ring.destroy(name, number)])
+        click.confirm(f"Erase {name!r}, {which}? What it wrapped is lost for good", abort=True, err=True)
+    after = ring.destroy(name, number)
+    remark(f"bloomseal: {name}, {which}: erased from {ring.path}")
+    _show([after])
 
 
 @keyring.command("list", short_help="List master keys and their versions.")

@@ -9,6 +9,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -18,9 +19,10 @@ import pyarrow as pa
 from ...errors import BloomsealError, UsageError
 from ...read.file import ReadStats, open_file
 from ...specs import DecryptionSpec
+from ...storage.atomic import final_place
 from ...storage.tables import is_one_file
 from ...table.open import open_table
-from ..arguments.opening import OpeningOptions, opening_options
+from ..arguments.opening import OpeningOptions, opening_options, use_index_option
 from ..arguments.values import parse_value, read_lines
 from ..render import json_line, plain, progress, remark, table
 from ..state import PATH, State, common_options
@@ -82,6 +84,7 @@ _EXTENSIONS: Final = {
     "--version", type=int, metavar="N", help="Of a Delta table its version, of an Iceberg table a snapshot's id."
 )
 @click.option("--stats", is_flag=True, help="Tell on standard error how many row groups were ruled out.")
+@use_index_option
 @opening_options
 @common_options("table", "json", "csv")
 def read(
@@ -94,6 +97,7 @@ def read(
     int96_unit: str,
     version: int | None,
     stats: bool,
+    use_index: str,
     opening: OpeningOptions,
 ) -> None:
     """Read rows of FILEs: files, folders, patterns, or a Delta or Iceberg table. Several are read as one table. Row groups are
@@ -124,7 +128,8 @@ def read(
     if limit is None and screen:
         limit = _ROWS_ON_SCREEN
     with progress("Reading") as tell:
-        source = _one_file if version is None and len(files) == 1 and is_one_file(files[0]) else _table
+        alone = version is None and len(files) == 1 and is_one_file(files[0])
+        source = _one_file if alone else partial(_table, use_index)
         with source(files, version, decryption, wanted, asked, int96_unit, tell) as (schema, batches, done):
             # A table on the screen tells how many rows are left out, and --stats counts them all.
             rows = _Limited(batches, limit, to_end=screen or stats)
@@ -143,9 +148,17 @@ def read(
         remark(f"{rows.given} rows written in plaintext to {output}")
     if stats:
         remark(
-            f"{done.row_groups} row groups: {done.pruned_by_statistics} ruled out by statistics, "
+            f"{done.row_groups} row groups: {_by_index(done)}{done.pruned_by_statistics} ruled out by statistics, "
             f"{done.pruned_by_filter} by filters, {done.decoded} decoded; {rows.found} rows"
         )
+
+
+def _by_index(done: ReadStats) -> str:
+    """What indexes ruled out, and what they do not cover; nothing where none was asked."""
+    if not done.pruned_by_index:
+        return ""
+    uncovered = f", which does not cover {done.files_not_covered} files" if done.files_not_covered else ""
+    return f"{done.pruned_by_index} ruled out by an index{uncovered} ({done.files_unopened} files unopened), "
 
 
 Rows = tuple[pa.Schema, Iterator[pa.RecordBatch], ReadStats]
@@ -179,6 +192,7 @@ def _one_file(
 
 @contextlib.contextmanager
 def _table(
+    use_index: Any,
     files: tuple[str, ...],
     version: int | None,
     decryption: DecryptionSpec | TablePolicy | None,
@@ -188,7 +202,7 @@ def _table(
     tell: Callable[[float, int], None],
 ) -> Iterator[Rows]:
     """The rows of a table, or of several places as one: a row group per processor is held."""
-    opened = open_table(list(files), decryption=decryption, version=version)
+    opened = open_table(list(files), decryption=decryption, version=version, use_index=use_index)
     condition = asked.of(opened.leaves) if asked else None
     with opened.scan(wanted, condition, int96_unit=int96_unit, progress=tell) as reader:
         yield reader.schema, iter(reader), opened.stats
@@ -325,7 +339,7 @@ def _write_file(schema: pa.Schema, rows: Iterable[pa.RecordBatch], path: str, ki
     """Aside, then renamed; readable for its owner only, since it is plaintext."""
     aside = None
     try:
-        target = Path(path).resolve()
+        target = final_place(path)
         descriptor, aside = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         with open(descriptor, "wb") as stream:
             if kind == "parquet":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -14,14 +13,15 @@ from ...encryption import Algorithm
 from ...errors import PolicyError, UsageError
 from ...keytools import KeyTools
 from ...policy import TablePolicy
-from ...rotation import Job, Rekey, Rewrap, RotationPlan, RotationReport, Seal, Unseal, plan, rotate
+from ...rotation import Job, Rekey, Rewrap, Seal, Unseal, plan, rotate
 from ...sbbf import FilterSpec
 from ...specs import DecryptionSpec, EncryptionSpec
 from ..arguments.filters import filter_option, parse_filters
 from ..arguments.keys import KeyOptions, key_options, open_keyring
 from ..arguments.opening import OpeningOptions, PolicyOptions, opening_options, policy_options
-from ..render import facts, print_json, progress, size, table
-from ..state import PATH, State, common_options
+from ..render import progress
+from ..rotation_report import tell_plan, tell_report
+from ..state import PATH, common_options
 from .write import encryption_of
 
 __all__ = ["rekey", "rewrap", "seal", "unseal"]
@@ -38,6 +38,8 @@ class RunOptions:
     journal: str | None
     restart: bool
     dry_run: bool
+    jobs: int
+    patience: float
 
     def carry_out(self, job: Job) -> int:
         """Plan or run, and tell. Returns the exit code: 1 where something could not be done."""
@@ -45,11 +47,19 @@ class RunOptions:
         if self.dry_run:
             with progress("Planning") as tell:
                 planned = plan(self.paths, job, progress=tell, **places)
-            _tell_plan(planned)
+            tell_plan(planned)
             return 0 if planned.ok else 1
         with progress(f"{job.operation.capitalize()}ing") as tell:
-            report = rotate(self.paths, job, restart=self.restart, progress=tell, **places)
-        _tell_report(report)
+            report = rotate(
+                self.paths,
+                job,
+                restart=self.restart,
+                jobs=self.jobs,
+                patience=self.patience,
+                progress=tell,
+                **places,
+            )
+        tell_report(report)
         return 0 if report.ok else 1
 
 
@@ -60,6 +70,17 @@ _RUN_OPTIONS: Final = (
         "--journal", type=PATH, metavar="PATH", help="Where to keep the journal (default: in the user's state folder)."
     ),
     click.option("--restart", is_flag=True, help="Begin a new run, whatever an earlier one has done."),
+    click.option(
+        "--jobs", type=click.IntRange(1, 64), default=2, show_default=True, metavar="N", help="Files at the same time."
+    ),
+    click.option(
+        "--patience",
+        type=click.FloatRange(0),
+        default=300.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long to wait for a KMS that throttles, before files fail.",
+    ),
     click.option("--dry-run", is_flag=True, help="Tell what would be done and what it costs; write nothing."),
 )
 
@@ -67,6 +88,12 @@ _FROM_TO: Final = (
     click.option("--from", "from_keys", multiple=True, metavar="NAME", help="Master key to leave. Repeatable."),
     click.option("--to", "to_keys", multiple=True, metavar="NAME", help="Master key in its place, one per --from."),
 )
+
+_REBUILD: Final = (
+    click.option(
+        "--rebuild-filters", is_flag=True, help="Build filters anew that deny values of their own column (else refused)."
+    ),
+)  # fmt: skip
 
 _SEALING: Final = (
     click.option("--footer-key", metavar="NAME", help="Master key of the footer, or id:KEY_ID of an explicit key."),
@@ -109,9 +136,11 @@ def _run_options(function: Function) -> Function:
         journal: str | None,
         restart: bool,
         dry_run: bool,
+        jobs: int,
+        patience: float,
         **rest: Any,
     ) -> Any:
-        return function(run=RunOptions(paths, follow_links, journal, restart, dry_run), **rest)
+        return function(run=RunOptions(paths, follow_links, journal, restart, dry_run, jobs, patience), **rest)
 
     decorated: Function = _with(_RUN_OPTIONS)(wrapper)  # type: ignore[assignment]
     return decorated
@@ -139,7 +168,7 @@ def rewrap(
 
 
 @click.command(short_help="Seal files again under fresh data keys.")
-@_with(_FROM_TO, _SEALING)
+@_with(_FROM_TO, _SEALING, _REBUILD)
 @click.option("--new-aad-prefix", metavar="TEXT", help="Identity bound into the new files; empty: none.")
 @click.option("--plaintext-footer/--encrypted-footer", default=None, help="Change the footer's mode.")
 @click.option("--new-keyring", type=PATH, metavar="PATH", help="Keyring of the new keys, if it is another one.")
@@ -160,6 +189,7 @@ def rekey(
     key_bits: str | None,
     material: str | None,
     no_store_aad_prefix: bool,
+    rebuild_filters: bool,
     new_aad_prefix: str | None,
     plaintext_footer: bool | None,
     new_keyring: str | None,
@@ -197,17 +227,20 @@ def rekey(
         master_keys = _master_keys(from_keys, to_keys)
         built = _specs(policy, filters)
         if policy is not None and not (changes or master_keys or material):
-            return run.carry_out(Rekey(decryption, policy, bloom_filters=built))
-        return run.carry_out(Rekey(decryption, None, master_keys, changes, external, built))
+            return run.carry_out(Rekey(decryption, policy, bloom_filters=built, rebuild_filters=rebuild_filters))
+        return run.carry_out(Rekey(decryption, None, master_keys, changes, external, built, rebuild_filters))
     if opening.policy.file or from_keys or to_keys:
         raise UsageError("--footer-key says what to seal with; --policy, --from and --to go without it")
     keys = _new_keys(opening.keys, new_keyring, new_kms)
     spec = encryption_of(keys, footer_key, column_key, complete=complete, **changes)
-    return run.carry_out(Rekey(decryption, _placed(spec, material), bloom_filters=_specs(None, filters)))
+    placed = _placed(spec, material)
+    return run.carry_out(
+        Rekey(decryption, placed, bloom_filters=_specs(None, filters), rebuild_filters=rebuild_filters)
+    )
 
 
 @click.command(short_help="Encrypt plaintext files, their filters with them.")
-@_with(_SEALING)
+@_with(_SEALING, _REBUILD)
 @click.option("--aad-prefix", metavar="TEXT", help="Identity of the files, bound into every module.")
 @click.option("--plaintext-footer", is_flag=True, help="Leave the footer readable, and sign it.")
 @click.option("--output", type=PATH, metavar="FOLDER", help="Folder for the new files (default: in place).")
@@ -227,6 +260,7 @@ def seal(
     key_bits: str | None,
     material: str | None,
     no_store_aad_prefix: bool,
+    rebuild_filters: bool,
     aad_prefix: str | None,
     plaintext_footer: bool,
     output: str | None,
@@ -243,7 +277,7 @@ def seal(
     if table_policy is not None:
         if footer_key or column_key or algorithm or complete or key_bits or material or aad_prefix or plaintext_footer:
             raise UsageError("the policy says how files are sealed; options that say it too go without --policy")
-        return run.carry_out(Seal(table_policy, _specs(table_policy, filters), output))
+        return run.carry_out(Seal(table_policy, _specs(table_policy, filters), output, rebuild_filters))
     spec = encryption_of(
         keys,
         footer_key,
@@ -255,7 +289,7 @@ def seal(
         store_aad_prefix=not no_store_aad_prefix,
         key_bits=int(key_bits or 128),
     )
-    return run.carry_out(Seal(_placed(spec, material), _specs(None, filters), output))
+    return run.carry_out(Seal(_placed(spec, material), _specs(None, filters), output, rebuild_filters))
 
 
 @click.command(short_help="Decrypt files.")
@@ -328,58 +362,3 @@ class _Made(KeyOptions):
 
     def tools(self) -> KeyTools:
         return self._tools
-
-
-def _tell_plan(planned: RotationPlan) -> None:
-    if State.current().json:
-        print_json(planned.to_dict())
-        return
-    table(
-        ["file", "what", "why", "size", "to write", "to copy"],
-        [
-            (one.path, one.action, one.why, size(one.size), size(one.bytes_to_write), size(one.bytes_to_copy))
-            for one in planned.files
-        ],
-    )
-    facts(
-        [
-            ("files", len(planned.files)),
-            ("to write", size(planned.bytes_to_write)),
-            ("to copy, by the kernel", size(planned.bytes_to_copy) if planned.bytes_to_copy else None),
-            ("KMS calls, at most", planned.kms_calls),
-            ("time, roughly", f"{planned.seconds:.1f} s"),
-            ("journal", planned.journal),
-            ("dry run", "nothing was written"),
-        ],
-        title=planned.operation,
-    )
-
-
-def _tell_report(report: RotationReport) -> None:
-    if State.current().json:
-        print_json(report.to_dict())
-        return
-    if problems := report.problems:
-        rows = [(one.path, str(one.status), one.why) for one in problems]
-        rows += [(one.path, f"column {key['column']}", key["why"]) for one in problems for key in one.left]
-        rows += [
-            (one.path, f"key material {name}", "the file does not refer to it; left as it is")
-            for one in problems
-            for name in one.unreferenced
-        ]
-        table(["file", "status", "why"], rows)
-    if lost := Counter((one.path, each["column"], each["why"]) for one in report.files for each in one.dropped):
-        told = [(*place, number) for place, number in lost.items()]
-        table(["file", "column", "its filter was not taken over", "row groups"], told)
-    facts(
-        [
-            *((str(status), number) for status, number in report.counts.items()),
-            ("written", size(sum(one.bytes_written for one in report.files))),
-            ("filters built in an older one's place", sum(one.filters_replaced for one in report.files) or None),
-            ("filters in clear, not taken over", sum(one.filters_dropped for one in report.files) or None),
-            ("time", f"{report.seconds:.1f} s"),
-            ("journal", report.journal),
-            ("resumed", "yes" if report.resumed else None),
-        ],
-        title=f"{report.operation}: {len(report.files)} files",
-    )

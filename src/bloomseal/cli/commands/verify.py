@@ -19,11 +19,15 @@ __all__ = ["verify"]
 @click.option(
     "--strict", is_flag=True, help="Also fail on modules without a key, and on those that nothing authenticates."
 )
+@click.option("--filters", is_flag=True, help="Also ask each filter for every value of its own column chunk.")
 @opening_options
 @common_options()
-def verify(files: tuple[str, ...], strict: bool, opening: OpeningOptions) -> int:
+def verify(files: tuple[str, ...], strict: bool, filters: bool, opening: OpeningOptions) -> int:
     """Open every module of each FILE (or folder, pattern, table) that the keys at hand can open, and say which could
     not be.
+
+    With --filters, a filter that denies a value of its own column chunk has failed, whoever wrote it: readers that believe
+    it skip rows that are there. Filters that can't be asked are named, and left unproven.
 
     Plaintext columns and the pages of AES_GCM_CTR_V1 are read, but nothing authenticates them.
 
@@ -40,7 +44,7 @@ def verify(files: tuple[str, ...], strict: bool, opening: OpeningOptions) -> int
         for done, (path, one) in enumerate(listed):
             try:
                 with open_file(one, decryption=decryption) as opened:
-                    reports.append(opened.verify())
+                    reports.append(opened.verify(filters=filters))
                     signed.append(opened.encrypted)
             except BloomsealError as error:
                 if one is path:
@@ -68,6 +72,7 @@ def verify(files: tuple[str, ...], strict: bool, opening: OpeningOptions) -> int
                         else "in plaintext, not verified",
                     ),
                     ("no key for", ", ".join(report.inaccessible) or None),
+                    ("filters that hold their values", report.filters_true if filters else None),
                 ],
                 title=report.path,
             )
@@ -78,6 +83,8 @@ def verify(files: tuple[str, ...], strict: bool, opening: OpeningOptions) -> int
             )
             for failure in report.failures:
                 click.echo(printable(f"  failed: {failure}"))
+            for unasked in report.filters_unasked:
+                click.echo(printable(f"  filter not asked: {unasked}"))
             for note in report.notes:
                 click.echo(printable(f"  note: {note}"))
         for problem in failed:

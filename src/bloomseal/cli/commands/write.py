@@ -29,9 +29,10 @@ from ...table.dataset import write_dataset
 from ...table.hive import check_partitioning
 from ...write.writer import SealedWriter, resolve_filters
 from ..arguments.filters import filter_option, parse_filters
-from ..arguments.inputs import FORMATS, Input, open_input, parse_type
+from ..arguments.inputs import FORMATS, Input, parse_type
 from ..arguments.keys import KeyOptions, key_options
 from ..arguments.opening import PolicyOptions, policy_options
+from ..arguments.several import open_inputs
 from ..render import facts, print_json, progress, size, table
 from ..state import PATH, State, common_options
 
@@ -42,7 +43,7 @@ _DEFAULT_ROW_GROUP_SIZE: Final = 1 << 20
 
 
 @click.command()
-@click.argument("source", type=PATH, metavar="INPUT")
+@click.argument("sources", type=PATH, metavar="INPUT...", nargs=-1, required=True)
 @click.argument("target", type=PATH, metavar="OUTPUT")
 @click.option("--input-format", type=click.Choice(FORMATS), help="Kind of INPUT (default: by its name).")
 @click.option("--delimiter", metavar="CHARACTER", help="Between the values of CSV (default: , and a tab in .tsv).")
@@ -84,7 +85,7 @@ _DEFAULT_ROW_GROUP_SIZE: Final = 1 << 20
 @policy_options
 @common_options()
 def write(
-    source: str,
+    sources: tuple[str, ...],
     target: str,
     input_format: str | None,
     delimiter: str | None,
@@ -110,6 +111,7 @@ def write(
 ) -> None:
     """Write the rows of INPUT (- is standard input) into OUTPUT, a Parquet file whose columns and filters are sealed.
 
+    Several INPUTs are written one behind the other. They have the same columns in the same order, CSV the same header.
     Of CSV, a column is a number, a date or a moment if every value in it is; numbers with leading zeros, a plus sign or
     more digits than a number holds exactly stay text. .tsv, .gz, .bz2 and .zst are known by their names; OUTPUT - is
     standard output. At most one row group is held in memory. OUTPUT takes its name only when it is complete and was reopened and probed.
@@ -153,7 +155,7 @@ def write(
     if existing and not in_folder:
         raise UsageError("--existing is about the files of a folder", hint="--partition-by COLUMN or --rows-per-file N")
     with (
-        open_input(source, input_format, dict(_typed(item) for item in types), _unescaped(delimiter)) as found,
+        open_inputs(sources, input_format, dict(_typed(item) for item in types), _unescaped(delimiter)) as found,
         _placed(target) as path,
     ):
         files: list[str] | None = None
@@ -191,7 +193,7 @@ def write(
             if target == "-":
                 _copy_out(path)
                 return
-        _report(source, target, found.schema, encryption, specs, rows, groups, written, partition_by, files)
+        _report(sources, target, found.schema, encryption, specs, rows, groups, written, partition_by, files)
 
 
 def _by_policy(policy: TablePolicy, target: str, in_folder: bool) -> EncryptionSpec:
@@ -321,7 +323,7 @@ def _written(target: str, rows: int, row_group_size: int) -> tuple[int, int | No
 
 
 def _report(
-    source: str,
+    sources: tuple[str, ...],
     target: str,
     schema: pa.Schema,
     encryption: EncryptionSpec | None,
@@ -344,7 +346,7 @@ def _report(
     if State.current().json:
         print_json(
             {
-                "input": source,
+                "input": sources[0] if len(sources) == 1 else list(sources),
                 "output": target,
                 "dry_run": rows is None,
                 "rows": rows,

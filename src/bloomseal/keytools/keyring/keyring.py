@@ -15,22 +15,21 @@ from typing import Any, Final
 
 from ...encryption import SecretKey
 from ...errors import BloomsealError, Hint, KeyAccessError, PolicyError, UsageError
-from ...storage.atomic import replace_durably
+from ...storage.atomic import final_place, replace_durably
 from ...storage.source import open_regular
 from ..access import KmsAccessError, Problem, shown
 from ..forked import renewed_in_child
-from ..material.material import parse_object
 from ..material.wrapping import unwrap_locally, wrap_locally
-from ..protocols import KeyDates, KeyState
+from ..protocols import KeyDates, KeyState, MasterVersion, VersionFacts
 from . import keyfile
 from .keyfile import KeyVersion, MasterKey, PassphraseKeys
+from .wrapped import KMS, binding, facts, find, parse, usable, witness
 
 __all__ = ["PASSPHRASE_VARIABLE", "PATH_VARIABLE", "Keyring"]
 
 PATH_VARIABLE: Final = "BLOOMSEAL_KEYRING"
 PASSPHRASE_VARIABLE: Final = "BLOOMSEAL_KEYRING_PASSPHRASE"  # noqa: S105 - the variable's name
 _LOCK_SECONDS: Final = 30.0
-_KMS: Final = "the keyring"
 
 
 class Keyring:
@@ -52,7 +51,7 @@ class Keyring:
     variable where they are.
     """
 
-    kms_name = _KMS
+    kms_name = KMS
 
     def __init__(self, path: str | os.PathLike[str], *, passphrase: str | None = None, create: bool = False) -> None:
         self._prepare(path, passphrase, must_protect=passphrase is not None)
@@ -156,7 +155,7 @@ class Keyring:
         with self._changing() as keys:
             key = self._key(name, keys)
             if all(version.state is KeyState.DESTROYED for version in key.versions):
-                raise KmsAccessError.because(Problem.DESTROYED, name, _KMS)
+                raise KmsAccessError.because(Problem.DESTROYED, name, KMS)
             fresh = _version(key.current.version + 1, bits or key.current.bits)
             keys[name] = replace(key, versions=(*key.versions, fresh))
         return keys[name]
@@ -189,8 +188,8 @@ class Keyring:
         version = self._key(master_key_identifier, self._load()).current
         wrapped = wrap_locally(
             SecretKey(key_bytes),
-            _usable(version, master_key_identifier),
-            _binding(master_key_identifier, version.version),
+            usable(version, master_key_identifier),
+            binding(master_key_identifier, version.version),
         )
         return json.dumps({"masterKeyVersion": str(version.version), "encryptedKey": wrapped}, separators=(",", ":"))
 
@@ -201,18 +200,18 @@ class Keyring:
             KmsAccessError: unknown, disabled or destroyed; or another master key's blob.
         """
         key = self._key(master_key_identifier, self._load())
-        number, wrapped = _parse(wrapped_key, master_key_identifier)
-        version = _find(key, number)
+        number, wrapped = parse(wrapped_key, master_key_identifier)
+        version = find(key, number)
         try:
             return unwrap_locally(
-                wrapped, _usable(version, master_key_identifier), _binding(master_key_identifier, number)
+                wrapped, usable(version, master_key_identifier), binding(master_key_identifier, number)
             ).reveal()
         except KmsAccessError:
             raise
         except KeyAccessError:
             pass
         raise KmsAccessError.because(
-            Problem.INVALID, master_key_identifier, _KMS, detail="the wrapped key does not open"
+            Problem.INVALID, master_key_identifier, KMS, detail="the wrapped key does not open"
         )
 
     def rewrap_key(
@@ -229,7 +228,7 @@ class Keyring:
 
     def wrapping_version(self, wrapped_key: str, master_key_identifier: str) -> str:
         """The version that wrapped this blob, by its own account."""
-        return str(_parse(wrapped_key, master_key_identifier)[0])
+        return str(parse(wrapped_key, master_key_identifier)[0])
 
     def key_state(self, master_key_identifier: str) -> KeyState:
         """The current version's state."""
@@ -239,6 +238,22 @@ class Keyring:
         """When the first and the current version were made."""
         key = self._key(master_key_identifier, self._load())
         return KeyDates(created=key.created, rotated=key.rotated)
+
+    def versions(self, master_key_identifier: str) -> tuple[VersionFacts, ...]:
+        """All versions. When a current one was disabled the file does not say; not later than it was last changed."""
+        keys = self._load()
+        assert self._seen is not None  # noqa: S101  # set by what has just been loaded
+        changed = datetime.fromtimestamp(self._seen[2] / 1e9, UTC)
+        return facts(self._key(master_key_identifier, keys), changed)
+
+    def identify(self, master_key_identifier: str, version: str | None) -> MasterVersion:
+        """As they are: a keyring has one name for a key."""
+        return MasterVersion(self._key(master_key_identifier, self._load()).name, version)
+
+    def opened_by(self, wrapped_key: str, master_key_identifier: str) -> MasterVersion:
+        """The version whose key opens it, disabled ones too."""
+        key = self._key(master_key_identifier, self._load())
+        return MasterVersion(key.name, str(witness(key, wrapped_key)))
 
     def authenticates_writers(self, wrapped_key: str, master_key_identifier: str) -> bool:  # noqa: ARG002
         """True: its keys are symmetric."""
@@ -253,7 +268,7 @@ class Keyring:
 
     def _key(self, name: str, keys: dict[str, MasterKey]) -> MasterKey:
         if (key := keys.get(name)) is None:
-            raise KmsAccessError.because(Problem.UNKNOWN, name, _KMS)
+            raise KmsAccessError.because(Problem.UNKNOWN, name, KMS)
         return key
 
     def _set_state(self, name: str, version: int | None, state: KeyState) -> MasterKey:
@@ -261,10 +276,10 @@ class Keyring:
             key = self._key(name, keys)
             if (
                 version is not None
-                and _find(key, version).state is KeyState.DESTROYED
+                and find(key, version).state is KeyState.DESTROYED
                 and state is not KeyState.DESTROYED
             ):
-                raise KmsAccessError.because(Problem.DESTROYED, name, _KMS, detail=f"version {version}")
+                raise KmsAccessError.because(Problem.DESTROYED, name, KMS, detail=f"version {version}")
 
             def change(one: KeyVersion) -> KeyVersion:
                 if version not in (None, one.version) or one.state is KeyState.DESTROYED:
@@ -313,7 +328,7 @@ class Keyring:
         from filelock import Timeout as LockTimeout
 
         # A link is followed first: replacing it would leave the old keys where it pointed.
-        target = self._path.resolve()
+        target = final_place(self._path)
         lock = FileLock(target.with_name(target.name + ".lock"), timeout=_LOCK_SECONDS, mode=0o600)
         with self._lock:
             try:
@@ -327,7 +342,8 @@ class Keyring:
                     if self._protection is not None and not self._protection.is_strong and (secret := self._secret()):
                         self._protection = PassphraseKeys(secret)
                     replace_durably(target, keyfile.dump(keys.values(), self._protection), mode=0o600)
-                    self._seen = None
+                    # What comes next is compared with what was just written: an older file put back undoes nothing here.
+                    self._keys, self._seen = keys, None
             except LockTimeout:
                 raise KeyAccessError(
                     f"the keyring {self._path} is being changed by another process", retryable=True, hint="try again"
@@ -356,38 +372,3 @@ def _version(number: int, bits: int) -> KeyVersion:
     # Not marked as generated: it will come again from the file, and its seals must be counted across both objects.
     key = SecretKey(SecretKey.generate(bits).reveal())
     return KeyVersion(number, bits, datetime.now(UTC).replace(microsecond=0), KeyState.ENABLED, key)
-
-
-def _find(key: MasterKey, number: int) -> KeyVersion:
-    if not 1 <= number <= len(key.versions):
-        raise KmsAccessError.because(Problem.UNKNOWN, key.name, _KMS, detail=f"it has no version {number}")
-    return key.versions[number - 1]
-
-
-def _usable(version: KeyVersion, name: str) -> SecretKey:
-    if version.key is None:
-        raise KmsAccessError.because(Problem.DESTROYED, name, _KMS, detail=f"version {version.version}")
-    if version.state is not KeyState.ENABLED:
-        raise KmsAccessError.because(Problem.DISABLED, name, _KMS, detail=f"version {version.version}")
-    return version.key
-
-
-def _binding(name: str, version: int) -> bytes:
-    return json.dumps(["keyring wrap", name, version]).encode()
-
-
-def _parse(wrapped_key: str, name: str) -> tuple[int, str]:
-    try:
-        fields = parse_object(wrapped_key, "wrapped key")
-    except KeyAccessError:
-        fields = {}
-    version, wrapped = fields.get("masterKeyVersion"), fields.get("encryptedKey")
-    if not (
-        isinstance(version, str)
-        and isinstance(wrapped, str)
-        and version.isascii()
-        and version.isdigit()
-        and len(version) < 10
-    ):
-        raise KmsAccessError.because(Problem.INVALID, name, _KMS, detail="not a key that a keyring wrapped")
-    return int(version), wrapped

@@ -13,18 +13,20 @@ Permissions on the master key: to read ``kms:Decrypt``; to write ``kms:Encrypt``
 from __future__ import annotations
 
 import base64
+from datetime import UTC, datetime
 from typing import Any, Final, NoReturn
 from urllib.parse import parse_qs, urlsplit
 
 from ...errors import UsageError
 from ..access import KmsAccessError, Problem, shown
 from ..forked import renewed_in_child
-from ..protocols import KeyDates, KeyState
+from ..protocols import KeyDates, KeyState, MasterVersion, VersionFacts
 from .common import Diagnosis, answered, is_here, unb64, vendor_library
 
 __all__ = ["AwsKms", "from_uri"]
 
 _CONTEXT: Final = "bloomseal:master-key"
+_LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PROBLEMS: Final = {
     "AccessDeniedException": Problem.DENIED,
     "ExpiredTokenException": Problem.DENIED,
@@ -42,10 +44,10 @@ _PROBLEMS: Final = {
     "KMSInternalException": Problem.UNREACHABLE,
     "KeyUnavailableException": Problem.UNREACHABLE,
     "LimitExceededException": Problem.UNREACHABLE,
-    "RequestLimitExceeded": Problem.UNREACHABLE,
+    "RequestLimitExceeded": Problem.THROTTLED,
     "ServiceUnavailableException": Problem.UNREACHABLE,
-    "Throttling": Problem.UNREACHABLE,
-    "ThrottlingException": Problem.UNREACHABLE,
+    "Throttling": Problem.THROTTLED,
+    "ThrottlingException": Problem.THROTTLED,
 }
 _UNREACHABLE: Final = (
     "EndpointConnectionError",
@@ -165,6 +167,56 @@ class AwsKms:
         spec = self._describe(master_key_identifier).get("KeySpec")
         return None if spec is None else bool(spec == "SYMMETRIC_DEFAULT")
 
+    def versions(self, master_key_identifier: str) -> tuple[VersionFacts, ...]:
+        """Its key materials, by their ids, as far as AWS lists them: of keys that rotate. It tells no date of disabling."""
+        described = self._describe(master_key_identifier)
+        enabled, current = described.get("KeyState") == "Enabled", described.get("CurrentKeyMaterialId")
+        # The first material was never rotated to: it has no date.
+        listed = sorted(self._rotations(described["Arn"]), key=lambda one: one.get("RotationDate", _LONG_AGO))
+        known = {one["KeyMaterialId"]: one.get("RotationDate") for one in listed if "KeyMaterialId" in one}
+        if current is not None:
+            known.setdefault(current, None)
+        ends = [*list(known.values())[1:], None]
+        return tuple(
+            VersionFacts(name, enabled and name == current, None if name == current else end)
+            for name, end in zip(known, ends, strict=False)
+        )
+
+    def _rotations(self, arn: str) -> list[dict[str, Any]]:
+        """All key materials; none where listing them is not allowed, or not for this kind of key."""
+        listed: list[dict[str, Any]] = []
+        more: dict[str, Any] = {"IncludeKeyMaterial": "ALL_KEY_MATERIAL"}
+        try:
+            while True:
+                page = self._call("list_key_rotations", arn, "Rotations", **more)
+                listed += page["Rotations"]
+                if not page.get("Truncated"):
+                    return listed
+                more["Marker"] = page["NextMarker"]
+        except KmsAccessError as error:
+            if error.retryable:
+                raise
+            return []
+
+    def identify(self, master_key_identifier: str, version: str | None) -> MasterVersion:
+        """By DescribeKey: ids, ARNs and aliases of one key give one name."""
+        return MasterVersion(_key_of(self._describe(master_key_identifier)["Arn"]), version)
+
+    def opened_by(self, wrapped_key: str, master_key_identifier: str) -> MasterVersion:
+        """By Decrypt, which tells the key and its material. Whatever key opens it is wanted, so none is named: an alias may lead
+        to another key by now.
+        """
+        answer = answered(
+            lambda: self._client.decrypt(
+                CiphertextBlob=_blob(wrapped_key, master_key_identifier),
+                EncryptionContext=_context(master_key_identifier),
+            ),
+            _diagnose,
+            master_key_identifier,
+            self.kms_name,
+        )
+        return MasterVersion(_key_of(answer["KeyId"]), answer.get("KeyMaterialId"))
+
     def key_dates(self, master_key_identifier: str) -> KeyDates:
         """By DescribeKey, and ListKeyRotations where that is allowed."""
         described = self._describe(master_key_identifier)
@@ -218,6 +270,12 @@ def from_uri(uri: str) -> AwsKms:
     )
 
 
+def _key_of(arn: str) -> str:
+    """One name for a key, and for all replicas of a multi-Region key: they share their material."""
+    name = arn.rpartition("/")[2]
+    return name if name.startswith("mrk-") else arn
+
+
 def _context(master_key: str) -> dict[str, str]:
     return {_CONTEXT: master_key}
 
@@ -234,8 +292,8 @@ def _diagnose(error: Exception) -> Diagnosis:
     if isinstance(response, dict):
         code = str(response.get("Error", {}).get("Code", ""))
         status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        unavailable = status >= 500 or status == 429
-        return _PROBLEMS.get(code, Problem.UNREACHABLE if unavailable else Problem.INVALID), code or None
+        otherwise = Problem.THROTTLED if status == 429 else Problem.UNREACHABLE if status >= 500 else Problem.INVALID
+        return _PROBLEMS.get(code, otherwise), code or None
     if any(base.__name__ in _UNREACHABLE for base in type(error).__mro__):
         return Problem.UNREACHABLE, name
     if name in _NO_CREDENTIALS:

@@ -171,7 +171,9 @@ def _diagnose(error: Exception) -> Diagnosis:
             return Problem.UNKNOWN, None
         if status in (401, 403):
             return Problem.DENIED, f"status {status}"
-        unavailable = status >= 500 or status in (408, 429)
+        if status == 429:
+            return Problem.THROTTLED, f"status {status}"
+        unavailable = status >= 500 or status == 408
         return Problem.UNREACHABLE if unavailable else Problem.INVALID, f"status {status}"
     if bases & {"ClientAuthenticationError", "CredentialUnavailableError"}:
         return Problem.DENIED, "there are no usable credentials"

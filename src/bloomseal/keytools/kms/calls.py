@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
+import random
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -16,16 +18,17 @@ from ...errors import BloomsealError, KeyAccessError, UsageError
 from ...limits import MAX_KEY_METADATA_BYTES
 from ..access import KmsAccessError, Problem, raised_by
 from ..forked import renewed_in_child
-from ..protocols import AuthenticatingKms, KmsClient, RewrappingKms
+from ..protocols import AuthenticatingKms, KmsClient, MasterVersion, RewrappingKms, VersionFacts, WitnessKms
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
 
-__all__ = ["Counters", "KmsCalls", "client_of", "started"]
+__all__ = ["Counters", "KmsCalls", "client_of", "patient", "started"]
 
 T = TypeVar("T")
 _FIRST_WAIT: Final = 0.1
 _LONGEST_WAIT: Final = 5.0
+_LONGEST_PATIENT_WAIT: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,8 @@ class Counters:
 
     Attributes:
         wraps, unwraps: calls that were made, repeated ones included.
-        checks: questions whether a wrapped key proves its writer's rights (`authentic_writers`).
+        checks: questions about master keys: whether a wrapped key proves its writer's rights (`authentic_writers`), which
+            names and versions a key has.
         hits: answers from the cache, refusals included.
         denials: calls that the KMS refused for good: denied, disabled, destroyed, unknown.
         failures: calls that failed otherwise.
@@ -66,6 +70,10 @@ class KmsCalls:
         timeout: seconds that one key may take, with waiting for a free slot and all retries.
         attempts: calls for one key, at most. Only retryable failures are repeated, after a random, growing wait.
         max_parallel: calls under way at the same time, at most.
+
+    Attributes:
+        patience: seconds for which calls go on being repeated, whatever `timeout` and `attempts` say, where the KMS throttles:
+            counted from the first such answer after one that was none. Work on many files sets it (`patient`).
     """
 
     def __init__(self, client: KmsClient, *, timeout: float, attempts: int, max_parallel: int) -> None:
@@ -73,6 +81,8 @@ class KmsCalls:
         self._timeout = timeout
         self._attempts = attempts
         self._max_parallel = max_parallel
+        self.patience = 0.0
+        self._throttled_since: float | None = None
         self._counters = Counters()
         self._renew()
         renewed_in_child(self)
@@ -174,6 +184,37 @@ class KmsCalls:
         answer = self._call("checks", client.authenticates_writers, wrapped, master_key, master_key=master_key)
         return answer if isinstance(answer, bool) else None
 
+    def versions(self, master_key: str) -> tuple[VersionFacts, ...]:
+        """As `WitnessKms.versions`.
+
+        Raises:
+            KeyAccessError: refused, unreachable; or a client that can't tell.
+        """
+        return tuple(self._call("checks", self._witness(master_key).versions, master_key, master_key=master_key))
+
+    def identify(self, master_key: str, version: str | None) -> MasterVersion:
+        """As `WitnessKms.identify`. Raises as `versions`."""
+        witness = self._witness(master_key)
+        return MasterVersion(*self._call("checks", witness.identify, master_key, version, master_key=master_key))
+
+    def opened_by(self, wrapped: str, master_key: str) -> MasterVersion:
+        """As `WitnessKms.opened_by`. Raises as `versions`."""
+        witness = self._witness(master_key)
+        return MasterVersion(*self._call("unwraps", witness.opened_by, wrapped, master_key, master_key=master_key))
+
+    def _witness(self, master_key: str) -> WitnessKms:
+        if isinstance(self.client, WitnessKms):
+            return self.client
+        raise self._invalid(master_key, "its client does not tell which version opens a wrapped key")
+
+    def ask(self, question: Callable[[], T], master_key: str) -> T:
+        """What the client answers to anything else: in time, repeated as other calls are, and not counted.
+
+        Raises:
+            KeyAccessError: refused or unreachable.
+        """
+        return self._call(None, question, master_key=master_key)
+
     @property
     def name(self) -> str:
         """How messages call the KMS."""
@@ -182,19 +223,40 @@ class KmsCalls:
     def _invalid(self, master_key: str, detail: str) -> KmsAccessError:
         return KmsAccessError.because(Problem.INVALID, master_key, self.name, detail=detail)
 
-    def _call(self, counter: str, function: Callable[..., T], *arguments: Any, master_key: str) -> T:
+    def _call(self, counter: str | None, function: Callable[..., T], *arguments: Any, master_key: str) -> T:
         deadline = time.monotonic() + self._timeout
 
-        def once() -> T:
-            return self._once(counter, functools.partial(function, *arguments), master_key, deadline)
+        def once(until: float) -> T:
+            return self._once(counter, functools.partial(function, *arguments), master_key, until)
 
         try:
-            return once()
+            return once(deadline)
         except KeyAccessError as error:
             if not error.retryable:
                 raise
             failed = error
-        return self._repeated(once, failed, deadline)
+        if self._patient(failed):
+            return self._outwaited(once, failed)
+        return self._repeated(lambda: once(deadline), failed, deadline)
+
+    def _patient(self, failed: BaseException | None) -> bool:
+        """Is that throttling which is still to be waited out?"""
+        since = self._throttled_since
+        return _throttled(failed) and since is not None and time.monotonic() - since < self.patience
+
+    def _outwaited(self, once: Callable[[float], T], failed: KeyAccessError) -> T:
+        """Again and again after random waits (full jitter), until the KMS has throttled for as long as `patience`."""
+        wait = _FIRST_WAIT
+        while self._patient(failed):
+            longest = max(0.0, (self._throttled_since or 0.0) + self.patience - time.monotonic())
+            time.sleep(min(random.uniform(0, wait), longest))  # noqa: S311  # spreads load, guards nothing
+            wait = min(2 * wait, _LONGEST_PATIENT_WAIT)
+            self._count(retries=1)
+            try:
+                return once(time.monotonic() + self._timeout)
+            except KeyAccessError as error:
+                failed = error
+        raise failed
 
     def _repeated(self, once: Callable[[], T], failed: KeyAccessError, deadline: float) -> T:
         # Imported here: that takes as long as looking into ten files, and most calls succeed at once.
@@ -221,7 +283,7 @@ class KmsCalls:
         answer: T = retrying(attempt)
         return answer
 
-    def _once(self, counter: str, function: Callable[[], T], master_key: str, deadline: float) -> T:
+    def _once(self, counter: str | None, function: Callable[[], T], master_key: str, deadline: float) -> T:
         if not self._slots.acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise KmsAccessError.because(
                 Problem.UNREACHABLE, master_key, self.name, detail="too many calls are waiting"
@@ -238,11 +300,21 @@ class KmsCalls:
             # Also when the call is still under way: it was given up, and must not keep others from trying.
             self._slots.release()
             elapsed = time.monotonic() - began
-            self._count(**{counter: 1}, seconds=elapsed, slowest=elapsed)
+            if counter is not None:
+                self._count(**{counter: 1}, seconds=elapsed, slowest=elapsed)
         if failure is None:
+            self._throttled_since = None
             return outcome.result()
         error = self._translated(failure, master_key)
-        refused = isinstance(error, KmsAccessError) and error.problem not in (Problem.UNREACHABLE, Problem.INVALID)
+        if not _throttled(error):
+            self._throttled_since = None
+        elif self._throttled_since is None:
+            self._throttled_since = time.monotonic()
+        refused = isinstance(error, KmsAccessError) and error.problem not in (
+            Problem.UNREACHABLE,
+            Problem.THROTTLED,
+            Problem.INVALID,
+        )
         self._count(**{"denials" if refused else "failures": 1})
         raise error
 
@@ -269,6 +341,23 @@ class KmsCalls:
             slowest = max(now["slowest"], more.pop("slowest", 0.0))
             summed = {name: now[name] + amount for name, amount in more.items()}
             self._counters = replace(self._counters, slowest=slowest, **summed)
+
+
+@contextlib.contextmanager
+def patient(every: Iterable[KmsCalls], seconds: float) -> Iterator[None]:
+    """Wait so long for a KMS that throttles, as work on thousands of files should: where one file would rather fail."""
+    before = {calls: calls.patience for calls in every}
+    for calls in before:
+        calls.patience = seconds
+    try:
+        yield
+    finally:
+        for calls, patience in before.items():
+            calls.patience = patience
+
+
+def _throttled(failed: BaseException | None) -> bool:
+    return isinstance(failed, KmsAccessError) and failed.problem is Problem.THROTTLED
 
 
 def started(function: Callable[[], T]) -> Future[T]:

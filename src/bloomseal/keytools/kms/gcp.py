@@ -35,7 +35,7 @@ _PROBLEMS: Final = {
     "FailedPrecondition": Problem.DISABLED,
     "NotFound": Problem.UNKNOWN,
     "InvalidArgument": Problem.INVALID,
-    "TooManyRequests": Problem.UNREACHABLE,
+    "TooManyRequests": Problem.THROTTLED,
     "ServerError": Problem.UNREACHABLE,
     "RetryError": Problem.UNREACHABLE,
     "TransportError": Problem.UNREACHABLE,

@@ -15,7 +15,7 @@ import os
 import re
 import threading
 from collections.abc import Callable
-from datetime import UTC, datetime, time
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 from urllib.parse import unquote
@@ -23,7 +23,7 @@ from urllib.parse import unquote
 from ...errors import UsageError
 from ..access import KmsAccessError, Problem, shown
 from ..forked import renewed_in_child
-from ..protocols import KeyDates, KeyState
+from ..protocols import KeyDates, KeyState, MasterVersion, VersionFacts
 from .common import Diagnosis, answered, pack, unpack, vendor_library
 
 __all__ = ["MODULE_VARIABLE", "PIN_VARIABLE", "Pkcs11Kms", "from_uri"]
@@ -172,6 +172,41 @@ class Pkcs11Kms:
     def authenticates_writers(self, wrapped_key: str, master_key_identifier: str) -> bool:  # noqa: ARG002
         """True: it uses AES keys only."""
         return True
+
+    def versions(self, master_key_identifier: str) -> tuple[VersionFacts, ...]:
+        """The versions in the token. One ends as the next one starts, by CKA_START_DATE, where that is set."""
+
+        def told() -> tuple[VersionFacts, ...]:
+            versions = self._versions(master_key_identifier)
+            starts = [self._start(key) for _, key in versions[1:]]
+            try:
+                self._usable(versions[-1][1], master_key_identifier, versions[-1][0], "encrypt")
+                highest = versions[-1][0]
+            except KmsAccessError:
+                highest = None
+            return tuple(
+                # A day has no hours: by its end the next version was in use.
+                VersionFacts(str(number), number == highest, start + timedelta(days=1) if start else None)
+                for (number, _), start in zip(versions, (*starts, None), strict=True)
+            )
+
+        return self._call(told, master_key_identifier)
+
+    def identify(self, master_key_identifier: str, version: str | None) -> MasterVersion:
+        """``NAME:v2`` is a name of version 2 of NAME, and of a key of its own at the same time: the token has one object."""
+        self._call(lambda: self._versions(master_key_identifier), master_key_identifier)
+        if match := _VERSIONED.fullmatch(master_key_identifier):
+            if version in (None, "1"):
+                return MasterVersion(match[1], match[2])
+        elif version is not None and (match := _VERSIONED.fullmatch(f"{master_key_identifier}:v{version}")):
+            return MasterVersion(match[1], match[2])
+        return MasterVersion(master_key_identifier, version)
+
+    def opened_by(self, wrapped_key: str, master_key_identifier: str) -> MasterVersion:
+        """The version that it names, once its key in the token has opened it."""
+        self.unwrap_key(wrapped_key, master_key_identifier)
+        number = unpack(wrapped_key, master_key_identifier, self.kms_name)[0]
+        return self.identify(master_key_identifier, number)
 
     def key_dates(self, master_key_identifier: str) -> KeyDates:
         """By CKA_START_DATE of the first and the highest version, where it is set."""

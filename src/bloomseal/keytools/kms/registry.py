@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from ...errors import BloomsealError, UsageError
 from ..access import raised_by, shown
@@ -69,6 +69,7 @@ def client_for(uri: str) -> KmsClient:
         BloomsealError: whatever the client raises when it is made.
     """
     _refuse_secrets(uri)
+    uri = _absolute(uri)
     with _lock:
         if (client := _clients.get(uri)) is None:
             client = _clients[uri] = _made(uri)
@@ -76,6 +77,21 @@ def client_for(uri: str) -> KmsClient:
                 _clients.popitem(last=False)
         _clients.move_to_end(uri)
         return client
+
+
+def _absolute(uri: str) -> str:
+    """The URI of a relative keyring from the root: another working folder, or another variable, is another keyring."""
+    scheme, _, rest = uri.partition(":")
+    if scheme.lower() != "keyring" or "keyring" in _registered or rest.startswith("/") or any(c in rest for c in "?#"):
+        return uri
+    if not rest:
+        rest = quote(os.environ.get("BLOOMSEAL_KEYRING", ""))
+    if not rest or rest.startswith(("/", "~")):
+        return f"keyring:{rest}"
+    try:
+        return f"keyring://{quote(os.getcwd())}/{rest}"  # noqa: PTH109
+    except OSError:
+        raise UsageError("a relative keyring, and the working folder is gone", hint="keyring:///path") from None
 
 
 def check_uri(uri: str) -> None:

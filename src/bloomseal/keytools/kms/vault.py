@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 from ...errors import UsageError
 from ..access import KmsAccessError, Problem, shown
 from ..forked import renewed_in_child
-from ..protocols import KeyDates, KeyState
+from ..protocols import KeyDates, KeyState, MasterVersion, VersionFacts
 from .common import Diagnosis, answered, is_here, unb64, vendor_library
 
 __all__ = ["VaultKms", "from_uri"]
@@ -36,7 +36,7 @@ _PROBLEMS: Final = {
     "InvalidPath": Problem.UNKNOWN,
     "BadGateway": Problem.UNREACHABLE,
     "InternalServerError": Problem.UNREACHABLE,
-    "RateLimitExceeded": Problem.UNREACHABLE,
+    "RateLimitExceeded": Problem.THROTTLED,
     "VaultDown": Problem.UNREACHABLE,
     "VaultNotInitialized": Problem.UNREACHABLE,
     "ConnectionError": Problem.UNREACHABLE,
@@ -123,6 +123,27 @@ class VaultKms:
         """ENABLED where it exists (deleting a transit key is immediate); DISABLED where it was soft-deleted."""
         data = self._call("read_key", master_key_identifier, "latest_version")
         return KeyState.DISABLED if data.get("soft_deleted") else KeyState.ENABLED
+
+    def versions(self, master_key_identifier: str) -> tuple[VersionFacts, ...]:
+        """The versions that were not trimmed."""
+        data = self._call("read_key", master_key_identifier, "keys")
+        made = {number: _moment(data["keys"][number]) for number in sorted(data["keys"], key=int)}
+        ends = (*list(made.values())[1:], None)
+        usable = not data.get("soft_deleted")
+        latest = str(data.get("latest_version"))
+        return tuple(
+            VersionFacts(number, usable and number == latest, end) for number, end in zip(made, ends, strict=True)
+        )
+
+    def identify(self, master_key_identifier: str, version: str | None) -> MasterVersion:
+        """As they are: an engine has one name for a key."""
+        self._call("read_key", master_key_identifier, "keys")
+        return MasterVersion(master_key_identifier, version)
+
+    def opened_by(self, wrapped_key: str, master_key_identifier: str) -> MasterVersion:
+        """The N of ``vault:vN:``, once the engine has opened it: it takes the key of that version and no other."""
+        self.unwrap_key(wrapped_key, master_key_identifier)
+        return MasterVersion(master_key_identifier, str(int(_version(wrapped_key, master_key_identifier))))
 
     def key_dates(self, master_key_identifier: str) -> KeyDates:
         """When the first version that is still there and the latest one were made."""

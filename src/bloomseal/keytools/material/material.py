@@ -174,7 +174,7 @@ def parse_object(text: str | bytes, what: str, limit: int = MAX_KEY_METADATA_BYT
         fields = json.loads(text)
         # Escapes can make lone surrogates. UTF-8 has none, so that whatever encodes a name or a wrapped key would fail.
         raw = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
-        if not raw.isascii() or b"\\" in raw:
+        if not raw.isascii() or b"\\u" in raw:
             json.dumps(fields, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         fields = None

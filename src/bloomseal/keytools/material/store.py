@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import posixpath
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from ...errors import KeyAccessError
-from ...storage.aside import folder_lock
+from ...storage.aside import turn
 from ...storage.atomic import replace_durably
 from ...storage.ref import FileRef
 from ...storage.source import open_regular
@@ -39,6 +38,7 @@ class MaterialStore:
 
         folder, name = posixpath.split(ref.path)
         self.path = posixpath.join(folder, f"{_PREFIX}{name}.json")
+        self._beside = ref.path if ref.like is None else ref.like
         self._filesystem = None if isinstance(ref.filesystem, LocalFileSystem) else ref.filesystem
 
     def read(self) -> dict[str, str]:
@@ -67,7 +67,7 @@ class MaterialStore:
     def change(self, edit: Callable[[dict[str, str]], None]) -> None:
         """Edit the entries, durably and at once; a store without any is removed.
 
-        Writers of local files of one folder take turns. On other file systems the last one wins.
+        Writers of one local store take turns. On other file systems the last one wins.
 
         Raises:
             KeyAccessError: the storage refuses, or what `edit` raises; the old store stays.
@@ -129,12 +129,8 @@ class MaterialStore:
         if self._filesystem is not None:
             yield
             return
-        folder = os.open(os.path.dirname(self.path) or ".", os.O_RDONLY | os.O_CLOEXEC)  # noqa: PTH120
-        try:
-            with folder_lock(folder):
-                yield
-        finally:
-            os.close(folder)
+        with turn(self.path):
+            yield
 
     def _read_bytes(self) -> bytes:
         # One byte more than allowed, so that a store too long is told from one that just fits.
@@ -147,7 +143,7 @@ class MaterialStore:
 
     def _write_bytes(self, data: bytes) -> None:
         if self._filesystem is None:
-            replace_durably(Path(self.path), data, mode=0o666)
+            replace_durably(Path(self.path), data, mode=0o666, beside=self._beside)
             return
         # An object appears when its upload is complete; elsewhere a rename makes it so.
         direct = self._filesystem.type_name in _OBJECT_STORES

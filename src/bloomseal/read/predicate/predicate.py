@@ -24,10 +24,10 @@ from .compare import comparable, is_null
 from .condition import AllOf, AnyOf, Compare, Condition, Expression, Like, Not, shared
 from .expression import Call, Field, evaluate
 from .like import prefix_of, regex_of, successor
-from .term import Term, Ways, column_at
+from .term import Left, Term, Ways, column_at
 from .values import Values
 
-__all__ = ["Predicate", "Term", "Values", "column_at", "shared"]
+__all__ = ["Left", "Predicate", "Term", "Values", "column_at", "implied", "shared"]
 
 _MOST_WAYS: Final = 32
 """Conjunctions that a product of alternatives may become for pruning; beyond, one of the factors prunes alone."""
@@ -58,8 +58,8 @@ class _Test(Protocol):
     def ways(self) -> Ways:
         """Conditions that every row which it keeps satisfies. They may be satisfied by more rows, never by fewer."""
 
-    def holds(self, table: pa.Table) -> pa.ChunkedArray:
-        """One bool per row, never null: is it true?"""
+    def holds(self, table: pa.Table, left: Left | None = None) -> pa.ChunkedArray:
+        """One bool per row, never null: is it true? Of a term in `left` only these values are compared."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class _Pattern:
     def leaves(self) -> tuple[Leaf]:
         return (self.leaf,)
 
-    def holds(self, table: pa.Table) -> pa.ChunkedArray:
+    def holds(self, table: pa.Table, left: Left | None = None) -> pa.ChunkedArray:  # noqa: ARG002
         column = comparable(column_at(table, self.leaf.path))
         if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
             column = pc.cast(column, options=pc.CastOptions.unsafe(pa.large_string()))
@@ -101,9 +101,9 @@ class _Joined:
         # Where a product would grow too much, the rows are still where one factor alone says that they are.
         return functools.reduce(_product, (part.ways for part in self.parts))
 
-    def holds(self, table: pa.Table) -> pa.ChunkedArray:
+    def holds(self, table: pa.Table, left: Left | None = None) -> pa.ChunkedArray:
         join = pc.or_ if self.any_of else pc.and_
-        return functools.reduce(join, (part.holds(table) for part in self.parts))
+        return functools.reduce(join, (part.holds(table, left) for part in self.parts))
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class _Evaluated:
     leaves: Sequence[Leaf]
     ways: Ways = field(repr=False)
 
-    def holds(self, table: pa.Table) -> pa.ChunkedArray:
+    def holds(self, table: pa.Table, left: Left | None = None) -> pa.ChunkedArray:  # noqa: ARG002
         return evaluate(self.expression, table)
 
 
@@ -144,12 +144,16 @@ class Predicate:
         unique = {leaf.index: leaf for leaf in self._test.leaves}
         return [unique[index] for index in sorted(unique)]
 
-    def hits(self, table: pa.Table) -> npt.NDArray[np.int64]:
-        """The numbers of the rows that it keeps, ascending."""
+    def hits(self, table: pa.Table, left: Left | None = None) -> npt.NDArray[np.int64]:
+        """The numbers of the rows that it keeps, ascending.
+
+        Args:
+            left: see `Left`, where `table` is of one row group.
+        """
         # Not to_numpy, the first call of which loads pandas where that is installed.
         parts = [
             np.unpackbits(np.frombuffer(chunk.buffers()[1], np.uint8), bitorder="little")[chunk.offset :][: len(chunk)]
-            for chunk in self._test.holds(table).chunks
+            for chunk in self._test.holds(table, left).chunks
             if len(chunk)
         ]
         return np.flatnonzero(np.concatenate(parts).view(np.bool_) if parts else ())
@@ -244,43 +248,53 @@ class _Binding:
             return _Evaluated(~condition.expression, leaves, [[]])
         return _Evaluated(condition.expression, leaves, self._implied(condition.tree))
 
-    def _implied(self, tree: Any) -> Ways:
-        """Conditions that hold wherever an expression is true."""
-        match tree:
-            case Call("and_kleene" | "and", (left, right)):
-                return _product(self._implied(left), self._implied(right))
-            case Call("or_kleene" | "or", (left, right)):
-                return _alternatives(self._implied(left) + self._implied(right))
-            case Call("invert", (Call("is_null" | "is_valid" as name, (Field() as one,)) as inner,)):
-                return self._implied(Call("is_valid" if name == "is_null" else "is_null", (one,), inner.options))
-            case Call("is_null" | "is_valid" as name, (Field() as one,)):
-                nan = tree.options.get("nan_is_null")
-                if nan is not None and nan.as_py():
-                    return [[]]
-                return self._known(one, "null" if name == "is_null" else "valid", Values(()))
-            case Call("is_in", (Field() as one,), {"value_set": Values() as values}):
-                return self._known(one, "in", values)
-            case Call(name, (Field() as one, Values() as values)) if name in _FUNCTIONS:
-                return self._known(one, _FUNCTIONS[name], values)
-            case Call(name, (Values() as values, Field() as one)) if name in _FUNCTIONS:
-                return self._known(one, _FLIPPED[_FUNCTIONS[name]], values)
-        return [[]]
+    def _implied(self, tree: Call) -> Ways:
+        condition = implied(tree, self.schema)
+        return [[]] if condition is None else self.bind(condition).ways
 
-    def _known(self, one: Field, op: str, values: Values) -> Ways:
-        """One term, where it means to us what it means to pyarrow, or more; else nothing."""
-        found = [leaf for leaf in self.schema.leaves if leaf.path == one.path]
-        if len(found) != 1 or found[0].repeated:
-            return [[]]
-        kind = found[0].type
 
-        def alike() -> bool:
-            # To is_in null equals null; and pyarrow may make another value of one that the column can't hold.
-            try:
-                return not any(is_null(value) or encode_value(value, kind, int96_utc=True) == () for value in values)
-            except UsageError:
-                return False
+def implied(tree: Any, schema: Schema) -> Condition | None:
+    """A condition on columns of `schema` that holds wherever an expression is true; None: nothing is known."""
+    match tree:
+        case Call("and_kleene" | "and", (left, right)):
+            both = tuple(part for part in (implied(left, schema), implied(right, schema)) if part is not None)
+            return AllOf(both) if both else None
+        case Call("or_kleene" | "or", (left, right)):
+            one, other = implied(left, schema), implied(right, schema)
+            return None if one is None or other is None else AnyOf((one, other))
+        case Call("invert", (Call("is_null" | "is_valid" as name, (Field() as one,)) as inner,)):
+            return implied(Call("is_valid" if name == "is_null" else "is_null", (one,), inner.options), schema)
+        case Call("is_null" | "is_valid" as name, (Field() as one,)):
+            nan = tree.options.get("nan_is_null")
+            if nan is not None and nan.as_py():
+                return None
+            return _known(one, "null" if name == "is_null" else "valid", Values(()), schema)
+        case Call("is_in", (Field() as one,), {"value_set": Values() as values}):
+            return _known(one, "in", values, schema)
+        case Call(name, (Field() as one, Values() as values)) if name in _FUNCTIONS:
+            return _known(one, _FUNCTIONS[name], values, schema)
+        case Call(name, (Values() as values, Field() as one)) if name in _FUNCTIONS:
+            return _known(one, _FLIPPED[_FUNCTIONS[name]], values, schema)
+    return None
 
-        return [[Term(found[0], op, values, self.int96_utc)]] if values.once(("alike", kind), alike) else [[]]
+
+def _known(one: Field, op: str, values: Values, schema: Schema) -> Condition | None:
+    """One comparison, where it means to us what it means to pyarrow, or more; else nothing."""
+    name = ".".join(one.path)
+    found = [leaf for leaf in schema.leaves if leaf.path == one.path]
+    # A name with a dot in it could be taken for a field of a struct.
+    if len(found) != 1 or found[0].repeated or not schema.has(name) or schema.leaf(name) != found[0]:
+        return None
+    kind = found[0].type
+
+    def alike() -> bool:
+        # To is_in null equals null; and pyarrow may make another value of one that the column can't hold.
+        try:
+            return not any(is_null(value) or encode_value(value, kind, int96_utc=True) == () for value in values)
+        except UsageError:
+            return False
+
+    return Compare(name, op, values) if values.once(("alike", kind), alike) else None
 
 
 _FUNCTIONS: Final = {"equal": "==", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}

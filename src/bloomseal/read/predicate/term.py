@@ -18,12 +18,14 @@ from ...sbbf.keyset import Comparable
 from .compare import all_plain, comparable, equal_any, is_null, nowhere, ordered, wanted
 from .values import Values
 
-__all__ = ["Term", "Ways", "column_at"]
+__all__ = ["Left", "Term", "Ways", "column_at"]
 
 _MANY: Final = 16
 """More values than these are ordered before bounds are asked about them."""
 _BOUNDED: Final = frozenset(["==", "in", "<", "<=", ">", ">="])
 
+Left = dict[int, pa.Array]
+"""By a term's id: those of its many values that one row group may hold. A term that is not in it: all of them."""
 Ways = list[list["Term"]]
 """Where rows can be: all terms of any of these conjunctions hold for them. ``[[]]`` says nothing, ``[]`` nowhere."""
 
@@ -52,17 +54,22 @@ class Term:
     def ways(self) -> Ways:
         return [[self]]
 
-    def holds(self, table: pa.Table) -> pa.ChunkedArray:
-        return self.mask(column_at(table, self.leaf.path))
+    def holds(self, table: pa.Table, left: Left | None = None) -> pa.ChunkedArray:
+        return self.mask(column_at(table, self.leaf.path), (left or {}).get(id(self)))
 
     @functools.cached_property
     def _shared(self) -> Values:
         return self.values if isinstance(self.values, Values) else Values(self.values)
 
+    @property
+    def by_equality(self) -> bool:
+        """Can a filter be asked?"""
+        return self.op in ("==", "in")
+
     @functools.cached_property
     def probe_set(self) -> ProbeSet | None:
         """The values to ask a filter for; None where the operator is not about equality."""
-        if self.op not in ("==", "in"):
+        if not self.by_equality:
             return None
         # Null equals nothing, so it must not keep a row group.
         return self._shared.once(
@@ -72,7 +79,9 @@ class Term:
 
     @functools.cached_property
     def _asked(self) -> list[Comparable | None]:
-        return [asked(value, self.leaf.type) for value in self._shared.known]
+        return self._shared.once(
+            ("asked", self.leaf.type), lambda: [asked(value, self.leaf.type) for value in self._shared.known]
+        )
 
     @property
     def by_pages(self) -> bool:
@@ -83,30 +92,34 @@ class Term:
         """Do bounds in plain encoding rule out every value between them?"""
         if self.op not in _BOUNDED:
             return False
-        if self.op == "in" and len(self.values) > _MANY:
-            keys = self._keys
+        if (keys := self.keys) is not None:
             return not keys.undecided and not len(keys.between(min_value, max_value))
         op = "==" if self.op == "in" else self.op
         return all(outside(min_value, max_value, self.leaf.type, op, one) for one in self._asked)
 
     @property
-    def _keys(self) -> KeySet:
+    def keys(self) -> KeySet | None:
+        """Many values in their order; None of few, and where the operator is another one than ``in``."""
+        if self.op != "in" or len(self.values) <= _MANY:
+            return None
         return self._shared.once(
             ("keys", self.leaf.type, self.int96_utc),
             lambda: KeySet.of(self.values, self.leaf.type, int96_utc=self.int96_utc),
         )
 
-    def _any(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    def _any(self, column: pa.ChunkedArray, left: pa.Array | None = None) -> pa.ChunkedArray:
+        if left is not None and _holds_as_is(column.type, left.type) and all_plain(self._shared, self.leaf):
+            return equal_any(column, left.cast(column.type))
         name = ("wanted", column.type, self.leaf.type)
         return equal_any(column, self._shared.once(name, lambda: wanted(column.type, self._shared, self.leaf)))
 
-    def mask(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        """One bool per row: True where the term holds; never null."""
+    def mask(self, column: pa.ChunkedArray, left: pa.Array | None = None) -> pa.ChunkedArray:
+        """One bool per row: True where the term holds; never null. `left`: its values that need looking for."""
         if self.op in ("null", "valid"):
             return pc.is_null(column) if self.op == "null" else pc.is_valid(column)
         column = comparable(column)
         if self.op in ("==", "in"):
-            return self._any(column)
+            return self._any(column, left)
         if any(is_null(value) for value in self.values):
             return nowhere(column)
         if self.op in ("!=", "not in"):
@@ -131,6 +144,15 @@ class Term:
         except UsageError as error:
             raise error.at(column=self.leaf.name) from None
         return self
+
+
+def _holds_as_is(column: pa.DataType, values: pa.DataType) -> bool:
+    """Are values of the one type, which a column of the file can hold, those of the other?"""
+    texts = pa.types.is_string(column) or pa.types.is_large_string(column)
+    return bool(
+        (pa.types.is_integer(column) and pa.types.is_integer(values))
+        or (texts and pa.types.is_large_string(values))
+    )  # fmt: skip
 
 
 def column_at(table: pa.Table, path: Sequence[str]) -> pa.ChunkedArray:

@@ -16,6 +16,8 @@ __all__ = ["Values"]
 
 T = TypeVar("T")
 
+_WORTH_NUMPY: Final = 1_000
+"""Of fewer values it is not worth what the first call of to_numpy takes."""
 _NEVER_NULL: Final = frozenset([bool, int, float, str, bytes])
 
 
@@ -76,7 +78,19 @@ def _listed(values: Any) -> Iterable[Any]:
     if isinstance(values, pa.Array | pa.ChunkedArray):
         kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
         finer = pa.types.is_timestamp(kind) or pa.types.is_time(kind) or pa.types.is_duration(kind)
-        values = values if finer or isinstance(kind, pa.BaseExtensionType) else values.to_pylist()
+        values = values if finer or isinstance(kind, pa.BaseExtensionType) else _python(values, kind)
     if not isinstance(values, Iterable):
         raise UsageError("the values come as a list, an array or a Series")
     return values
+
+
+def _python(values: Any, kind: pa.DataType) -> Iterable[Any]:
+    """As to_pylist, which makes a scalar of every value first."""
+    types = pa.types
+    if types.is_string_view(kind) and values.type == kind:
+        values, kind = values.cast(pa.large_string()), pa.large_string()
+    plain = types.is_integer(kind) or types.is_string(kind) or types.is_large_string(kind)
+    if values.null_count or not plain or values.type != kind or len(values) < _WORTH_NUMPY:
+        return cast("list[Any]", values.to_pylist())
+    chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+    return [one for chunk in chunks for one in chunk.to_numpy(zero_copy_only=False).tolist()]

@@ -1,7 +1,8 @@
 """Jobs over tables too big for one machine: the same code as on one, a pack of files to a task."""
 
 from .audit import TableAudit, audit
+from .destruction import may_destroy
 from .files import attach, verify
 from .rotation import rekey, rewrap
 
-__all__ = ["TableAudit", "attach", "audit", "rekey", "rewrap", "verify"]
+__all__ = ["TableAudit", "attach", "audit", "may_destroy", "rekey", "rewrap", "verify"]

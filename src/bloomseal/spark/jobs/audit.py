@@ -13,8 +13,9 @@ from ...audit import Report
 from ...audit.facts.file import FileFacts
 from ...audit.facts.inventory import Policies, scanner_for
 from ...audit.facts.keys import SidecarView
-from ...audit.facts.places import find_files
+from ...audit.facts.places import Places, find_files
 from ...audit.report import judged
+from ...audit.rules.means import Means
 from ...policy import Policy, TablePolicy
 from ...storage.ref import FileRef
 from ..listing import open_filesystem, qualified, split_uri
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["TableAudit", "audit"]
+__all__ = ["TableAudit", "audit", "looked"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,11 @@ class TableAudit:
     findings: DataFrame
     report: Report
 
+    @property
+    def ok(self) -> bool:
+        """As `Report.ok`: nothing at *error* or above was found, and nothing stayed unseen. For a job that is a gate."""
+        return self.report.ok
+
 
 def audit(
     spark: SparkSession,
@@ -52,6 +58,7 @@ def audit(
     policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
     table: str | None = None,
     with_keys: bool = True,
+    filters: bool = False,
     now: datetime | None = None,
     files_per_task: int = 20,
 ) -> TableAudit:
@@ -62,6 +69,7 @@ def audit(
         path: a folder of files, or a Delta table.
         policy, table: what the files are held against; default: the policy that `enable` was given.
         with_keys: open what the keys can open; else look at what everybody sees.
+        filters: ask each filter for every value of its own column chunk, too (as ``deep`` does).
         now: the moment that ages of keys are counted to.
         files_per_task: files that one task looks at.
 
@@ -69,10 +77,26 @@ def audit(
         UsageError: no policy, or one whose KMS is an object: executors need its URI.
         MissingDependencyError: a Delta table without its library.
     """
+    report, _, _ = looked(spark, path, policy, table, with_keys, now, files_per_task, filters=filters)
+    return TableAudit(_frame(spark, report.inventory), _frame(spark, report.findings_table()), report)
+
+
+def looked(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    policy: Policy | TablePolicy | str | os.PathLike[str] | None,
+    table: str | None,
+    with_keys: bool,
+    now: datetime | None,
+    files_per_task: int,
+    *,
+    filters: bool = False,
+) -> tuple[Report, Places, TablePolicy]:
+    """The report, the files, and the policy that they were held against; arguments as of `audit`."""
     chosen = job_table(spark, path, policy, table)
     base, inside = split_uri(qualified(spark, path))
     places = find_files(inside, filesystem=open_filesystem(base))
-    task = functools.partial(_scanned, pickle.dumps(chosen), base, with_keys)
+    task = functools.partial(_scanned, pickle.dumps(chosen), base, with_keys, filters)
     with described(spark, f"audit {os.fspath(path)}"):
         seen = packs(spark, [ref.path for ref in places.files], files_per_task).mapPartitions(task).collect()
     for (facts, used), ref in zip(seen, places.files, strict=True):
@@ -80,15 +104,17 @@ def audit(
         if used is not None:
             facts.sidecar = SidecarView(ref)
             facts.sidecar.used.update(used)
-    report = judged([facts for facts, _ in seen], places, Policies(chosen), with_keys=with_keys, now=now)
-    return TableAudit(_frame(spark, report.inventory), _frame(spark, report.findings_table()), report)
+    report = judged(
+        [facts for facts, _ in seen], places, Policies(chosen), with_keys=with_keys, now=now, means=Means.of(chosen.kms)
+    )
+    return report, places, chosen
 
 
 def _scanned(
-    policy: bytes, base: str | None, with_keys: bool, names: Iterable[str]
+    policy: bytes, base: str | None, with_keys: bool, filters: bool, names: Iterable[str]
 ) -> Iterator[tuple[FileFacts, set[str] | None]]:
     table, filesystem = table_of(policy), open_filesystem(base)
-    scanner = scanner_for(table.keys if with_keys else None, Policies(table))
+    scanner = scanner_for(table.keys if with_keys else None, Policies(table), truth=filters)
     for name in names:
         facts = scanner.scan(FileRef(name, filesystem))
         # What is beside the file are wrapped keys, and a file system object may hold credentials: both stay here.

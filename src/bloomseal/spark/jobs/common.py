@@ -39,7 +39,7 @@ def job_table(
     return in_folder(replace(chosen, kms=absolute_kms(chosen.kms)), qualified(spark, path))
 
 
-def packs(spark: SparkSession, names: Sequence[str], files_per_task: int) -> RDD[Any]:
+def packs(spark: SparkSession, names: Sequence[Any], files_per_task: int) -> RDD[Any]:
     """The files, so many to a partition.
 
     Raises:

@@ -40,6 +40,7 @@ def verify(
     policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
     table: str | None = None,
     files_per_task: int = 20,
+    filters: bool = False,
 ) -> DataFrame:
     """`bloomseal.verify` for every file of a table, on the executors, which find the keys by themselves.
 
@@ -47,10 +48,11 @@ def verify(
         path: the table's folder.
         policy, table: whose keys and expectations; default: the policy that `enable` was given.
         files_per_task: files that one task looks at.
+        filters: ask each filter for every value of its own column chunk, too. One that denies a value is a failure.
 
     Returns:
-        One row a file: a `verdict` in words, `ok` (no module failed), `complete` (every module authenticated), the
-        numbers of modules, columns without a key, what failed and what is worth knowing. A file that can't be opened at
+        One row a file: a `verdict` in words, `ok` (no module failed), `complete` (every module authenticated, every filter
+        asked where that was wanted), the numbers of modules, columns without a key, what failed and what is worth knowing. A file that can't be opened at
         all is a row too. A signed footer that can't be verified for want of its key is `ok` all the same, and not
         `complete`: row groups could be missing.
 
@@ -60,7 +62,9 @@ def verify(
     """
     with described(spark, f"verify {os.fspath(path)}"):
         chosen = job_table(spark, path, policy, table)
-        return _run(spark, list_files(spark, path), chosen, files_per_task, _verified, _VERIFIED)
+        return _run(
+            spark, list_files(spark, path), chosen, files_per_task, functools.partial(_verified, filters), _VERIFIED
+        )
 
 
 def attach(
@@ -122,10 +126,10 @@ def _each(
         yield work(name, table, base)
 
 
-def _verified(name: str, table: TablePolicy, base: str | None) -> Row:
+def _verified(filters: bool, name: str, table: TablePolicy, base: str | None) -> Row:
     try:
         with open_table_file(name, table, base) as file:
-            report = file.verify()
+            report = file.verify(filters=filters)
     except BloomsealError as error:
         # Raised, it would end the job, and with it the answers about all other files.
         return name, "failed", False, False, False, 0, 0, [], [error.what], []
@@ -139,7 +143,7 @@ def _verified(name: str, table: TablePolicy, base: str | None) -> Row:
         report.unauthenticated.total(),
         [f"{column}: {why}" for column, why in sorted(report.inaccessible.items())],
         [str(error) for error in report.failures],
-        report.notes,
+        [*report.notes, *(f"filter not asked: {unasked}" for unasked in report.filters_unasked)],
     )
 
 

@@ -95,6 +95,7 @@ def rekey(
     table: str | None = None,
     journal: str | os.PathLike[str] | None = None,
     restart: bool = False,
+    rebuild_filters: bool = False,
     dry_run: bool = False,
     files_per_task: int = 20,
 ) -> DataFrame:
@@ -107,6 +108,7 @@ def rekey(
         path, policy, table, dry_run, files_per_task: as `rewrap`.
         journal: where the driver keeps the journal; default: in the user's state folder, as ``bloomseal rekey`` does.
         restart: begin a new run, whatever an earlier one has done.
+        rebuild_filters: build filters anew that deny values of their own column; without it such a file fails.
 
     Returns:
         As `rewrap`; `status` may also be ``done before`` or ``changed since the run``.
@@ -115,7 +117,7 @@ def rekey(
         UsageError: as `rewrap`; or the journal is another job's, or in use.
     """
     chosen = job_table(spark, path, policy, table)
-    work = _Work("rekey", pickle.dumps(chosen), pickle.dumps({}))
+    work = _Work("rekey", pickle.dumps(chosen), pickle.dumps({"rebuild_filters": rebuild_filters}))
     files = list_files(spark, path)
     with described(spark, f"{'plan of ' if dry_run else ''}rekey {os.fspath(path)}"):
         if dry_run:

@@ -21,7 +21,7 @@ from ...format.minifile import read_row_group
 from ...policy import Policy, TablePolicy
 from ...read.predicate.predicate import column_at
 from ...sbbf import KeySet, ProbeSet
-from ..given import PARTITION_INFERENCE
+from ..given import MERGE_SCHEMA, PARTITION_INFERENCE
 from ..jobs.common import job_table
 from ..listing import qualified, split_uri
 from ..opening import open_table_file, table_of
@@ -29,7 +29,6 @@ from ..session import as_active
 from ..source.options import SourceOptions
 from ..source.reader import infer_schema, plan
 from ..source.scan import Scan
-from ..source.tree import find_files
 from ..source.types import DECODING, arrow_type, forget_arrow_schema
 from .pruning import PrunedFile, PruneResult, Question
 from .sealed_keyset import SealedKeys, identity_of, key_column, place_of, quoted, values_of
@@ -65,6 +64,7 @@ def semi_join(
 
     Where a prediction says that pruning can't pay, the table is read whole, with a warning. Files of which most row groups are
     left are read by Spark's own Parquet reader; of the others only those row groups, by Bloomseal's. Spark decides every row again.
+    The columns are those of the first file, or of all where the session says so (``spark.sql.parquet.mergeSchema``), as in Spark.
     No key stands in the plan; see `prune` for what travels. Every file is opened under the policy when the frame is made, also where nothing
     is pruned. Each run opens those of which something is left once more, before Spark's reader does: they must still be the same.
 
@@ -89,9 +89,12 @@ def semi_join(
     question = Question.of(spark, path, column, values, chosen)
     native = spark.conf.get("bloomseal.kms", None) is not None and chosen.aad_prefix is None
     typed = str(spark.conf.get(PARTITION_INFERENCE, "true")).lower() == "true"
-    settings = SourceOptions((qualified(spark, path),), kms=str(chosen.kms), table=chosen, infer_partition_types=typed)
+    merge = str(spark.conf.get(MERGE_SCHEMA, "false")).lower() == "true"
+    settings = SourceOptions(
+        (qualified(spark, path),), kms=str(chosen.kms), table=chosen, infer_partition_types=typed, merge_schema=merge
+    )
     # Not by Spark's reader, which would take a stranger's file for the table's.
-    schema = infer_schema(settings)
+    schema = infer_schema(settings, question.tree)
     wanted = _keys_frame(spark, keys, values, column, _type_of(schema, column, case_sensitive=question.case_sensitive))
     if not question.prediction.pays:
         warnings.warn(f"the table is read whole: {question.prediction}", BloomsealWarning, stacklevel=2)
@@ -145,7 +148,7 @@ def _rows(
         parts.append(replace(one, row_groups=()) if mostly else one)
     frames = []
     if parts:
-        tree = find_files(settings.paths, schema, infer=settings.infer_partition_types)
+        tree = question.tree
         pieces, _ = plan(tree, (), spark.conf.get("spark.sql.session.timeZone"))
         values = {piece.name: piece.values for piece in pieces}
         scan = Scan(settings, schema, partitioned=tuple(tree.columns.names))

@@ -8,13 +8,14 @@ import os
 import pickle
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import BloomsealError, BloomsealWarning, UsageError
 from ...format.pages.statistics import bounds
 from ...policy import Policy, TablePolicy
 from ...sbbf import KeySet
+from ..given import PARTITION_INFERENCE
 from ..jobs.common import described, job_table, packs
 from ..listing import TableFiles, qualified
 from ..opening import open_table_file, table_of
@@ -26,10 +27,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ...read.file import SealedFile
+    from ..source.tree import Tree
 
 __all__ = ["Prediction", "PruneResult", "PrunedFile", "prune"]
 
 _SAMPLES: Final = 3
+_SAMPLED_FILES: Final = 12
+_LEAST_SAMPLE: Final = 8
+"""Row groups that must have been asked before their answers say anything of the others."""
 _NOT_WORTH: Final = 0.9
 """Where more than this share of the row groups is expected to survive by chance, pruning can't pay."""
 
@@ -68,6 +73,8 @@ class Prediction:
         fpp: the filters' false positive probability, exact from their bits, on average; None where there is no filter.
         share: of the row groups that hold no key, those that survive all the same: 1 - (1 - fpp)^asked, on average.
         row_groups: how many the prediction rests on.
+        left: of the row groups that were asked for a sample, those that may hold a key, by chance or since they do.
+        sampled: how many were asked.
     """
 
     keys: int
@@ -75,11 +82,18 @@ class Prediction:
     fpp: float | None
     share: float
     row_groups: int
+    left: float = 0.0
+    sampled: int = 0
 
     @property
     def pays(self) -> bool:
         """Can pruning spare anything that is worth it?"""
-        return self.share <= _NOT_WORTH
+        return self.share <= _NOT_WORTH and not self._everywhere
+
+    @property
+    def _everywhere(self) -> bool:
+        """Are the keys spread over all of the table, so that their own rows leave nothing to rule out?"""
+        return self.sampled >= _LEAST_SAMPLE and self.left > _NOT_WORTH
 
     def __str__(self) -> str:
         if self.fpp is None:
@@ -88,7 +102,9 @@ class Prediction:
             )
         told = f"{self.keys} keys, {self.asked:.0f} of them within a row group's bounds, at fpp {self.fpp:.2g}"
         told += f": {self.share:.0%} of the row groups without a match survive by chance"
-        if not self.pays:
+        if self._everywhere:
+            told += f"; {self.left:.0%} of {self.sampled} row groups that were asked may hold a key"
+        elif not self.pays:
             wanted = 1 - 0.9 ** (1 / max(self.asked, 1))
             told += f"; filters of fpp {wanted:.0e} would leave 10%"
         return told
@@ -190,7 +206,7 @@ def prune(
     Args:
         path: the table's folder.
         column: dotted path. Repeated columns may be probed too.
-        keys: a DataFrame, an Arrow table or array, or a list; of the column's type. Nulls match nothing.
+        keys: a DataFrame (of Spark, pandas or Polars), an Arrow table or array, or a list; of the column's type. Nulls match nothing.
         policy, table: whose keys open the files; default: the policy that `enable` was given.
         files_per_task: files that one task looks at.
 
@@ -220,6 +236,7 @@ class Question:
     case_sensitive: bool
     sealed: SealedKeys
     prediction: Prediction
+    tree: Tree
 
     @classmethod
     def of(
@@ -227,13 +244,17 @@ class Question:
     ) -> Question:
         """Hash the keys, seal them, and predict from a few files what asking all of them will bring."""
         from ..source.pushdown import collated
+        from ..source.tree import find_files
         from ..source.types import stored_type
 
-        files = _files(spark, path)
+        typed = str(spark.conf.get(PARTITION_INFERENCE, "true")).lower() == "true"
+        # What Spark would read: others' rows are not the table's.
+        tree = find_files([qualified(spark, path)], infer=typed)
+        files = TableFiles(tree.files[0].base if tree.files else None, tuple(file.name for file in tree.files))
         case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
-        sealed, keys, seen = None, None, []
+        sealed, keys, seen, left, sampled = None, None, [], 0, 0
         refused: BloomsealError | None = None
-        for name in (files.names[place] for place in _some(len(files.names))):
+        for name in (files.names[place] for place in _some(len(files.names), _SAMPLED_FILES)):
             try:
                 with open_table_file(name, table, files.base) as file:
                     leaf = place_of(file, column, case_sensitive=case_sensitive)
@@ -250,6 +271,8 @@ class Question:
                         sealed = SealedKeys.of(keys, kind, file, leaf, files.base)
                     if kind == sealed.column_type:
                         seen += list(_chances(file, leaf, keys))
+                        answer = file.survivors(file.columns[leaf], keys)
+                        left, sampled = left + len(answer.row_groups), sampled + answer.seen
             except UsageError:
                 raise
             except BloomsealError as error:
@@ -259,8 +282,8 @@ class Question:
         if sealed is None or keys is None:
             what = "no such column in the files" if files.names else "there are no files"
             raise UsageError(what, file=os.fspath(path), column=column, hint="values of partition columns: where()")
-        prediction = _predicted(len(keys), seen)
-        return cls(os.fspath(path), column, values, table, files, case_sensitive, sealed, prediction)
+        prediction = replace(_predicted(len(keys), seen), left=left / max(sampled, 1), sampled=sampled)
+        return cls(os.fspath(path), column, values, table, files, case_sensitive, sealed, prediction, tree)
 
     def ask(self, spark: SparkSession, files_per_task: int) -> PruneResult:
         """Ask all files. Those whose column is of another type are asked again, with the keys hashed for it."""
@@ -341,17 +364,9 @@ def _asked(file: SealedFile, column: str, keys: KeySet, sealed: SealedKeys, case
     )  # fmt: skip
 
 
-def _files(spark: SparkSession, path: str | os.PathLike[str]) -> TableFiles:
-    """What Spark would read: others' rows are not the table's."""
-    from ..source.tree import find_files
-
-    found = find_files([qualified(spark, path)]).files
-    return TableFiles(found[0].base if found else None, tuple(file.name for file in found))
-
-
-def _some(count: int) -> list[int]:
+def _some(count: int, most: int = _SAMPLES) -> list[int]:
     """A few indexes, spread over all."""
-    return sorted({round(i * (count - 1) / (_SAMPLES - 1)) for i in range(_SAMPLES)}) if count else []
+    return sorted({round(i * (count - 1) / (most - 1)) for i in range(most)}) if count else []
 
 
 def _chances(file: SealedFile, leaf: int, keys: KeySet) -> Iterator[tuple[int, float | None]]:

@@ -100,7 +100,7 @@ def values_of(keys: Any, column: str) -> Any:
     """What a caller gave as keys, as one array or sequence.
 
     Args:
-        keys: a Spark DataFrame, an Arrow table or array, a set, an iterator, or any sequence. Frames and tables of several columns
+        keys: a Spark, pandas or Polars DataFrame, an Arrow table or array, a set, an iterator, or any sequence. Frames and tables of several columns
             must have one of the probed column's name.
 
     Raises:
@@ -112,6 +112,8 @@ def values_of(keys: Any, column: str) -> Any:
         raise UsageError("keys come as a list, an Arrow array or a DataFrame, also a single one")
     if hasattr(keys, "toArrow"):
         keys = key_column(keys, column).distinct().toArrow()
+    elif hasattr(keys, "__arrow_c_stream__") and hasattr(keys, "columns"):
+        keys = pa.table(keys)  # a pandas or Polars frame, a table of pyarrow
     if isinstance(keys, pa.Table | pa.RecordBatch):
         keys = keys.column(_one_of(keys.schema.names, column))
     # They are gone through more than once: hashed, and again as the frame that Spark joins.

@@ -1,1 +1,5 @@
 """The data source ``format("bloomseal")``: Bloomseal's own reader and writer behind Spark's interface for Python data sources."""
+
+from ..versions import check_version
+
+check_version()  # the modules here need what older ones lack

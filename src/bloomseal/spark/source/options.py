@@ -25,7 +25,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Defaults", "SourceOptions", "choice", "positive"]
 
-_FLAGS: Final = ("allow_plaintext", "allow_unverified_footer", "catch_filters", "dry_run", "infer_partition_types")
+_FLAGS: Final = (
+    "allow_plaintext",
+    "allow_unverified_footer",
+    "catch_filters",
+    "dry_run",
+    "infer_partition_types",
+    "merge_schema",
+)
+_STREAMS: Final = ("checkpointlocation", "queryname")
+"""Spark's own, which it hands on."""
+_SPARKS_NAMES: Final = {"mergeschema": "merge_schema"}
 _WRITING: Final = (
     "compression",
     "max_open_files",
@@ -96,6 +106,7 @@ class SourceOptions:
         missing_keys: ``error``, or ``null``: columns whose key this user can't have read as null.
         max_partition_bytes: how much one task reads.
         infer_partition_types: take types of partition columns from their values; False: they are texts.
+        merge_schema: take the columns of all files, and not the first one's.
         zone: the time zone in which folders name timestamps; the session's as it was in `enable` where this is None.
         read_id: the name under which the read is counted.
         conditions: hold for every row that is wanted, in every query over the frame; from `pushdown.to_text`.
@@ -115,6 +126,7 @@ class SourceOptions:
     missing_keys: str = "error"
     max_partition_bytes: int = 128 * 1024 * 1024
     infer_partition_types: bool = True
+    merge_schema: bool = False
     zone: str | None = None
     read_id: str = ""
     conditions: tuple[Condition, ...] = ()
@@ -131,10 +143,16 @@ class SourceOptions:
             PolicyError: the policy can't be used; or another KMS or policy than the session's.
         """
         defaults = defaults or Defaults()
-        given = {name.lower(): value for name, value in options.items()}
+        given = {_SPARKS_NAMES.get(name.lower(), name.lower()): value for name, value in options.items()}
         refuse_secrets(given)
         _refuse_another(given, defaults)
-        known = {*_KNOWN, *_FLAGS, *_WRITING}
+        known = {*_KNOWN, *_FLAGS, *_WRITING, *_STREAMS}
+        if "provider" in given and "location" in given:
+            # CREATE TABLE without columns. Of one with columns we are not asked, and later told nothing: see `_paths`.
+            raise UsageError(
+                "a catalog can't hold tables USING bloomseal: Spark would not tell us later where they are",
+                hint="a temporary view USING bloomseal; or CREATE TABLE … USING parquet and bloomseal.spark.protect_table",
+            )
         if unknown := sorted(set(given) - known):
             from difflib import get_close_matches
 
@@ -254,7 +272,10 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
         named = json.loads(several)
         return (*([given["path"]] if given.get("path") else []), *named)
     if not given.get("path"):
-        raise UsageError("no path", hint='spark.read.format("bloomseal").load(path)')
+        raise UsageError(
+            "no path; and of a table in a catalog Spark tells a data source in Python none",
+            hint=".load(path) and .save(path); a temporary view USING bloomseal; or bloomseal.spark.protect_table and USING parquet",
+        )
     return (given["path"],)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import types as st
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ...errors import BloomsealError, BloomsealWarning, UsageError
+from .merging import merged
 from .options import Defaults, SourceOptions
 from .pushdown import Condition, admits, conditions, to_text
 from .scan import Piece, Scan
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FilterCatcher", "TableReader", "Task", "infer_schema", "plan", "warn_of_all_columns"]
 
+_THREADS: Final = 8
 _FILE_COST: Final = 1024 * 1024
 """What opening a file costs, in bytes that could be read instead."""
 _LEAST_TASK: Final = 4 * 1024 * 1024
@@ -74,7 +77,11 @@ class TableReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         settings, schema = self._scan.settings, self._scan.schema
-        tree = find_files(settings.paths, schema, infer=settings.infer_partition_types)
+        return self.tasks(find_files(settings.paths, schema, infer=settings.infer_partition_types))
+
+    def tasks(self, tree: Tree) -> Sequence[InputPartition]:
+        """The tasks that read these files."""
+        settings = self._scan.settings
         pieces, pruned = plan(tree, self._scan.conditions, settings.zone or self._defaults.zone)
         planned = SourceStats(files_pruned_by_partition=len(pruned), bytes_pruned=sum(file.size for file in pruned))
         parallelism = self._defaults.parallelism or os.cpu_count() or 1
@@ -125,22 +132,40 @@ class FilterCatcher(DataSourceReader):
         return iter(())
 
 
-def infer_schema(settings: SourceOptions) -> st.StructType:
-    """The schema of a table: that of its first file, and its partition columns behind it.
+def infer_schema(settings: SourceOptions, tree: Tree | None = None) -> st.StructType:
+    """The schema of a table: that of its first file, or of all (``merge_schema``), and its partition columns behind it.
+
+    Args:
+        tree: the table's files, where they are listed already.
 
     Raises:
         UsageError: there is no such path, or no file in it.
-        BloomsealError: the file can't be opened.
+        UnsupportedError: files with types that have no common one.
+        BloomsealError: a file can't be opened.
     """
-    tree = find_files(settings.paths, infer=settings.infer_partition_types)
+    tree = tree or find_files(settings.paths, infer=settings.infer_partition_types)
     if not tree.files:
         raise UsageError("there are no data files, so there is no schema", file=settings.paths[0], hint=".schema(...)")
-    with settings.open(tree.files[0]) as file:
-        stored = spark_schema(file)
+    stored = merged(_schemas(settings, tree.files if settings.merge_schema else tree.files[:1]))
     folders = {field.name.lower(): field for field in tree.columns}
     # As in Spark: a partition column that files hold too keeps its place there, but its values are the folders'.
     fields = [folders.pop(field.name.lower(), field) for field in stored.fields]
     return st.StructType([*fields, *folders.values()])
+
+
+def _schemas(settings: SourceOptions, files: Sequence[DataFile]) -> list[st.StructType]:
+    """Each schema that these files have, once, in the order of the files."""
+
+    def look(one: DataFile) -> st.StructType:
+        try:
+            with settings.open(one) as file:
+                file.need_verified("read")
+                return spark_schema(file)
+        except BloomsealError as error:
+            raise error.at(file=one.name) from None
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list({schema.json(): schema for schema in pool.map(look, files)}.values())
 
 
 def warn_of_all_columns(settings: SourceOptions, schema: st.StructType) -> None:

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, ClassVar
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader, DataSourceWriter
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
     from .options import Defaults, SourceOptions
@@ -49,6 +54,16 @@ class BloomsealSource(DataSource):
         from .writer import TableWriter
 
         return TableWriter(self._settings, schema, overwrite)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        from .streams import TableStreamReader
+
+        return TableStreamReader(self._settings, schema, self.defaults)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        from .streams import TableStreamWriter
+
+        return TableStreamWriter(self._settings, schema, overwrite)
 
     @property
     def _settings(self) -> SourceOptions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, cast
 
@@ -44,6 +45,19 @@ class SourceStats(ReadStats):
     def to_dict(self) -> dict[str, int]:
         """As plain data."""
         return asdict(self)
+
+    def to_prometheus(self, **labels: str) -> str:
+        """The counts in Prometheus's text format, for its node exporter's text files or a push gateway.
+
+        Args:
+            labels: of each sample, such as ``table="people"``.
+        """
+        told = ",".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in sorted(labels.items()))
+        lines = []
+        for name, count in self.to_dict().items():
+            metric = f"bloomseal_read_{name}_total"
+            lines += [f"# TYPE {metric} counter", f"{metric}{{{told}}} {count}" if told else f"{metric} {count}"]
+        return "\n".join([*lines, ""])
 
 
 Metrics = dict[str, SourceStats]

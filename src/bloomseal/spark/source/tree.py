@@ -26,6 +26,7 @@ from pyspark.sql import types as st
 from ...errors import UnsupportedError, UsageError
 from ...storage.files import NothingThereError
 from ..listing import listing_of
+from .logs import sink_files
 
 __all__ = ["DataFile", "Tree", "check_folders", "find_files", "typed"]
 
@@ -84,7 +85,7 @@ def find_files(paths: Iterable[str], types: st.StructType | None = None, *, infe
     Raises:
         UsageError: there is no such path; a part of it can't be listed, or a link leads out of it; folders whose
             partition columns differ.
-        UnsupportedError: a table with a log, which knows the live files.
+        UnsupportedError: a table of Delta, Iceberg or Hudi, whose log knows the live files.
     """
     found = [file for path in paths for file in _below(path)]
     partitioned = [file for file in found if file.folders]
@@ -150,9 +151,12 @@ def _below(path: str) -> list[DataFile]:
         )
     root = None if listing.root is None else listing.root.path
     parsed: dict[str, Folders | None] = {"": ()}
+    live = None if root is None else sink_files(base, root)
     files = []
     for found in listing.files:
         name = found.ref.path
+        if live is not None and name not in live:
+            continue
         folder = "" if root is None else posixpath.dirname(found.relative)
         if folder not in parsed:
             parsed[folder] = _folders(folder) or None

@@ -22,6 +22,7 @@ from ...format.schema import Leaf
 from ...read.file import SealedFile
 from ...sbbf import PhysicalType
 from ...thrift import Struct
+from ..versions import arrow_type_of
 
 __all__ = [
     "DECODING",
@@ -102,10 +103,9 @@ def arrow_type(kind: st.DataType) -> pa.DataType:
         UnsupportedError: it takes none.
     """
     from pyspark.errors import PySparkException
-    from pyspark.sql.pandas.types import to_arrow_type
 
     try:
-        return to_arrow_type(kind, timezone="UTC")
+        return arrow_type_of(kind)
     except PySparkException:
         raise UnsupportedError(f"Spark takes no {kind.simpleString()} columns from Python") from None
 

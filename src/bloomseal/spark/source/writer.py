@@ -22,7 +22,9 @@ from ..given import absolute_kms
 from ..listing import in_folder
 from ..opening import table_of
 from ..settings import leaves, promised
+from ..versions import arrow_schema_of
 from .commit.placing import Job, Staged, TableFolder, recover
+from .logs import refuse_logs
 from .options import SourceOptions, choice, positive
 from .partitioned import has_plain_text
 from .tree import check_folders
@@ -55,6 +57,10 @@ class TableWriter(DataSourceArrowWriter):
         settings: the options.
         schema: the frame's.
         overwrite: the mode; ``append`` if not.
+        begin: make the job's folder now.
+
+    Attributes:
+        place: where the files wait, and go to.
 
     Raises:
         UsageError: options that don't fit the frame or one another; columns of the policy that the frame lacks.
@@ -62,7 +68,7 @@ class TableWriter(DataSourceArrowWriter):
         UnsupportedError: a type that Parquet files of Spark can't hold.
     """
 
-    def __init__(self, settings: SourceOptions, schema: StructType, overwrite: bool) -> None:
+    def __init__(self, settings: SourceOptions, schema: StructType, overwrite: bool, *, begin: bool = True) -> None:
         table, said = settings.table, settings.writing
         if table is None:
             raise UsageError("writing needs a policy", hint="the option policy, a policy file's path")
@@ -80,10 +86,12 @@ class TableWriter(DataSourceArrowWriter):
                     hint=f'df.withColumn("{name}", col("{name}").cast("string"))',
                 )
         stored = type(schema)([one for one in schema.fields if one.name not in self._columns])
-        promised(table, stored)
+        # Leaf by leaf, as the bridge does it: a policy's filter for a group is one for each column below it.
+        self._filters = promised(table, stored)
         self._rows = _arrow_schema(schema)
         # Spark's own reader takes the frame's types from there.
         self._stored = _arrow_schema(stored).with_metadata({_ROW_METADATA: stored.json()})
+        refuse_logs(settings.paths[0])
         folder = TableFolder.at(settings.paths[0])
         # Files are sealed for their final places, whatever folder they wait in.
         table = in_folder(replace(table, kms=absolute_kms(table.kms)), settings.paths[0])
@@ -99,8 +107,9 @@ class TableWriter(DataSourceArrowWriter):
         self._group_rows = positive("row_group_size", said["row_group_size"]) if "row_group_size" in said else None
         self._target = positive("target_file_bytes", said.get("target_file_bytes", str(_TARGET_BYTES)))
         self._open_files = positive("max_open_files", said.get("max_open_files", str(_OPEN_FILES)))
-        self._job = Job(folder, uuid.uuid4().hex, table_of(self._policy))
-        self._job.begin()
+        self.place = Job(folder, uuid.uuid4().hex, table_of(self._policy))
+        if begin:
+            self.place.begin()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """On an executor: the rows of one partition, as complete files in the job's folder."""
@@ -120,27 +129,31 @@ class TableWriter(DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """On the driver, when all tasks are done."""
         if not all(isinstance(message, Written) for message in messages):
-            raise BloomsealError("a task did not say what it wrote", file=self._job.table.folder)
+            raise BloomsealError("a task did not say what it wrote", file=self.place.table.folder)
         files = [file for message in messages if isinstance(message, Written) for file in message.files]
-        table = self._job.table
-        recover(table, self._job.policy)
+        table = self.place.table
+        recover(table, self.place.policy)
         with table.errors("list the table"):
-            if not self._overwrite:
-                replaced: set[str] = set()
-            elif self._dynamic:
-                written = {posixpath.dirname(file.name) for file in files}
-                replaced = {name for folder in written for name in table.files(folder)}
-            else:
-                replaced = set(table.files())
+            replaced = self.replaced(files)
             # Without a single file a table has no schema. Folders give none either, but then there would be a file beside them.
             bare = not files and not self._columns and not (set(table.files()) - replaced)
         if bare:
             files = [self._empty()]
-        self._job.commit(files, replaced)
+        self.place.commit(files, replaced)
+
+    def replaced(self, files: Sequence[Staged]) -> set[str]:
+        """The table's files that go when these come."""
+        table = self.place.table
+        if not self._overwrite:
+            return set()
+        if self._dynamic:
+            written = {posixpath.dirname(file.name) for file in files}
+            return {name for folder in written for name in table.files(folder)}
+        return set(table.files())
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:  # noqa: ARG002  # failed tasks' are None
         """On the driver, when a task failed for good or `commit` did."""
-        self._job.abort()
+        self.place.abort()
 
     def _empty(self) -> Staged:
         attempt = _Attempt(self, 0, "empty")
@@ -148,7 +161,7 @@ class TableWriter(DataSourceArrowWriter):
         return attempt.close()[0]
 
     def __repr__(self) -> str:
-        return f"<TableWriter {self._job.table.folder}>"
+        return f"<TableWriter {self.place.table.folder}>"
 
 
 @dataclass(slots=True)
@@ -164,7 +177,7 @@ class _Attempt:
 
     def __init__(self, job: TableWriter, partition: int, name: str) -> None:
         self._job = job
-        self._place = job._job
+        self._place = job.place
         self._stem = f"part-{partition:05d}-{self._place.name}-{name}"
         self._name = f"{partition:05d}-{name}"
         self._open: OrderedDict[str, _OpenFile] = OrderedDict()
@@ -199,7 +212,7 @@ class _Attempt:
             path,
             self._job._stored,
             encryption=encryption_for(policy, FileRef(table.path(name), table.filesystem)),
-            bloom_filters=policy.bloom_filters(),
+            bloom_filters=self._job._filters,
             row_group_size=self._group_rows or DEFAULT_ROW_GROUP_SIZE,
             filesystem=table.filesystem,
             compression=self._job._compression,
@@ -248,13 +261,11 @@ class _Attempt:
 
 def _arrow_schema(schema: StructType) -> pa.Schema:
     """As the files have it: moments in UTC, whatever the session's time zone."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     for name, kind in leaves(schema).items():
         if kind.typeName() in _UNSTORABLE:
             raise UnsupportedError(f"a {kind.simpleString()} can't be stored in Parquet files", column=name)
     try:
-        found = to_arrow_schema(schema, timezone="UTC")
+        found = arrow_schema_of(schema)
     except Exception as error:
         raise UnsupportedError(f"a type that Spark does not hand to Python: {type(error).__name__}") from None
     return pa.schema([one.with_type(_stored_type(one.type)) for one in found])

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from ...read.file import SealedFile
     from ...sbbf import ColumnType
 
-__all__ = ["Bound", "Condition", "Rest", "columns_of"]
+__all__ = ["Bound", "Condition", "Rest", "alike", "columns_of"]
 
 Part = Compare | Like | Expression
-Decide = Callable[[Part, bool], bool | None]
+Decide = Callable[[Part, bool], said.Condition | bool | None]
 _WHOLE_NUMBERS: Final = ("", "int")
+_MOMENTS: Final = ("timestamp", "time")
 
 
 class Bound:
@@ -89,11 +90,12 @@ class Condition:
         self._known = known
         self._bound: Bound | None = None
         self._answers: dict[tuple[int, bool], list[bool]] = {}
+        self._implied: dict[int, said.Condition] = {}
         self.columns: set[str] = set()
         self.needs_schema = self._tree is not None and not isinstance(filters, list | tuple)
         if self._tree is not None and not self.needs_schema:
             self.columns = {*columns_of(self._tree)}
-            self._ask_known(None)
+            self._ask_known(self._tree, None)
 
     def bind(self, table: pa.Schema, leaves: Schema) -> None:
         """Find the columns that it is about.
@@ -101,17 +103,33 @@ class Condition:
         Raises:
             UsageError: no such column, or a value of the wrong kind.
         """
+        from ...read.predicate.predicate import implied
+
+        assert self._tree is not None  # noqa: S101
         self._bound = Bound(self._tree, table, leaves)
-        self._ask_known(table)
+        self._ask_known(self._tree, table)
+        for part, negated in _parts(self._tree):
+            if isinstance(part, Expression) and not negated and (found := implied(part.tree, leaves)) is not None:
+                self._implied[id(part)] = found
+                self._ask_known(found, table)
+
+    @property
+    def tree(self) -> said.Condition | None:
+        """What it was made of; None: nothing is asked."""
+        return self._tree
+
+    def signature(self, file: int) -> tuple[bool, ...]:
+        """What the known columns answer for a file. Files of one schema and one signature are asked the same."""
+        return tuple(answers[file] for answers in self._answers.values())
 
     def may_hold(self, file: int) -> bool:
         """Can a row of this file satisfy it, as far as the known columns say?"""
         if self._tree is None or not self._answers:
             return True
 
-        def decide(part: Part, negated: bool) -> bool | None:
+        def decide(part: Part, negated: bool) -> said.Condition | bool | None:
             answers = self._answers.get((id(part), negated))
-            return None if answers is None else answers[file]
+            return self._pruning(part, negated, decide, None) if answers is None else answers[file]
 
         return _simplified(self._tree, decide) is not False
 
@@ -125,7 +143,7 @@ class Condition:
             return Rest(None, None)
         schema, exact = file.walk.footer.schema, True
 
-        def decide(part: Part, negated: bool) -> bool | None:
+        def decide(part: Part, negated: bool) -> said.Condition | bool | None:
             nonlocal exact
             known = self._answers.get((id(part), negated))
             if known is not None and all(map(decided, _columns(part))):
@@ -135,28 +153,32 @@ class Condition:
             if self._bound is None or self._means_the_same(part, file, self._bound, decided):
                 return None
             exact = False
-            return True
+            return self._pruning(part, negated, decide, True)
 
         left = _simplified(self._tree, decide)
         if left is False:
             return None
         return Rest(None if left is True else left, None if exact else self._bound)
 
+    def _pruning(self, part: Part, negated: bool, decide: Decide, unknown: bool | None) -> said.Condition | bool | None:
+        """Of an expression over columns that the file has not, or has otherwise: what it implies for the others."""
+        found = self._implied.get(id(part)) if not negated else None
+        return unknown if found is None else _simplified(found, decide)
+
     def _means_the_same(self, part: Part, file: SealedFile, table: Bound, decided: Callable[[str], bool]) -> bool:
         """Do the file's own columns answer as the table's would? A narrower float rounds the value that is asked for."""
         schema = file.walk.footer.schema
         if not isinstance(part, Expression):
             mine, whole = schema.leaf(part.column), table.leaves.leaf(part.column)
-            return mine.path == whole.path and mine.repeated == whole.repeated and _alike(mine.type, whole.type)
+            return mine.path == whole.path and mine.repeated == whole.repeated and alike(mine.type, whole.type)
         names = list(dict.fromkeys(one.path[0] for one in part.tree.fields()))
         if not all(schema.has(name) and not (name in self._known and decided(name)) for name in names):
             return False
         types = file.plan(names).empty.schema
         return all(types.field(name).type == table.schema.field(name).type for name in names)
 
-    def _ask_known(self, table: pa.Schema | None) -> None:
-        assert self._tree is not None  # noqa: S101
-        for part, negated in _parts(self._tree):
+    def _ask_known(self, tree: said.Condition, table: pa.Schema | None) -> None:
+        for part, negated in _parts(tree):
             names = _columns(part)
             if names and all(name in self._known for name in names):
                 values = {name: self._known[name] for name in names}
@@ -213,12 +235,13 @@ def _of_null(part: Part, negated: bool) -> bool:
     return isinstance(part, Compare) and part.op == ("valid" if negated else "null")
 
 
-def _alike(one: ColumnType, other: ColumnType) -> bool:
-    """Does a value mean the same in both? Whole numbers and decimals are compared exactly, however wide they are."""
+def alike(one: ColumnType, other: ColumnType) -> bool:
+    """Does a value mean the same in both? All but floats are compared exactly, however wide or fine they are."""
     if one == other:
         return True
     numbers = all(kind.kind in _WHOLE_NUMBERS and kind.physical.name in ("INT32", "INT64") for kind in (one, other))
-    return numbers or one.kind == other.kind == "decimal"
+    instants = one.logical is not None and other.logical is not None and one.logical.utc is other.logical.utc
+    return numbers or (one.kind == other.kind and (one.kind == "decimal" or (one.kind in _MOMENTS and instants)))
 
 
 def _true_for(part: Part, negated: bool, values: Mapping[str, pa.Array]) -> list[bool]:

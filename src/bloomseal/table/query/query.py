@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from ...errors import UnsupportedError, UsageError
+from ...index.manifest import FileState, state_of
 from ...read.file import ReadPlan, ReadStats, SealedFile, open_file
 from ...storage.files import Found, real_root, refuse_outside
-from .conditions import Condition, Rest, columns_of
+from .conditions import Condition, Rest, alike, columns_of
 from .partitions import Partitions
 from .schema import conform, fits, unified
 
 if TYPE_CHECKING:
     from ...format.schema import Schema
     from ...policy import TablePolicy
+    from ...sbbf import ColumnType
     from ...specs import DecryptionSpec
     from ...storage.snapshot import Snapshot
 
-__all__ = ["Answer", "Fragment", "Query", "Shape", "TableParts", "side_by_side"]
+__all__ = ["Answer", "Fragment", "Kept", "Query", "Shape", "TableParts", "is_in_state", "side_by_side"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -72,10 +75,22 @@ class TableParts:
 
 
 class Shape(NamedTuple):
-    """What one file has of a query's columns: those asked for, and the names of those that the predicate is about."""
+    """What one file has of a query's columns: those asked for, and those that the predicate is about, with their types."""
 
     schema: pa.Schema
-    filtered: frozenset[str]
+    filtered: Mapping[str, ColumnType]
+
+
+class Kept(NamedTuple):
+    """The row groups of a file that an index leaves, if it is the file that the index is about.
+
+    Attributes:
+        state: of that file.
+        groups: ascending.
+    """
+
+    state: FileState
+    groups: tuple[int, ...]
 
 
 class Answer(NamedTuple):
@@ -89,15 +104,19 @@ class Answer(NamedTuple):
 class Fragment:
     """An opened file, and what the query asks of it.
 
+    Args:
+        file: stands for the file of that number, which has its schema; None: the file itself.
+
     Attributes:
         file: to be closed by whoever made this.
         shape: its columns among those asked for, in the order asked.
         plan: how its rows are read.
         left: what they are asked; None: none of them can match.
+        groups: the row groups to look at.
     """
 
-    def __init__(self, query: Query, number: int) -> None:
-        self.file = query.parts.open(number)
+    def __init__(self, query: Query, number: int, file: SealedFile | None = None) -> None:
+        self.file = query.parts.open(number) if file is None else file
         try:
             self._make(query, number)
         except BaseException:
@@ -129,7 +148,7 @@ class Fragment:
             counted = list(dict.fromkeys([*counted, *filter(schema.has, bound.schema.names)]))
         self._query, self._number = query, number
         self.plan: ReadPlan = self.file.plan(counted, filters, int96_unit=query.int96_unit)
-        filtered = frozenset(name for name in query.condition.columns if schema.has(name))
+        filtered = {name: schema.leaf(name).type for name in query.condition.columns if schema.has(name)}
         tops = {schema.below(name)[0].path[0] for name in names}
         found = self.plan.empty.schema
         if len(tops) < len(found):
@@ -137,11 +156,16 @@ class Fragment:
         self.shape = Shape(found, filtered)
         if query.parts.snapshot is not None and query.parts.snapshot.field_ids:
             _need_ids(self.file, query.parts.snapshot)
+        self.groups = self._groups(query.kept.get(number))
 
-    @property
-    def groups(self) -> Sequence[int]:
-        """The row groups to look at."""
-        return range(0) if self.left is None else range(self.file.num_row_groups)
+    def _groups(self, kept: Kept | None) -> Sequence[int]:
+        if self.left is None:
+            return range(0)
+        # An index is about one file: another one may have taken its place since the index was asked.
+        if kept is None or not is_in_state(self.file, kept.state):
+            return range(self.file.num_row_groups)
+        self.plan.stats.pruned_by_index += self.file.num_row_groups - len(kept.groups)
+        return kept.groups
 
     def rows(self, group: int) -> pa.Table | None:
         """The matching rows of one row group; None where there are none."""
@@ -169,6 +193,9 @@ class Query:
         filters: likewise.
         int96_unit: as for `SealedFile.read`.
 
+    Attributes:
+        kept: number of a file → the row groups that indexes leave of it; see `narrow`.
+
     Raises:
         UsageError: no columns, or a term about a partition column that is wrong.
     """
@@ -182,6 +209,7 @@ class Query:
         if self.columns is None and parts.snapshot is not None:
             self.columns = list(parts.snapshot.schema.names)
         self.condition = Condition(filters, parts.partitions.values)
+        self.kept: dict[int, Kept] = {}
 
     @cached_property
     def numbers(self) -> list[int]:
@@ -208,6 +236,14 @@ class Query:
         filtered = names.union(*(shape.filtered for shape in shapes))
         asked = () if self.columns is None else self.columns
         return not shapes or any(name not in names for name in asked) or not self.condition.columns <= filtered
+
+    def differs(self, shapes: Sequence[Shape]) -> bool:
+        """Do files differ in what a value of the predicate means, so that it has to be bound to the table's schema?"""
+        return any(
+            len(kinds) > 1 and not all(alike(one, other) for one, other in combinations(kinds, 2))
+            for name in self.condition.columns
+            if (kinds := {shape.filtered[name] for shape in shapes if name in shape.filtered})
+        )
 
     def target(self, numbers: Sequence[int], shapes: Sequence[Shape]) -> pa.Schema:
         """The schema of the answer, from the shapes of all files that the query may touch.
@@ -259,6 +295,12 @@ class Query:
                 raise UsageError(f"the files have {field.type}, and the table's log says {said}", column=name)
         nested = {name: field for name, field in fields.items() if pa.types.is_nested(field.type)}
         return {name: nested.get(name, field) for name, field in logged.items()}
+
+
+def is_in_state(file: SealedFile, state: FileState) -> bool:
+    """Is the open file the one that had this state, unaltered?"""
+    fd = file.walk.source.fd
+    return fd is not None and state_of(os.fstat(fd)) == state
 
 
 def side_by_side(work: Callable[[T], R], items: Sequence[T], threads: int | None) -> list[R]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from ....policy import TablePolicy
 
-__all__ = ["ABANDONED", "TEMPORARY", "Job", "Staged", "TableFolder", "recover"]
+__all__ = ["ABANDONED", "TEMPORARY", "Job", "Staged", "TableFolder", "jobs_in", "recover"]
 
 TEMPORARY: Final = "_bloomseal_temporary"
 ABANDONED: Final = timedelta(hours=24)
@@ -256,6 +256,14 @@ class Job:
             with attempt, contextlib.suppress(FileNotFoundError):
                 self.table.filesystem.delete_dir(self.folder)
         _remove_empty_folders(self.table, {TEMPORARY})
+
+
+def jobs_in(table: TableFolder) -> list[str]:
+    """The jobs whose folders are there, at work or dead."""
+    with table.errors("look for jobs"):
+        return [
+            info.base_name for info in _entries(table, table.path(TEMPORARY), recursive=False) if not _is_leaf(info)
+        ]
 
 
 def recover(table: TableFolder, policy: TablePolicy, now: datetime | None = None) -> list[str]:

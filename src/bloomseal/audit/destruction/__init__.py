@@ -1,0 +1,1 @@
+"""May a master key version be destroyed? *Yes* only when nothing is left to doubt."""

@@ -1,0 +1,104 @@
+"""The evidence of a *yes*, held against what is to be destroyed now.
+
+It guards against mistakes, not against whoever writes the file: nothing signs it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from ...errors import UsageError
+from ...keytools import Keyring
+from ...storage.source import Source
+from .answer import ALL_VERSIONS, FORMAT
+
+__all__ = ["check_evidence"]
+
+_LONGEST: Final = 1 << 30
+_SKEW: Final = timedelta(minutes=5)
+
+
+def check_evidence(
+    path: str | os.PathLike[str],
+    keyring: Keyring,
+    name: str,
+    version: int | None,
+    *,
+    max_age: timedelta,
+    now: datetime | None = None,
+) -> dict[str, Any]:
+    """The evidence, if it speaks for destroying just this.
+
+    Args:
+        path: `Destruction.to_dict` as JSON: ``bloomseal audit … --may-destroy KEY:VERSION --format json``.
+        keyring, name, version: what is to be destroyed; version None for all versions.
+        max_age: how old the answer may be.
+
+    Raises:
+        UsageError: it is no such file; the answer is not *yes*, is about another keyring, key or version, or is too old; or the
+            version wraps new keys by now.
+        KmsAccessError: the keyring has no such key.
+    """
+    told = _read(path)
+
+    def refuse(what: str) -> UsageError:
+        return UsageError(
+            f"the evidence is not for this: {what}",
+            file=os.fspath(path),
+            hint=f"bloomseal audit TABLE... --may-destroy '{name}:{version or ALL_VERSIONS}' --format json > FILE, or "
+            "--without-evidence",
+        )
+
+    if told.get("answer") != "yes" or not told.get("files"):
+        raise refuse(f"the answer is {told.get('answer')!r}, over {told.get('files')!r} files")
+    if told.get("keyring") != os.path.realpath(keyring.path):
+        raise refuse(f"it is about the keyring {told.get('keyring')!r}")
+    if told.get("master_key") != name:
+        raise refuse(f"it is about the master key {told.get('master_key')!r}")
+    if told.get("version") not in (ALL_VERSIONS, str(version)):
+        raise refuse(f"it is about version {told.get('version')!r}")
+    fingerprints = told.get("fingerprints")
+    for one in keyring.versions(name):
+        if version is not None and one.version != str(version):
+            continue
+        if one.wraps:
+            raise refuse(f"version {one.version} wraps new keys now")
+        if one.fingerprint is not None and (
+            not isinstance(fingerprints, dict) or fingerprints.get(one.version) != one.fingerprint
+        ):
+            raise refuse(f"it was given for another key than version {one.version} is now")
+    age = (now or datetime.now(UTC)) - _moment(told, refuse)
+    if not -_SKEW <= age <= max_age:
+        hours = age.total_seconds() / 3600
+        raise refuse(f"it is {hours:.1f} hours old; {max_age.total_seconds() / 3600:g} are allowed")
+    return told
+
+
+def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    with Source.open(path) as source:
+        data = bytes(source.read(0, min(source.size, _LONGEST)))
+    try:
+        told = json.loads(data)
+    except (ValueError, RecursionError):
+        told = None
+    if not isinstance(told, dict) or told.get("format") != FORMAT or told.get("format_version") != 1:
+        raise UsageError(
+            "no evidence of bloomseal audit --may-destroy",
+            file=os.fspath(path),
+            hint="bloomseal audit TABLE... --may-destroy KEY:VERSION --format json > FILE",
+        )
+    return told
+
+
+def _moment(told: dict[str, Any], refuse: Any) -> datetime:
+    # By its beginning: that is when the first file was looked at.
+    try:
+        moment = datetime.fromisoformat(told["began"])
+    except (KeyError, TypeError, ValueError):
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise refuse("it has no date")
+    return moment

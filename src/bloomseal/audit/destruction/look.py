@@ -1,0 +1,254 @@
+"""Looks at all files for one question, and again at those that came or changed meanwhile, until nothing changes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from ...errors import UsageError
+from ...keytools import KeyTools, as_key_source
+from ...keytools.pinned import PinnedKeys
+from ...policy import Policy, TablePolicy
+from ...storage.ref import FileRef
+from ..facts.inventory import Policies, scanner_for
+from ..facts.places import Places, Systems, find_files
+from .answer import ALL_VERSIONS, Destruction, Reason
+from .examine import Examined, Examiner, file_of
+from .question import CACHE_LIFETIME, Question, ask
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+__all__ = ["Work", "answered", "may_destroy"]
+
+_ROUNDS: Final = 5
+Path = str | os.PathLike[str]
+Stamp = tuple[Any, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A file to look at; `beside`: with the key material beside it. `orphan`: it is key material without its file."""
+
+    ref: FileRef
+    beside: bool = False
+    orphan: bool = False
+
+    def by(self, examiner: Examiner) -> Examined:
+        """Look at it."""
+        return examiner.orphan(self.ref) if self.orphan else examiner.file(self.ref, beside=self.beside)
+
+
+def may_destroy(
+    master_key: str,
+    version: str | None,
+    paths: Sequence[Path] | Path,
+    *,
+    also: Sequence[Path] | Path = (),
+    after: float | None = None,
+    keys: Any = None,
+    policy: Policy | TablePolicy | None = None,
+    table: str | None = None,
+    aad_prefix: bytes | str | None = None,
+    filesystem: FileSystem | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Destruction:
+    """Does any of these files, or any retained version of these tables, need a master key version?
+
+    *Yes*, it may be destroyed, only where nothing is left to doubt: every key of every file was opened, and the KMS said
+    that another version opens it; the version wraps no new keys, and no writer can still hold one. *No* where some file needs
+    it. Else *unknown*. In folders every Parquet file is looked at, whatever it is called, hidden ones too, and all that a
+    table's log still names. Files that come or change meanwhile are looked at as well. docs/rotation.md has the whole rule.
+
+    Args:
+        master_key: by any name that the KMS knows.
+        version: one that the KMS knows; None or ``*`` for all of them.
+        paths, keys, policy, table, aad_prefix, filesystem, progress: as `bloomseal.audit.inventory`. Without the keys of all
+            files, from a KMS, there is no *yes*.
+        also: copies elsewhere, to be looked at too: backups, clones, mounted snapshots.
+        after: seconds that a writer may go on using a key that it holds, counted from when the version stopped wrapping new
+            keys. Default: 600, as long as key tools keep theirs. 0 where no writer is left.
+
+    Raises:
+        UsageError, MissingDependencyError: no paths, a table without its library or with stale metadata; a key or a version
+            that the KMS does not know.
+    """
+    given = [*_listed(paths), *_listed(also)]
+    if not _listed(paths):
+        raise UsageError("no path is given", hint="a file, a folder or a table")
+    began = datetime.now(UTC)
+    after = CACHE_LIFETIME if after is None else after
+    source = None if keys is None else as_key_source(keys)
+    source = source.tools if isinstance(source, PinnedKeys) else source
+    question = ask(master_key, version, source if isinstance(source, KeyTools) else None, after=after, now=began)
+    scanner = scanner_for(source, Policies(policy, table), aad_prefix=aad_prefix, filters=False, witness=True)
+    examiner = Examiner(question, scanner)
+    return answered(
+        question,
+        given,
+        lambda: find_files(given, filesystem=filesystem, history=True),
+        lambda work: (one.by(examiner) for one in work),
+        after=after,
+        began=began,
+        progress=progress,
+    )
+
+
+def answered(
+    question: Question,
+    given: Sequence[Path],
+    find: Callable[[], Places],
+    examine: Callable[[list[Work]], Iterable[Examined]],
+    *,
+    after: float,
+    began: datetime,
+    progress: Callable[[int, int], None] | None = None,
+) -> Destruction:
+    """The answer, wherever files are looked at.
+
+    Args:
+        given: the places, for the answer.
+        find: lists them; called until two lists in a row are the same.
+        examine: looks at files, and answers in their order.
+    """
+    look = _Look()
+    places, still = look.until_still(find, examine, progress)
+    reasons = [*question.reasons]
+    if not still:
+        reasons.append(
+            Reason("unknown", os.fspath(given[0]), "files came or changed each time that they were looked at")
+        )
+    reasons += [_placed(text) for text in (*places.unknown, *places.unsure)]
+    reasons += [Reason("unknown", place, "no file was found there") for place in places.empty]
+    reasons += look.reasons()
+    reasons.sort(key=lambda reason: reason.answer)
+    answer = reasons[0].answer if reasons else "yes"
+    return Destruction(
+        question.master_key,
+        ALL_VERSIONS if question.version is None else question.version,
+        answer,
+        tuple(dict.fromkeys(reasons)),
+        files=len({(id(ref.filesystem), ref.path) for ref in places.files}),
+        snapshots=places.versions,
+        sidecars=len(places.sidecars),
+        keys=sum(one.keys for one in look.seen()),
+        under=sorted(set().union(*{one.under for one in look.seen()})),
+        missing=places.missing,
+        looked_at=[os.fspath(path) for path in given],
+        began=began,
+        ended=datetime.now(UTC),
+        kms=question.kms,
+        keyring=question.keyring,
+        fingerprints=question.fingerprints,
+        after=after,
+        retired=question.retired,
+        wait_until=question.wait_until,
+    )
+
+
+class _Look:
+    """All that was seen so far, each file with its stamp, and its sidecar's, from before it was opened."""
+
+    def __init__(self) -> None:
+        self._systems = Systems()
+        self._done: dict[tuple[int, str], tuple[Stamp, Examined]] = {}
+        self._gone: list[Reason] = []
+
+    def seen(self) -> Iterable[Examined]:
+        return (one for _, one in self._done.values())
+
+    def reasons(self) -> list[Reason]:
+        return [*self._gone, *(reason for one in self.seen() for reason in one.reasons)]
+
+    def until_still(
+        self,
+        find: Callable[[], Places],
+        examine: Callable[[list[Work]], Iterable[Examined]],
+        progress: Callable[[int, int], None] | None,
+    ) -> tuple[Places, bool]:
+        """The places as they were last, and whether they were the same twice."""
+        places = find()
+        for _ in range(_ROUNDS):
+            works = _works(places, self._systems)
+            stamps = _stamps(works.values())
+            self._forget(works.keys())
+            fresh = [
+                (key, stamp)
+                for key, stamp in zip(works, stamps, strict=True)
+                if stamp is None or key not in self._done or self._done[key][0] != stamp
+            ]
+            found = examine([works[key] for key, _ in fresh])
+            for count, ((key, stamp), examined) in enumerate(zip(fresh, found, strict=True), 1):
+                self._done[key] = stamp, examined
+                if progress is not None:
+                    progress(len(works) - len(fresh) + count, len(works))
+            before, places = places, find()
+            if _same(before, places) and _stamps(works.values()) == stamps:
+                return places, True
+        return places, False
+
+    def _forget(self, there: Collection[tuple[int, str]]) -> None:
+        """Files that are gone meanwhile: one that needed the version may only have gone elsewhere."""
+        for key in self._done.keys() - there:
+            self._gone += [reason for reason in self._done.pop(key)[1].reasons if reason.answer == "no"]
+
+
+def _works(places: Places, systems: Systems) -> dict[tuple[int, str], Work]:
+    beside = {systems.key(replace(ref, path=file_of(ref.path))): ref for ref in places.sidecars}
+    works = {systems.key(ref): ref for ref in places.files}
+    found = {key: Work(ref, beside=ref.root is None or key in beside) for key, ref in works.items()}
+    for key, ref in beside.items():
+        if key not in works and (own := systems.key(ref)) not in works:
+            found[own] = Work(ref, orphan=True)
+    return found
+
+
+def _same(before: Places, after: Places) -> bool:
+    return (
+        [ref.path for ref in before.files] == [ref.path for ref in after.files]
+        and [ref.path for ref in before.sidecars] == [ref.path for ref in after.sidecars]
+        and (before.unknown, before.unsure, before.empty) == (after.unknown, after.unsure, after.empty)
+    )
+
+
+def _stamps(works: Iterable[Work]) -> list[Stamp]:
+    """What tells each file, with its sidecar, from another one in its place."""
+    from ...keytools.material.store import MaterialStore
+
+    def local(path: str) -> Stamp:
+        try:
+            status = os.stat(path)  # noqa: PTH116
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+    def remote(ref: FileRef, path: str) -> Stamp:
+        assert ref.filesystem is not None  # noqa: S101
+        try:
+            info = ref.filesystem.get_file_info(path)
+        except OSError:
+            return None
+        return str(info.type), info.size, info.mtime_ns
+
+    stamps: list[Stamp] = []
+    for work in works:
+        ref = work.ref
+        told = local(ref.path) if ref.filesystem is None else remote(ref, ref.path)
+        if work.beside and told is not None:
+            beside = MaterialStore(ref).path
+            told = (*told, local(beside) if ref.filesystem is None else remote(ref, beside))
+        stamps.append(told)
+    return stamps
+
+
+def _placed(text: str) -> Reason:
+    """Places tell in words, ``PLACE: WHY``."""
+    place, colon, why = text.partition(": ")
+    return Reason("unknown", place, why) if colon else Reason("unknown", text, "it could not be looked at")
+
+
+def _listed(paths: Sequence[Path] | Path) -> list[Path]:
+    return [paths] if isinstance(paths, str | os.PathLike) else list(paths)

@@ -1,0 +1,122 @@
+"""``--may-destroy`` and what belongs to it: the question, and the answer on the terminal."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from ...errors import UsageError
+from ..render import facts, print_json, printable, progress
+from ..state import PATH, State
+from .keys import with_options
+
+if TYPE_CHECKING:
+    from ...audit import Destruction
+
+__all__ = ["EXIT_CODES", "DestructionOptions", "destruction_options"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+EXIT_CODES: Final = {"yes": 0, "no": 1, "unknown": 3}
+_SHOWN: Final = 20
+
+
+@dataclass(frozen=True)
+class DestructionOptions:
+    """The options of `destruction_options`, as given.
+
+    Attributes:
+        asked: ``KEY:VERSION``; None where it is not what is asked.
+        also: copies to be looked at too.
+        after: seconds that writers may use a key that they hold.
+    """
+
+    asked: str | None
+    also: tuple[str, ...]
+    after: float | None
+
+    def answer(self, paths: Sequence[str], common: dict[str, Any]) -> int:
+        """Ask, tell, and give the exit code."""
+        from ...audit import may_destroy
+
+        key, version = _split(self.asked or "")
+        with progress("Looking") as tell:
+            found = may_destroy(
+                key, version, list(paths), also=list(self.also), after=self.after, progress=tell, **common
+            )
+        if State.current().json:
+            print_json(found.to_dict())
+        else:
+            _tell(found)
+        return EXIT_CODES[found.answer]
+
+
+def destruction_options(function: Function) -> Function:
+    """Give a command ``destruction``, a `DestructionOptions`."""
+
+    @functools.wraps(function)
+    def wrapper(*, may_destroy: str | None, also: tuple[str, ...], after: float | None, **rest: Any) -> Any:
+        if may_destroy is None and (also or after is not None):
+            raise UsageError("--also and --after belong to --may-destroy")
+        return function(destruction=DestructionOptions(may_destroy, also, after), **rest)
+
+    decorated: Function = with_options(_OPTIONS, wrapper)
+    return decorated
+
+
+_OPTIONS: Final = (
+    click.option(
+        "--may-destroy",
+        metavar="KEY:VERSION",
+        help="Answer only whether this master key version (KEY:*: any version) is still needed, by any retained table "
+        "version too: yes, no or unknown.",
+    ),
+    click.option(
+        "--also",
+        type=PATH,
+        multiple=True,
+        metavar="PATH",
+        help="For --may-destroy: a copy elsewhere to look at too, such as a backup or a clone. Repeatable.",
+    ),
+    click.option(
+        "--after",
+        type=click.FloatRange(0),
+        metavar="SECONDS",
+        help="For --may-destroy: how long writers go on using a key that they hold, counted from the key's rotation "
+        "(default: 600, the lifetime of key tools' caches). 0: no writer runs.",
+    ),
+)
+
+
+def _split(text: str) -> tuple[str, str]:
+    key, colon, version = text.rpartition(":")
+    if not (key and colon and version) or (key.startswith("arn:") and "/" in version):
+        raise UsageError("--may-destroy takes KEY:VERSION", hint="--may-destroy pii:1, or 'pii:*' for all versions")
+    return key, version
+
+
+def _tell(found: Destruction) -> None:
+    which = "in all its versions" if found.version == "*" else f"version {found.version}"
+    click.echo(printable(f"{found.answer}: {found.master_key} {which}"))
+    for answer, said in (("no", "needed by"), ("unknown", "in doubt")):
+        reasons = [reason for reason in found.reasons if reason.answer == answer]
+        for reason in reasons[:_SHOWN]:
+            click.echo(printable(f"  {said}: {reason}"))
+        if len(reasons) > _SHOWN:
+            click.echo(f"  and {len(reasons) - _SHOWN} more: --format json has all")
+    facts(
+        [
+            ("looked at", ", ".join(found.looked_at)),
+            ("files", found.files),
+            ("versions of tables", found.snapshots),
+            ("files of key material", found.sidecars),
+            ("keys tied to a version by the KMS", found.keys),
+            ("which are under", ", ".join(found.under) or "none"),
+            ("gone from older versions", len(found.missing)),
+        ]
+    )
+    for text in found.not_looked_at:
+        click.echo(f"  not looked at: {text}")

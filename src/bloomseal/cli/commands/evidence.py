@@ -1,0 +1,266 @@
+"""``bloomseal evidence``: one signed bundle about keys, rotations and leaks, and whether a bundle is as it was signed."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Final
+
+import click
+
+from ...errors import UsageError
+from ..arguments.keys import KeyOptions, key_options
+from ..render import facts, print_json, printable, progress, table
+from ..state import PATH, State, common_options
+
+__all__ = ["evidence"]
+
+_MAKE: Final = "make"
+_PASSPHRASE: Final = "BLOOMSEAL_SIGNING_PASSPHRASE"  # noqa: S105 - the variable's name
+
+
+class _Evidence(click.Group):
+    """``evidence TABLE...`` makes a bundle: what is no other command's name is a table's."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
+            args = [_MAKE, *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_Evidence)
+@common_options()
+def evidence() -> None:
+    """Make the bundle that an auditor takes away: bloomseal evidence TABLE... --out evidence.zip
+
+    It holds keys with their states and periods, columns and what they come under, rotations, destructions, what anybody can
+    read, findings, and a CycloneDX bill, all under a signed manifest.
+
+    \b
+    Examples:
+      bloomseal evidence lake/customers --out q3.zip --policy policy.toml --keyring keys.json --sign-key officer.pem
+      bloomseal evidence sign q3.zip --sign-key second.pem
+      bloomseal evidence verify q3.zip --public-key officer.pub.pem --public-key second.pub.pem
+    """
+
+
+_signing = click.option(
+    "--sign-key",
+    "sign_keys",
+    type=PATH,
+    multiple=True,
+    metavar="PEM",
+    help=f"Private Ed25519 key that signs (${_PASSPHRASE} opens an encrypted one). Repeatable.",
+)
+
+
+@evidence.command(_MAKE)
+@click.argument("paths", nargs=-1, type=PATH, required=True, metavar="TABLE...")
+@click.option("--out", type=PATH, required=True, metavar="ZIP", help="The bundle.")
+@click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
+@_signing
+@click.option("--policy", type=PATH, metavar="FILE", help="Policy file: owners, periods, requirements.")
+@click.option("--table", "table_name", metavar="NAME", help="The policy's table, where paths don't tell it.")
+@click.option("--aad-prefix", metavar="TEXT", help="AAD prefix of files that don't store theirs, without a policy.")
+@click.option("--deep", is_flag=True, help="Read whole files: repeated nonces, filters in clear.")
+@click.option(
+    "--journal",
+    "journals",
+    type=PATH,
+    multiple=True,
+    metavar="FILE",
+    help="Journal of a rotation (default: those in the usual folder that name these files). Repeatable.",
+)
+@click.option(
+    "--destroyed", multiple=True, metavar="KEY:VERSION", help="Make a certificate about this version. Repeatable."
+)
+@click.option("--sample", "samples", type=PATH, multiple=True, metavar="PATH", help="Copies to try to open under it.")
+@click.option("--also", type=PATH, multiple=True, metavar="PATH", help="Copies and backups that must not need it.")
+@click.option("--access-log", type=PATH, metavar="FILE", help="Access log (JSON lines) to tell in short.")
+@key_options
+@common_options()
+def make_bundle(
+    paths: tuple[str, ...],
+    out: str,
+    overwrite: bool,
+    sign_keys: tuple[str, ...],
+    policy: str | None,
+    table_name: str | None,
+    aad_prefix: str | None,
+    deep: bool,
+    journals: tuple[str, ...],
+    destroyed: tuple[str, ...],
+    samples: tuple[str, ...],
+    also: tuple[str, ...],
+    access_log: str | None,
+    keys: KeyOptions,
+) -> int:
+    """Look at each TABLE (files, folders, Delta and Iceberg tables) and write the bundle.
+
+    Exit code: 0, also where the evidence is bad: the bundle tells it, and so does audit --fail-on. 2 on errors.
+    """
+    from ...evidence import make
+
+    with progress("Looking") as tell:
+        found = make(
+            list(paths),
+            out,
+            signers=[_signer(path) for path in sign_keys],
+            overwrite=overwrite,
+            keys=keys.reading(),
+            policy=policy,
+            table=table_name,
+            aad_prefix=aad_prefix,
+            deep=deep,
+            journals=journals or None,
+            destroyed=destroyed,
+            samples=samples,
+            also=also,
+            access_log=access_log,
+            progress=tell,
+        )
+    told = found.told
+    if State.current().json:
+        print_json({"bundle": out, "signatures": len(sign_keys), **told})
+        return 0
+    _tell(told, out)
+    if len(sign_keys) < found.signatures_required:
+        lacking = found.signatures_required - len(sign_keys)
+        click.echo(printable(f"  {lacking} more signatures are needed: bloomseal evidence sign {out} --sign-key PEM"))
+    return 0
+
+
+@evidence.command("sign")
+@click.argument("bundle", type=PATH, metavar="BUNDLE")
+@_signing
+@click.option("--signature", type=PATH, metavar="FILE", help="A signature over manifest.json that was made elsewhere.")
+@click.option("--public-key", type=PATH, metavar="PEM", help="Its signer's public key.")
+@common_options()
+def sign(bundle: str, sign_keys: tuple[str, ...], signature: str | None, public_key: str | None) -> int:
+    """Add a signature to BUNDLE, whose members are compared with its manifest first.
+
+    A KMS, an HSM or a card signs the bytes of manifest.json (unzip -p BUNDLE manifest.json) by Ed25519; then give --signature
+    and --public-key.
+    """
+    from ...evidence import Detached, add_signature
+
+    if (signature is None) != (public_key is None) or not (sign_keys or signature):
+        raise UsageError("a signature comes by --sign-key, or by --signature and --public-key")
+    signers = [_signer(path) for path in sign_keys]
+    if signature is not None and public_key is not None:
+        signers.append(Detached(signature, public_key))
+    signed = [fingerprint for signer in signers for fingerprint in add_signature(bundle, signer).signed_by]
+    if State.current().json:
+        print_json({"bundle": bundle, "signed_by": signed})
+    else:
+        facts([("bundle", bundle), ("signed by", ", ".join(signed))])
+    return 0
+
+
+@evidence.command("verify")
+@click.argument("bundle", type=PATH, metavar="BUNDLE")
+@click.option(
+    "--public-key",
+    "public_keys",
+    type=PATH,
+    multiple=True,
+    required=True,
+    metavar="PEM",
+    help="Public Ed25519 key that must have signed. Repeatable.",
+)
+@common_options()
+def verify(bundle: str, public_keys: tuple[str, ...]) -> int:
+    """Is BUNDLE as its signers left it? Needs nothing but the bundle and the public keys; then tells what it says.
+
+    Exit code: 0 if it is; 1 if it is not; 2 on errors.
+    """
+    from ...evidence.bundle.manifest import checked
+
+    found, members = checked(bundle, list(public_keys))
+    told = _content(members.get("evidence.json", b""))
+    if State.current().json:
+        print_json({**found.to_dict(), "evidence": told})
+        return 0 if found.ok else 1
+    facts(
+        [
+            ("bundle", bundle),
+            ("as it was signed", found.ok),
+            ("made", found.made if found.ok else None),
+            ("with", found.tool if found.ok else None),
+            ("signed by", ", ".join(found.signed_by) or None),
+            ("not checked", ", ".join(found.unchecked) or None),
+            ("members", len(found.members) or None),
+        ],
+        title="Bundle",
+    )
+    for problem in found.problems:
+        click.echo(printable(f"  {problem}"))
+    if told is not None:
+        _tell(told, None)
+        _answer(told)
+    elif found.ok:
+        click.echo("  the bundle holds no evidence that this version could read")
+    return 0 if found.ok else 1
+
+
+def _tell(told: dict[str, Any], out: str | None) -> None:
+    looked = told["looked_at"]
+    facts(
+        [
+            ("bundle", out),
+            ("made", told["made"]),
+            ("files", looked["files"]),
+            ("keys", "at hand" if looked["with_keys"] else "none: what everybody sees"),
+            ("findings", ", ".join(f"{n} {name}" for name, n in looked["findings"].items() if n) or "none"),
+        ],
+        title="Evidence",
+    )
+    if told["keys"]:
+        table(
+            ["key", "state", "current", "active since", "rotation due", "files"],
+            [
+                (f"{k['master_key']}:{k['version'] or '?'}", k["state"], k["current"], _day(k["activation"]), _day(k["rotation_due"]), k["files"])
+                for k in told["keys"]
+            ],
+        )  # fmt: skip
+    if told["requirements"]:
+        table(
+            ["requirement", "status", "why"],
+            [(f"{i['standard']} {i['item']}", i["status"], i["why"]) for i in told["requirements"]],
+        )
+    for one in told["destructions"]:
+        click.echo(printable(f"  {one['master_key']}:{one['version']} is gone: {one['gone']}: {one['why']}"))
+        click.echo(printable(f"  files need it: {one['needed']}, of {one['files']} that were looked at"))
+    for text in looked["unseen"]:
+        click.echo(printable(f"  not seen: {text}"))
+
+
+def _answer(told: dict[str, Any]) -> None:
+    for column in told["columns"]:
+        under = f" ({', '.join(column['requirements'])})" if column["requirements"] else ""
+        click.echo(printable(f"{column['table'] or '(no table)'}: {column['column']}{under}"))
+        for one in column["answers"]:
+            click.echo(printable(f"  {one['question']} {one['answer']}"))
+
+
+def _content(data: bytes) -> dict[str, Any] | None:
+    """What a bundle says; None where it is of another program."""
+    try:
+        told = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    known = isinstance(told, dict) and (told.get("format"), told.get("format_version")) == ("bloomseal evidence", 1)
+    return told if known else None
+
+
+def _day(moment: str | None) -> str:
+    return moment[:10] if moment else ""
+
+
+def _signer(path: str) -> Any:
+    from ...evidence import FileSigner
+
+    passphrase = os.environ.get(_PASSPHRASE)
+    if passphrase == "":
+        raise UsageError(f"{_PASSPHRASE} is empty", hint="unset it")
+    return FileSigner(path, passphrase=passphrase)

@@ -1,0 +1,315 @@
+"""``bloomseal index``: build, update, compact, rebuild, check, show or drop the sealed index of a column."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+
+from ...errors import UsageError
+from ...index.sealed import SealedIndex
+from ...index.update import UpdateReport
+from ...policy import TablePolicy
+from ...specs import EncryptionSpec
+from ...table.open import open_table
+from ..arguments.keys import KeyOptions
+from ..arguments.opening import OpeningOptions, opening_options
+from ..render import facts, print_json, progress, size, table
+from ..state import PATH, State, common_options
+from .write import encryption_of
+
+__all__ = ["index"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_NAMED: Final = 10
+
+
+@click.group(short_help="Build and look after sealed indexes: which row groups of a table can hold a value.")
+def index() -> None:
+    """Build and look after the sealed index of a column: which row groups of a whole table can hold a value.
+
+    Reads and probes use an index without being asked to. It is sealed under the column's key, in the folder
+    _bloomseal_index of the table, and never a reason to miss a row: a file that it does not cover, or that has changed
+    since, is asked by its own filters.
+
+    \b
+    Examples:
+      bloomseal index build lake/customers --column ssn --policy policy.toml --table customers
+      bloomseal index update lake/customers --column ssn --policy policy.toml --table customers
+    """
+
+
+_PLACE: Final = (
+    click.argument("folder", type=PATH, metavar="TABLE"),
+    click.option("--column", required=True, metavar="COLUMN", help="Dotted path of the column."),
+)
+_SEALING: Final = (
+    click.option("--footer-key", metavar="NAME", help="Master key of the footer, or id:KEY_ID of an explicit key."),
+    click.option("--column-key", metavar="NAME", help="Master key of the column; none: the footer's."),
+)
+_SIZING: Final = (
+    click.option(
+        "--false-places",
+        type=float,
+        metavar="NUMBER",
+        help="Row groups read for nothing, per value asked for, in the whole table (default: the policy's, or 0.001).",
+    ),
+    click.option("--pad/--no-pad", default=None, help="Fill up, so that sizes tell less."),
+)
+_DRY_RUN: Final = (click.option("--dry-run", is_flag=True, help="Tell which files would be hashed; write nothing."),)
+
+
+def _with(*groups: tuple[Callable[[Any], Any], ...]) -> Callable[[Function], Function]:
+    def decorate(function: Function) -> Function:
+        for option in (one for group in reversed(groups) for one in reversed(group)):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def _writes(function: Callable[..., Any]) -> Any:
+    """Give a command ``opened``, the index with what seals it."""
+
+    @functools.wraps(function)
+    def wrapper(
+        *,
+        folder: str,
+        column: str,
+        footer_key: str | None,
+        column_key: str | None,
+        opening: OpeningOptions,
+        **rest: Any,
+    ) -> Any:
+        decryption = opening.decryption([folder])
+        if isinstance(decryption, TablePolicy):
+            if footer_key or column_key:
+                raise UsageError("the policy says which keys; --footer-key and --column-key go without --policy")
+            encryption: EncryptionSpec | TablePolicy = decryption
+        else:
+            encryption = _encryption(opening.keys, column, footer_key, column_key)
+        opened = open_table(folder, decryption=decryption).index(column, encryption=encryption)
+        return function(opened=opened, policy=decryption if isinstance(decryption, TablePolicy) else None, **rest)
+
+    decorated: Any = _with(_PLACE, _SEALING)(opening_options(common_options()(wrapper)))
+    return decorated
+
+
+def _reads(function: Callable[..., Any]) -> Any:
+    """Give a command ``opened``, the index to be looked at."""
+
+    @functools.wraps(function)
+    def wrapper(*, folder: str, column: str, opening: OpeningOptions, **rest: Any) -> Any:
+        opened = open_table(folder, decryption=opening.decryption([folder])).index(column)
+        return function(opened=opened, **rest)
+
+    decorated: Any = _with(_PLACE)(opening_options(common_options()(wrapper)))
+    return decorated
+
+
+@index.command(short_help="Make the index.")
+@_with(_SIZING, _DRY_RUN)
+@_writes
+def build(
+    opened: SealedIndex, policy: TablePolicy | None, false_places: float | None, pad: bool | None, dry_run: bool
+) -> int:
+    """Make the index of COLUMN. Values are hashed straight from the encrypted files' pages; filters are not needed.
+
+    Exit code: 0; 1 if files were left out, which look-ups ask by their own filters; 2 on errors.
+
+    \b
+    Examples:
+      bloomseal index build lake/customers --column ssn --policy policy.toml --table customers
+      bloomseal index build people --column ssn --keyring keys.json --footer-key footer --column-key pii
+    """
+    said = None if policy is None else policy.indexes().get(opened.column)
+    if false_places is None:
+        false_places = 0.001 if said is None else said.false_places
+    pad = (said is not None and said.pad) if pad is None else pad
+    with progress("Hashing") as tell:
+        return _tell(opened.build(false_places=false_places, pad=pad, dry_run=dry_run, progress=tell), dry_run)
+
+
+@index.command(short_help="Cover files that are new or were replaced.")
+@_with(_DRY_RUN)
+@_writes
+def update(opened: SealedIndex, policy: TablePolicy | None, dry_run: bool) -> int:  # noqa: ARG001
+    """Hash the files of TABLE that are new or have changed, and add them. Runs of like size are merged.
+
+    \b
+    Example:
+      bloomseal index update lake/customers --column ssn --policy policy.toml --table customers
+    """
+    with progress("Hashing") as tell:
+        return _tell(opened.update(dry_run=dry_run, progress=tell), dry_run)
+
+
+@index.command(short_help="Merge the index's runs.")
+@click.option("--everything", is_flag=True, help="Into one, under fresh keys: after the master key was changed.")
+@_writes
+def compact(opened: SealedIndex, policy: TablePolicy | None, everything: bool) -> None:  # noqa: ARG001
+    """Merge runs of like size, and drop what they hold about files that are gone. No value is hashed.
+
+    \b
+    Example:
+      bloomseal index compact lake/customers --column ssn --policy policy.toml --table customers --everything
+    """
+    with progress("Merging") as tell:
+        report = opened.compact(everything=everything, progress=tell)
+    if State.current().json:
+        print_json(report.to_dict())
+        return
+    facts(
+        [
+            ("runs merged", report.merged),
+            ("runs now", report.runs),
+            ("entries before", report.entries_before if report.merged else None),
+            ("entries now", report.entries if report.merged else None),
+        ],
+        title=f"index of {report.column}",
+    )
+
+
+@index.command(short_help="Make the index anew, under a new secret.")
+@_with(_SIZING, _DRY_RUN)
+@_writes
+def rebuild(
+    opened: SealedIndex,
+    policy: TablePolicy | None,  # noqa: ARG001
+    false_places: float | None,
+    pad: bool | None,
+    dry_run: bool,
+) -> int:
+    """Hash every file again, under a new secret and fresh keys, whatever is there now. The old index serves until then.
+
+    \b
+    Example:
+      bloomseal index rebuild lake/customers --column ssn --policy policy.toml --table customers
+    """
+    with progress("Hashing") as tell:
+        return _tell(opened.rebuild(false_places=false_places, pad=pad, dry_run=dry_run, progress=tell), dry_run)
+
+
+@index.command(short_help="Hold the index against the files' values.")
+@click.option("--sample", type=click.FloatRange(0, 1), metavar="SHARE", help="Look at this share of the files only.")
+@_reads
+def check(opened: SealedIndex, sample: float | None) -> int:
+    """Hold the index against every value of the files that it covers.
+
+    Exit code: 0 if it has all of them, 1 if it lacks one or a file could not be looked at, 2 on errors.
+
+    \b
+    Example:
+      bloomseal index check lake/customers --column ssn --sample 0.1 --policy policy.toml --table customers
+    """
+    with progress("Checking") as tell:
+        report = opened.check(sample=sample, progress=tell)
+    if State.current().json:
+        print_json({**report.to_dict(), "ok": report.ok})
+        return 0 if report.ok else 1
+    facts(
+        [
+            ("files checked", report.files),
+            ("row groups", report.row_groups),
+            ("values", report.values),
+            ("missing", sum(report.missing.values())),
+            ("files not covered", report.uncovered),
+        ],
+        title=f"index of {report.column}",
+    )
+    wrong = [(path, f"{count} values are not in the index") for path, count in sorted(report.missing.items())]
+    _tell_left([*wrong, *sorted(report.left.items())])
+    return 0 if report.ok else 1
+
+
+@index.command(short_help="Tell what the index covers, and its size.")
+@_reads
+def show(opened: SealedIndex) -> None:
+    """Tell how much of TABLE the index covers, its runs, and its size.
+
+    \b
+    Example:
+      bloomseal index show lake/customers --column ssn --policy policy.toml --table customers
+    """
+    found = opened.show()
+    if State.current().json:
+        print_json(found.to_dict())
+        return
+    facts(
+        [
+            ("folder", found.folder),
+            ("files covered", f"{found.covered:,} of {found.files:,}"),
+            ("row groups covered", found.row_groups),
+            ("entries", found.entries),
+            ("size", size(found.bytes)),
+            ("fingerprint", f"{found.fingerprint_bits} bits"),
+            ("false places asked for", found.false_places),
+            ("false places expected", found.expected_false_places),
+            ("padded", found.pad),
+        ],
+        title=f"index of {found.column}",
+    )
+    table(["run", "entries", "files", "bytes"], [(r["id"], r["entries"], r["shards"], r["bytes"]) for r in found.runs])
+
+
+@index.command(short_help="Remove the index.")
+@_with(_PLACE)
+@click.option("--dry-run", is_flag=True, help="Tell whether there is one; remove nothing.")
+@common_options()
+def drop(folder: str, column: str, dry_run: bool) -> None:
+    """Remove the index of COLUMN. Needs no key, and no file of the table is touched.
+
+    \b
+    Example:
+      bloomseal index drop lake/customers --column ssn
+    """
+    opened = open_table(folder).index(column)
+    if dry_run:
+        gone: list[str] = []
+        there = opened.exists
+    else:
+        gone, there = opened.drop(), False
+    if State.current().json:
+        print_json({"column": column, "removed": gone, "there": there})
+        return
+    facts([("files removed", len(gone)), ("there is an index", there if dry_run else None)], title=f"index of {column}")
+
+
+def _encryption(keys: KeyOptions, column: str, footer_key: str | None, column_key: str | None) -> EncryptionSpec:
+    named = () if column_key is None else (f"{column}={column_key}",)
+    return encryption_of(keys, footer_key, named)
+
+
+def _tell(report: UpdateReport, dry_run: bool) -> int:
+    if State.current().json:
+        print_json({**report.to_dict(), "ok": report.ok, "dry_run": dry_run})
+        return 0 if report.ok or dry_run else 1
+    if dry_run:
+        facts(
+            [("files to hash, or to look at again", len(report.left)), ("dry run", "nothing was written")],
+            title=f"index of {report.column}",
+        )
+        return 0
+    facts(
+        [
+            ("files covered", f"{report.covered:,} of {report.files:,}"),
+            ("hashed", report.hashed),
+            ("their pages known already", report.refreshed or None),
+            ("entries added", report.entries),
+            ("runs", report.runs),
+        ],
+        title=f"index of {report.column}",
+    )
+    _tell_left(sorted(report.left.items()))
+    return 0 if report.ok else 1
+
+
+def _tell_left(left: list[tuple[str, str]]) -> None:
+    if not left:
+        return
+    table(["file", "why it was left out"], left[:_NAMED])
+    if len(left) > _NAMED:
+        facts([("and more files", len(left) - _NAMED)])

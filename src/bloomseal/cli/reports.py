@@ -1,0 +1,196 @@
+"""The files of ``--report KIND=FILE``: never in the place of anything but an older report of the same kind.
+
+A slip of the hand in a script, ``json=x.parquet``, must not cost a data file; nor may a report lie where readers, or the
+next audit, take it for data.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..errors import UsageError
+from ..storage.atomic import replace_durably
+from ..storage.files import Kind, kind_of
+from ..storage.source import refusal
+
+if TYPE_CHECKING:
+    from ..audit import Report
+
+__all__ = ["KINDS", "Target"]
+
+KINDS: Final = ("json", "parquet", "findings", "sarif", "html", "cbom")
+_PARQUET: Final = {"parquet": b"bloomseal.inventory", "findings": b"bloomseal.findings"}
+_MARKS: Final = {
+    "json": b'"format": "bloomseal audit"',
+    "sarif": b'"name": "bloomseal audit"',
+    "html": b"<title>Bloomseal audit",
+    "cbom": b'"CycloneDX"',
+}
+_HEAD: Final = 1 << 24
+_TOGETHER: Final = 4096
+
+
+@dataclass(frozen=True)
+class Target:
+    """One report to write.
+
+    Attributes:
+        kind: one of `KINDS`.
+        path: the file.
+    """
+
+    kind: str
+    path: str
+
+    @classmethod
+    def all_of(cls, texts: Sequence[str], audited: Sequence[str]) -> list[Self]:
+        """The targets that ``KIND=FILE`` name.
+
+        Args:
+            texts: of the options.
+            audited: the paths that are looked at.
+
+        Raises:
+            UsageError: not of the form; two reports in one file; a name that stands for data, or a place among them; or
+                something is there that is no report of this kind.
+        """
+        targets = [cls._of(text) for text in texts]
+        for target in targets:
+            target._check_place(audited)
+            target._check_old()
+        if len({os.path.realpath(target.path) for target in targets}) < len(targets):
+            raise UsageError("two reports can't go to one file", hint="a file for each --report")
+        return targets
+
+    @classmethod
+    def _of(cls, text: str) -> Self:
+        kind, equals, path = text.partition("=")
+        if kind not in KINDS or not equals or not path:
+            raise UsageError(f"--report takes KIND=FILE, the kind one of {', '.join(KINDS)}")
+        if "://" in path:
+            raise UsageError("a report is a local file", file=path)
+        return cls(kind, path)
+
+    def write(self, report: Report) -> None:
+        """Write the report, whole or not at all.
+
+        Raises:
+            UsageError: it can't be written, or something else has taken the place meanwhile.
+            MissingDependencyError: a library for this kind is not installed.
+        """
+        pieces = _PIECES[self.kind](report)
+        self._check_old()
+        try:
+            if self._is_stream():
+                with open(self.path, "wb") as file:
+                    file.writelines(pieces)
+            else:
+                replace_durably(Path(os.path.realpath(self.path)), pieces, mode=0o666)
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            raise UsageError(f"the report can't be written: {why}", file=self.path) from None
+
+    def _check_place(self, audited: Sequence[str]) -> None:
+        if self.kind not in _PARQUET:
+            if kind_of(Path(self.path).name) is Kind.DATA:
+                raise UsageError(
+                    f"a {self.kind} report under a name that says Parquet", file=self.path, hint=f"report.{self.kind}"
+                )
+            return
+        real = os.path.realpath(self.path)
+        for place in audited:
+            if "://" not in place and real.startswith(os.path.realpath(place).rstrip("/") + "/"):
+                raise UsageError(
+                    "a Parquet report in a folder that is audited would be taken for data",
+                    file=self.path,
+                    hint="a file outside the folder",
+                )
+
+    def _check_old(self) -> None:
+        """Raises UsageError where something is that is no older report of this kind. An empty file is nobody's."""
+        try:
+            status = os.stat(self.path)  # noqa: PTH116
+            if not stat.S_ISREG(status.st_mode) or status.st_size == 0 or self._is_report():
+                if stat.S_ISDIR(status.st_mode):
+                    raise UsageError("the report can't be written: a folder is there", file=self.path)
+                return
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise refusal("the report can't be written", self.path, error) from error
+        raise UsageError(
+            f"a file is there that is no {self.kind} report of bloomseal audit; it was left as it is",
+            file=self.path,
+            hint="another name",
+        )
+
+    def _is_report(self) -> bool:
+        if self.kind in _PARQUET:
+            try:
+                return _PARQUET[self.kind] in (pq.read_schema(self.path).metadata or {})
+            except (OSError, pa.ArrowException):
+                return False
+        with open(self.path, "rb") as file:
+            return _MARKS[self.kind] in file.read(_HEAD)
+
+    def _is_stream(self) -> bool:
+        try:
+            return not stat.S_ISREG(os.stat(self.path).st_mode)  # noqa: PTH116
+        except FileNotFoundError:
+            return False
+
+
+def _parquet(rows: pa.Table) -> Iterator[bytes]:
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink)
+    yield bytes(sink.getvalue())
+
+
+def _encoded(texts: Iterable[str]) -> Iterator[bytes]:
+    """A report of a hundred thousand files is never held as a whole; and a write for each comma would take its time."""
+    waiting = iter(texts)
+    while some := "".join(islice(waiting, _TOGETHER)):
+        yield some.encode(errors="backslashreplace")
+
+
+def _json(report: Report) -> Iterable[str]:
+    from ..audit.rendering.streamed import json_pieces
+
+    return json_pieces(report)
+
+
+def _sarif(report: Report) -> Iterable[str]:
+    from ..audit.rendering.sarif import sarif_pieces
+
+    return sarif_pieces(report, base=os.getcwd())  # noqa: PTH109
+
+
+def _html(report: Report) -> Iterable[str]:
+    from ..audit.rendering.html import to_html
+
+    return [to_html(report)]
+
+
+def _cbom(report: Report) -> Iterable[str]:
+    from ..audit.rendering.cbom import to_cbom
+
+    return [to_cbom(report)]
+
+
+_PIECES: Final[dict[str, Callable[[Report], Iterator[bytes]]]] = {
+    "parquet": lambda report: _parquet(report.inventory),
+    "findings": lambda report: _parquet(report.findings_table()),
+    "json": lambda report: _encoded(_json(report)),
+    "sarif": lambda report: _encoded(_sarif(report)),
+    "html": lambda report: _encoded(_html(report)),
+    "cbom": lambda report: _encoded(_cbom(report)),
+}

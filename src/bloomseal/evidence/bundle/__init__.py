@@ -1,0 +1,1 @@
+"""The bundle itself, whatever is in it: archive, manifest, signatures."""

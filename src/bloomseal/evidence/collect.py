@@ -1,0 +1,351 @@
+"""One look at tables, made into one bundle."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow.parquet as pq
+
+from .._version import __version__
+from ..audit.facts.inventory import Policies, look
+from ..audit.facts.places import Places, find_files
+from ..audit.report import Report, judged
+from ..errors import BloomsealError
+from ..keytools.access_log import host_name, user_name
+from ..notebook import ShownInNotebooks
+from ..policy import KeyPolicy, Policy, TablePolicy
+from ..storage.ref import FileRef
+from ..storage.snapshot import library
+from . import rotations as journal_room
+from .access import summary
+from .bundle.archive import check_free, write
+from .bundle.manifest import sealed
+from .bundle.signing import Signer
+from .columns import answered_columns, other_requirements, scope_of, scoped_columns
+from .destruction import Certificate, certify, named_version
+from .keys import KeyVersion, key_versions
+from .leaks import ColumnLeak, leaks_of
+from .requirements import HIPAA, PCI, judge
+from .uses import uses_of
+from .versions import ask, kms_of
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+__all__ = ["Evidence", "finished", "gather", "make", "ready"]
+
+_SCHEMA: Final = "evidence.schema.json"
+Paths = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]
+
+
+@dataclass
+class Evidence(ShownInNotebooks):
+    """What a bundle says.
+
+    Attributes:
+        told: the content of ``evidence.json``, as ``evidence.schema.json`` has it.
+        report: the audit that it was made from.
+        members: name → bytes of everything in the bundle but manifest and signatures.
+        signatures_required: how many persons have to sign.
+        bundle: the file; None before it was written.
+    """
+
+    told: dict[str, Any]
+    report: Report
+    members: dict[str, bytes] = field(repr=False)
+    signatures_required: int = 1
+    bundle: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return self.told
+
+
+def make(
+    paths: Paths,
+    out: str | os.PathLike[str],
+    *,
+    signers: Sequence[Signer] = (),
+    overwrite: bool = False,
+    keys: Any = None,
+    policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
+    table: str | None = None,
+    aad_prefix: bytes | str | None = None,
+    filesystem: FileSystem | None = None,
+    deep: bool = False,
+    now: datetime | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    **more: Any,
+) -> Evidence:
+    """Look at tables, and write the bundle.
+
+    Args:
+        paths: files, folders, Delta and Iceberg tables.
+        out: the bundle, a zip archive of mode 0600.
+        signers: whoever signs now; others may sign later (`add_signature`).
+        overwrite: replace a file that is there.
+        keys: whatever `DecryptionSpec` takes; None to tell what everybody sees.
+        policy: a policy, or its file, of which the bundle then holds the digest.
+        table, aad_prefix, filesystem, deep, progress: as for `bloomseal.audit.audit`.
+        now: the moment that the bundle speaks of; default: this one.
+        more: `journals`, `destroyed`, `samples`, `also`, `access_log` of `gather`.
+
+    Raises:
+        UsageError: no paths, a file at `out`, or journals, samples or a log that can't be read.
+        MissingDependencyError: the extra ``report``, or a table without its library.
+        IntegrityError: a signer whose signature does not hold.
+        BloomsealError: the bundle can't be written. Whatever is in the data files is no error.
+    """
+    ready(out, overwrite=overwrite)
+    moment = (now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)
+    digest, loaded = _policy(policy)
+    policies = Policies(loaded, table)
+    places = find_files(paths, filesystem=filesystem)
+    files, nonces = look(places, keys, policies, aad_prefix=aad_prefix, deep=deep, progress=progress)
+    report = judged(files, places, policies, with_keys=keys is not None, nonces=nonces, now=moment)
+    evidence = gather(
+        report,
+        places,
+        policies,
+        paths=[os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)],
+        keys=keys,
+        policy_digest=digest,
+        now=moment,
+        look={"policy": loaded, "table": table, "aad_prefix": aad_prefix, "filesystem": filesystem},
+        **more,
+    )
+    return finished(evidence, out, signers, moment, overwrite=overwrite)
+
+
+def finished(
+    evidence: Evidence, out: str | os.PathLike[str], signers: Sequence[Signer], made: datetime, *, overwrite: bool
+) -> Evidence:
+    """Signed and written; arguments as of `make`."""
+    whole = sealed(evidence.members, signers, made=made, required=evidence.signatures_required)
+    write(out, whole, overwrite=overwrite)
+    evidence.bundle = os.fspath(out)
+    return evidence
+
+
+def gather(
+    report: Report,
+    places: Places,
+    policies: Policies,
+    *,
+    paths: Sequence[str],
+    now: datetime,
+    keys: Any = None,
+    policy_digest: str | None = None,
+    look: Mapping[str, Any] | None = None,
+    journals: Sequence[str | os.PathLike[str]] | None = None,
+    destroyed: Sequence[str] = (),
+    samples: Sequence[str | os.PathLike[str]] = (),
+    also: Sequence[str | os.PathLike[str]] = (),
+    access_log: str | os.PathLike[str] | None = None,
+) -> Evidence:
+    """What an audit's report, journals and the KMS say, as the members of a bundle.
+
+    Args:
+        report, places, policies: of the audit, wherever it was done.
+        paths: as they were given.
+        look: arguments of `bloomseal.audit.may_destroy`.
+        journals: of rotations; None: those in the usual folder that name one of the files.
+        destroyed: master key versions, ``KEY:VERSION``, for each of which a certificate is made.
+        samples: copies from before a rotation, to try whether they still open under those.
+        also: copies and backups that are searched for files under those too.
+        access_log: a JSON-lines access log, to be told in short.
+    """
+    unseen = _unseen(report)
+    uses = uses_of(report.inventory)
+    client, kms = kms_of(keys)
+    # Of a policy file with many tables those count that files were seen of.
+    named = set(report.inventory["table"].unique().to_pylist())
+    tables = [one for one in policies.tables if one.name in named] or policies.tables
+    key_policies, ages = _key_policies(tables)
+    versions = key_versions(uses, key_policies, ages, lambda key, seen: ask(client, key, seen), now)
+    refs = {ref.path: ref for ref in places.files}
+    leaks = leaks_of(report.inventory, lambda path: refs.get(path) or FileRef(path), keys)
+    members: dict[str, bytes] = {}
+    rotations = _rotations(journals, set(refs), versions, not unseen, members)
+    certificates = [
+        _certificate(
+            text, [*paths, *(os.fspath(path) for path in also)], samples, client, kms, keys, key_policies, look or {}
+        )
+        for text in destroyed
+    ]
+    members |= {f"destruction/{number:03d}.json": _json(one.look) for number, one in enumerate(certificates)}
+    required = max((one.signatures_required for one in certificates), default=1)
+    logged = {policy.name: policy.access_log is not None for policy in tables}
+    columns = scoped_columns(report, leaks, tables)
+    items = [
+        item
+        for standard in (PCI, HIPAA)
+        for item in judge(standard, scope_of(standard, columns, versions, uses, unseen, logged, kms))
+    ]
+    told = {
+        "$schema": _SCHEMA,
+        "format": "bloomseal evidence",
+        "format_version": 1,
+        "made": now.isoformat(),
+        "tool": {"name": "bloomseal", "version": __version__},
+        "by": {"user": user_name(), "host": host_name()},
+        "looked_at": {
+            "paths": list(paths),
+            "files": report.files,
+            "column_chunks": report.inventory.num_rows - report.inventory["row_group"].null_count,
+            "with_keys": report.with_keys,
+            "deep": report.deep,
+            "kms": kms,
+            "policy_sha256": policy_digest,
+            "unseen": unseen,
+            "findings": report.counts(),
+        },
+        "keys": [one.to_dict() for one in versions],
+        "columns": answered_columns(columns, report, tables, versions, rotations, certificates, unseen),
+        "rotations": [one.to_dict() for one in rotations],
+        "destructions": [one.to_dict() for one in certificates],
+        "leaks": [one.to_dict() for one in leaks],
+        "requirements": [one.to_dict() for one in items],
+        "other_requirements": other_requirements(columns),
+        "access": {"logged_by_policy": logged, "log": None if access_log is None else summary(access_log)},
+    }
+    told = json.loads(_json(told))  # as a reader sees it, moments as text
+    members |= _renderings(report, versions, told, leaks)
+    members["evidence.json"] = _json(told)
+    members[_SCHEMA] = (Path(__file__).with_name(_SCHEMA)).read_bytes()
+    return Evidence(told, report, members, required)
+
+
+def _renderings(
+    report: Report, versions: Sequence[KeyVersion], told: dict[str, Any], leaks: Sequence[ColumnLeak]
+) -> dict[str, bytes]:
+    from ..audit.rendering.cbom import to_cbom
+    from ..audit.rendering.html import to_html
+    from ..audit.rendering.sarif import to_sarif
+    from .pages import index_page, leak_page
+
+    inventory = io.BytesIO()
+    pq.write_table(report.inventory, inventory, compression="zstd")
+    lives = {(one.master_key, one.version): one for one in versions}
+    texts = {
+        "audit.html": to_html(report),
+        "audit.json": report.to_json(),
+        "audit.sarif": to_sarif(report),
+        "cbom-1.6.json": to_cbom(report, version="1.6", lives=lives),
+        "cbom-1.7.json": to_cbom(report, version="1.7", lives=lives),
+        "index.html": index_page(told),
+        "leaks.html": leak_page(told, leaks),
+    }
+    return {
+        "inventory.parquet": inventory.getvalue(),
+        **{name: text.encode(errors="backslashreplace") for name, text in texts.items()},
+    }
+
+
+def _unseen(report: Report) -> list[str]:
+    """All that nobody could look at, for whatever reason. What only keys would show is not seen either."""
+    return [*report.unseen, *report.hidden]
+
+
+def ready(out: str | os.PathLike[str], *, overwrite: bool) -> None:
+    """What would end it is told before the long look.
+
+    Raises:
+        MissingDependencyError: the extra ``report`` is not installed. UsageError: a file at `out`.
+    """
+    if not overwrite:
+        check_free(out)
+    for name, module in (("cyclonedx-python-lib", "cyclonedx"), ("jinja2", "jinja2")):
+        library(name, "report", functools.partial(import_module, module))
+
+
+def _policy(
+    policy: Policy | TablePolicy | str | os.PathLike[str] | None,
+) -> tuple[str | None, Policy | TablePolicy | None]:
+    if not isinstance(policy, str | os.PathLike):
+        return None, policy
+    loaded = Policy.load(policy)
+    return hashlib.sha256(Path(policy).read_bytes()).hexdigest(), loaded
+
+
+def _key_policies(tables: Sequence[TablePolicy]) -> tuple[dict[str, KeyPolicy], dict[str, timedelta]]:
+    keys: dict[str, KeyPolicy] = {}
+    ages: dict[str, timedelta] = {}
+    for policy in tables:
+        keys |= policy.key_policies
+        for name in policy.master_keys:
+            if policy.max_key_age is not None:
+                ages[name] = min(policy.max_key_age, ages.get(name, policy.max_key_age))
+    used = {name for policy in tables for name in policy.master_keys}
+    return {name: key for name, key in keys.items() if name in used}, ages
+
+
+def _rotations(
+    journals: Sequence[str | os.PathLike[str]] | None,
+    files: set[str],
+    versions: Sequence[KeyVersion],
+    seen_all: bool,
+    members: dict[str, bytes],
+) -> list[journal_room.Rotation]:
+    if journals is None:
+        listed = journal_room.about(journal_room.default_journals(), files)
+    else:
+        listed = [Path(path) for path in journals]
+    found = []
+    for number, path in enumerate(listed):
+        try:
+            rotation, data, _ = journal_room.read_journal(path)
+        except BloomsealError as error:
+            if journals is not None:
+                raise
+            found.append(journal_room.Rotation(path.name, problem=error.what, why=error.what))
+            continue
+        rotation.journal = f"rotation/{number:03d}-{rotation.operation or 'unknown'}.jsonl"
+        members[rotation.journal] = data
+        found.append(journal_room.judged(rotation, versions, seen_all=seen_all))
+    return found
+
+
+def _certificate(
+    text: str,
+    paths: Sequence[str],
+    samples: Sequence[str | os.PathLike[str]],
+    client: Any,
+    kms: str | None,
+    keys: Any,
+    policies: Mapping[str, KeyPolicy],
+    look: Mapping[str, Any],
+) -> Certificate:
+    key, version = named_version(text)
+    return certify(
+        key,
+        version,
+        paths,
+        samples=find_files(list(samples)).files if samples else (),
+        client=client,
+        kms=kms,
+        keys=keys,
+        dual_control=key in policies and policies[key].dual_control,
+        **look,
+    )
+
+
+def _json(told: Any) -> bytes:
+    text = json.dumps(told, indent=2, ensure_ascii=False, default=_plain, allow_nan=False)
+    return text.encode(errors="backslashreplace") + b"\n"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    return str(value)

@@ -1,0 +1,211 @@
+"""A certificate about a master key version that is to be gone: who needs it, what the KMS says of it, and what still opens."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ..audit import may_destroy
+from ..errors import BloomsealError, KeyAccessError, UsageError
+from ..format.footer import FooterKind, peek
+from ..format.opening import open_footer
+from ..format.walk import Walk
+from ..keytools import KmsAccessError, Problem
+from ..keytools.access import raised_by
+from ..keytools.material.material import KeyMaterial, KeyMetadata
+from ..keytools.material.store import MaterialStore
+from ..specs import DecryptionSpec
+from ..storage.ref import FileRef
+from ..storage.source import Source
+from ..write.key_metadata import key_metadata_in_use
+from .versions import ask
+
+__all__ = ["Certificate", "certify", "named_version"]
+
+
+@dataclass
+class Certificate:
+    """One master key version.
+
+    Attributes:
+        master_key, version: the version in question.
+        needed: ``no``: of all that was looked at nothing needs it; ``yes``; or ``unknown``.
+        doubts: why `needed` is unknown.
+        needed_by: files that need it.
+        files: how many files were looked at, those of older snapshots of tables included.
+        looked_at: the places, copies and backups that were named included. Whatever lies elsewhere was not looked at.
+        missing: files that snapshots name and that are gone.
+        under: the versions that files are under.
+        kms: the KMS's name.
+        kms_state: its own word about this version; None where it gives none.
+        look: the whole answer of `bloomseal.audit.may_destroy`; a member of its own in the bundle.
+        tried: attempts to unwrap a data key under it: file, column, outcome (``refused``, ``opened``, ``not tried``), why.
+        gone: ``yes`` where the KMS calls it destroyed, or refuses to use it as destroyed, and nothing opened under it.
+        why: of `gone`.
+        signatures_required: two where the policy wants dual control.
+    """
+
+    master_key: str
+    version: str
+    needed: str
+    doubts: list[str] = field(default_factory=list)
+    needed_by: list[str] = field(default_factory=list)
+    files: int = 0
+    looked_at: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    under: list[str] = field(default_factory=list)
+    kms: str | None = None
+    kms_state: str | None = None
+    look: dict[str, Any] = field(default_factory=dict, repr=False)
+    tried: list[dict[str, Any]] = field(default_factory=list)
+    gone: str = "unknown"
+    why: str = ""
+    signatures_required: int = 1
+
+    @property
+    def name(self) -> str:
+        return f"{self.master_key}:{self.version}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data, without `look`."""
+        told = asdict(self)
+        del told["look"]
+        return told
+
+
+def named_version(text: str) -> tuple[str, str]:
+    """``KEY:VERSION`` apart.
+
+    Raises:
+        UsageError: it is not of that form.
+    """
+    key, colon, version = text.rpartition(":")
+    if not (key and colon and version):
+        raise UsageError("a master key's version is named as KEY:VERSION", hint="pii:1")
+    return key, version
+
+
+def certify(
+    master_key: str,
+    version: str,
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    samples: Iterable[FileRef] = (),
+    client: Any = None,
+    kms: str | None = None,
+    keys: Any = None,
+    dual_control: bool = False,
+    **look: Any,
+) -> Certificate:
+    """Look at all places once more, ask the KMS, and try to open samples.
+
+    Args:
+        paths: tables, and copies and backups of them.
+        samples: files that were, or are, under the version: copies from before the rotation.
+        client, kms: the KMS client, and its name.
+        keys: as for `bloomseal.audit.may_destroy`.
+        dual_control: two persons have to sign.
+        look: other arguments of `bloomseal.audit.may_destroy`.
+    """
+    answer = may_destroy(master_key, version, list(paths), keys=keys, **look)
+    found = Certificate(
+        master_key,
+        version,
+        # The other question: may it be destroyed? Only a plain yes says that nothing needs it.
+        {"yes": "no", "no": "yes"}.get(answer.answer, "unknown"),
+        doubts=list(answer.doubts),
+        needed_by=list(answer.needed_by),
+        files=answer.files,
+        looked_at=[os.fspath(path) for path in paths],
+        missing=list(answer.missing),
+        under=list(answer.under),
+        look=answer.to_dict(),
+        kms=kms,
+        signatures_required=2 if dual_control else 1,
+    )
+    at_kms = ask(client, master_key, [version])
+    known = at_kms.of(version)
+    found.kms_state = None if known is None else known.state
+    for ref in samples:
+        found.tried += _tried(ref, master_key, version, client, keys)
+    found.gone, found.why = _gone(found, at_kms.problem)
+    return found
+
+
+def _gone(found: Certificate, problem: str | None) -> tuple[str, str]:
+    opened = [one["file"] for one in found.tried if one["outcome"] == "opened"]
+    refused = [one for one in found.tried if one["outcome"] == "refused"]
+    if opened:
+        return "no", f"it unwrapped a data key of {opened[0]}"
+    if found.kms_state == "destroyed":
+        return "yes", f"{found.kms} says that it is destroyed; {len(refused)} attempts to use it were refused"
+    if found.kms_state is not None:
+        return "no", f"{found.kms} says that it is {found.kms_state}"
+    if any(one["problem"] == Problem.DESTROYED.value for one in refused):
+        return "yes", f"{found.kms} refused to use it, as destroyed"
+    return "unknown", problem or f"{found.kms} does not tell the state of single versions, and no sample told it"
+
+
+def _tried(ref: FileRef, master_key: str, version: str, client: Any, keys: Any) -> list[dict[str, Any]]:
+    """Attempts with the footer's key and with those of columns, as far as the file lets see them."""
+    try:
+        found = _materials(ref, keys)
+    except BloomsealError as error:
+        return [_attempt(ref, None, "not tried", error.what)]
+    told = []
+    for column, material in found:
+        wrapped = material.wrapped_kek or material.wrapped_dek
+        if material.master_key != master_key or _version(client, wrapped, master_key) != version:
+            continue
+        try:
+            client.unwrap_key(wrapped, master_key)
+        except KmsAccessError as error:
+            sure = error.problem in (Problem.DESTROYED, Problem.DISABLED, Problem.UNKNOWN, Problem.INVALID)
+            told.append(_attempt(ref, column, "refused" if sure else "not tried", error.what, error.problem.value))
+        except BloomsealError as error:
+            told.append(_attempt(ref, column, "not tried", error.what))
+        except Exception as error:
+            told.append(_attempt(ref, column, "not tried", f"the KMS client failed with {raised_by(error)}"))
+        else:
+            told.append(_attempt(ref, column, "opened", "the KMS unwrapped a data key of it"))
+    return told or [_attempt(ref, None, "not tried", "no key that can be seen in it is under this version")]
+
+
+def _attempt(ref: FileRef, column: str | None, outcome: str, why: str, problem: str | None = None) -> dict[str, Any]:
+    return {"file": ref.path, "column": column, "outcome": outcome, "why": why, "problem": problem}
+
+
+def _materials(ref: FileRef, keys: Any) -> list[tuple[str | None, KeyMaterial]]:
+    with Source.open(ref) as source:
+        seen = peek(source)
+        if seen.kind is FooterKind.PLAINTEXT:
+            raise UsageError("a plaintext file has no keys")
+        metadata: list[tuple[str | None, bytes]] = [(None, seen.key_metadata)]
+        decryption = (
+            DecryptionSpec(keys, allow_plaintext=True, allow_unverified_footer=True) if keys is not None else None
+        )
+        try:
+            footer, hand = open_footer(source, decryption, keyless=True)
+            metadata = list(key_metadata_in_use(Walk(source, footer, hand)))
+        except BloomsealError:
+            pass  # an encrypted footer under this very key, or a prefix that nobody gave: the footer's key is enough
+        entries = MaterialStore(ref).read()
+    found = []
+    for column, data in metadata:
+        try:
+            named = KeyMetadata.from_bytes(data)
+            text = entries.get(named.reference or "")
+            material = named.material or (KeyMaterial.from_json(text) if text is not None else None)
+        except KeyAccessError:
+            continue
+        if material is not None:
+            found.append((column, material))
+    return found
+
+
+def _version(client: Any, wrapped: str, master_key: str) -> str | None:
+    from ..audit.facts.keys import Kms
+
+    return Kms(client).version(wrapped, master_key)

@@ -1,0 +1,189 @@
+"""Rotations that were run: what their journals tell, whether nobody has altered those, and what the files say now."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from ..errors import BloomsealError, FormatError
+from ..rotation.journal import check_chain, default_journal
+from ..storage.source import open_regular, refusal
+from .keys import KeyVersion
+
+__all__ = ["Rotation", "about", "default_journals", "judged", "read_journal"]
+
+_LONGEST: Final = 1 << 28
+
+
+@dataclass
+class Rotation:
+    """One journal.
+
+    Attributes:
+        journal: the file's name.
+        operation: ``rewrap``, ``rekey``, ``seal`` or ``unseal``.
+        started, ended: moments; `ended` only where everything was done and nothing came after.
+        by: user@host of everybody who had a part in it.
+        files: status → number of files, ``unfinished`` among them.
+        keys: before, after (``name:version``; None: none) and files, for each such pair.
+        chain: ``whole``; ``whole from line N on``; ``none``: an older version's journal; or ``broken``.
+        problem: why nothing can be said of it.
+        head: digest of its last line: a journal that is shorter later on was cut off.
+        remaining: version → files that are under a version that was to be replaced, now.
+        complete: ``yes``, ``no`` or ``unknown``.
+        why: of `complete`.
+    """
+
+    journal: str
+    operation: str | None = None
+    started: str | None = None
+    ended: str | None = None
+    by: list[str] = field(default_factory=list)
+    files: dict[str, int] = field(default_factory=dict)
+    keys: list[dict[str, Any]] = field(default_factory=list)
+    chain: str = "none"
+    problem: str | None = None
+    head: str | None = None
+    remaining: dict[str, int] = field(default_factory=dict)
+    complete: str = "unknown"
+    why: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+
+def default_journals() -> list[Path]:
+    """Journals where rotations keep them unless told otherwise, earlier ones that were put aside included."""
+    folder = default_journal("rewrap", "0" * 12).parent
+    return sorted(folder.glob("*.jsonl*")) if folder.is_dir() else []
+
+
+def read_journal(path: str | os.PathLike[str]) -> tuple[Rotation, bytes, set[str]]:
+    """A journal, its bytes, and the files that it names. One that was altered, or is none, says so.
+
+    Raises:
+        MissingFileError, UsageError: it can't be read.
+    """
+    try:
+        with open(open_regular(path), "rb") as file:
+            data = file.read(_LONGEST)
+    except OSError as error:
+        raise refusal("can't read the journal", os.fspath(path), error) from error
+    found = Rotation(Path(path).name)
+    if len(data) == _LONGEST:
+        found.problem = f"the journal is longer than {_LONGEST} bytes"
+        return found, b"", set()
+    # What a crash has cut off, or a run at work has not yet written, is no line yet.
+    data = data[: data.rfind(b"\n") + 1]
+    lines = data.splitlines(keepends=True)
+    try:
+        events = [_parsed(line) for line in lines]
+        if not events or events[0].get("event") != "start":
+            raise FormatError("not a rotation's journal")
+        first = check_chain(lines, events)
+    except BloomsealError as error:
+        found.chain, found.problem = "broken", error.what
+        return found, data, set()
+    if first is not None:
+        found.chain = "whole" if first == 0 else f"whole from line {first + 1} on"
+    return _told(found, lines[-1], events), data, {str(event["file"]) for event in events if "file" in event}
+
+
+def judged(rotation: Rotation, versions: Sequence[KeyVersion], *, seen_all: bool) -> Rotation:
+    """With the answer whether it is complete, by what the files say now.
+
+    Args:
+        versions: of the inventory.
+        seen_all: every file and every key of the table was seen.
+    """
+    if rotation.problem is not None:
+        rotation.why = rotation.problem
+        return rotation
+    current = {one.name: one.files for one in versions}
+    replaced = {pair["before"] for pair in rotation.keys if pair["before"] and pair["before"] != pair["after"]}
+    # Versions that the same run has put in place are not to go.
+    replaced -= {pair["after"] for pair in rotation.keys}
+    rotation.remaining = {name: current[name] for name in sorted(replaced) if current.get(name)}
+    open_files = rotation.files.get("unfinished", 0) + rotation.files.get("failed", 0)
+    if rotation.remaining:
+        told = ", ".join(f"{count} files under {name}" for name, count in rotation.remaining.items())
+        rotation.complete, rotation.why = "no", f"{told} still"
+    elif rotation.ended is None:
+        rotation.complete, rotation.why = "no", f"the journal has no end; {open_files} files were not finished"
+    elif not seen_all:
+        rotation.why = "the journal has ended, and not every file or key could be looked at"
+    elif rotation.chain == "none":
+        rotation.why = "no file is under an old version; the journal is an older version's, which anybody could alter"
+        rotation.complete = "yes"
+    else:
+        rotation.complete, rotation.why = "yes", "the journal has ended, and no file seen is under an old version"
+    return rotation
+
+
+def _told(found: Rotation, last: bytes, events: list[dict[str, Any]]) -> Rotation:
+    state: dict[str, str] = {}
+    keys: dict[str, list[dict[str, Any]]] = {}
+    by: dict[str, None] = {}
+    for event in events:
+        file = str(event.get("file"))
+        if event.get("user") is not None:
+            by[f"{event['user']}@{event.get('host')}"] = None
+        match event.get("event"):
+            case "begin":
+                state[file] = "unfinished"
+            case "done":
+                state[file] = str(event.get("status"))
+                # The last one counts; a file that needed nothing any more keeps what was done to it before.
+                keys[file] = [key for key in event.get("keys") or () if isinstance(key, dict)] or keys.get(file, [])
+            case "failed":
+                state[file] = "failed"
+    pairs = Counter(pair for told in keys.values() for pair in {_pair(key) for key in told})
+    found.operation = str(events[0].get("operation"))
+    found.started = str(events[0].get("at"))
+    found.ended = str(events[-1].get("at")) if events[-1].get("event") == "end" else None
+    found.by = list(by)
+    found.files = dict(sorted(Counter(state.values()).items()))
+    found.keys = [
+        {"before": before, "after": after, "files": count}
+        for (before, after), count in sorted(pairs.items(), key=lambda item: [str(one) for one in item[0]])
+    ]
+    found.head = hashlib.sha256(last).hexdigest()
+    return found
+
+
+def _pair(key: dict[str, Any]) -> tuple[str | None, str | None]:
+    def name(master_key: Any, version: Any) -> str | None:
+        return None if master_key is None else f"{master_key}:{version or '?'}"
+
+    return name(key.get("master_key"), key.get("version")), name(key.get("new_master_key"), key.get("new_version"))
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        event = None
+    if not isinstance(event, dict):
+        raise FormatError("not a rotation's journal")
+    return event
+
+
+def about(journals: Iterable[Path], files: set[str]) -> list[Path]:
+    """Those journals that name one of these files, and those of which nobody can tell."""
+    kept = []
+    for path in journals:
+        try:
+            found, _, named = read_journal(path)
+        except BloomsealError:
+            kept.append(path)
+            continue
+        if found.problem is not None or named & files:
+            kept.append(path)
+    return kept

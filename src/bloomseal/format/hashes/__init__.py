@@ -1,0 +1,1 @@
+"""The hashes of a chunk's values, taken from its pages, and a filter held against them."""

@@ -1,0 +1,124 @@
+"""The hashes of a column chunk's values, as its file stores them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ...errors import BloomsealError, FormatError, UnsupportedError, UsageError
+from ...sbbf import ColumnType, PhysicalType, hash_array
+from ...storage.source import Buffer
+from ..minifile import PageSelection, decode_batches, leaf_values, mini_file
+from ..pages.levels import check_clear_levels
+from ..schema import Leaf
+from ..walk import Walk
+from .page_hashes import PageHashes
+
+__all__ = ["carries_filter", "chunk_hashes", "pieces"]
+
+_BATCH_ROWS: Final = 1 << 15
+
+
+def carries_filter(leaf: Leaf) -> None:
+    """Refuse a column that no filter can serve.
+
+    Raises:
+        UsageError: a BOOLEAN column, whose values have no hash in any implementation.
+    """
+    if leaf.type.physical is PhysicalType.BOOLEAN:
+        raise UsageError("a BOOLEAN column can't carry a Bloom filter", column=leaf.name, hint="leave it out")
+
+
+def chunk_hashes(
+    walk: Walk, row_group: int, leaf: Leaf, array: pa.ChunkedArray | None = None
+) -> npt.NDArray[np.uint64]:
+    """XXH64 of the non-null values of one column chunk; values of dictionaries may be named once each.
+
+    Args:
+        array: the values that were encoded, where they are at hand. They are hashed directly if their layout is the
+            plain encoding that the file's type names; any other layout is read back from the pages, so that a filter
+            always holds what its file holds.
+    """
+    if array is not None and _is_plain_encoding(array.type, leaf):
+        return hash_array(array, leaf.type)
+    hashes = pieces(walk, row_group, leaf)
+    return np.concatenate(hashes) if hashes else np.zeros(0, dtype=np.uint64)
+
+
+def pieces(walk: Walk, row_group: int, leaf: Leaf) -> list[npt.NDArray[np.uint64]]:
+    """As `chunk_hashes`, from the pages alone, in as many arrays as come up.
+
+    Raises:
+        FormatError, IntegrityError, KeyAccessError, UnsupportedError.
+    """
+    try:
+        return _hashes(walk, row_group, leaf)
+    except BloomsealError as error:
+        raise error.at(file=walk.source.name, row_group=row_group, column=leaf.name) from error.__cause__
+
+
+def _hashes(walk: Walk, row_group: int, leaf: Leaf) -> list[npt.NDArray[np.uint64]]:
+    """Piece by piece: straight from the pages where that can be done, from the others as they are decoded."""
+    chunk = walk.chunk(row_group, leaf.index)
+    direct, rest = PageHashes(walk.meta(chunk), leaf), []
+    for page in walk.pages(chunk):
+        if not check_clear_levels(page, leaf):
+            raise UnsupportedError(
+                "the page's levels stand in clear, and its header does not count nulls: a filter could lack values",
+                module=f"{page.kind.label} {page.ordinal}",
+                hint="unseal and seal the file, if nobody else can write to it",
+            )
+        if not direct.take(page) or page.ordinal < 0:
+            rest.append(page)
+    hashes, data_pages = direct.taken(), [page for page in rest if page.ordinal >= 0]
+    expected = walk.footer.row_group(row_group).num_rows or 0
+    if not data_pages:
+        if direct.rows != expected:
+            raise FormatError(f"the pages hold {direct.rows} rows of {expected}")
+        return hashes
+    rows = sum(page.num_values for page in data_pages)
+    selection: PageSelection | None = PageSelection({leaf.index: rest}, rows)
+    if leaf.repeated:
+        # Its pages may share rows: all of them are decoded, or none.
+        hashes.clear()
+        selection = None
+    data = mini_file(walk, row_group, [leaf.index], physical=True, selection=selection)
+    del selection, rest, data_pages, page  # and the memory that they were read into
+    stored = ColumnType(leaf.type.physical, leaf.type.type_length)
+    hashes += (hash_array(values, stored) for values in _decoded(data))
+    return hashes
+
+
+def _decoded(data: Buffer) -> Iterator[pa.ChunkedArray]:
+    """The values of a mini-file's leaf as the file stores them: physical types, no nesting, nulls left out or null; INT96 as 12 bytes."""
+    # Never by `read_dictionary`: of equal entries in a dictionary Arrow keeps one, and its indices then point to other values.
+    # Decoding a whole column takes several times its memory, and Arrow's pool keeps what was given back to it.
+    for column in decode_batches(data, _BATCH_ROWS):
+        yield leaf_values(column)
+        pa.default_memory_pool().release_unused()
+
+
+def _is_plain_encoding(kind: pa.DataType, leaf: Leaf) -> bool:
+    types = pa.types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if leaf.repeated or len(leaf.path) > 1:
+        return False
+    match leaf.type.physical:
+        case PhysicalType.BYTE_ARRAY:
+            binary = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
+            return bool(binary or types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+        case PhysicalType.INT32:
+            return bool(types.is_int32(kind) or types.is_date32(kind))
+        case PhysicalType.INT64:
+            return bool(types.is_int64(kind))
+        case PhysicalType.FLOAT:
+            return bool(types.is_float32(kind))
+        case PhysicalType.DOUBLE:
+            return bool(types.is_float64(kind))
+        case _:
+            return False

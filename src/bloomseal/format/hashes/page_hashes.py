@@ -1,0 +1,128 @@
+"""Hash the values of a column chunk straight from its pages, without a decoder.
+
+This room reads PLAIN pages and dictionaries. It leaves other encodings, and pages that do not add up, to the decoder.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ...sbbf import PhysicalType, batch
+from ...thrift.structs import ColumnMetaData
+from ..pages.inflate import DICTIONARY_ENCODINGS, PLAIN, Inflater
+from ..pages.levels import tallied
+from ..pages.page import Page
+from ..schema import Leaf
+
+__all__ = ["PageHashes"]
+
+U8 = npt.NDArray[np.uint8]
+U64 = npt.NDArray[np.uint64]
+
+_RLE: Final = 3
+_WIDTHS: Final = {
+    PhysicalType.INT32: 4,
+    PhysicalType.INT64: 8,
+    PhysicalType.INT96: 12,
+    PhysicalType.FLOAT: 4,
+    PhysicalType.DOUBLE: 8,
+}
+
+
+class PageHashes:
+    """XXH64 of the values of one column chunk, whose pages are shown to it in their order.
+
+    A page stores no nulls among its values. The bytes behind the levels are therefore values, however the column is nested,
+    and only their number matters. An entry of a dictionary is hashed once, and only if a page points to it.
+
+    Args:
+        meta: the chunk's metadata.
+        leaf: its column.
+
+    Attributes:
+        rows: that begin on the data pages taken.
+    """
+
+    def __init__(self, meta: ColumnMetaData, leaf: Leaf) -> None:
+        self.rows = 0
+        self._inflate = Inflater(meta)
+        self._leaf = leaf
+        self._hashes: list[U64] = []
+        self._entries: U64 = np.empty(0, dtype=np.uint64)
+        self._uses = np.empty(0, dtype=np.int64)
+
+    def take(self, page: Page) -> bool:
+        """False where the page is left to the decoder, with the dictionary page before it.
+
+        Raises:
+            IntegrityError: the page does not authenticate.
+        """
+        if page.ordinal >= 0 and not page.num_values:
+            return True
+        if page.encoding not in (PLAIN, *DICTIONARY_ENCODINGS) or (body := self._inflate(page)) is None:
+            return False
+        data = np.frombuffer(body, dtype=np.uint8) if body else np.empty(0, dtype=np.uint8)
+        if page.ordinal < 0:
+            if (entries := self._plain(data, page.num_entries)) is not None:
+                self._entries, self._uses = entries, np.zeros(len(entries), dtype=np.int64)
+            return entries is not None
+        if (parts := _parts(page, data, self._leaf)) is None:
+            return False
+        repetition, definition, values = parts
+        rows = tallied(repetition, self._leaf.repetition, page.num_values)
+        there = tallied(definition, self._leaf.definition, page.num_values)
+        if rows is None or there is None or not self._take(values, int(there[-1]), page.encoding == PLAIN):
+            return False
+        self.rows += int(rows[0])
+        return True
+
+    def _take(self, values: U8, count: int, plain: bool) -> bool:
+        if not plain:
+            # Bit width, then the hybrid (Parquet encodings, RLE_DICTIONARY).
+            return not count or (len(values) > 0 and batch.tally(values[1:], int(values[0]), count, self._uses))
+        if (hashes := self._plain(values, count)) is None:
+            return False
+        self._hashes.append(hashes)
+        return True
+
+    def taken(self) -> list[U64]:
+        """Those of all pages taken."""
+        return [*self._hashes, self._entries[self._uses > 0]]
+
+    def _plain(self, values: U8, count: int) -> U64 | None:
+        """None where they are not exactly so many."""
+        kind = self._leaf.type
+        if kind.physical is PhysicalType.BYTE_ARRAY:
+            hashes = batch.hash_prefixed(values, count)
+            return hashes if hashes is not None and len(hashes) == count else None
+        if not count:
+            return None if len(values) else np.empty(0, dtype=np.uint64)
+        width = _WIDTHS.get(kind.physical, kind.type_length or 0)
+        return batch.hash_fixed(values, width, count) if width and len(values) == width * count else None
+
+
+def _parts(page: Page, data: U8, leaf: Leaf) -> tuple[U8, U8, U8] | None:
+    """Repetition levels, definition levels and values of a data page (Parquet data pages); None where they can't be told apart."""
+    if (v2 := page.v2) is not None:
+        first = v2.repetition_levels or 0
+        second = first + (v2.definition_levels or 0)
+        ends = [(0, first), (first, second)]
+    elif (v1 := page.view.data) is not None:
+        ends, end = [], 0
+        for there, encoding in ((leaf.repetition, v1.repetition_encoding), (leaf.definition, v1.definition_encoding)):
+            start = end
+            if there:
+                if encoding != _RLE:
+                    return None
+                start = end + 4
+                end = start + int.from_bytes(data[end:start].tobytes(), "little")
+            ends.append((start, end))
+    else:
+        return None
+    if not all(0 <= start <= end <= len(data) for start, end in ends):
+        return None
+    repetition, definition = (data[start:end] for start, end in ends)
+    return repetition, definition, data[ends[-1][1] :]

@@ -1,0 +1,121 @@
+"""Holding an index against the values that its files have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ..notebook import ShownInNotebooks
+from .folder import Clock, IndexFolder
+from .hashed import hash_file, seen_file
+from .shard import RunReader
+
+if TYPE_CHECKING:
+    from .folder import Decryption
+    from .manifest import Manifest
+    from .update import Listed
+
+__all__ = ["CheckReport", "Checking"]
+
+_ENTRIES_AT_ONCE: Final = 4_000_000
+
+
+@dataclass
+class CheckReport(ShownInNotebooks):
+    """What a check found.
+
+    Attributes:
+        column: of the index.
+        files: checked, of those that the index covers.
+        row_groups: of them.
+        values: distinct ones, added up over row groups.
+        missing: path → how many values of the file the index lacks. Such an index says *absent* of what is there: drop it.
+        left: path → why the file could not be checked.
+        uncovered: files that the index does not cover; look-ups ask their own filters.
+    """
+
+    column: str
+    files: int = 0
+    row_groups: int = 0
+    values: int = 0
+    missing: dict[str, int] = field(default_factory=dict)
+    left: dict[str, str] = field(default_factory=dict)
+    uncovered: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Everything that was looked at is in the index."""
+        return not self.missing and not self.left
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
+class Checking:
+    """A check under way: what should be in the index is gathered, and compared portion by portion."""
+
+    def __init__(self, folder: IndexFolder, manifest: Manifest, decryption: Decryption, report: CheckReport) -> None:
+        self._manifest, self._report = manifest, report
+        self._facts = {fact["path"]: fact for fact in manifest.facts.to_pylist()}
+        self._readers = {run.id: RunReader(folder, run, decryption) for run in manifest.runs}
+        self._clock = Clock(folder.path)
+        self._wanted: dict[str, list[npt.NDArray[np.int64]]] = {}
+        self._paths: dict[str, list[tuple[int, str]]] = {}
+        self._count = 0
+
+    def take(self, listed: Listed) -> None:
+        """Hash a file."""
+        fact = self._facts[listed.path]
+        with listed.open() as file:
+            seen = seen_file(file, self._manifest.column, self._clock)
+            if seen.state != tuple(fact[name] for name in seen.state._fields):
+                return  # another file by now, which no fact is about
+            hashed = hash_file(file, seen, self._manifest.column, self._manifest.fingerprints)
+        run, base = fact["run"], fact["base"]
+        bits = self._readers[run].run.place_bits
+        for group, fingerprints in enumerate(hashed.fingerprints or ()):
+            self._wanted.setdefault(run, []).append((fingerprints.astype(np.int64) << bits) | (base + group))
+            self._count += len(fingerprints)
+            self._report.values += len(fingerprints)
+        self._paths.setdefault(run, []).append((base, listed.path))
+        self._report.files += 1
+        self._report.row_groups += hashed.groups
+        if self._count >= _ENTRIES_AT_ONCE:
+            self.compare()
+
+    def compare(self) -> None:
+        """Look for what was gathered.
+
+        Raises:
+            BloomsealError: the index can't be read.
+        """
+        for run, parts in self._wanted.items():
+            wanted = np.sort(np.concatenate(parts))
+            reader = self._readers[run]
+            for begin in range(0, len(wanted), _ENTRIES_AT_ONCE):
+                self._look(reader, wanted[begin : begin + _ENTRIES_AT_ONCE])
+        self._wanted, self._paths, self._count = {}, {}, 0
+
+    def _look(self, reader: RunReader, wanted: npt.NDArray[np.int64]) -> None:
+        bits, paths = reader.run.place_bits, sorted(self._paths[reader.run.id])
+        slices = max(1, reader.run.entries // _ENTRIES_AT_ONCE)
+        edges = [(number << self._manifest.bits) // slices << bits for number in range(slices + 1)]
+        for low, high in pairwise(edges):
+            begin, end = np.searchsorted(wanted, (low, high))
+            if begin == end:
+                continue
+            mine, entries = wanted[begin:end], reader.between(low, high)
+            at = np.searchsorted(entries, mine)
+            there = np.append(entries, -1)[at] == mine
+            lacking = np.searchsorted([base for base, _ in paths], mine[~there] & ((1 << bits) - 1), "right") - 1
+            for one in lacking.tolist():
+                path = paths[one][1]
+                self._report.missing[path] = self._report.missing.get(path, 0) + 1
+
+    def close(self) -> None:
+        for reader in self._readers.values():
+            reader.close()

@@ -1,0 +1,199 @@
+"""Fewer runs: several sorted ones merged into one, without the values and without what no fact is about any more."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..notebook import ShownInNotebooks
+from .commit import commit
+from .folder import IndexFolder
+from .manifest import FACTS, Manifest, Run
+from .runs import RunWriter, filled_up
+from .shard import RunReader
+from .update import Progress
+
+if TYPE_CHECKING:
+    from .folder import Decryption, Encryption
+
+__all__ = ["MOST_RUNS", "CompactReport", "compact"]
+
+I64 = npt.NDArray[np.int64]
+
+MOST_RUNS: Final = 8
+"""Each is asked in every look-up."""
+_TIER: Final = 4
+_ENTRIES_AT_ONCE: Final = 4_000_000
+
+
+@dataclass
+class CompactReport(ShownInNotebooks):
+    """What a compaction did.
+
+    Attributes:
+        column: of the index.
+        merged: runs that became one; 0 where there was nothing to do.
+        runs: there are now.
+        entries_before, entries: in the merged runs, and in the one that they became.
+    """
+
+    column: str
+    merged: int = 0
+    runs: int = 0
+    entries_before: int = 0
+    entries: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
+def compact(
+    folder: IndexFolder,
+    manifest: Manifest,
+    encryption: Encryption,
+    decryption: Decryption,
+    *,
+    everything: bool = False,
+    progress: Progress | None = None,
+) -> CompactReport:
+    """Merge runs of about one size until there are few; with `everything` all of them, under fresh keys.
+
+    Raises:
+        BloomsealError: a run can't be read, or the storage failed; the index is as it was.
+    """
+    chosen = list(manifest.runs) if everything else _chosen(manifest.runs)
+    report = CompactReport(manifest.column, len(chosen), len(manifest.runs))
+    if not chosen or (len(chosen) == 1 and not everything):
+        report.merged = 0
+        return report
+    report.entries_before = sum(run.entries for run in chosen)
+    merge = _Merge(folder, manifest, chosen, encryption, decryption)
+    run = merge.run(progress)
+    try:
+        made = commit(folder, manifest, encryption, decryption, lambda current: merge.replaced(current, run))
+    except BaseException:
+        merge.abort(run)
+        raise
+    if run.id not in {one.id for one in made.runs}:
+        merge.abort(run)  # somebody else was first
+        report.merged = 0
+    report.runs, report.entries = len(made.runs), run.entries
+    return report
+
+
+def _chosen(runs: Sequence[Run]) -> list[Run]:
+    """The smallest ones: as long as the next is not much larger than they are together, or there are too many."""
+    ordered = sorted(runs, key=lambda run: run.entries)
+    taken, total = 0, 0
+    for run in ordered:
+        if len(runs) - taken < MOST_RUNS and taken and run.entries > _TIER * max(total, 1):
+            break
+        taken, total = taken + 1, total + run.entries
+    return ordered[:taken] if taken > 1 else []
+
+
+class _Merge:
+    def __init__(
+        self,
+        folder: IndexFolder,
+        manifest: Manifest,
+        chosen: Sequence[Run],
+        encryption: Encryption,
+        decryption: Decryption,
+    ) -> None:
+        self._folder, self._manifest = folder, manifest
+        self._encryption, self._decryption = encryption, decryption
+        self._chosen = chosen
+        self._places: dict[str, I64] = {run.id: np.full(run.places + 1, -1, dtype=np.int64) for run in chosen}
+        self._bases: dict[tuple[str, int], int] = {}
+        self._count = 0
+        for fact in manifest.facts.to_pylist():
+            self._keep(fact)
+
+    def _keep(self, fact: dict[str, Any]) -> None:
+        """Give the places of a fact new numbers, unless its file is gone for good."""
+        if (places := self._places.get(fact["run"])) is None:
+            return
+        if not os.path.lexists(os.path.join(self._folder.root, fact["path"])):  # noqa: PTH118
+            return
+        base = fact["base"]
+        if (fact["run"], base) not in self._bases:
+            self._bases[fact["run"], base] = self._count
+            places[base : base + fact["groups"]] = np.arange(self._count, self._count + fact["groups"])
+            self._count += fact["groups"]
+
+    def run(self, progress: Progress | None) -> Run:
+        manifest = self._manifest
+        writer = RunWriter(self._folder, manifest, self._count, self._encryption, self._decryption)
+        readers = [RunReader(self._folder, run, self._decryption) for run in self._chosen]
+        slices = max(1, -(-sum(run.entries for run in self._chosen) // _ENTRIES_AT_ONCE))
+        edges = [(number << manifest.bits) // slices for number in range(slices + 1)]
+        try:
+            for number in range(slices):
+                if progress is not None:
+                    progress(number, slices)
+                low, high = edges[number], edges[number + 1]
+                parts = [self._moved(reader, low, high, writer.place_bits) for reader in readers]
+                entries = np.concatenate(parts)
+                del parts
+                entries.sort()
+                if manifest.pad:
+                    entries = filled_up(entries, low, high, writer.place_bits, self._count)
+                writer.add(entries)
+            if progress is not None:
+                progress(slices, slices)
+            return writer.finish()
+        except BaseException:
+            writer.abort()
+            raise
+        finally:
+            for reader in readers:
+                reader.close()
+
+    def _moved(self, reader: RunReader, low: int, high: int, place_bits: int) -> I64:
+        bits = reader.run.place_bits
+        entries = reader.between(low << bits, high << bits)
+        places = np.minimum(entries & ((1 << bits) - 1), reader.run.places)
+        moved = self._places[reader.run.id][places]
+        kept = moved >= 0
+        found: I64 = ((entries[kept] >> bits) << place_bits) | moved[kept]
+        return found
+
+    def replaced(self, current: Manifest, run: Run) -> Manifest:
+        """The manifest that is there now, with the new run in the place of the old ones; as it is, where these are not
+        all there any more.
+        """
+        old = {one.id for one in self._chosen}
+        if not old <= {one.id for one in current.runs}:
+            return current
+        facts = current.facts.to_pylist()
+        kept = []
+        for fact in facts:
+            if fact["run"] in old:
+                if (base := self._bases.get((fact["run"], fact["base"]))) is None:
+                    continue
+                fact = {**fact, "run": run.id, "base": base}
+            kept.append(fact)
+        runs = (*(one for one in current.runs if one.id not in old), run)
+        made = replace(current, runs=runs, facts=pa.Table.from_pylist(kept, schema=FACTS))
+        return _without_dead_docs(made)
+
+    def abort(self, run: Run) -> None:
+        for shard in run.shards:
+            self._folder.remove(shard.file)
+
+
+def _without_dead_docs(manifest: Manifest) -> Manifest:
+    used = sorted(pc.unique(manifest.facts.column("doc")).to_pylist())
+    numbers = {old: new for new, old in enumerate(used)}
+    column = pa.array([numbers[doc] for doc in manifest.facts.column("doc").to_pylist()], pa.int32())
+    place = FACTS.get_field_index("doc")
+    facts = manifest.facts.set_column(place, FACTS.field("doc"), column)
+    return replace(manifest, facts=facts, docs=tuple(manifest.docs[doc] for doc in used))

@@ -1,0 +1,178 @@
+"""Asking an index: which facts are about the files that are there now, and in which of their row groups a value can be."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..read.file import SealedFile
+from ..storage.source import Source
+from .folder import IndexFolder
+from .manifest import FileState, Manifest, state_of
+from .shard import RunReader
+
+if TYPE_CHECKING:
+    from .folder import Decryption
+
+__all__ = ["GROUP_BITS", "Coverage", "Found", "IndexReader", "ghost", "now_at"]
+
+I64 = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.intp]
+
+GROUP_BITS: Final = 16
+"""A row group's ordinal has 15 bits."""
+
+
+class Found(NamedTuple):
+    """Where values are: two arrays of one length.
+
+    Attributes:
+        owners: which of the hashes asked for.
+        codes: ``file number << 16 | row group``.
+    """
+
+    owners: Indices
+    codes: I64
+
+
+def now_at(paths: Sequence[str]) -> list[FileState | None]:
+    """The states of the files that are at these places now; None where there is none."""
+    states: list[FileState | None] = []
+    for path in paths:
+        try:
+            states.append(state_of(os.stat(path)))  # noqa: PTH116
+        except OSError:
+            states.append(None)
+    return states
+
+
+class Coverage:
+    """An index held against the files that a table has now.
+
+    Attributes:
+        covered: per file, whether a fact is about it.
+        groups: per file, its row groups where it is covered.
+        docs: per file, the number of its schema where it is covered, else −1.
+    """
+
+    def __init__(self, index: LoadedIndex, relative: Sequence[str], states: Sequence[FileState | None]) -> None:
+        self._index = index
+        facts = np.full(len(relative), -1, dtype=np.int64)
+        known, told = index.by_path, index.states
+        for number, (path, state) in enumerate(zip(relative, states, strict=True)):
+            fact = known.get(path)
+            if fact is not None and state is not None and told[fact] == state:
+                facts[number] = fact
+        self.covered = facts >= 0
+        self.groups = np.where(self.covered, index.groups[facts], 0) if len(index.groups) else np.zeros_like(facts)
+        self.docs = np.where(self.covered, index.docs[facts], -1) if len(index.docs) else np.full_like(facts, -1)
+        self._number_of = np.full(len(index.groups), -1, dtype=np.int64)
+        self._number_of[facts[self.covered]] = np.flatnonzero(self.covered)
+
+    @property
+    def column(self) -> str:
+        """The leaf that the index is of."""
+        return self._index.manifest.column
+
+    def doc(self, number: int) -> bytes:
+        """A schema by its number in `docs`, see `HashedFile.doc`."""
+        return self._index.manifest.docs[number]
+
+    def find(self, hashes: npt.NDArray[np.uint64]) -> Found:
+        """The row groups of covered files in which values of these XXH64 can be.
+
+        Raises:
+            MissingFileError: a run is gone. BloomsealError: one can't be read.
+        """
+        return self._index.find(hashes, self._number_of)
+
+
+class LoadedIndex:
+    """A manifest, ready to be asked."""
+
+    def __init__(self, folder: IndexFolder, manifest: Manifest, state: FileState, decryption: Decryption) -> None:
+        self.manifest, self.state = manifest, state
+        facts = manifest.facts
+        columns = [facts.column(name).to_pylist() for name in FileState._fields]
+        self.states = list(map(FileState._make, zip(*columns, strict=True)))
+        self.by_path = {path: number for number, path in enumerate(facts.column("path").to_pylist())}
+        self.groups, self.docs, self.bases = (
+            facts.column(name).to_numpy().astype(np.int64) for name in ("groups", "doc", "base")
+        )
+        runs = pc.index_in(facts.column("run"), pa.array([run.id for run in manifest.runs], pa.string())).to_numpy()
+        self.runs: list[tuple[RunReader, I64, I64]] = []
+        for number, run in enumerate(manifest.runs):
+            mine = np.flatnonzero(runs == number)
+            mine = mine[np.argsort(self.bases[mine], kind="stable")]
+            self.runs.append((RunReader(folder, run, decryption), mine, self.bases[mine]))
+
+    def find(self, hashes: npt.NDArray[np.uint64], number_of: I64) -> Found:
+        fingerprints = self.manifest.fingerprints.of(hashes)
+        owners, codes = [], []
+        for reader, facts, bases in self.runs:
+            # A run none of whose files is there any more is not asked.
+            if not len(facts) or not (number_of[facts] >= 0).any():
+                continue
+            which, places = reader.find(fingerprints)
+            at = np.searchsorted(bases, places, "right") - 1
+            fact = facts[np.maximum(at, 0)]
+            group = places - self.bases[fact]
+            number = np.where((at >= 0) & (group < self.groups[fact]), number_of[fact], -1)
+            real = number >= 0
+            owners.append(which[real])
+            codes.append((number[real] << GROUP_BITS) | group[real])
+        if not owners:
+            return Found(np.empty(0, dtype=np.intp), np.empty(0, dtype=np.int64))
+        return Found(np.concatenate(owners), np.concatenate(codes))
+
+    def close(self) -> None:
+        for reader, _, _ in self.runs:
+            reader.close()
+
+
+class IndexReader:
+    """The index of one column, as whoever asks it sees it: loaded once, and again when its manifest is another one.
+    Threads may share it.
+    """
+
+    def __init__(self, folder: IndexFolder, decryption: Decryption) -> None:
+        self._folder, self._decryption = folder, decryption
+        self._loaded: LoadedIndex | None = None
+        self._lock = threading.Lock()
+
+    def coverage(self, relative: Sequence[str], states: Sequence[FileState | None]) -> Coverage | None:
+        """The index held against these files; None where there is no index.
+
+        Raises:
+            BloomsealError: there is one that can't be read.
+        """
+        loaded = self._current()
+        return None if loaded is None else Coverage(loaded, relative, states)
+
+    def forget(self) -> None:
+        """Load it again when it is asked next: a run that it names is gone."""
+        with self._lock:
+            self._loaded = None
+
+    def _current(self) -> LoadedIndex | None:
+        with self._lock:
+            state = self._folder.state()
+            if self._loaded is not None and self._loaded.state == state:
+                return self._loaded
+            found = self._folder.load(self._decryption)
+            self._loaded = None if found is None else LoadedIndex(self._folder, *found, self._decryption)
+            return self._loaded
+
+
+def ghost(doc: bytes, path: str) -> SealedFile:
+    """A file of the schema that a covered file has, without row groups: what it says of columns, types and wrong
+    arguments is what that file would say.
+    """
+    return SealedFile(Source.memory(doc, path), None)

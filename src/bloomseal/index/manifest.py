@@ -1,0 +1,245 @@
+"""The manifest: an index's secret, its runs, and for each file that it covers a *fact*.
+
+A fact says: the file that had this path, inode, size and times holds, in these row groups, exactly the values whose
+fingerprints stand in this run from this place on. A fact never becomes false; it only comes to be about no file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Final, NamedTuple, NoReturn
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..errors import FormatError, UsageError
+from .fingerprint import SECRET_BYTES, Fingerprints
+
+__all__ = ["FACTS", "FileState", "Manifest", "Run", "Shard", "state_of"]
+
+_VERSION: Final = 1
+_NAME: Final = re.compile(r"run-[0-9a-f]{16}-[0-9]{1,6}\.parquet")
+
+FACTS: Final = pa.schema(
+    [
+        ("path", pa.string()),  # below the table's folder
+        ("inode", pa.uint64()),
+        ("size", pa.int64()),
+        ("mtime", pa.int64()),  # nanoseconds
+        ("ctime", pa.int64()),
+        ("groups", pa.int32()),  # row groups
+        ("doc", pa.int32()),  # number of the file's schema among the manifest's
+        (
+            "content",
+            pa.binary(16),
+        ),  # what stays the same when filters are attached or keys wrapped anew; zeros: unknown
+        ("run", pa.string()),
+        ("base", pa.int64()),  # place of row group 0
+    ]
+)
+
+
+class FileState(NamedTuple):
+    """What tells a local file from another one, or from the same one altered: whoever writes to it, or puts another
+    one in its place, changes one of these. The change time is the file system's own; nobody sets it.
+    """
+
+    inode: int
+    size: int
+    mtime: int
+    ctime: int
+
+
+def state_of(status: os.stat_result) -> FileState:
+    """The state of an open file, or of the one at a path."""
+    return FileState(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+class Shard(NamedTuple):
+    """One file of a run, pinned: another file under the same key must not take its place.
+
+    Attributes:
+        file: its name.
+        unique: its aad_file_unique.
+        entries: in it.
+        first, last: of them.
+    """
+
+    file: str
+    unique: bytes
+    entries: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """Sorted entries ``fingerprint << place_bits | place``.
+
+    Attributes:
+        id: 16 hexadecimal digits, never used twice.
+        place_bits: length of a place.
+        places: how many row groups it is about; a place beyond is filling.
+        shards: its files, ascending.
+    """
+
+    id: str
+    place_bits: int
+    places: int
+    shards: tuple[Shard, ...]
+
+    @property
+    def entries(self) -> int:
+        return sum(shard.entries for shard in self.shards)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """An index, as one moment has it.
+
+    Attributes:
+        path: of the leaf column in the schema.
+        secret: what fingerprints are keyed with.
+        bits: length of a fingerprint.
+        false_places: row groups in which a value that is nowhere is expected, in the whole table.
+        pad: runs are filled up to a power of two.
+        runs: in the order in which they were made.
+        facts: a table of schema `FACTS`; one row per path.
+        docs: schemas of the files, each as a Parquet file without rows.
+        retired: name of a file that no run has any more → when it was left, seconds since 1970.
+    """
+
+    path: tuple[str, ...]
+    secret: bytes = field(repr=False)
+    bits: int
+    false_places: float
+    pad: bool = False
+    runs: tuple[Run, ...] = ()
+    facts: pa.Table = field(default_factory=FACTS.empty_table, repr=False, compare=False)
+    docs: tuple[bytes, ...] = field(default=(), repr=False)
+    retired: dict[str, float] = field(default_factory=dict)
+
+    def __reduce__(self) -> NoReturn:
+        raise UsageError(
+            "an index's manifest is not pickled: it holds a secret", hint="open the table where it is used"
+        )
+
+    @property
+    def column(self) -> str:
+        return ".".join(self.path)
+
+    @property
+    def entries(self) -> int:
+        return sum(run.entries for run in self.runs)
+
+    @cached_property
+    def fingerprints(self) -> Fingerprints:
+        return Fingerprints(self.secret, self.bits)
+
+    @property
+    def files(self) -> set[str]:
+        """The names of the files of all runs."""
+        return {shard.file for run in self.runs for shard in run.shards}
+
+    def run(self, id: str) -> Run:  # noqa: A002
+        return next(run for run in self.runs if run.id == id)
+
+    def with_facts(self, added: pa.Table, docs: Sequence[bytes], runs: Iterable[Run] = ()) -> Manifest:
+        """With new facts, each in the place of an older one about the same path.
+
+        Args:
+            added: its ``doc`` counts in `docs`.
+        """
+        known = {doc: number for number, doc in enumerate(self.docs)}
+        numbers = [known.setdefault(doc, len(known)) for doc in docs]
+        place = FACTS.get_field_index("doc")
+        renumbered = pa.array([numbers[doc] for doc in added.column("doc").to_pylist()], pa.int32())
+        added = added.set_column(place, FACTS.field("doc"), renumbered)
+        paths = set(added.column("path").to_pylist())
+        kept = [path not in paths for path in self.facts.column("path").to_pylist()]
+        facts = pa.concat_tables([self.facts.filter(pa.array(kept, pa.bool_())), added]).combine_chunks()
+        return replace(self, facts=facts, docs=tuple(known), runs=(*self.runs, *runs))
+
+    # How it is stored ------------------------------------------------------------------------------------------------
+
+    def to_values(self) -> list[bytes]:
+        """The values of the manifest file's only column: head, facts, schemas."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, FACTS) as writer:
+            writer.write_table(self.facts)
+        head = {
+            "version": _VERSION,
+            "path": self.path,
+            "secret": self.secret.hex(),
+            "bits": self.bits,
+            "false_places": self.false_places,
+            "pad": self.pad,
+            "runs": [
+                {**run.__dict__, "shards": [{**one._asdict(), "unique": one.unique.hex()} for one in run.shards]}
+                for run in self.runs
+            ],
+            "retired": self.retired,
+        }
+        return [json.dumps(head).encode(), sink.getvalue().to_pybytes(), *self.docs]
+
+    @classmethod
+    def from_values(cls, values: Sequence[bytes]) -> Manifest:
+        """The reverse.
+
+        Raises:
+            FormatError: no such values: whoever holds the column's key wrote something else.
+        """
+        try:
+            head: dict[str, Any] = json.loads(values[0])
+            if head["version"] != _VERSION:
+                raise FormatError(f"an index of version {head['version']}", hint="index rebuild")
+            facts = pa.ipc.open_stream(pa.py_buffer(values[1])).read_all()
+            made = cls(
+                tuple(head["path"]),
+                bytes.fromhex(head["secret"]),
+                int(head["bits"]),
+                float(head["false_places"]),
+                bool(head["pad"]),
+                tuple(map(_run, head["runs"])),
+                facts,
+                tuple(values[2:]),
+                {str(name): float(when) for name, when in head["retired"].items() if _NAME.fullmatch(name)},
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, pa.ArrowException):
+            raise FormatError("the index's manifest can't be understood", hint="index rebuild") from None
+        made.check()
+        return made
+
+    def check(self) -> None:
+        """Does it make sense?
+
+        Raises:
+            FormatError: it does not.
+        """
+        runs = {run.id: run for run in self.runs}
+        sound = len(self.secret) == SECRET_BYTES and 1 <= self.bits <= 60 and self.facts.schema.equals(FACTS)
+        sound = sound and len(runs) == len(self.runs)
+        sound = sound and all(run.place_bits + self.bits <= 63 and run.places >= 0 for run in self.runs)
+        sound = sound and all(_NAME.fullmatch(name) for name in self.files)
+        if sound and len(self.facts):
+            run = pc.index_in(self.facts.column("run"), pa.array(list(runs)))
+            base, groups, doc = (self.facts.column(name).to_numpy() for name in ("base", "groups", "doc"))
+            sound = not run.null_count and not any(self.facts.column(name).null_count for name in FACTS.names)
+            places = np.array([one.places for one in self.runs])
+            sound = sound and bool(
+                ((base >= 0) & (groups >= 0) & (base + groups <= places[run.to_numpy()])).all()
+                and ((doc >= 0) & (doc < len(self.docs))).all()
+            )
+        if not sound:
+            raise FormatError("the index's manifest contradicts itself", hint="index rebuild")
+
+
+def _run(given: dict[str, Any]) -> Run:
+    shards = (Shard(**{**one, "unique": bytes.fromhex(one["unique"])}) for one in given["shards"])
+    return Run(given["id"], int(given["place_bits"]), int(given["places"]), tuple(shards))

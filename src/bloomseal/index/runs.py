@@ -1,0 +1,107 @@
+"""Writing a run: sorted entries, cut into shards, each a sealed Parquet file of small DELTA_BINARY_PACKED pages."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ..storage.atomic import fault_point
+from .folder import IndexFolder
+from .manifest import Manifest, Run, Shard
+
+if TYPE_CHECKING:
+    from .folder import Decryption, Encryption
+
+__all__ = ["RunWriter", "filled_up", "place_bits_for"]
+
+I64 = npt.NDArray[np.int64]
+
+_SHARD_ENTRIES: Final = 8_000_000
+_PAGE_BYTES: Final = 16 << 10
+
+
+def place_bits_for(places: int) -> int:
+    """The length of a place, with one more than there are, for filling."""
+    return max(places, 1).bit_length()
+
+
+class RunWriter:
+    """One new run.
+
+    Args:
+        like: the index that it will be a part of.
+        places: how many row groups it is about.
+        decryption: what the table is read with. The first file is opened by that before anything else is done: an
+            index that its readers can't open would be worth nothing.
+    """
+
+    def __init__(
+        self, folder: IndexFolder, like: Manifest, places: int, encryption: Encryption, decryption: Decryption
+    ) -> None:
+        self._folder, self._like = folder, like
+        self._encryption, self._decryption = encryption, decryption
+        self._id = secrets.token_hex(8)
+        self._places = places
+        self._shards: list[Shard] = []
+        self._waiting: list[I64] = []
+        self._count = 0
+
+    @property
+    def place_bits(self) -> int:
+        return place_bits_for(self._places)
+
+    def add(self, entries: I64) -> None:
+        """Append entries, ascending, none below those before."""
+        while len(entries):
+            piece = entries[: _SHARD_ENTRIES - self._count]
+            entries = entries[len(piece) :]
+            self._waiting.append(piece)
+            self._count += len(piece)
+            if self._count == _SHARD_ENTRIES:
+                self._flush()
+
+    def finish(self) -> Run:
+        """The run, all of whose files are there."""
+        self._flush()
+        return Run(self._id, self.place_bits, self._places, tuple(self._shards))
+
+    def abort(self) -> None:
+        """Remove what was written."""
+        for shard in self._shards:
+            self._folder.remove(shard.file)
+
+    def _flush(self) -> None:
+        if not self._count:
+            return
+        entries = np.concatenate(self._waiting)
+        self._waiting, self._count = [], 0
+        name = f"run-{self._id}-{len(self._shards)}.parquet"
+        self._folder.write(
+            name, self._like.path, pa.array(entries), self._encryption, compression="NONE",
+            column_encoding={self._like.column: "DELTA_BINARY_PACKED"}, data_page_size=_PAGE_BYTES,
+        )  # fmt: skip
+        fault_point("index shard")
+        with self._folder.open(name, self._decryption) as file:
+            crypto = file.walk.footer.crypto
+            assert crypto is not None  # noqa: S101
+            shard = Shard(name, crypto.aad_unique, len(entries), int(entries[0]), int(entries[-1]))
+        self._shards.append(shard)
+
+
+def filled_up(entries: I64, low: int, high: int, place_bits: int, places: int) -> I64:
+    """Entries with random ones about no row group, up to a power of two: their number then tells the number of values
+    within a factor of two only.
+
+    Args:
+        low, high: fingerprints to draw from, the latter excluded.
+    """
+    wanted = (1 << max(len(entries) - 1, 0).bit_length()) - len(entries)
+    if not wanted:
+        return entries
+    drawn = np.frombuffer(secrets.token_bytes(8 * wanted), dtype=np.uint64) % np.uint64(high - low)
+    filling = ((drawn.astype(np.int64) + low) << place_bits) | places
+    return np.sort(np.concatenate([entries, filling]))

@@ -1,0 +1,279 @@
+"""`SealedIndex`: build, update, compact, check, show and drop the index of one column of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import BloomsealError, UsageError
+from ..notebook import ShownInNotebooks
+from .check import Checking, CheckReport
+from .compact import CompactReport, compact
+from .folder import IndexFolder
+from .lookup import IndexReader, now_at
+from .manifest import Manifest
+from .update import Listed, Progress, UpdateReport, new_manifest, update
+
+if TYPE_CHECKING:
+    from .folder import Decryption, Encryption
+
+__all__ = ["IndexFacts", "SealedIndex"]
+
+
+@dataclass
+class IndexFacts(ShownInNotebooks):
+    """What an index is.
+
+    Attributes:
+        column: dotted path.
+        folder: where its files are.
+        files, covered: of the table, and those that the index covers as they are now.
+        row_groups: of the covered files.
+        runs: one entry each: id, entries, shards, bytes.
+        entries, bytes: of all runs.
+        fingerprint_bits: length of a fingerprint.
+        false_places: as asked for, per value and in the whole table.
+        expected_false_places: as the index is now. Where it is above `false_places`, rebuild.
+        pad: runs are filled up to a power of two.
+    """
+
+    column: str
+    folder: str
+    files: int
+    covered: int
+    row_groups: int
+    runs: list[dict[str, Any]]
+    entries: int
+    bytes: int
+    fingerprint_bits: int
+    false_places: float
+    expected_false_places: float
+    pad: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
+class SealedIndex:
+    """The index of one column; make one with `SealedTable.index`. docs/index.md says what it is good for.
+
+    Args:
+        root: the table's folder.
+        column: dotted path of a leaf.
+        files: of the table, with their paths on this machine in `paths`.
+        decryption: of the table.
+        encryption: what seals the index; None: `decryption`, where that is a table's policy.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        column: str,
+        files: Sequence[Listed],
+        paths: Sequence[str],
+        decryption: Decryption,
+        encryption: Encryption = None,
+    ) -> None:
+        if not column or not isinstance(column, str):
+            raise UsageError("an index is of one column", hint='index("ssn")')
+        self.column = column
+        self._files, self._paths = list(files), list(paths)
+        self._decryption = decryption
+        if encryption is None and hasattr(decryption, "encryption_arguments"):
+            encryption = decryption  # type: ignore[assignment]
+        self._encryption = encryption
+        self._root = root
+        self._folder = IndexFolder(root, column)
+
+    @property
+    def exists(self) -> bool:
+        """Is there one? Nothing is opened."""
+        return self._folder.state() is not None
+
+    def build(
+        self, *, false_places: float = 0.001, pad: bool = False, dry_run: bool = False, progress: Progress | None = None
+    ) -> UpdateReport:
+        """Make the index. Values are hashed straight from the pages; filters are not needed.
+
+        Args:
+            false_places: row groups in which a value that is nowhere is expected, per value asked for and in the whole table.
+            pad: fill runs up to a power of two, so that sizes tell less.
+            dry_run: tell which files would be hashed; write nothing.
+            progress: called with (files done, files in all).
+
+        Raises:
+            UsageError: there is one already; no such column; nothing seals the column; a BOOLEAN column.
+            BloomsealError: the storage failed. A file that can't be hashed is in the report, and the rest goes on.
+        """
+        if self.exists:
+            raise UsageError("the column has an index", column=self.column, hint="index update, or index rebuild")
+        return self._build(false_places, pad, dry_run, progress)
+
+    def rebuild(
+        self,
+        *,
+        false_places: float | None = None,
+        pad: bool | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> UpdateReport:
+        """Make the index anew, under a new secret and fresh keys, whatever is there. Look-ups use the old one until then.
+
+        Args:
+            false_places, pad: as for `build`; None: as they were, where the old manifest tells.
+
+        Raises:
+            As `build`.
+        """
+        try:
+            found = self._folder.load(self._decryption)
+        except BloomsealError:
+            found = None
+        if found is not None:
+            false_places = found[0].false_places if false_places is None else false_places
+            pad = found[0].pad if pad is None else pad
+        return self._build(0.001 if false_places is None else false_places, bool(pad), dry_run, progress)
+
+    def update(self, *, dry_run: bool = False, progress: Progress | None = None) -> UpdateReport:
+        """Cover the files that are new or were replaced. More than 8 runs are compacted.
+
+        Raises:
+            UsageError: there is none. BloomsealError: as `build`.
+        """
+        manifest = self._manifest()
+        wanted = self._uncovered()
+        if dry_run:
+            return self._planned(wanted, len(manifest.runs))
+        report = update(
+            self._folder, manifest, self._files, wanted, self._encryption, self._decryption, fresh=False, progress=progress
+        )  # fmt: skip
+        if report.runs > 1:
+            report.runs = self.compact().runs
+        return report
+
+    def compact(self, *, everything: bool = False, progress: Progress | None = None) -> CompactReport:
+        """Merge runs, and drop what they hold about files that are gone.
+
+        Args:
+            everything: into one run, even if there is one only: fresh keys for all files of the index, which is how it
+                is moved to another master key.
+
+        Raises:
+            UsageError: there is none. BloomsealError: a run can't be read, or the storage failed.
+        """
+        return compact(
+            self._folder, self._manifest(), self._encryption, self._decryption, everything=everything, progress=progress
+        )
+
+    def check(self, *, sample: float | None = None, seed: int = 0, progress: Progress | None = None) -> CheckReport:
+        """Hold the index against every value of the files that it covers.
+
+        Args:
+            sample: the share of files to look at, in 0 to 1; None: all.
+
+        Raises:
+            UsageError: there is none. BloomsealError: the index can't be read.
+        """
+        manifest = self._manifest()
+        uncovered = set(self._uncovered())
+        report = CheckReport(self.column, uncovered=len(uncovered))
+        draw = Random(seed)  # noqa: S311
+        wanted = [number for number in range(len(self._files)) if number not in uncovered]
+        if sample is not None:
+            wanted = [number for number in wanted if draw.random() < sample]
+        work = Checking(self._folder, manifest, self._decryption, report)
+        try:
+            for done, number in enumerate(wanted):
+                if progress is not None:
+                    progress(done, len(wanted))
+                listed = self._files[number]
+                try:
+                    work.take(listed)
+                except BloomsealError as error:
+                    report.left[listed.path] = error.what
+            work.compare()
+        finally:
+            work.close()
+        return report
+
+    def show(self) -> IndexFacts:
+        """What the index is, and how much of the table it covers.
+
+        Raises:
+            UsageError: there is none. BloomsealError: it can't be read.
+        """
+        manifest = self._manifest()
+        reader = IndexReader(self._folder, self._decryption)
+        coverage = reader.coverage([one.path for one in self._files], now_at(self._paths))
+        assert coverage is not None  # noqa: S101
+        runs: list[dict[str, Any]] = []
+        for run in manifest.runs:
+            sizes = [state.size for shard in run.shards if (state := now_at([self._folder.ref(shard.file).path])[0])]
+            runs.append({"id": run.id, "entries": run.entries, "shards": len(run.shards), "bytes": sum(sizes)})
+        return IndexFacts(
+            manifest.column,
+            self._folder.path,
+            len(self._files),
+            int(coverage.covered.sum()),
+            int(coverage.groups.sum()),
+            runs,
+            manifest.entries,
+            sum(run["bytes"] for run in runs),
+            manifest.bits,
+            manifest.false_places,
+            manifest.entries / (1 << manifest.bits),
+            manifest.pad,
+        )
+
+    def drop(self) -> list[str]:
+        """Remove the index. Needs no key.
+
+        Returns:
+            The names of the files that are gone.
+
+        Raises:
+            UsageError: there is none.
+        """
+        if not self._folder.names():
+            raise self._none()
+        return self._folder.drop()
+
+    def __repr__(self) -> str:
+        return f"<SealedIndex of {self.column}>"
+
+    def _build(self, false_places: float, pad: bool, dry_run: bool, progress: Progress | None) -> UpdateReport:
+        manifest = new_manifest(self._files, self.column, false_places, pad)
+        if manifest.column != self.column:
+            raise UsageError("an index is of a leaf column", column=self.column, hint=manifest.column)
+        every = range(len(self._files))
+        if dry_run:
+            return self._planned(every, 0)
+        self._folder.make()
+        return update(
+            self._folder, manifest, self._files, every, self._encryption, self._decryption, fresh=True, progress=progress
+        )  # fmt: skip
+
+    def _planned(self, wanted: Sequence[int], runs: int) -> UpdateReport:
+        report = UpdateReport(self.column, len(self._files), len(self._files) - len(wanted), runs=runs)
+        report.left = {self._files[number].path: "not covered yet" for number in wanted}
+        return report
+
+    def _manifest(self) -> Manifest:
+        found = self._folder.load(self._decryption)
+        if found is None:
+            raise self._none()
+        return found[0]
+
+    def _none(self) -> UsageError:
+        return UsageError("the column has no index", column=self.column, file=self._root, hint="index build")
+
+    def _uncovered(self) -> list[int]:
+        reader = IndexReader(self._folder, self._decryption)
+        coverage = reader.coverage([one.path for one in self._files], now_at(self._paths))
+        if coverage is None:
+            raise self._none()
+        return [int(number) for number in np.flatnonzero(~coverage.covered)]

@@ -1,0 +1,221 @@
+"""Reading a run: a search among its pages' bounds, then the few pages in question."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..encryption import ModuleType
+from ..errors import FormatError
+from ..format.minifile import PageSelection, decode_batches, leaf_values, mini_file
+from ..format.walk import Walk
+from ..read.file import SealedFile
+from ..thrift.structs import ColumnIndex, OffsetIndex, decode
+from .folder import IndexFolder
+from .manifest import Run, Shard
+
+if TYPE_CHECKING:
+    from .folder import Decryption
+
+__all__ = ["RunReader"]
+
+I64 = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.intp]
+
+_KEPT_ENTRIES: Final = 1 << 18
+"""A shard of no more entries is held in memory once it was read: 2 MiB."""
+_PAGES_AT_ONCE: Final = 256
+_ROWS_AT_ONCE: Final = 1 << 20
+
+
+class RunReader:
+    """A run, whose files are opened when they are asked. Threads may share it.
+
+    Raises, in every method:
+        MissingFileError: one of its files is gone: somebody has compacted the index.
+        BloomsealError: one of them is not what the manifest says, or does not authenticate.
+    """
+
+    def __init__(self, folder: IndexFolder, run: Run, decryption: Decryption) -> None:
+        self.run = run
+        self._folder, self._decryption = folder, decryption
+        self._opened: dict[str, _Opened] = {}
+        self._lock = threading.Lock()
+
+    def find(self, fingerprints: npt.NDArray[np.uint64]) -> tuple[Indices, I64]:
+        """Where these fingerprints are.
+
+        Returns:
+            Two arrays of one length: which of `fingerprints`, and a place of it.
+        """
+        order = np.argsort(fingerprints, kind="stable")
+        bits = self.run.place_bits
+        low = fingerprints[order].astype(np.int64) << bits
+        which, found = [], []
+        for shard in self.run.shards:
+            # Those that can be in this shard.
+            first, end = np.searchsorted(low + (1 << bits) - 1, shard.first), np.searchsorted(low, shard.last, "right")
+            if first < end:
+                owners, entries = self._open(shard).find(low[first:end], bits)
+                which.append(order[owners + first])
+                found.append(entries)
+        if not which:
+            return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.int64)
+        places = np.concatenate(found) & ((1 << bits) - 1)
+        owners = np.concatenate(which)
+        real = places < self.run.places
+        return owners[real], places[real]
+
+    def between(self, low: int, high: int) -> I64:
+        """The entries from `low` to `high`, without the latter, ascending."""
+        parts = [
+            self._open(shard).between(low, high)
+            for shard in self.run.shards
+            if shard.first < high and low <= shard.last
+        ]
+        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+
+    def close(self) -> None:
+        with self._lock:
+            opened, self._opened = self._opened, {}
+        for one in opened.values():
+            one.file.close()
+
+    def _open(self, shard: Shard) -> _Opened:
+        with self._lock:
+            if (held := self._opened.get(shard.file)) is None:
+                file = self._folder.open_shard(shard, self._decryption)
+                held = self._opened[shard.file] = _Opened(file, shard)
+            return held
+
+
+class _Pages(NamedTuple):
+    """The data pages of a shard: bounds, and where each is."""
+
+    low: I64
+    high: I64
+    offsets: list[int]
+    sizes: list[int]
+
+
+class _Opened:
+    """One file of a run."""
+
+    def __init__(self, file: SealedFile, shard: Shard) -> None:
+        self.file = file
+        self._shard = shard
+        self._lock = threading.Lock()
+        self._all: I64 | None = None
+        self._known: _Pages | None = None
+
+    def find(self, low: I64, bits: int) -> tuple[Indices, I64]:
+        """Of each ``[low, low + 2^bits)``, ascending: which it is, and the entries in it."""
+        owners, found = [], []
+        for begin, end, entries in self._around(low, bits):
+            left = np.searchsorted(entries, low[begin:end])
+            counts = np.searchsorted(entries, low[begin:end] + (1 << bits)) - left
+            which = np.repeat(np.arange(begin, end), counts)
+            # For each hit its place in `entries`: the left end of its range, and on.
+            within = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+            owners.append(which)
+            found.append(entries[np.repeat(left, counts) + within])
+        if not owners:
+            return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.int64)
+        return np.concatenate(owners), np.concatenate(found)
+
+    def between(self, low: int, high: int) -> I64:
+        if self._small:
+            entries = self._whole()
+        else:
+            pages = self._pages()
+            first = int(np.searchsorted(pages.high, low))
+            end = int(np.searchsorted(pages.low, high))
+            entries = self._read(range(first, end))
+        begin, stop = np.searchsorted(entries, (low, high))
+        return entries[begin:stop]
+
+    @property
+    def _small(self) -> bool:
+        return self._shard.entries <= _KEPT_ENTRIES
+
+    def _around(self, low: I64, bits: int) -> list[tuple[int, int, I64]]:
+        """Portions of `low`, from and to, with entries among which all of theirs are."""
+        if self._small:
+            return [(0, len(low), self._whole())]
+        pages = self._pages()
+        first = np.searchsorted(pages.high, low)
+        end = np.searchsorted(pages.low, low + (1 << bits))
+        portions: list[tuple[int, int, I64]] = []
+        begin = 0
+        while begin < len(low):
+            # As many as lie on so many pages; at least one, however often it is there.
+            wanted: dict[int, None] = dict.fromkeys(range(first[begin], end[begin]))
+            stop = begin + 1
+            while stop < len(low) and len(wanted) < _PAGES_AT_ONCE:
+                wanted |= dict.fromkeys(range(first[stop], end[stop]))
+                stop += 1
+            portions.append((begin, stop, self._read(list(wanted))))
+            begin = stop
+        return portions
+
+    def _whole(self) -> I64:
+        with self._lock:
+            if self._all is None:
+                self._all = self._checked(_decoded(self.file.walk, None), self._shard.entries)
+                ends = (int(self._all[0]), int(self._all[-1])) if len(self._all) else (0, 0)
+                if len(self._all) and ends != (self._shard.first, self._shard.last):
+                    raise self._wrong()
+            return self._all
+
+    def _read(self, numbers: list[int] | range) -> I64:
+        if not len(numbers):
+            return np.empty(0, dtype=np.int64)
+        walk, known = self.file.walk, self._pages()
+        chunk = walk.chunk(0, 0)
+        pages = [walk.page_at(chunk, known.offsets[one], known.sizes[one], one) for one in numbers]
+        rows = sum(page.num_values for page in pages)
+        return self._checked(_decoded(walk, PageSelection({0: pages}, rows)), rows)
+
+    def _pages(self) -> _Pages:
+        with self._lock:
+            if self._known is None:
+                self._known = self._located()
+            return self._known
+
+    def _located(self) -> _Pages:
+        """The page index (Parquet page index specification), which authenticates as a whole."""
+        walk = self.file.walk
+        chunk = walk.chunk(0, 0)
+        bounds, places = (walk.index(chunk, kind) for kind in (ModuleType.COLUMN_INDEX, ModuleType.OFFSET_INDEX))
+        if bounds is None or places is None:
+            raise self._wrong()
+        index, listed = decode(ColumnIndex, bounds), decode(OffsetIndex, places).pages or []
+        low, high = (np.frombuffer(b"".join(of or ()), dtype="<i8") for of in (index.min_values, index.max_values))
+        offsets, sizes = [one.offset or 0 for one in listed], [one.size or 0 for one in listed]
+        if not len(low) == len(high) == len(listed) or not len(listed):
+            raise self._wrong()
+        if (low > high).any() or (low[1:] < high[:-1]).any():
+            raise self._wrong()
+        if (int(low[0]), int(high[-1])) != (self._shard.first, self._shard.last):
+            raise self._wrong()
+        return _Pages(low.astype(np.int64), high.astype(np.int64), offsets, sizes)
+
+    def _checked(self, entries: I64, count: int) -> I64:
+        if len(entries) != count or (len(entries) > 1 and bool((entries[1:] < entries[:-1]).any())):
+            raise self._wrong()
+        return entries
+
+    def _wrong(self) -> FormatError:
+        return FormatError("a file of the index is not as indexes are written", file=self.file.path, hint="rebuild it")
+
+
+def _decoded(walk: Walk, selection: PageSelection | None) -> I64:
+    """The entries on these pages; None: on all."""
+    if not len(walk.footer.row_groups):
+        return np.empty(0, dtype=np.int64)
+    data = mini_file(walk, 0, [0], physical=True, selection=selection)
+    parts = [chunk.to_numpy() for column in decode_batches(data, _ROWS_AT_ONCE) for chunk in leaf_values(column).chunks]
+    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)

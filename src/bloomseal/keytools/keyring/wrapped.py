@@ -1,0 +1,91 @@
+"""What a keyring's master keys wrap: the text of a wrapped key, and which version opens it."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Final
+
+from ...encryption import SecretKey
+from ...errors import KeyAccessError
+from ..access import KmsAccessError, Problem
+from ..material.material import parse_object
+from ..material.wrapping import unwrap_locally
+from ..protocols import KeyState, VersionFacts
+from .keyfile import KeyVersion, MasterKey
+
+__all__ = ["KMS", "binding", "facts", "find", "parse", "usable", "witness"]
+
+KMS: Final = "the keyring"
+
+
+def find(key: MasterKey, number: int) -> KeyVersion:
+    if not 1 <= number <= len(key.versions):
+        raise KmsAccessError.because(Problem.UNKNOWN, key.name, KMS, detail=f"it has no version {number}")
+    return key.versions[number - 1]
+
+
+def usable(version: KeyVersion, name: str) -> SecretKey:
+    if version.key is None:
+        raise KmsAccessError.because(Problem.DESTROYED, name, KMS, detail=f"version {version.version}")
+    if version.state is not KeyState.ENABLED:
+        raise KmsAccessError.because(Problem.DISABLED, name, KMS, detail=f"version {version.version}")
+    return version.key
+
+
+def binding(name: str, version: int) -> bytes:
+    return json.dumps(["keyring wrap", name, version]).encode()
+
+
+def parse(wrapped_key: str, name: str) -> tuple[int, str]:
+    try:
+        fields = parse_object(wrapped_key, "wrapped key")
+    except KeyAccessError:
+        fields = {}
+    version, wrapped = fields.get("masterKeyVersion"), fields.get("encryptedKey")
+    if not (
+        isinstance(version, str)
+        and isinstance(wrapped, str)
+        and version.isascii()
+        and version.isdigit()
+        and len(version) < 10
+    ):
+        raise KmsAccessError.because(Problem.INVALID, name, KMS, detail="not a key that a keyring wrapped")
+    return int(version), wrapped
+
+
+def witness(key: MasterKey, wrapped_key: str) -> int:
+    """The version of `key` that opens a wrapped key, whatever it says of itself. A disabled one is tried too: nothing is
+    done with what it opens.
+
+    Raises:
+        KmsAccessError: none does.
+    """
+    claimed, wrapped = parse(wrapped_key, key.name)
+    for version in sorted(key.versions, key=lambda one: one.version != claimed):
+        if version.key is None:
+            continue
+        # The number that was bound may be the one of the version, or the one that the text now claims.
+        for number in dict.fromkeys((version.version, claimed)):
+            try:
+                unwrap_locally(wrapped, version.key, binding(key.name, number))
+            except KeyAccessError:
+                continue
+            return version.version
+    raise KmsAccessError.because(Problem.INVALID, key.name, KMS, detail="no version of it opens the wrapped key")
+
+
+def facts(key: MasterKey, changed: datetime) -> tuple[VersionFacts, ...]:
+    """All versions, as `WitnessKms` has them.
+
+    Args:
+        changed: when the keyring was last changed; the latest moment at which its current version can have been disabled.
+    """
+    told = []
+    for version, later in zip(key.versions, (*key.versions[1:], None), strict=True):
+        wraps = later is None and version.state is KeyState.ENABLED
+        retired = later.created if later is not None else None if wraps else changed
+        told.append(
+            VersionFacts(str(version.version), wraps, retired, version.key.fingerprint if version.key else None)
+        )
+    return tuple(told)

@@ -1,0 +1,93 @@
+"""May a master key version be destroyed, over a table too big for one machine: files are looked at on the executors."""
+
+from __future__ import annotations
+
+import functools
+import os
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from ...audit import Destruction
+from ...audit.destruction.examine import Examined, Examiner
+from ...audit.destruction.look import Work, answered
+from ...audit.destruction.question import CACHE_LIFETIME, Question, ask
+from ...audit.facts.inventory import Policies, scanner_for
+from ...audit.facts.places import Places, find_files
+from ...keytools import KeyTools, as_key_source
+from ...keytools.pinned import PinnedKeys
+from ...policy import Policy, TablePolicy
+from ...storage.ref import FileRef
+from ..listing import open_filesystem, qualified, split_uri
+from ..opening import table_of
+from .common import described, job_table, packs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["may_destroy"]
+
+Sent = tuple[str | None, str, str | None, bool, bool]
+
+
+def may_destroy(
+    spark: SparkSession,
+    master_key: str,
+    version: str | None,
+    path: str | os.PathLike[str],
+    *,
+    also: Sequence[str | os.PathLike[str]] = (),
+    after: float | None = None,
+    policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
+    table: str | None = None,
+    files_per_task: int = 20,
+) -> Destruction:
+    """`bloomseal.audit.may_destroy` of a table: the same answer, the files looked at on the executors, which ask the KMS by
+    themselves. Driver and executors need the keys of all files.
+
+    Args:
+        master_key, version, after: as there.
+        path: a folder of files, or a Delta table.
+        also: copies elsewhere, to be looked at too.
+        policy, table: where the keys and AAD prefixes are from; default: the policy that `enable` was given.
+        files_per_task: files that one task looks at.
+
+    Raises:
+        UsageError: a key or version that the KMS does not know; no policy, or one whose KMS is an object.
+        MissingDependencyError: a Delta table without its library.
+    """
+    began = datetime.now(UTC)
+    after = CACHE_LIFETIME if after is None else after
+    chosen = job_table(spark, path, policy, table)
+    source = as_key_source(chosen.keys)
+    source = source.tools if isinstance(source, PinnedKeys) else source
+    question = ask(master_key, version, source if isinstance(source, KeyTools) else None, after=after, now=began)
+    given = [path, *also]
+    placed = [split_uri(qualified(spark, one)) for one in given]
+    systems = {base: open_filesystem(base) for base, _ in placed}
+    base_of = {id(system): base for base, system in systems.items() if system is not None}
+
+    def find() -> Places:
+        places = Places()
+        for base, inside in placed:
+            places.add(find_files(inside, filesystem=systems[base], history=True))
+        return places
+
+    def examine(works: list[Work]) -> list[Examined]:
+        sent: list[Sent] = [
+            (base_of.get(id(one.ref.filesystem)), one.ref.path, one.ref.root, one.beside, one.orphan) for one in works
+        ]
+        task = functools.partial(_examined, pickle.dumps(chosen), question)
+        with described(spark, f"may {master_key} be destroyed"):
+            found: list[Examined] = packs(spark, sent, files_per_task).mapPartitions(task).collect()
+        return found
+
+    return answered(question, given, find, examine, after=after, began=began)
+
+
+def _examined(policy: bytes, question: Question, sent: Iterable[Sent]) -> Iterator[Examined]:
+    table = table_of(policy)
+    examiner = Examiner(question, scanner_for(table.keys, Policies(table), filters=False, witness=True))
+    for base, path, root, beside, orphan in sent:
+        yield Work(FileRef(path, open_filesystem(base), root), beside, orphan).by(examiner)

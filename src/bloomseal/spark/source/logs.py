@@ -1,0 +1,102 @@
+"""Tables whose folder holds a log of their files: the log of Spark's own streaming file sink, Delta's, and Iceberg's.
+
+Spark's file sink notes the files of each batch in ``_spark_metadata``, and Spark reads those and no others: what a batch
+that failed has left beside them is not the table's. Its notes are ``0``, ``1``, ``2.compact``: a first line ``v1``, then
+one line of JSON for each file.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+from ...errors import BloomsealError, FormatError, UnsupportedError
+from ..listing import open_filesystem, split_uri
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+__all__ = ["refuse_logs", "sink_files"]
+
+SINK_LOG: Final = "_spark_metadata"
+_NOTE: Final = re.compile(r"(\d+)(\.compact)?")
+
+
+def sink_files(base: str | None, root: str) -> frozenset[str] | None:
+    """The files that a streaming file sink has committed to this folder, as paths on its file system; None where there is
+    no such log.
+
+    Raises:
+        FormatError: a log that can't be understood.
+        BloomsealError: one that can't be read.
+    """
+    from pyarrow.fs import FileSelector, FileType
+
+    filesystem = _filesystem(base)
+    folder = posixpath.join(root, SINK_LOG)
+    try:
+        if filesystem.get_file_info(folder).type is not FileType.Directory:
+            return None
+        found = filesystem.get_file_info(FileSelector(folder))
+        notes = {(int(note[1]), bool(note[2])): one.path for one in found if (note := _NOTE.fullmatch(one.base_name))}
+        # A compacted note repeats all that were before it.
+        first = max((number for number, compact in notes if compact), default=-1)
+        wanted = [
+            path for (number, compact), path in sorted(notes.items()) if number > first or (number == first and compact)
+        ]
+        live: dict[str, bool] = {}
+        for path in wanted:
+            with filesystem.open_input_file(path) as stream:
+                live |= _noted(stream.read(), path)
+    except OSError as error:
+        raise BloomsealError("a stream's log can't be read", file=folder) from error
+    return frozenset(path for path, added in live.items() if added)
+
+
+def refuse_logs(path: str, *, sink: bool = False) -> None:
+    """Refuse to write into a folder whose files a log names: Spark would see none of the new ones, or miss the old ones.
+
+    Args:
+        sink: let the log of a streaming file sink be.
+
+    Raises:
+        UnsupportedError: there is a log.
+    """
+    from pyarrow.fs import FileSelector, FileType
+
+    base, root = split_uri(path)
+    filesystem = _filesystem(base)
+    logs = {SINK_LOG: "a stream of Spark's file sink", "_delta_log": "Delta", "metadata": "Iceberg", ".hoodie": "Hudi"}
+    if sink:
+        del logs[SINK_LOG]
+    for info in filesystem.get_file_info([posixpath.join(root, name) for name in logs]):
+        inside = filesystem.get_file_info(FileSelector(info.path)) if info.type is FileType.Directory else []
+        if info.base_name == "metadata":
+            inside = [one for one in inside if one.base_name.endswith(".metadata.json")]
+        if inside:
+            raise UnsupportedError(
+                f"the folder is a table of {logs[info.base_name]}, whose log names its files",
+                file=path,
+                hint="another folder; the log would not name what is written here",
+            )
+
+
+def _noted(data: bytes, path: str) -> dict[str, bool]:
+    """File → whether it was added, and not removed."""
+    lines = data.decode(errors="replace").split("\n")
+    try:
+        if lines[0] != "v1":
+            raise ValueError
+        said = [json.loads(line) for line in lines[1:] if line]
+        return {split_uri(unquote(one["path"]))[1]: one.get("action", "add") == "add" for one in said}
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        raise FormatError("a stream's log can't be understood", file=path) from None
+
+
+def _filesystem(base: str | None) -> FileSystem:
+    from pyarrow.fs import LocalFileSystem
+
+    return open_filesystem(base) or LocalFileSystem()

@@ -1,0 +1,74 @@
+"""Streams into sealed tables, with the checks of `write` before the first batch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from ..errors import UsageError
+from ..policy import Policy, TablePolicy
+from ..table.hive import check_partitioning
+from .given import refuse_secrets
+from .listing import list_files, qualified, split_uri
+from .session import chosen_table
+from .settings import bridge_options, check_lookalikes, promised
+from .writing import registered
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+__all__ = ["write_stream"]
+
+
+def write_stream(
+    df: DataFrame,
+    path: str | os.PathLike[str],
+    *,
+    policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
+    table: str | None = None,
+    partition_by: Sequence[str] = (),
+    options: Mapping[str, str] | None = None,
+    through: Literal["bridge", "source"] = "source",
+) -> DataStreamWriter:
+    """A streaming frame's writer, set to seal what it writes: add a checkpoint, a trigger, and ``start()``.
+
+    Each row is there once, also where a driver was killed and the query is started again from its checkpoint.
+
+    Args:
+        df: a streaming frame of a session that `enable` was called for.
+        path: the table's folder.
+        policy, table, partition_by, options: as `write`.
+        through: ``source``, Bloomseal's writer, whose batches are ordinary commits to an ordinary table; or ``bridge``, Spark's
+            own file sink, which keeps a log of its files in the folder (``_spark_metadata``): nobody else may write there.
+
+    Raises:
+        UsageError, PolicyError, UnsupportedError: as `write`, before anything is written; and rows in the folder that the
+            log of a file sink would hide.
+    """
+    from .source.logs import refuse_logs, sink_files
+
+    spark = df.sparkSession
+    if not df.isStreaming:
+        raise UsageError("the frame is no stream", hint="bloomseal.spark.write")
+    if through not in ("bridge", "source"):
+        raise UsageError(f"no way {through!r} to write", hint="bridge or source")
+    chosen, target, extra = chosen_table(spark, policy, table), qualified(spark, path), dict(options or {})
+    stored = type(df.schema)([field for field in df.schema.fields if field.name not in partition_by])
+    check_partitioning(df.schema.names, chosen, partition_by)
+    refuse_secrets(extra)
+    promised(chosen, stored)
+    check_lookalikes(chosen, stored)
+    refuse_logs(target, sink=through == "bridge")
+    if through == "source":
+        by = {"partition_by": ",".join(partition_by)} if partition_by else {}
+        return df.writeStream.format(registered(spark, chosen)).options(**extra, **by, path=target)
+    settings = bridge_options(df, chosen, stored, extra)
+    if sink_files(*split_uri(target)) is None and list_files(spark, path, to_write=True).names:
+        raise UsageError(
+            "there are files already, which no read would see beside the log of a stream's file sink",
+            file=target,
+            hint='through="source", or another folder',
+        )
+    return df.writeStream.format("parquet").options(**extra, **settings, path=target).partitionBy(*partition_by)

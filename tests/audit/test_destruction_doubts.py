@@ -1,0 +1,310 @@
+"""No *yes* where something is left to doubt: each of these tables was once called free of a key that it needs, or may need."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow.fs as pafs
+import pytest
+
+from audit.lab import Lab, people
+from bloomseal import Keyring
+from bloomseal.audit import Destruction
+from bloomseal.errors import UsageError
+from bloomseal.keytools import KeyTools
+from bloomseal.storage.ref import FileRef
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    """A table ``t`` of one file under version 2 of both master keys: nothing there needs ``pii:1``."""
+    lab = Lab(tmp_path)
+    shutil.copy(tmp_path / "keys.json", tmp_path / "before.json")
+    lab.keyring.rotate("pii")
+    lab.keyring.rotate("footer")
+    lab.write("t/a.parquet")
+    return lab
+
+
+def ask(lab: Lab, version: str | None = "1", paths: Any = None, key: str = "pii", **options: Any) -> Destruction:
+    """With all keys, and no writer that could still hold any."""
+    return lab.ask(key, version, lab.folder / "t" if paths is None else paths, **options)
+
+
+def old(lab: Lab, name: str, **options: Any) -> Path:
+    """A file under version 1 of both keys."""
+    before = Lab.__new__(Lab)
+    before.folder, before.keyring = lab.folder, Keyring(lab.folder / "before.json")
+    more = options.pop("encryption", {})
+    if more.pop("external", False):
+        more["keys"] = KeyTools(before.keyring, internal=False)
+    return before.write(name, encryption=more, **options)
+
+
+def test_the_table_itself_is_free_of_it(lab: Lab) -> None:
+    answer = ask(lab)
+    assert (answer.answer, answer.reasons) == ("yes", ())
+    assert bool(answer)
+    no = ask(lab, "2", after=0)
+    assert (no.answer, bool(no)) == ("no", False)
+
+
+@pytest.mark.parametrize("version", ["v1", "01", " 1", "1 ", "77", "", "+1", "１", "0"])
+def test_a_version_that_the_kms_does_not_know_is_refused(lab: Lab, version: str) -> None:
+    with pytest.raises(UsageError, match="version") as refused:
+        ask(lab, version)
+    assert "1, 2" in str(refused.value)
+
+
+def test_a_key_that_the_kms_does_not_know_is_refused(lab: Lab) -> None:
+    with pytest.raises(UsageError, match="piii") as refused:
+        ask(lab, key="piii")
+    assert "pii" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_comes_while_the_others_are_looked_at(lab: Lab, replaced: bool) -> None:
+    aside = old(lab, "aside/late.parquet")
+    lab.write("t/b.parquet")
+    target = lab.folder / "t" / ("a.parquet" if replaced else "late.parquet")
+
+    def arrive(done: int, _: int) -> None:
+        if done == 2 and aside.exists():
+            aside.rename(target)
+
+    answer = ask(lab, progress=arrive)
+    assert not aside.exists()
+    assert (answer.answer, answer.needed_by) == ("no", [str(target)])
+
+
+def test_files_that_never_stop_changing(lab: Lab) -> None:
+    path = lab.folder / "t" / "a.parquet"
+
+    def touch(done: int, _: int) -> None:
+        copy = path.with_name("copy")
+        shutil.copyfile(path, copy)
+        copy.rename(path)
+
+    assert ask(lab, progress=touch).answer == "unknown"
+
+
+def test_a_delta_version_without_commit_info(lab: Lab) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    outside = old(lab, "elsewhere/old.parquet")
+    folder = lab.folder / "delta"
+    deltalake.write_deltalake(str(folder), people())
+    assert ask(lab, paths=folder).answer == "yes"
+    log = folder / "_delta_log"
+    add = {"path": f"file://{outside}", "partitionValues": {}, "size": outside.stat().st_size, "modificationTime": 1}
+    (log / f"{1:020d}.json").write_text(json.dumps({"add": {**add, "dataChange": True}}) + "\n")
+    removed = {"path": f"file://{outside}", "deletionTimestamp": 1, "dataChange": True}
+    (log / f"{2:020d}.json").write_text(json.dumps({"remove": removed}) + "\n")
+    answer = ask(lab, paths=folder)
+    assert (answer.answer, answer.needed_by) == ("no", [str(outside)])
+    assert answer.snapshots == 3
+
+
+def test_a_delta_log_with_a_hole(lab: Lab) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    folder = lab.folder / "delta"
+    for _ in range(4):
+        deltalake.write_deltalake(str(folder), people(), mode="append")
+    deltalake.DeltaTable(str(folder)).create_checkpoint()
+    assert ask(lab, paths=folder).answer == "yes"
+    log = folder / "_delta_log" / f"{1:020d}.json"
+    log.rename(lab.folder / "gone")
+    assert ask(lab, paths=folder).answer == "unknown"
+    log.write_text("{")
+    assert ask(lab, paths=folder).answer == "unknown"
+
+
+def _iceberg(lab: Lab, *tables: Any) -> tuple[Any, Path]:
+    memory = pytest.importorskip("pyiceberg.catalog.memory")
+    catalog = memory.InMemoryCatalog("test", warehouse=str(lab.folder / "ice"))
+    catalog.create_namespace("n")
+    data = people().select(["id", "ssn"])
+    table = catalog.create_table("n.t", schema=data.schema)
+    table.append(data)
+    return table, Path(table.metadata_location.removeprefix("file://"))
+
+
+def test_an_iceberg_table_by_its_folder_or_by_stale_metadata(lab: Lab) -> None:
+    table, stale = _iceberg(lab)
+    folder = stale.parent.parent
+    assert ask(lab, paths=folder).answer == "yes"
+    table.append(people().select(["id", "ssn"]))
+    newest = Path(table.metadata_location.removeprefix("file://"))
+    live = max((folder / "data").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    shutil.copyfile(old(lab, "aside/old.parquet"), live)
+    for given in (folder, newest, folder.parent):
+        assert ask(lab, paths=given).needed_by == [str(live)]
+    with pytest.raises(UsageError, match="newer metadata"):
+        ask(lab, paths=stale)
+    # Under a name of its own nobody can tell whether it is the table's latest word.
+    (lab.folder / "copies").mkdir()
+    copy = shutil.copyfile(newest, lab.folder / "copies" / "copy.metadata.json")
+    shutil.copyfile(lab.folder / "t" / "a.parquet", live)
+    assert ask(lab, paths=folder).answer == "yes"
+    assert ask(lab, paths=copy).answer == "unknown"
+
+
+def test_a_sidecar_that_claims_another_version(lab: Lab) -> None:
+    external = KeyTools(lab.keyring, internal=False)
+    lab.write("t/a.parquet", encryption={"keys": external})
+    assert ask(lab).answer == "yes"
+    path = old(lab, "aside/b.parquet", encryption={"external": True, "plaintext_footer": True})
+    sidecar = path.with_name("_KEY_MATERIAL_FOR_b.parquet.json")
+    assert '\\\\\\"1\\\\\\"' in sidecar.read_text()
+    for one in (path, sidecar):
+        one.rename(lab.folder / "t" / one.name)
+    sidecar = lab.folder / "t" / sidecar.name
+    sidecar.write_text(sidecar.read_text().replace('\\\\\\"1\\\\\\"', '\\\\\\"2\\\\\\"'))
+    answer = ask(lab)
+    assert answer.answer == "no"
+    assert answer.needed_by == [str(lab.folder / "t" / "b.parquet")]
+
+
+def test_a_key_in_the_file_that_claims_another_version(lab: Lab) -> None:
+    path = old(lab, "t/b.parquet", encryption={"plaintext_footer": True})
+    data = path.read_bytes()
+    assert data.count(b'\\"1\\"')
+    path.write_bytes(data.replace(b'\\"1\\"', b'\\"2\\"'))
+    assert ask(lab).answer != "yes"
+    assert ask(lab, key="footer").answer == "no"
+
+
+def test_an_orphaned_sidecar(lab: Lab) -> None:
+    old(lab, "t/b.parquet", encryption={"external": True}).unlink()
+    answer = ask(lab)
+    assert answer.answer == "no"
+    assert "_KEY_MATERIAL_FOR_b.parquet.json" in answer.reasons[0].place
+    (lab.folder / "t" / "_KEY_MATERIAL_FOR_b.parquet.json").write_text("{")
+    assert ask(lab).answer == "unknown"
+
+
+def test_an_entry_of_a_sidecar_that_its_file_does_not_name(lab: Lab) -> None:
+    older = old(lab, "aside/a.parquet", encryption={"external": True})
+    more = json.loads(older.with_name("_KEY_MATERIAL_FOR_a.parquet.json").read_text())
+    lab.write("t/a.parquet", encryption={"keys": KeyTools(lab.keyring, internal=False)})
+    assert ask(lab).answer == "yes"
+    sidecar = lab.folder / "t" / "_KEY_MATERIAL_FOR_a.parquet.json"
+    sidecar.write_text(
+        json.dumps({**{f"old-{name}": text for name, text in more.items()}, **json.loads(sidecar.read_text())})
+    )
+    assert ask(lab).answer == "no"
+
+
+@pytest.mark.parametrize("name", ["volume", "b.parquet", ".hidden", "_x/archive"])
+def test_a_link_that_leads_nowhere(lab: Lab, name: str) -> None:
+    link = lab.folder / "t" / name
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(lab.folder / "not mounted")
+    answer = ask(lab)
+    assert (answer.answer, len(answer.reasons)) == ("unknown", 1)
+    assert answer.reasons[0].place == str(link)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["b.json", ".b.parquet.crc", "b.crc", "_KEY_MATERIAL_FOR_b.json", "_delta_log/b.parquet", "metadata/b.avro", "_SUCCESS"],
+)  # fmt: skip
+def test_a_file_under_a_name_that_says_otherwise(lab: Lab, name: str) -> None:
+    old(lab, f"t/{name}")
+    try:
+        answer = ask(lab).answer
+    except UsageError:
+        answer = "refused"
+    assert answer == ("refused" if "_delta_log" in name else "no")
+
+
+def test_one_of_several_places_is_empty(lab: Lab) -> None:
+    (lab.folder / "empty").mkdir()
+    answer = ask(lab, paths=[lab.folder / "t", lab.folder / "empty"])
+    assert (answer.answer, [reason.place for reason in answer.reasons]) == ("unknown", [str(lab.folder / "empty")])
+
+
+def test_a_file_that_is_not_finished(lab: Lab) -> None:
+    whole = (lab.folder / "t" / "a.parquet").read_bytes()
+    for name in (".a.parquet.12.bloomseal-tmp", "_temporary/0/part-0.snappy.parquet", ".b.parquet.inprogress.7"):
+        part = lab.folder / "t" / name
+        part.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(whole[:-100])
+        answer = ask(lab)
+        assert (answer.answer, [reason.place for reason in answer.reasons]) == ("unknown", [str(part)])
+        part.unlink()
+    (lab.folder / "t" / ".a.parquet.crc").write_bytes(b"crc\0sums")  # Hadoop's checksums
+    assert ask(lab).answer == "yes"
+
+
+def test_key_material_that_is_not_the_files(lab: Lab) -> None:
+    lab.write("t/a.parquet", encryption={"keys": KeyTools(lab.keyring, internal=False)})
+    lab.write("aside/a.parquet", encryption={"keys": KeyTools(lab.keyring, internal=False)})
+    name = "_KEY_MATERIAL_FOR_a.parquet.json"
+    shutil.copyfile(lab.folder / "aside" / name, lab.folder / "t" / name)
+    # All of it is under version 2; the file's own keys may be under any.
+    assert ask(lab).answer == "unknown"
+
+
+def test_a_writer_that_may_still_hold_a_key(lab: Lab) -> None:
+    answer = ask(lab, after=600)
+    assert answer.answer == "unknown"
+    assert answer.wait_until is not None
+    assert f"{answer.wait_until:%Y-%m-%d %H:%M:%S}" in str(answer.reasons[0])
+    assert ask(lab, after=None).answer == "unknown"  # by default the cache lifetime of the key tools
+
+
+def test_the_version_that_wraps_now(lab: Lab) -> None:
+    answer = ask(lab, "1", key="other")
+    assert answer.answer == "unknown"
+    assert "wraps" in answer.reasons[0].what
+    lab.keyring.disable("other", 1)
+    assert ask(lab, "1", key="other").answer == "yes"
+    assert ask(lab, None, key="other").answer == "yes"
+    assert ask(lab, None).answer == "no"
+
+
+def test_without_a_kms_there_is_no_yes(lab: Lab) -> None:
+    (lab.folder / "plain").mkdir()
+    lab.plain("plain/a.parquet")
+    assert ask(lab, paths=lab.folder / "plain").answer == "yes"
+    assert ask(lab, paths=lab.folder / "plain", keys=None).answer == "unknown"
+    lab.signed("t/a.parquet")
+    assert ask(lab, keys=None).answer == "unknown"
+    assert ask(lab, "2", keys=None).answer == "no"
+
+
+def test_other_file_systems_and_equal_paths_on_two(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    remote = pafs.SubTreeFileSystem(str(lab.folder / "remote"), pafs.LocalFileSystem())
+    shutil.copytree(lab.folder / "t", lab.folder / "remote" / "t")
+    assert ask(lab, paths="t", filesystem=remote).answer == "yes"
+    needed = old(lab, "aside/a.parquet")
+
+    def arrive(_: int, __: int) -> None:
+        if needed.exists():
+            needed.rename(lab.folder / "remote" / "t" / "a.parquet")
+
+    assert ask(lab, paths="t", filesystem=remote, progress=arrive).answer == "no"
+    # The same path here and there is two files.
+    monkeypatch.chdir(lab.folder)
+    systems = {"t": None, "remote://t": remote}
+    monkeypatch.setattr(
+        "bloomseal.audit.facts.places.resolve_path",
+        lambda path, _: FileRef(path.removeprefix("remote://"), systems[path]),
+    )
+    monkeypatch.setattr(
+        "bloomseal.storage.tables.resolve_path",
+        lambda path, filesystem: FileRef(path.removeprefix("remote://"), filesystem),
+    )
+    answer = ask(lab, paths=["t", "remote://t"])
+    assert (answer.answer, answer.files) == ("no", 2)
+
+
+def test_a_column_that_one_may_not_open(lab: Lab) -> None:
+    """Who asks without the right to some key gets no yes, whatever the file says about it."""
+    lab.keyring.disable("pii", 2)
+    answer = ask(lab, key="footer")
+    assert (answer.answer, [reason.column for reason in answer.reasons]) == ("unknown", ["ssn", "name"])
+    assert "disabled" in answer.doubts[0]

@@ -1,0 +1,229 @@
+"""The bundle: one form, and whatever is altered is refused."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import warnings
+import zipfile
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+import bloomseal as bs
+from bloomseal.cli.main import main
+from bloomseal.evidence.bundle.archive import MANIFEST, pack, unpack, write
+from bloomseal.evidence.bundle.manifest import add_signature, sealed, verify
+from bloomseal.evidence.bundle.signing import FileSigner, PublicKey
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+MEMBERS = {"index.html": b"<p>hello</p>", "rotation/one.jsonl": b"{}\n"}
+
+
+def key_pair(folder: Path, name: str) -> tuple[Path, Path]:
+    key = Ed25519PrivateKey.generate()
+    private, public = folder / f"{name}.pem", folder / f"{name}.pub.pem"
+    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    private.chmod(0o600)
+    public.write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    return private, public
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> tuple[Path, Path]:
+    """A signed bundle, and the public key."""
+    private, public = key_pair(tmp_path, "officer")
+    path = tmp_path / "evidence.zip"
+    write(path, sealed(MEMBERS, [FileSigner(private)], made=NOW))
+    return path, public
+
+
+def test_the_same_members_give_the_same_bytes() -> None:
+    assert pack(MEMBERS) == pack(dict(reversed(MEMBERS.items())))
+
+
+def test_a_bundle_verifies(made: tuple[Path, Path]) -> None:
+    found = verify(*made)
+    assert found.ok, found.problems
+    assert found.members == {name: len(data) for name, data in MEMBERS.items()}
+    assert found.signed_by == [PublicKey(made[1]).fingerprint]
+    assert found.made == "2030-01-01T00:00:00+00:00"
+
+
+def rewritten(path: Path, change: Callable[[dict[str, bytes]], None]) -> None:
+    members = unpack(path)
+    change(members)
+    path.write_bytes(pack(members))
+
+
+def with_zipfile(path: Path, change: Callable[[zipfile.ZipFile], None]) -> None:
+    with zipfile.ZipFile(path, "a") as archive:
+        change(archive)
+
+
+def compressed(path: Path) -> None:
+    members, out = unpack(path), io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    path.write_bytes(out.getvalue())
+
+
+def reordered(path: Path) -> None:
+    members, out = unpack(path), io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name in sorted(members, reverse=True):
+            archive.writestr(name, members[name])
+    path.write_bytes(out.getvalue())
+
+
+def bomb(path: Path) -> None:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(MANIFEST, bytes(200 << 20))
+    path.write_bytes(out.getvalue())
+
+
+def many(path: Path) -> None:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for number in range(5000):
+            archive.writestr(f"m{number}", b"")
+    path.write_bytes(out.getvalue())
+
+
+ATTACKS: dict[str, Callable[[Path], object]] = {
+    "altered member": lambda path: rewritten(path, lambda m: m.update({"index.html": b"<p>HELLO</p>"})),
+    "missing member": lambda path: rewritten(path, lambda m: m.pop("index.html")),
+    "extra member": lambda path: rewritten(path, lambda m: m.update({"more.html": b""})),
+    "altered manifest": lambda path: rewritten(
+        path, lambda m: m.update({MANIFEST: m[MANIFEST].replace(b"2030", b"2031")})
+    ),
+    "no manifest": lambda path: rewritten(path, lambda m: m.pop(MANIFEST)),
+    "no signature": lambda path: rewritten(path, lambda m: m.pop(next(n for n in m if n.startswith("sig")))),
+    "altered signature": lambda path: rewritten(
+        path, lambda m: m.update({n: bytes(64) for n in m if n.startswith("sig")})
+    ),
+    "long signature": lambda path: rewritten(path, lambda m: m.update({f"signatures/{'0' * 64}.sig": bytes(65)})),
+    "duplicate member": lambda path: with_zipfile(path, lambda z: z.writestr("index.html", b"other")),
+    "path upwards": lambda path: with_zipfile(path, lambda z: z.writestr("../evil", b"")),
+    "absolute path": lambda path: with_zipfile(path, lambda z: z.writestr("/etc/evil", b"")),
+    "windows path": lambda path: with_zipfile(path, lambda z: z.writestr("a\\b", b"")),
+    "folder": lambda path: with_zipfile(path, lambda z: z.writestr("rotation/", b"")),
+    "name with a null": lambda path: path.write_bytes(path.read_bytes().replace(b"index.html", b"index\0html")),
+    "comment": lambda path: with_zipfile(path, lambda z: setattr(z, "comment", b"read me")),
+    "bytes in front": lambda path: path.write_bytes(b"#!/bin/sh\n" + path.read_bytes()),
+    "bytes behind": lambda path: path.write_bytes(path.read_bytes() + b"more"),
+    "another archive behind": lambda path: path.write_bytes(path.read_bytes() + pack({"index.html": b""})),
+    "compressed": compressed,
+    "reordered": reordered,
+    "bomb": bomb,
+    "many members": many,
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-40]),
+    "empty": lambda path: path.write_bytes(b""),
+    "no archive": lambda path: path.write_bytes(b"PAR1" * 100),
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_whatever_was_altered_is_refused(made: tuple[Path, Path], attack: str) -> None:
+    path, public = made
+    before = path.read_bytes()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # zipfile's, about a second member of one name
+        ATTACKS[attack](path)
+    assert path.read_bytes() != before
+    found = verify(path, public)
+    assert not found.ok
+    assert found.problems
+    assert not found.members
+
+
+def test_every_byte_counts(made: tuple[Path, Path]) -> None:
+    path, public = made
+    data = path.read_bytes()
+    for position in range(0, len(data), 7):
+        path.write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
+        assert not verify(path, public).ok, position
+
+
+def test_another_key_is_refused(made: tuple[Path, Path], tmp_path: Path) -> None:
+    _, other = key_pair(tmp_path, "other")
+    assert "has not signed" in verify(made[0], other).problems[0]
+
+
+def test_two_persons_sign(made: tuple[Path, Path], tmp_path: Path) -> None:
+    first, first_public = key_pair(tmp_path, "first")
+    second, second_public = key_pair(tmp_path, "second")
+    path = tmp_path / "dual.zip"
+    write(path, sealed(MEMBERS, [FileSigner(first)], made=NOW, required=2))
+    assert "2 keys have to sign" in verify(path, first_public).problems[0]
+    assert not verify(path, [first_public, first_public]).ok  # one person twice is one person
+    assert add_signature(path, FileSigner(second)).signed_by == [PublicKey(second_public).fingerprint]
+    assert verify(path, [first_public, second_public]).ok
+    alone = verify(path, second_public)
+    assert not alone.ok
+    assert alone.unchecked == [PublicKey(first_public).fingerprint]
+
+
+def test_nobody_signs_an_altered_bundle(made: tuple[Path, Path], tmp_path: Path) -> None:
+    private, _ = key_pair(tmp_path, "second")
+    path, _ = made
+    ATTACKS["altered member"](path)
+    before = path.read_bytes()
+    with pytest.raises(bs.IntegrityError, match="altered"):
+        add_signature(path, FileSigner(private))
+    assert path.read_bytes() == before
+
+
+def test_a_signature_that_was_made_elsewhere(made: tuple[Path, Path], tmp_path: Path) -> None:
+    path, _ = made
+    private, public = key_pair(tmp_path, "elsewhere")
+    (tmp_path / "m.json").write_bytes(unpack(path)[MANIFEST])
+    command = ["openssl", "pkeyutl", "-sign", "-inkey", private, "-rawin", "-in", tmp_path / "m.json"]
+    subprocess.run([*command, "-out", tmp_path / "m.sig"], check=True)
+    add = ["evidence", "sign", str(path), "--signature", str(tmp_path / "m.sig"), "--public-key"]
+    before = path.read_bytes()
+    assert main([*add, str(made[1])]) == 2  # another one's public key
+    assert path.read_bytes() == before
+    assert main([*add, str(public)]) == 0
+    assert verify(path, [made[1], public]).ok
+    assert main(["evidence", "sign", str(path), "--signature", str(tmp_path / "m.sig")]) == 2
+
+
+def test_openssl_verifies_the_manifest(made: tuple[Path, Path], tmp_path: Path) -> None:
+    path, public = made
+    with zipfile.ZipFile(path) as archive:
+        (name,) = (name for name in archive.namelist() if name.startswith("signatures/"))
+        (tmp_path / "m.json").write_bytes(archive.read(MANIFEST))
+        (tmp_path / "m.sig").write_bytes(archive.read(name))
+    command = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", public, "-rawin"]
+    command += ["-in", tmp_path / "m.json", "-sigfile", tmp_path / "m.sig"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "Verified Successfully" in done.stdout, done.stderr
+
+
+def test_keys_that_are_none(tmp_path: Path) -> None:
+    private, public = key_pair(tmp_path, "officer")
+    with pytest.raises(bs.UsageError, match="private key"):
+        PublicKey(private)
+    public.chmod(0o600)
+    with pytest.raises(bs.UsageError, match="no private"):
+        FileSigner(public)
+    private.chmod(0o644)
+    with pytest.raises(bs.KeyAccessError, match="others"):
+        FileSigner(private)
+    with pytest.raises(bs.KeyAccessError, match="can't be read"):
+        FileSigner(tmp_path / "missing.pem")
+
+
+def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
+    path = tmp_path / "data.parquet"
+    path.write_bytes(b"PAR1")
+    with pytest.raises(bs.UsageError, match="already"):
+        write(path, MEMBERS)
+    assert path.read_bytes() == b"PAR1"

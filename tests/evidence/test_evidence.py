@@ -1,0 +1,513 @@
+"""The pack, tried as an auditor would: everything is asked of the bundle alone."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+import zipfile
+from datetime import UTC, date, datetime, timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import bloomseal as bs
+from audit.lab import Lab, edit_meta, people
+from bloomseal import evidence
+from bloomseal.cli.main import main
+from bloomseal.evidence.bundle.manifest import checked
+from bloomseal.keytools import KeyTools
+from bloomseal.keytools.protocols import KeyDates, KeyState
+from bloomseal.policy import ColumnPolicy, KeyPolicy, Policy, Sensitivity, TablePolicy
+from bloomseal.rotation import Rekey, Rewrap, rotate
+from bloomseal.thrift import Struct
+from evidence.test_bundle import key_pair
+
+CARD = "PCI DSS 3.6"
+OWNED = KeyPolicy(
+    owner="Payments",
+    custodian="Security operations",
+    users=("billing",),
+    originator_usage=timedelta(days=365),
+    recipient_usage=timedelta(days=1825),
+    dual_control=True,
+)
+
+
+class Shop(Lab):
+    """A table ``people`` of three files, ``ssn`` under a standard, a policy, and a signing key."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.table = folder / "lake" / "people"
+        self.journal = folder / "rotation.jsonl"
+        self.out = folder / "evidence.zip"
+        self.private, self.public = key_pair(folder, "officer")
+        for index in range(3):
+            self.write(f"lake/people/{index}.parquet", bloom_filters={"ssn": True})
+
+    def policy(self, columns: Any = None, **settings: Any) -> TablePolicy:
+        card = ColumnPolicy(key="pii", sensitivity=Sensitivity.RESTRICTED, requirements=(CARD, "HIPAA", "SOX 404"))
+        keys = {"pii": OWNED, "footer": KeyPolicy(custodian="Platform", users=("all",))}
+        given = {"key_policies": keys, "max_key_age": timedelta(days=90), **settings}
+        return super().policy({"ssn": card, **(columns or {})}, **given)
+
+    def rotated(self, *, rekey: bool = False) -> None:
+        for name in ("pii", "footer"):
+            self.keyring.rotate(name)
+        job = Rekey(self.policy()) if rekey else Rewrap(self.policy())
+        assert rotate(self.table, job, journal=self.journal, restart=self.journal.exists()).ok
+
+    def make(self, **options: Any) -> dict[str, Any]:
+        given = {
+            "policy": self.policy(),
+            "keys": KeyTools(self.keyring),
+            "signers": [evidence.FileSigner(self.private)],
+        }
+        given |= {"overwrite": True, "journals": [self.journal] if self.journal.exists() else []}
+        return evidence.make(self.table, self.out, **{**given, **options}).told
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return Shop(tmp_path)
+
+
+def named(told: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {f"{one['master_key']}:{one['version']}": one for one in told["keys"]}
+
+
+def items(told: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    return {one["item"]: (one["status"], one["why"]) for one in told["requirements"]}
+
+
+def test_the_bundle_answers_by_itself(shop: Shop, tmp_path: Path) -> None:
+    backup = tmp_path / "backup"
+    shutil.copytree(shop.table, backup)
+    shop.rotated()
+    shop.keyring.destroy("pii", 1)
+    shop.make(destroyed=["pii:1"], samples=[backup])
+    second, second_public = key_pair(tmp_path, "second")
+    assert not evidence.verify(shop.out, shop.public).ok  # the policy wants two
+    evidence.add_signature(shop.out, evidence.FileSigner(second))
+    verification, members = checked(shop.out, [shop.public, second_public])
+    assert verification.ok, verification.problems
+
+    told = json.loads(members["evidence.json"])
+    jsonschema.validate(told, json.loads(members["evidence.schema.json"]), jsonschema.Draft202012Validator)
+    (card,) = (one for one in told["columns"] if one["column"] == "ssn")
+    answers = {one["question"]: one["answer"] for one in card["answers"]}
+    today = datetime.now(UTC).date()
+    assert answers["Which keys protect it?"].startswith("pii:2 (active) in 3 files, over data keys of AES_GCM_V1 128")
+    assert f"active since {today}" in answers["Since when?"]
+    assert "owner Payments, custodian Security operations, users billing" in answers["Who may use them?"]
+    assert answers["When is the next rotation due?"] == f"pii:2: {today + timedelta(days=365)}."
+    assert answers["Was the last rotation complete?"].startswith("Yes: the journal has ended")
+    assert "pii:1 to pii:2 in 3 files" in answers["Was the last rotation complete?"]
+    assert answers["Is the old key gone?"].startswith("pii:1: yes, the keyring says that it is destroyed; 6 attempts")
+    assert "chain whole" in answers["How do you know?"]
+
+    keys = named(told)
+    assert (keys["pii:1"]["state"], keys["pii:1"]["files"]) == ("destroyed", 0)
+    assert (keys["pii:2"]["state"], keys["pii:2"]["current"], keys["pii:2"]["files"]) == ("active", True, 3)
+    assert keys["footer:1"]["state"] == "deactivated"
+    uses = {one["column"]: one for one in keys["pii:2"]["uses"]}
+    assert set(uses) == {"ssn", "name"}
+    assert uses["ssn"]["data_keys"] == 3
+    assert (
+        uses["ssn"]["modules"] >= 3 * 2 * 5
+    )  # of each chunk: metadata, a page and its header, a filter and its header
+    (gone,) = told["destructions"]
+    assert (gone["gone"], gone["needed"], gone["files"]) == ("yes", "unknown", 3), gone
+    (doubt,) = gone["doubts"]
+    assert doubt.startswith("pii:1: writers may hold a key under it, and use it until ")
+    assert {(one["outcome"], one["problem"]) for one in gone["tried"]} == {("refused", "destroyed")}
+    assert pq.read_table(pa.BufferReader(members["inventory.parquet"])).num_rows == 3 * 2 * 5
+
+
+def test_items_are_fulfilled_missing_or_not_decidable(shop: Shop) -> None:
+    found = items(told := shop.make())
+    assert found["3.5.1"][0] == found["3.5.1.1"][0] == found["3.7.1"][0] == found["3.7.7"][0] == "fulfilled"
+    assert found["3.7.9"][0] == found["3.6.1.3"][0] == "not decidable"
+    assert found["3.7.4"][0] == "fulfilled"
+    assert found["164.312(a)(2)(iv) decrypt"][0] == "fulfilled"
+    assert found["164.312(b)"] == ("missing", "no access_log in the policy of people")
+    assert told["other_requirements"] == [
+        {"table": "people", "column": "ssn", "requirement": "SOX 404", "status": "not decidable"}
+    ]
+    covered = {one["item"] for one in told["requirements"] if one["columns"] and one["standard"] == "PCI DSS"}
+    assert covered == {item for item in found if item.startswith("3.6")}
+
+
+def test_what_is_missing_is_said(shop: Shop) -> None:
+    edit_meta_leak(shop.signed("lake/people/3.parquet", bloom_filters={"city": True}))
+    shop.plain("lake/people/4.parquet", bloom_filters={"ssn": True})
+    later = datetime.now(UTC) + timedelta(days=400)
+    found = items(told := shop.make(policy=shop.policy(key_policies={"pii": KeyPolicy(compromised=("1",))}), now=later))
+    assert found["3.5.1"][0] == "missing"
+    assert "people.ssn: in clear: geospatial statistics in 1 files, values in 1 files" in found["3.5.1"][1]
+    assert found["3.5.1.1"] == ("missing", "a Bloom filter in clear is a set of hashes without a key: people.ssn")
+    assert found["3.6.1 a"][0] == found["3.7.8"][0] == "missing"
+    assert found["3.7.4"][0] == "missing"
+    assert "rotation is due" in found["3.7.4"][1]
+    assert found["3.7.5"][0] == "missing"
+    assert named(told)["pii:1"]["state"] == "compromised"
+    (leak,) = (one for one in told["leaks"] if one["column"] == "ssn")
+    assert leak["in_clear"]["Bloom filter"] == 1
+    (column,) = (one for one in told["columns"] if one["column"] == "ssn")
+    assert column["answers"][0]["answer"].startswith(
+        "NONE in 1 files, where it stands in plaintext; pii:1 (compromised)"
+    )
+    assert leak["candidates_per_second"] > 1000
+    assert 300 < leak["values_in_filter"] < 500
+
+
+def edit_meta_leak(path: Path) -> None:
+    def spoil(meta: Struct) -> None:
+        meta.set_struct(17, Struct())
+
+    edit_meta(path, 1, spoil)
+
+
+def test_without_keys_nothing_is_called_fulfilled_that_was_not_seen(shop: Shop) -> None:
+    found = items(told := shop.make(keys=None))
+    assert told["looked_at"]["unseen"]
+    assert "fulfilled" not in {status for item, (status, _) in found.items() if item.startswith(("3.5", "3.7", "164"))}
+    assert {one["state"] for one in told["keys"]} == {"unknown"}
+
+
+def test_states_are_those_of_sp_800_57(shop: Shop) -> None:
+    shop.keyring.rotate("other")
+    shop.keyring.disable("other")
+    policy = shop.policy({"city": ColumnPolicy(key="other")})
+    assert {one["state"] for name, one in named(shop.make(policy=policy)).items() if name.startswith("pii")} == {
+        "active"
+    }
+    future = KeyPolicy(activation=date(2100, 1, 1))
+    keys = named(shop.make(policy=shop.policy(key_policies={"pii": future, "footer": future})))
+    assert keys["pii:1"]["state"] == "pre-activation"
+    assert keys["pii:1"]["overdue"] == ["files are under it before its activation"]
+    keys = named(shop.make(policy=shop.policy({"x": ColumnPolicy(key="other")}, key_policies={"other": KeyPolicy()})))
+    assert (keys["other:1"]["state"], keys["other:2"]["state"]) == ("suspended", "suspended")
+
+
+class Plain:
+    """A KMS that counts no versions."""
+
+    def __init__(self, ring: bs.Keyring) -> None:
+        self._ring = ring
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
+        fields = json.loads(self._ring.wrap_key(key_bytes, master_key_identifier))
+        return json.dumps({"version": fields["masterKeyVersion"], "key": fields["encryptedKey"]})
+
+    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
+        fields = json.loads(wrapped_key)
+        told = {"masterKeyVersion": fields["version"], "encryptedKey": fields["key"]}
+        return self._ring.unwrap_key(json.dumps(told), master_key_identifier)
+
+    def key_state(self, master_key_identifier: str) -> KeyState:
+        return self._ring.key_state(master_key_identifier)
+
+    def key_dates(self, master_key_identifier: str) -> KeyDates:
+        return self._ring.key_dates(master_key_identifier)
+
+
+def test_a_kms_without_versions(shop: Shop) -> None:
+    tools = KeyTools(Plain(shop.keyring))
+    shutil.rmtree(shop.table)
+    shop.write("lake/people/0.parquet", encryption={"keys": tools})
+    told = shop.make(keys=tools)
+    one = named(told)["pii:None"]
+    assert (one["state"], one["current"], one["files"]) == ("active", True, 1)
+    assert one["rotation_due"] is not None
+    assert set(named(told)) == {"footer:None", "pii:None"}
+    (found,) = shop.make(keys=tools, destroyed=["pii:1"], samples=[shop.table])["destructions"]
+    assert found["gone"] == "unknown"
+    assert found["needed"] in ("yes", "unknown")
+
+
+def test_a_rotation_is_complete_when_its_journal_has_ended(shop: Shop) -> None:
+    shop.rotated()
+    (rotation,) = shop.make()["rotations"]
+    assert (rotation["complete"], rotation["files"], rotation["chain"]) == ("yes", {"rotated": 3}, "whole")
+    assert rotation["by"][0].count("@") == 1
+    lines = shop.journal.read_bytes().splitlines(keepends=True)
+    shop.journal.write_bytes(b"".join(lines[:-1]))
+    (rotation,) = shop.make()["rotations"]
+    assert (rotation["complete"], rotation["why"]) == ("no", "the journal has no end; 0 files were not finished")
+
+
+def test_a_file_left_behind_is_counted(shop: Shop) -> None:
+    left = (shop.table / "0.parquet").read_bytes()
+    shop.rotated()
+    (shop.table / "late.parquet").write_bytes(left)
+    (rotation,) = shop.make()["rotations"]
+    assert rotation["complete"] == "no"
+    assert rotation["remaining"] == {"footer:1": 1, "pii:1": 1}
+
+
+def test_a_rekey_tells_versions_before_and_after(shop: Shop) -> None:
+    shop.rotated(rekey=True)
+    (rotation,) = shop.make()["rotations"]
+    assert rotation["operation"] == "rekey"
+    assert rotation["keys"] == [
+        {"before": "footer:1", "after": "footer:2", "files": 3},
+        {"before": "pii:1", "after": "pii:2", "files": 3},
+    ]
+    assert rotation["complete"] == "yes"
+
+
+def test_journals_are_found_where_rotations_keep_them(shop: Shop) -> None:
+    shop.keyring.rotate("pii")
+    assert rotate(shop.table, Rewrap(shop.policy())).ok
+    (rotation,) = shop.make(journals=None)["rotations"]
+    assert rotation["complete"] == "yes"
+    with zipfile.ZipFile(shop.out) as archive:
+        assert "rotation/000-rewrap.jsonl" in archive.namelist()
+
+
+@pytest.mark.parametrize("change", ["altered", "removed", "inserted", "unchained"])
+def test_an_altered_journal_is_told(shop: Shop, change: str) -> None:
+    shop.rotated()
+    lines = shop.journal.read_bytes().splitlines(keepends=True)
+    match change:
+        case "altered":
+            lines[2] = lines[2].replace(b'"rotated"', b'"Rotated"')
+        case "removed":
+            del lines[3]
+        case "inserted":
+            lines.insert(3, lines[1])
+        case "unchained":
+            event = json.loads(lines[3])
+            del event["chain"]
+            lines[3] = json.dumps(event).encode() + b"\n"
+    shop.journal.write_bytes(b"".join(lines))
+    (rotation,) = shop.make()["rotations"]
+    assert (rotation["complete"], rotation["chain"]) == ("unknown", "broken")
+    assert "altered" in rotation["why"]
+    with pytest.raises(bs.FormatError, match="altered"):
+        rotate(shop.table, Rewrap(shop.policy()), journal=shop.journal)
+    assert rotate(shop.table, Rewrap(shop.policy()), journal=shop.journal, restart=True).ok
+
+
+def test_an_older_versions_journal_stays_readable(shop: Shop) -> None:
+    shop.rotated()
+    events = [json.loads(line) for line in shop.journal.read_bytes().splitlines()]
+    for event in events:
+        for name in ("chain", "user", "host", "keys"):
+            event.pop(name, None)
+    shop.journal.write_bytes(b"".join(json.dumps(event).encode() + b"\n" for event in events[:-1]))
+    (rotation,) = shop.make()["rotations"]
+    assert rotation["chain"] == "none"
+    assert rotate(shop.table, Rewrap(shop.policy()), journal=shop.journal).ok
+    (rotation,) = shop.make()["rotations"]
+    assert rotation["chain"] == f"whole from line {len(events)} on"
+    assert rotation["by"]
+
+
+def test_a_certificate_says_when_the_key_is_not_gone(shop: Shop, tmp_path: Path) -> None:
+    backup = tmp_path / "backup"
+    shutil.copytree(shop.table, backup)
+    shop.rotated()
+    (found,) = shop.make(destroyed=["pii:1"], samples=[backup], also=[backup])["destructions"]
+    assert (found["gone"], found["needed"], found["files"]) == ("no", "yes", 6)
+    assert {one["outcome"] for one in found["tried"]} == {"opened"}
+    shop.keyring.destroy("pii", 1)
+    (found,) = shop.make(destroyed=["pii:1"])["destructions"]
+    assert found["gone"] == "yes"
+    (found,) = shop.make(destroyed=["pii:1"], keys=None)["destructions"]
+    assert (found["gone"], found["needed"]) == ("unknown", "unknown")
+    with pytest.raises(bs.UsageError, match="KEY:VERSION"):
+        shop.make(destroyed=["pii"])
+
+
+def test_each_form_satisfies_its_own_validator(shop: Shop) -> None:
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
+    shop.rotated()
+    shop.signed("lake/people/3.parquet", encryption={"algorithm": "AES_GCM_CTR_V1"})
+    shop.make(policy=shop.policy(allow_ctr=True))
+    _, members = checked(shop.out, shop.public)
+    for name, version in (("cbom-1.6.json", SchemaVersion.V1_6), ("cbom-1.7.json", SchemaVersion.V1_7)):
+        text = members[name].decode()
+        assert JsonStrictValidator(version).validate_str(text) is None
+        bill = json.loads(text)
+        assert bill["specVersion"] == name[5:8]
+        refs = {one["bom-ref"]: one for one in bill["components"]}
+        key = refs["master-key:pii:2"]["cryptoProperties"]["relatedCryptoMaterialProperties"]
+        assert key["state"] == "active"
+        assert {"creationDate", "activationDate", "expirationDate"} <= key.keys()
+        assert key["algorithmRef"] == "algorithm:AES-256-GCM"
+        edges = {one["ref"]: set(one.get("dependsOn", ())) for one in bill["dependencies"]}
+        assert edges["table:people"] >= {"data-keys:pii:2:AES_GCM_V1:128"}
+        assert edges["data-keys:pii:2:AES_GCM_V1:128"] == {"algorithm:AES-128-GCM", "key-encryption-keys:pii:2"}
+        assert edges["key-encryption-keys:pii:2"] == {"master-key:pii:2"}
+        assert edges["master-key:pii:2"] == {"algorithm:AES-256-GCM"}
+        assert set().union(*edges.values()) <= refs.keys()
+    jsonschema.Draft202012Validator.check_schema(json.loads(members["evidence.schema.json"]))
+    assert json.loads(members["audit.sarif"])["version"] == "2.1.0"
+
+
+class _Page(HTMLParser):
+    void = frozenset({"meta", "br", "!doctype"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+        self.attributes: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        if tag not in self.void:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_pages_are_whole_and_trust_no_name(shop: Shop) -> None:
+    hostile = '<script>alert("x")</script>\u202e\n'
+    table = people().rename_columns(["id", hostile, "name", "city", "nothing"])
+    shop.write("lake/people/hostile.parquet", table, encryption={"column_keys": {hostile: "pii"}})
+    shop.plain("lake/people/plain.parquet", table, bloom_filters={hostile: True})
+    shop.make(destroyed=["pii:1"])
+    members = unzip(shop.out)
+    for name in ("index.html", "leaks.html"):
+        text = members[name].decode()
+        page = _Page()
+        page.feed(text)
+        assert not page.open
+        assert not {"script", "img", "iframe", "link"} & page.seen
+        assert not {"src", "onload"} & page.attributes
+        assert "&lt;script&gt;" in text
+        assert "\u202e" not in text
+        assert "@media print" in text
+    assert "people: ssn" in members["index.html"].decode()
+
+
+def unzip(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_the_leak_page_names_the_worst_first(shop: Shop) -> None:
+    shop.make()
+    page = unzip(shop.out)["leaks.html"].decode()
+    assert "None of 1 sensitive columns gives anything away that was seen." in page
+    shop.plain("lake/people/4.parquet", bloom_filters={"ssn": True})
+    shop.make()
+    page = unzip(shop.out)["leaks.html"].decode()
+    assert "1 of 1 sensitive columns give something away: ssn." in page
+    assert re.search(r"answer for [\d,]+ candidates a second on one core: all numbers of nine digits in about", page)
+
+
+def test_the_same_look_gives_the_same_bytes(shop: Shop) -> None:
+    shop.rotated()
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    shop.make(now=now)
+    first = shop.out.read_bytes()
+    shop.make(now=now)
+    assert shop.out.read_bytes() == first
+
+
+def test_no_secret_is_in_the_bundle(shop: Shop) -> None:
+    shop.rotated()
+    shop.make(destroyed=["pii:1"])
+    data = shop.out.read_bytes()
+    for key in shop.keyring.list():
+        for version in key.versions:
+            assert version.key is not None
+            secret = version.key.reveal()
+            assert secret not in data
+            assert secret.hex().encode() not in data
+    assert b"000-00-0000" not in data  # a value
+    assert b"encryptedKey" not in data
+
+
+def test_the_access_log_is_told_in_short(shop: Shop) -> None:
+    log = shop.folder / "access.jsonl"
+    policy = shop.policy(access_log=str(log))
+    bs.read_table(shop.table, columns=["ssn"], decryption=policy)
+    with log.open("a") as file:
+        file.write("nonsense\n")
+    told = shop.make(policy=shop.policy(access_log=str(log)), access_log=log)
+    jsonschema.validate(told, json.loads(unzip(shop.out)["evidence.schema.json"]))
+    short = told["access"]["log"]
+    assert short["not_understood"] == 1
+    assert {(one["key"], one["column"], one["outcome"]) for one in short["uses"]} >= {("pii:1", "ssn", "given")}
+    assert items(told)["164.312(b)"][0] == "not decidable"
+
+
+POLICY = """
+version = 1
+[keys.pii]
+owner = "Payments"
+custodian = "Security operations"
+users = ["billing"]
+originator_usage_days = 365
+dual_control = true
+[tables.people]
+footer_key = "footer"
+[tables.people.columns.ssn]
+key = "pii"
+sensitivity = "restricted"
+requirement = "PCI DSS 3.6"
+[tables.people.columns.name]
+key = "pii"
+"""
+
+
+def test_what_would_end_it_is_told_before_the_look(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bloomseal.evidence.collect.look", lambda *_, **__: pytest.fail("it has looked"))
+    shop.out.write_bytes(b"PAR1")
+    with pytest.raises(bs.UsageError, match="already"):
+        shop.make(overwrite=False)
+    assert shop.out.read_bytes() == b"PAR1"
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(bs.MissingDependencyError, match="jinja2"):
+        shop.make()
+
+
+def test_command_line(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    policy = shop.folder / "policy.toml"
+    policy.write_text(POLICY)
+    second, second_public = key_pair(shop.folder, "second")
+    shop.rotated()
+    ring = ["--keyring", str(shop.keyring.path)]
+    command = ["evidence", str(shop.table), "--out", str(shop.out), "--policy", str(policy), *ring]
+    command += ["--journal", str(shop.journal), "--sign-key", str(shop.private), "--destroyed", "pii:1"]
+    assert main(command) == 0
+    assert "1 more signatures are needed" in capsys.readouterr().out
+    assert main(command) == 2
+    assert "--overwrite" in capsys.readouterr().err
+    check = ["evidence", "verify", str(shop.out), "--public-key", str(shop.public)]
+    assert main(check) == 1
+    assert "2 keys have to sign" in capsys.readouterr().out
+    assert main(["evidence", "sign", str(shop.out), "--sign-key", str(second)]) == 0
+    check += ["--public-key", str(second_public)]
+    capsys.readouterr()
+    assert main(check) == 0
+    out = capsys.readouterr().out
+    assert "as it was signed  yes" in out
+    assert "Was the last rotation complete? Yes" in out
+    assert "Is the old key gone? pii:1: no, the keyring says that it is enabled" in out
+    assert main([*check, "--format", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["ok"]
+    assert told["evidence"]["looked_at"]["policy_sha256"]
+    data = shop.out.read_bytes()
+    shop.out.write_bytes(data.replace(b"Payments", b"payments"))
+    assert main(check) == 1
+    assert "altered (its checksum" in capsys.readouterr().out
+    assert Policy.load(policy).for_table("people").key_policies["pii"].dual_control

@@ -1,0 +1,128 @@
+"""Who writes to the catalog: chooses the options and the place of a table of Spark's, and so what `spark.table` answers; no more.
+
+Here the data source's options are understood as in a session, without a JVM; what Spark makes of a catalog's entries is in
+tests/spark/test_options_attacks.py.
+"""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import bloomseal as bs
+from games.world import COLUMNS, KeyHolder, Rights, World, forged_rows, rows, world
+
+pytest.importorskip("pyspark")
+
+from bloomseal.spark.source.options import Defaults, SourceOptions
+
+
+class Place(NamedTuple):
+    """A file, as a task is told of it."""
+
+    name: str
+    base: str | None = None
+    root: str | None = None
+
+
+class CatalogWriter:
+    """Holds the options of a table; `session` is the reader's, made by `enable`, and beyond his reach."""
+
+    def __init__(self, here: World) -> None:
+        table = here.policy()
+        document = {
+            "version": 1,
+            "kms": f"keyring://{here.ring.path}",
+            "tables": {
+                "people": {
+                    "footer_key": "footer", "complete": True, "plaintext_footer": here.signed,
+                    "aad_prefix": table.aad_prefix, "store_aad_prefix": False,
+                    "columns": {"ssn": {"key": "pii"}, "illness": {"key": "health"}},
+                }
+            },
+        }  # fmt: skip
+        self._session = Defaults(kms=f"keyring://{here.ring.path}", policy=bs.Policy.from_dict(document))
+
+    def parsed(self, **options: str) -> SourceOptions:
+        return SourceOptions.parse(options, self._session)
+
+    def read(self, here: World, **options: str) -> bs.SealedFile:
+        file = here.root / "tenant=a/part-0.parquet"
+        told = self.parsed(path=str(here.root), **options)
+        return told.open(Place(str(file), None, str(here.root)))
+
+
+def test_an_honest_entry_is_read(tmp_path: Path) -> None:
+    here = world(tmp_path / "w")
+    with CatalogWriter(here).read(here) as file:
+        assert file.read(list(COLUMNS)).equals(rows("a"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kms": "keyring:///attacker.json"}, {"kms": "vault://attacker.example/transit"}, {"policy": "/attacker.toml"},
+        {"bloomseal.python": "/attacker"}, {"allow_ctr": "true"}, {"passphrase": "x"}, {"token": "x"}, {"key": "x"},
+        {"footer_key": "MDEyMzQ1Njc4OTAxMjM0NQ=="}, {"table": "no such table"}, {"allow_plaintext": "perhaps"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_no_option_chooses_a_kms_a_policy_a_program_or_a_key(tmp_path: Path, options: dict[str, str]) -> None:
+    here = world(tmp_path / "w")
+    with pytest.raises(bs.BloomsealError):
+        CatalogWriter(here).read(here, **options)
+
+
+_FLAGS = ("allow_plaintext", "allow_unverified_footer")
+
+
+@pytest.mark.parametrize("flags", [some for n in range(3) for some in itertools.combinations(_FLAGS, n)], ids=str)
+def test_no_option_takes_the_pins_of_the_sessions_policy_away(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    """Together with somebody who may use the footer's key and writes to the storage."""
+    here = world(tmp_path / "w")
+    ally = KeyHolder(here.root, tmp_path / "own", Rights(here.ring, {"footer"}))
+    options = dict.fromkeys(flags, "true")
+    for signed in (False, True):
+        spec = bs.EncryptionSpec(
+            "footer", keys=ally.kms, aad_prefix=ally.prefix(), store_aad_prefix=False, plaintext_footer=signed
+        )
+        bs.write_table(forged_rows(), ally.file(), encryption=spec, bloom_filters={"ssn": True})
+        with CatalogWriter(here).read(here, **options) as file:
+            for use in (
+                lambda file=file: file.read(["ssn"]),
+                lambda file=file: file.probe("ssn", ["a00-45-6789"]),
+                lambda file=file: file.read(["n"], filters=[("ssn", "==", "x")]),
+            ):
+                with pytest.raises(bs.PolicyError):
+                    use()
+
+
+# Honest limits
+
+
+def test_limit_he_has_plaintext_taken_where_the_policy_names_no_column(tmp_path: Path) -> None:
+    here = world(tmp_path / "w")
+    path = here.root / "tenant=a/part-0.parquet"
+    bs.write_table(forged_rows(), path)
+    me = CatalogWriter(here)
+    with pytest.raises(bs.PolicyError):
+        me.read(here)
+    with me.read(here, allow_plaintext="true") as file:
+        assert file.read(["n"])["n"].to_pylist() == [666]
+        with pytest.raises(bs.PolicyError, match="plaintext"):
+            file.read(["ssn"])
+
+
+def test_limit_he_says_which_prefix_is_expected(tmp_path: Path) -> None:
+    """And so which file opens in another's place: read by path, or by the policy alone, where that matters."""
+    here = world(tmp_path / "w")
+    first, second = (here.root / f"tenant={tenant}/part-0.parquet" for tenant in "ab")
+    first.write_bytes(second.read_bytes())
+    me = CatalogWriter(here)
+    with pytest.raises(bs.IntegrityError):
+        me.read(here)
+    with me.read(here, aad_prefix="people/tenant=b/part-0.parquet/") as file:
+        assert file.read(list(COLUMNS)).equals(rows("b"))

@@ -1,0 +1,205 @@
+"""Who may use the footer's master key alone, and writes to the storage: the table of contents is his, no other column's values are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import bloomseal as bs
+from bloomseal.encryption import ModuleCipher
+from bloomseal.format.footer import peek
+from bloomseal.format.layout import Column, FileMeta, Group
+from bloomseal.storage.source import Source
+from bloomseal.thrift import Struct
+from games.doors import READING, REFUSED, play
+from games.world import COLUMNS, FILTERS, TRUTH, KeyHolder, Rights, World, forged_rows, rows, world
+from support.footers import change_footer, change_groups, in_chunk, rename
+
+
+def role(here: World, tmp_path: Path) -> KeyHolder:
+    return KeyHolder(here.root, tmp_path / "own", Rights(here.ring, {"footer"}))
+
+
+def resealed(me: KeyHolder, change: Callable[[Struct], object]) -> None:
+    """The footer changed, and sealed or signed again."""
+    data = me.file().read_bytes()
+    cipher = ModuleCipher(me.key(peek(Source.memory(data)).key_metadata, None))
+    me.file().write_bytes(change_footer(data, cipher, change, me.prefix().encode()))
+
+
+def forged_under_the_footers_key(me: KeyHolder) -> None:
+    spec = bs.EncryptionSpec("footer", keys=me.kms, aad_prefix=me.prefix(), store_aad_prefix=False)
+    bs.write_table(forged_rows(), me.file(), encryption=spec, bloom_filters=FILTERS)
+
+
+def forged_in_plaintext_columns(me: KeyHolder) -> None:
+    spec = bs.EncryptionSpec(
+        "footer", {"n": "footer"}, keys=me.kms, aad_prefix=me.prefix(), store_aad_prefix=False, plaintext_footer=True
+    )
+    bs.write_table(forged_rows(), me.file(), encryption=spec, bloom_filters=FILTERS)
+
+
+def forged_look_alikes(me: KeyHolder) -> None:
+    spec = bs.EncryptionSpec("footer", keys=me.kms, aad_prefix=me.prefix(), store_aad_prefix=False)
+    table = forged_rows().rename_columns(["SSN", "Illness", "n"])
+    bs.write_table(table, me.file(), encryption=spec, bloom_filters={"SSN": True})
+
+
+def columns_change_names(me: KeyHolder) -> None:
+    resealed(me, rename({"ssn": "illness", "illness": "ssn"}))
+
+
+def _chunks(footer: Struct, group: int) -> list[bytes]:
+    return Struct.parse(footer.elements(FileMeta.ROW_GROUPS)[group]).elements(Group.COLUMNS)
+
+
+def row_groups_change_places(me: KeyHolder) -> None:
+    resealed(me, change_groups(lambda groups: [groups[1], groups[0], *groups[2:]]))
+
+
+def a_row_group_twice(me: KeyHolder) -> None:
+    resealed(me, change_groups(lambda groups: [groups[0], *groups]))
+
+
+def sealed_metadata_of_another_row_group(me: KeyHolder) -> None:
+    def change(footer: Struct) -> None:
+        sealed = Struct.parse(_chunks(footer, 1)[0]).binary(Column.SEALED_META)
+        assert sealed
+        in_chunk(0, 0, lambda chunk: chunk.set_binary(Column.SEALED_META, sealed))(footer)
+
+    resealed(me, change)
+
+
+def one_columns_chunk_in_anothers_place(me: KeyHolder) -> None:
+    def change(footer: Struct) -> None:
+        chunk = _chunks(footer, 0)[1]
+
+        def groups(listed: list[bytes]) -> list[bytes]:
+            group = Struct.parse(listed[0])
+            group.set_list(Group.COLUMNS, [chunk, *group.elements(Group.COLUMNS)[1:]])
+            return [group.to_bytes(), *listed[1:]]
+
+        change_groups(groups)(footer)
+
+    resealed(me, change)
+
+
+def another_key_for_a_column(me: KeyHolder) -> None:
+    """The column's key metadata says what the footer's does, so that his own key would open it."""
+    footers = peek(Source.memory(me.file().read_bytes())).key_metadata
+
+    def change(chunk: Struct) -> None:
+        crypto = chunk.struct(Column.CRYPTO)
+        assert crypto is not None
+        inner = crypto.struct(2)
+        assert inner is not None
+        inner.set_binary(2, footers)
+        crypto.set_struct(2, inner)
+        chunk.set_struct(Column.CRYPTO, crypto)
+
+    resealed(me, in_chunk(0, 0, change))
+
+
+def page_indexes_of_another_row_group(me: KeyHolder) -> None:
+    def change(footer: Struct) -> None:
+        other = Struct.parse(_chunks(footer, 1)[0])
+
+        def moved(chunk: Struct) -> None:
+            for field in (Column.COLUMN_INDEX, Column.OFFSET_INDEX):
+                chunk.set_i64(field, other.integer(field) or 0)
+            for field in (Column.COLUMN_INDEX_LENGTH, Column.OFFSET_INDEX_LENGTH):
+                chunk.set_i32(field, other.integer(field) or 0)
+
+        in_chunk(0, 0, moved)(footer)
+
+    resealed(me, change)
+
+
+ATTACKS = [
+    forged_under_the_footers_key, forged_in_plaintext_columns, forged_look_alikes, columns_change_names,
+    a_row_group_twice, sealed_metadata_of_another_row_group, one_columns_chunk_in_anothers_place,
+    another_key_for_a_column, row_groups_change_places,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
+def test_no_other_columns_values_are_forged(tmp_path: Path, attack: Callable[[KeyHolder], None]) -> None:
+    here = world(tmp_path / "w", signed=len(attack.__name__) % 2 == 0)
+    attack(role(here, tmp_path))
+    told = play(here, tmp_path)
+    assert {told[door] for door in READING} == {REFUSED}, told
+
+
+def test_page_indexes_of_another_row_group_hide_nothing(tmp_path: Path) -> None:
+    here = world(tmp_path / "w")
+    page_indexes_of_another_row_group(role(here, tmp_path))
+    told = play(here, tmp_path)
+    assert told["verify"] == REFUSED
+
+
+def test_other_columns_are_not_read(tmp_path: Path) -> None:
+    for signed in (False, True):
+        here = world(tmp_path / f"w{signed}", signed=signed)
+        me = role(here, tmp_path)
+        with bs.open_file(me.file(), decryption=me.decryption()) as file:
+            assert file.read(["n"]).equals(rows("a").select(["n"]))
+            for column in ("ssn", "illness"):
+                for use in (
+                    lambda column=column: file.read([column]),
+                    lambda column=column: file.probe(column, TRUTH[column]),
+                    lambda column=column: file.read(["n"], filters=[(column, "==", TRUTH[column][0])]),
+                ):
+                    with pytest.raises(bs.KeyAccessError):
+                        use()
+
+
+# Honest limits
+
+
+def test_limit_the_footers_holder_leaves_row_groups_out(tmp_path: Path) -> None:
+    here = world(tmp_path / "w")
+    me = role(here, tmp_path)
+
+    def change(footer: Struct) -> None:
+        change_groups(lambda groups: groups[:1])(footer)
+        footer.set_i64(FileMeta.NUM_ROWS, 4)
+
+    resealed(me, change)
+    assert bs.read_table(me.file(), columns=list(COLUMNS), decryption=here.policy()).equals(rows("a").slice(0, 4))
+    assert bs.verify(me.file(), decryption=here.policy()).ok
+
+
+def test_limit_the_footers_holder_leaves_a_column_out(tmp_path: Path) -> None:
+    """A file without `ssn`: a table reads nulls there, as it does of files that are older than the column. None is forged."""
+    here = world(tmp_path / "w")
+    me = role(here, tmp_path)
+    spec = bs.EncryptionSpec("footer", keys=me.kms, aad_prefix=me.prefix(), store_aad_prefix=False)
+    bs.write_table(forged_rows().select(["n"]), me.file(), encryption=spec)
+    found = bs.read_table(here.root, columns=["ssn", "n"], decryption=here.policy())
+    assert found["ssn"].to_pylist() == [None, *rows("b")["ssn"].to_pylist()]
+    with pytest.raises(bs.UsageError):
+        bs.read_table(me.file(), columns=["ssn"], decryption=here.policy())
+
+
+def test_limit_the_footers_holder_writes_columns_under_the_footers_key(tmp_path: Path) -> None:
+    """`n` has no key of its own: it is his as much as anybody's who may use the footer's."""
+    here = world(tmp_path / "w")
+    me = role(here, tmp_path)
+    with bs.open_file(me.file(), decryption=me.decryption()) as file:
+        walk = file.walk
+        chunk = walk.chunk(0, 2)
+        page = next(iter(walk.pages(chunk)))
+        cipher = walk.cipher(chunk)
+        assert cipher is not None
+        body = bytearray(page.body())
+        body[-32] = 200
+        sealed = cipher.seal(bytes(body), page.kind, walk.aad(chunk, page.kind, page.ordinal))
+        start = page.offset + page.length - len(page.stored)
+        assert len(sealed) == len(page.stored)
+    data = bytearray(me.file().read_bytes())
+    data[start : start + len(sealed)] = sealed
+    me.file().write_bytes(data)
+    assert bs.read_table(me.file(), columns=["n"], decryption=here.policy())["n"][0].as_py() == 200
+    assert bs.read_table(me.file(), columns=["ssn"], decryption=here.policy()).equals(rows("a").select(["ssn"]))

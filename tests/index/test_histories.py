@@ -1,0 +1,35 @@
+"""Whatever happened to a table and to its indexes: equal to a scan."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+
+import bloomseal as bs
+from index.histories import History
+
+
+def _play(tmp_path: Path, seed: int, steps: int = 7, times: int = 2) -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bs.BloomsealWarning)
+        home = tmp_path / str(seed)
+        home.mkdir()
+        history = History(home, seed)
+        assert history.play(steps, times)
+        return history.unopened
+
+
+@pytest.mark.parametrize("ten", range(10))
+def test_a_hundred_histories(tmp_path: Path, ten: int) -> None:
+    # A test in which no index rules anything out would prove nothing.
+    assert sum(_play(tmp_path, seed) for seed in range(10 * ten, 10 * ten + 10)) > 20
+
+
+@pytest.mark.torture
+@pytest.mark.timeout(36_000)
+@pytest.mark.parametrize("hundred", range(1, 51))
+def test_five_thousand_histories(tmp_path: Path, hundred: int) -> None:
+    for seed in range(100 * hundred, 100 * hundred + 100):
+        _play(tmp_path, seed, 14, 4)

@@ -1,0 +1,480 @@
+"""The sealed index through `SealedTable`: what it rules out, what it must never rule out, and who may not forge it."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import threading
+import warnings
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import bloomseal as bs
+from bloomseal.index import shard, update
+from bloomseal.index.fingerprint import Fingerprints, bits_for
+from bloomseal.index.folder import Clock, IndexFolder
+from bloomseal.rotation import Rewrap, rotate
+
+KEYS: dict[str, Any] = {"footer_key": b"f" * 16, "column_keys": {"k": b"c" * 16, "s": b"d" * 16}}
+ENCRYPTION = bs.EncryptionSpec(**KEYS)
+DECRYPTION = bs.DecryptionSpec(bs.ExplicitKeys(**KEYS))
+
+
+def write(path: Path, rows: pa.Table, **options: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    named = {name: key for name, key in KEYS["column_keys"].items() if name in rows.column_names}
+    spec = bs.EncryptionSpec(footer_key=KEYS["footer_key"], column_keys=named)
+    bs.write_table(rows, path, encryption=spec, **{"row_group_size": 10, **options})
+
+
+def part(number: int, kind: pa.DataType = pa.int64()) -> pa.Table:  # noqa: B008
+    """Unordered keys: statistics rule nothing out."""
+    ids = [(7 * i + number) % 300 * 100 + number for i in range(30)]
+    return pa.table({"k": pa.array(ids, kind), "s": [f"s{i}" for i in ids], "n": range(30)})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    root = tmp_path / "t"
+    for number in range(6):
+        write(
+            root / f"country={'DE' if number % 2 else 'FR'}" / f"{number}.parquet",
+            part(number, pa.int32() if number < 3 else pa.int64()),
+        )
+    opened(root).index("k", encryption=ENCRYPTION).build()
+    return root
+
+
+def opened(root: Path, use_index: Any = "auto", decryption: Any = DECRYPTION) -> bs.SealedTable:
+    return bs.open_table(root, decryption=decryption, use_index=use_index)
+
+
+def same(root: Path, filters: Any, columns: Any = None, *, auto: Any = "auto") -> bs.SealedTable:
+    table, scan = opened(root, auto), opened(root, "never")
+    wanted = scan.read(columns, filters)
+    assert table.read(columns, filters).equals(wanted)
+    assert table.stats.row_groups == scan.stats.row_groups
+    assert table.scan(columns, filters).read_all().equals(wanted)
+    return table
+
+
+def test_a_look_up_opens_the_file_that_holds_the_value(folder: Path) -> None:
+    value = part(2).column("k")[17].as_py()
+    table = same(folder, [("k", "==", value)], auto="require")
+    assert (table.stats.files_unopened, table.stats.decoded, table.stats.rows) == (5, 1, 1)
+    assert table.stats.pruned_by_index == 17
+    assert same(folder, [("k", "==", -1)], auto="require").stats.files_unopened == 6
+    assert same(folder, [("k", "in", [value, -1]), ("n", "<", 5)]).stats.files_unopened == 5
+    assert same(folder, [("k", "in", [])]).stats.files_unopened == 6
+
+
+def test_conditions_of_every_form_are_narrowed_and_exact(folder: Path) -> None:
+    a, b = part(1).column("k")[3].as_py(), part(4).column("k")[29].as_py()
+    assert same(folder, [[("k", "==", a)], [("k", "==", b)]]).stats.files_unopened == 4
+    # An expression is evaluated in the table's type: in files of a narrower one it rules nothing out.
+    assert same(folder, (pc.field("k") == a) | (pc.field("k") == b)).stats.files_unopened == 2
+    joined = [[("k", "==", a), ("n", "<", 99)], [("k", "==", b), ("n", "<", 99)]]
+    assert (same(folder, joined).stats.rows, same(folder, joined).stats.files_unopened) == (2, 4)
+    # What folders' names say differs from file to file, and so does what is left to ask the index.
+    either = [[("country", "==", "DE"), ("k", "==", a)], [("country", "==", "FR"), ("k", "==", b)]]
+    assert same(folder, either).stats.rows == 2
+    crossed = [[("country", "==", "FR"), ("k", "==", a)], [("country", "==", "DE"), ("k", "==", b)]]
+    assert same(folder, crossed).stats.rows == 0
+    assert same(folder, [[("k", "==", a)], [("n", "==", 3)]]).stats.files_unopened == 0
+    assert same(folder, ~(pc.field("k") == a)).stats.files_unopened == 0
+    with pytest.raises(bs.UsageError, match="no such column"):
+        opened(folder).read(filters=[("k", "==", -1), ("nope", "==", 1)])
+    with pytest.raises(bs.UsageError):
+        opened(folder).read(filters=[("k", "==", "text")])
+    with pytest.raises(bs.UsageError, match="no such column"):
+        opened(folder).read(["nope"], [("k", "==", -1)])
+
+
+def test_probes_ask_the_index(folder: Path) -> None:
+    values = [part(2).column("k")[0].as_py(), -5, part(5).column("k")[29].as_py()]
+    table = opened(folder, "require")
+    maybe = table.maybe_present("k", values)
+    numbers = [int(Path(path).stem) for path in table.files]
+    assert {(numbers[i], j) for i, j in zip(*np.nonzero(maybe), strict=True)} == {(2, 0), (5, 2)}
+    verdicts = table.probe("k", values)
+    assert all(len(groups) == 3 for groups in verdicts.values())
+    (two,) = [groups for path, groups in verdicts.items() if path.endswith("/2.parquet")]
+    assert [[str(one) for one in group] for group in two] == [
+        ["maybe present", "absent", "absent"], ["absent"] * 3, ["absent"] * 3
+    ]  # fmt: skip
+    with pytest.raises(bs.UsageError):
+        table.probe("k", ["text"])
+
+
+def test_two_indexes_work_together(folder: Path) -> None:
+    opened(folder).index("s", encryption=ENCRYPTION).build(pad=True)
+    row = part(3).slice(11, 1).to_pylist()[0]
+    other = part(1).slice(0, 1).to_pylist()[0]
+    assert same(folder, [("k", "==", row["k"]), ("s", "==", row["s"])]).stats.rows == 1
+    assert same(folder, [("k", "==", row["k"]), ("s", "==", other["s"])]).stats.files_unopened == 6
+    write(folder / "country=DE" / "9.parquet", part(3))
+    opened(folder).index("s", encryption=ENCRYPTION).update()
+    table = same(folder, [("k", "==", row["k"]), ("s", "==", row["s"])])
+    assert (table.stats.rows, table.stats.files_unopened) == (2, 5)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "decimal", "nested", "binary", "date"])
+def test_types(tmp_path: Path, kind: str) -> None:
+    root = tmp_path / "t"
+    ints = [[3, 1, 4], [1, 5, 9], [2, 6, 0]]
+    make: dict[str, Any] = {
+        "float32": lambda v: pa.array([float(i) * -0.0 if i == 0 else i / 10 for i in v], pa.float32()),
+        "float64": lambda v: pa.array([float("nan") if i == 9 else float(i) for i in v]),
+        "decimal": lambda v: pa.array([Decimal(i) / 4 for i in v], pa.decimal128(9, 2)),
+        "nested": lambda v: pa.array([{"x": i} for i in v]),
+        "binary": lambda v: pa.array([bytes([i]) for i in v]),
+        "date": lambda v: pa.array(v, pa.date32()),
+    }
+    column = "k.x" if kind == "nested" else "k"
+    for number, values in enumerate(ints):
+        write(root / f"{number}.parquet", pa.table({"k": make[kind](values), "n": values}))
+    report = opened(root).index(column, encryption=ENCRYPTION).build()
+    assert report.ok
+    assert opened(root).index(column).check().values == 9
+    for value in [*make[kind]([0, 1, 2, 6, 7, 9]).to_pylist(), *([0.0, 0.1] if kind.startswith("f") else [])]:
+        asked = value["x"] if kind == "nested" else value
+        same(root, [(column, "==", asked)], auto="require")
+
+
+def test_list_elements_are_probed(tmp_path: Path) -> None:
+    root = tmp_path / "t"
+    for number in range(3):
+        write(root / f"{number}.parquet", pa.table({"k": [[number, 7], [], None, [number * 10]]}))
+    leaf = bs.open_file(root / "0.parquet", decryption=DECRYPTION).columns[0]
+    opened(root).index(leaf, encryption=ENCRYPTION).build()
+    assert opened(root, "require").maybe_present("k", [2, 7, 10, 11]).tolist() == [
+        [False, True, False, False], [False, True, True, False], [True, True, False, False]
+    ]  # fmt: skip
+
+
+def test_another_file_under_the_same_name_is_not_ruled_out(folder: Path) -> None:
+    """Same size, same times, another inode; then the same inode, written over."""
+    path, found = folder / "country=DE" / "1.parquet", 123456
+    rows = part(1)
+    for _ in range(2):
+        before = path.stat()
+        write(path, rows.set_column(0, "k", pa.array([found] * 30, pa.int32())))
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert same(folder, [("k", "==", found)]).stats.rows == 30
+        opened(folder).index("k", encryption=ENCRYPTION).update()
+        other = folder.parent / "other.parquet"
+        found += 1
+        write(other, rows.set_column(0, "k", pa.array([found] * 30, pa.int32())))
+        before = path.stat()
+        with path.open("r+b") as file:
+            file.truncate(0)
+            file.write(other.read_bytes())
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert same(folder, [("k", "==", found)]).stats.rows == 30
+        opened(folder).index("k", encryption=ENCRYPTION).update()
+        found += 1
+
+
+def test_a_file_exchanged_after_the_index_was_asked_is_read_as_a_whole(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, value = folder / "country=FR" / "2.parquet", part(2).column("k")[0].as_py()
+    table = opened(folder)
+    plain = table._parts.__class__.open
+
+    def late(parts: Any, number: int) -> Any:
+        if parts.files[number].ref.path == str(path) and not late.done:  # type: ignore[attr-defined]
+            late.done = True  # type: ignore[attr-defined]
+            write(path, part(2).set_column(0, "k", pa.array([0] * 29 + [value], pa.int32())))
+        return plain(parts, number)
+
+    late.done = False  # type: ignore[attr-defined]
+    monkeypatch.setattr(table._parts.__class__, "open", late)
+    assert table.read(filters=[("k", "==", value)]).column("n").to_pylist() == [29]
+
+
+def test_attached_filters_and_wrapped_keys_are_not_hashed_again(tmp_path: Path) -> None:
+    ring = bs.Keyring(tmp_path / "keys.json", create=True)
+    for name in ("footer", "pii"):
+        ring.create(name)
+    policy = bs.Policy.from_dict(
+        {
+            "version": 1,
+            "tables": {"t": {"footer_key": "footer", "aad_prefix": "{table}/{path}/", "store_aad_prefix": False,
+                             "columns": {"k": {"key": "pii", "index": {"pad": True}}}}},
+        },
+        kms=ring,
+    ).for_table("t")  # fmt: skip
+    root = tmp_path / "lake"
+    report = bs.write_dataset(part(0), root, encryption=policy, rows_per_file=10)
+    assert report.indexes["k"].covered == 3
+    assert bs.write_dataset(part(1), root, encryption=policy, existing="append").indexes["k"].hashed == 1
+    index = opened(root, decryption=policy).index("k")
+    bs.attach_filters(root, ["k"], decryption=policy)
+    assert index.show().covered == 0
+    done = index.update()
+    assert (done.refreshed, done.hashed, done.covered) == (4, 0, 4)
+    ring.rotate("pii")
+    ring.rotate("footer")
+    before = bs.audit.may_destroy("pii", "1", root, keys=ring, policy=policy)
+    assert before.answer == "no"
+    assert any("_bloomseal_index" in path for path in before.needed_by)
+    rotated = rotate(root, Rewrap(policy))
+    assert rotated.ok
+    assert sum("_bloomseal_index" in str(one) for one in rotated.files) >= 2
+    assert rotate(root, Rewrap(policy)).ok
+    assert bs.audit.may_destroy("pii", "1", root, keys=ring, policy=policy).answer == "yes"
+    done = opened(root, decryption=policy).index("k").update()
+    assert (done.refreshed, done.hashed, done.covered) == (4, 0, 4)
+    value = part(1).column("k")[5].as_py()
+    table = opened(root, "require", policy)
+    assert table.read(filters=[("k", "==", value)]).num_rows == 1
+    assert table.stats.files_unopened == 3
+    assert opened(root, decryption=policy).index("k").check().ok
+
+
+def test_required_where_it_can_not_answer(folder: Path) -> None:
+    table = opened(folder, "require")
+    with pytest.raises(bs.UsageError, match="covered by none"):
+        table.read(filters=[("s", "==", "x")])
+    assert table.read(["n"]).num_rows == 180
+    write(folder / "country=DE" / "7.parquet", part(7))
+    with pytest.raises(bs.UsageError, match="1 files are covered by none"):
+        opened(folder, "require").read(filters=[("k", "==", 1)])
+    with pytest.raises(bs.UsageError, match="covers 6 files of 7"):
+        opened(folder, "require").probe("k", [1])
+    assert same(folder, [("k", "==", part(7).column("k")[0].as_py())]).stats.files_not_covered == 1
+    with pytest.raises(bs.UsageError, match="use_index"):
+        opened(folder, "always")
+
+
+def test_a_plaintext_index_or_one_under_the_footer_key_decides_nothing(folder: Path) -> None:
+    """Whoever may write to the storage, or has the footer key, puts an index of his own in the place of ours."""
+    place = folder / "_bloomseal_index" / "k" / "manifest.parquet"
+    with bs.open_file(place, decryption=DECRYPTION) as file:
+        values = file.read()
+    value = part(2).column("k")[0].as_py()
+    lax = bs.DecryptionSpec(bs.ExplicitKeys(**KEYS), allow_plaintext=True)
+    uniform = bs.DecryptionSpec(bs.ExplicitKeys(footer_key=KEYS["footer_key"], column_keys=KEYS["column_keys"]))
+    for forged, decryption in ((None, lax), (bs.EncryptionSpec(footer_key=KEYS["footer_key"]), uniform)):
+        bs.write_table(values, place, encryption=forged)
+        with pytest.warns(bs.BloomsealWarning, match="can't be used"):
+            assert opened(folder, decryption=decryption).read(filters=[("k", "==", value)]).num_rows == 1
+        with pytest.raises(bs.BloomsealError):
+            opened(folder, "require", decryption).read(filters=[("k", "==", value)])
+
+
+def test_one_run_in_the_place_of_another(tmp_path: Path) -> None:
+    """Both authenticate under the same key, and have as many entries: only the manifest tells them apart."""
+    root = tmp_path / "t"
+    write(root / "0.parquet", part(0))
+    opened(root).index("k", encryption=ENCRYPTION).build()
+    write(root / "1.parquet", part(1))
+    index = opened(root).index("k", encryption=ENCRYPTION)
+    manifest = index._manifest()
+    wanted = index._uncovered()
+    report = update.update(index._folder, manifest, index._files, wanted, ENCRYPTION, DECRYPTION, fresh=False)
+    assert report.runs == 2
+    one, other = sorted((root / "_bloomseal_index" / "k").glob("run-*"))
+    shutil.copy(one, other)
+    values = [part(number).column("k")[0].as_py() for number in (0, 1)]
+    for value in values:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", bs.BloomsealWarning)
+            same(root, [("k", "==", value)])
+    with pytest.raises(bs.IntegrityError, match="not the one that its manifest names"):
+        opened(root, "require").read(filters=[("k", "==", values[0])])
+    assert opened(root).index("k", encryption=ENCRYPTION).rebuild().ok
+    same(root, [("k", "==", values[1])], auto="require")
+
+
+def test_the_manifest_of_another_column_is_refused(folder: Path) -> None:
+    opened(folder).index("s", encryption=ENCRYPTION).build()
+    base = folder / "_bloomseal_index"
+    shutil.rmtree(base / "k")
+    shutil.copytree(base / "s", base / "k")
+    with pytest.warns(bs.BloomsealWarning, match="another column"):
+        assert opened(folder).read(filters=[("k", "==", part(0).column("k")[0].as_py())]).num_rows == 1
+
+
+def test_a_reader_of_a_run_that_was_compacted_away_loads_the_manifest_once_more(folder: Path) -> None:
+    table = opened(folder, "require")
+    value = part(2).column("k")[0].as_py()
+    index = opened(folder).index("k", encryption=ENCRYPTION)
+    manifest = index._manifest()
+    held = table._indexes.held(["k"], table._indexes.states())  # loaded, no run opened yet
+    assert held
+    index.compact(everything=True)
+    for name in manifest.files:
+        assert IndexFolder(str(folder), "k").remove(name)
+    assert held[0].coverage.docs.min() >= 0
+    assert table.read(filters=[("k", "==", value)]).num_rows == 1
+
+
+def test_two_updaters_at_once_lose_nothing(folder: Path) -> None:
+    index = [opened(folder).index("k", encryption=ENCRYPTION) for _ in range(2)]
+    for number in (7, 8, 9, 10):
+        write(folder / "country=DE" / f"{number}.parquet", part(number))
+    tables = [opened(folder).index("k", encryption=ENCRYPTION) for _ in range(2)]
+    tables[0]._files, tables[0]._paths = tables[0]._files[:6], tables[0]._paths[:6]
+    threads = [threading.Thread(target=one.update) for one in (*tables, *index)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    opened(folder).index("k", encryption=ENCRYPTION).update()
+    facts = opened(folder).index("k").show()
+    assert facts.covered == 10
+    assert opened(folder).index("k").check().ok
+
+
+@pytest.mark.parametrize("point", ["index shard", "index run", "index before manifest", "index manifest", "renamed"])
+def test_killed_at_any_point_it_is_the_old_index_or_the_new(folder: Path, point: str) -> None:
+    write(folder / "country=DE" / "7.parquet", part(7))
+    code = (
+        "import sys; sys.path[:0] = sys.argv[2:]; import bloomseal as bs; from index.test_index import *;"
+        "opened(Path(sys.argv[1])).index('k', encryption=ENCRYPTION).update()"
+    )
+    paths = [str(Path(__file__).parents[1]), str(Path(bs.__file__).parents[1])]
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(folder), *paths], env={**os.environ, "BLOOMSEAL_FAULT_POINT": point}
+    )
+    assert done.returncode == -9
+    value = part(7).column("k")[4].as_py()
+    assert same(folder, [("k", "==", value)]).stats.rows == 1
+    assert opened(folder).index("k", encryption=ENCRYPTION).update().ok
+    assert same(folder, [("k", "==", value)], auto="require").stats.files_unopened == 6
+    assert opened(folder).index("k").check().ok
+
+
+def test_files_that_are_not_covered_are_told_and_asked(folder: Path) -> None:
+    bs.write_table(part(8), folder / "country=DE" / "8.parquet")
+    damaged = folder / "country=DE" / "9.parquet"
+    write(damaged, part(9))
+    data = bytearray(damaged.read_bytes())
+    data[60] ^= 1
+    damaged.write_bytes(data)
+    report = opened(folder).index("k", encryption=ENCRYPTION).update()
+    assert sorted(report.left) == ["country=DE/8.parquet", "country=DE/9.parquet"]
+    assert not report.ok
+    with pytest.raises(bs.BloomsealError):
+        opened(folder).read(filters=[("k", "==", -1)])
+
+
+def test_mistakes_are_told(folder: Path, tmp_path: Path) -> None:
+    table = opened(folder)
+    with pytest.raises(bs.UsageError, match="has an index"):
+        table.index("k", encryption=ENCRYPTION).build()
+    with pytest.raises(bs.UsageError, match="no such column"):
+        table.index("nope", encryption=ENCRYPTION).build()
+    with pytest.raises(bs.UsageError, match="in plaintext"):
+        table.index("n", encryption=ENCRYPTION).build()
+    with pytest.raises(bs.UsageError, match="no key for it"):
+        table.index("s").build()
+    with pytest.raises(bs.UsageError, match="has no index"):
+        table.index("s").update()
+    with pytest.raises(bs.UsageError, match="false_places"):
+        table.index("s", encryption=ENCRYPTION).build(false_places=2)
+    other = bs.EncryptionSpec(footer_key=b"x" * 16, column_keys={"s": b"y" * 16})
+    with pytest.raises(bs.BloomsealError):
+        table.index("s", encryption=other).build()
+    assert not table.index("s").exists
+    (tmp_path / "out").mkdir()
+    shutil.rmtree(folder / "_bloomseal_index")
+    (folder / "_bloomseal_index").symlink_to(tmp_path / "out")
+    with pytest.raises(bs.UsageError, match="link"):
+        table.index("s", encryption=ENCRYPTION).build()
+
+
+def test_dry_runs_write_nothing_and_drop_removes_all(folder: Path) -> None:
+    before = sorted((folder / "_bloomseal_index" / "k").iterdir())
+    write(folder / "country=DE" / "7.parquet", part(7))
+    report = opened(folder).index("k", encryption=ENCRYPTION).update(dry_run=True)
+    assert list(report.left) == ["country=DE/7.parquet"]
+    assert sorted((folder / "_bloomseal_index" / "k").iterdir()) == before
+    opened(folder).index("k").drop()
+    assert not (folder / "_bloomseal_index").exists()
+
+
+def test_check_finds_what_an_index_lacks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = update.hash_file
+
+    def lossy(*arguments: Any) -> Any:
+        found = plain(*arguments)
+        found.fingerprints[1] = found.fingerprints[1][:-1]
+        return found
+
+    monkeypatch.setattr(update, "hash_file", lossy)
+    opened(folder).index("k", encryption=ENCRYPTION).rebuild()
+    report = opened(folder).index("k").check()
+    assert not report.ok
+    assert (sum(report.missing.values()), len(report.missing)) == (6, 6)
+
+
+def test_large_runs_are_searched_page_by_page(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard, "_KEPT_ENTRIES", 0)
+    rows = np.random.default_rng(5).permutation(60_000)
+    for number in range(3):
+        ids = rows[20_000 * number : 20_000 * (number + 1)]
+        write(folder / "country=DE" / f"b{number}.parquet", pa.table({"k": ids, "n": ids}), row_group_size=4_000)
+    index = opened(folder).index("k", encryption=ENCRYPTION)
+    index.update()
+    index.compact(everything=True)
+    assert index.check().ok
+    reader = shard.RunReader(index._folder, index._manifest().runs[0], DECRYPTION)
+    assert len(reader._open(reader.run.shards[0])._pages().low) > 4
+    for value in (0, 59_999, 31_415, 60_001):
+        same(folder, [("k", "==", value)], auto="require")
+    same(folder, [("k", "in", list(range(0, 60_000, 7)))], auto="require")
+
+
+def test_fingerprints_are_keyed_and_of_the_length_that_was_asked_for() -> None:
+    hashes = np.arange(1000, dtype=np.uint64)
+    one, other = Fingerprints(b"a" * 32, 40).of(hashes), Fingerprints(b"b" * 32, 40).of(hashes)
+    assert len(np.unique(one)) == 1000
+    assert not len(np.intersect1d(one, other))
+    assert int(one.max()) < 1 << 40
+    assert (Fingerprints(b"a" * 32, 20).of(hashes) == one >> np.uint64(20)).all()
+    assert bits_for(10**9, 0.001) == 44
+    assert bits_for(10, 0.001) == 36
+    with_key = Fingerprints(b"a" * 32, 40)
+    assert b"a" * 8 not in repr(with_key).encode()
+
+
+def test_the_clock_waits_until_a_change_would_show(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"1")
+    from bloomseal.index.manifest import state_of
+
+    state = state_of(path.stat())
+    assert Clock(str(tmp_path)).settled(state)
+    path.write_bytes(b"2")
+    assert state_of(path.stat()) != state
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_the_secret_stays_where_it_is(folder: Path) -> None:
+    manifest = opened(folder).index("k")._manifest()
+    shown = repr(manifest) + repr(manifest.fingerprints) + repr(opened(folder).index("k").show())
+    assert manifest.secret.hex() not in shown
+    assert repr(manifest.secret) not in shown
+    with pytest.raises(bs.UsageError, match="not pickled"):
+        pickle.dumps(manifest)
+
+
+def test_the_index_is_no_data_and_its_keys_count(folder: Path) -> None:
+    table = opened(folder)
+    assert not any("_bloomseal_index" in path for path in table.files)
+    from bloomseal.storage.tables import find_files
+
+    others = find_files(folder, everything=True).others
+    assert sum("_bloomseal_index" in one.relative for one in others) == 2

@@ -1,0 +1,178 @@
+"""Several files at a time: the same results as one after the other, one KMS call for a shared KEK, patience with a busy KMS."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bloomseal as bs
+from bloomseal.keytools import KmsAccessError, Problem
+from bloomseal.rotation import Rekey, Rewrap, rotate
+from bloomseal.rotation import run as running
+from bloomseal.rotation.journal import Journal
+from rotation.tables import keyring, opens, reading, write
+
+FILES = 12
+
+
+@pytest.fixture
+def ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bs.Keyring:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return keyring(tmp_path)
+
+
+@pytest.fixture
+def table(tmp_path: Path, ring: bs.Keyring) -> Path:
+    folder = tmp_path / "table"
+    folder.mkdir()
+    tools = bs.KeyTools(ring, internal=False)
+    for index in range(FILES):
+        write(folder / f"{index:02d}.parquet", tools, index)
+    return folder
+
+
+class _Slow(bs.Keyring):
+    """Takes its time, so that questions overlap."""
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
+        time.sleep(0.05)
+        return super().wrap_key(key_bytes, master_key_identifier)
+
+
+@pytest.mark.parametrize("jobs", [1, 4])
+def test_the_same_comes_of_any_number_of_jobs(ring: bs.Keyring, table: Path, tmp_path: Path, jobs: int) -> None:
+    for name in ("footer", "pii", "health"):
+        ring.rotate(name)
+    told: list[tuple[int, int]] = []
+    job = Rewrap(reading(_Slow(ring.path)))
+    report = rotate(table, job, journal=tmp_path / "j", jobs=jobs, progress=lambda *now: told.append(now))
+    assert [Path(one.path).name for one in report.files] == [f"{index:02d}.parquet" for index in range(FILES)]
+    assert report.counts == {"rotated": FILES}
+    assert report.kms["wraps"] == 3, "files of one KEK cost one call for each master key"
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert told[-1] == (sum(one.old_size for one in report.files),) * 2
+    for index in range(FILES):
+        opens(table / f"{index:02d}.parquet", reading(ring), index)
+    assert rotate(table, job, journal=tmp_path / "j", jobs=jobs).counts == {"done before": FILES}
+
+
+def test_files_are_really_done_at_the_same_time(
+    ring: bs.Keyring, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = threading.Barrier(3, timeout=30)
+    real = Rekey.run
+
+    def meet(self: Rekey, *arguments: Any, **options: Any) -> Any:
+        together.wait()
+        return real(self, *arguments, **options)
+
+    monkeypatch.setattr(Rekey, "run", meet)
+    assert rotate(table, Rekey(reading(ring)), journal=tmp_path / "j", jobs=3).ok
+
+
+def test_a_file_is_booked_before_it_is_touched(
+    ring: bs.Keyring, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever thread syncs, what is begun is on the disk first; nothing is booked twice or torn."""
+    synced: set[str] = set()
+    real, journal = Rewrap.run, tmp_path / "j"
+    sync = running.os.fsync
+
+    def fsync(fd: int) -> None:
+        lines = journal.read_bytes() if journal.exists() else b""
+        sync(fd)
+        synced.update(json.loads(line).get("file", "") for line in lines.splitlines() if b'"begin"' in line)
+
+    def check(self: Rewrap, file: Any, *arguments: Any, **options: Any) -> Any:
+        assert file.name in synced
+        return real(self, file, *arguments, **options)
+
+    monkeypatch.setattr("bloomseal.rotation.journal.os.fsync", fsync)
+    monkeypatch.setattr(Rewrap, "run", check)
+    ring.rotate("pii")
+    assert rotate(table, Rewrap(reading(ring)), journal=journal, jobs=4).ok
+    events = [json.loads(line) for line in journal.read_text().splitlines()]
+    for kind in ("begin", "done"):
+        assert sorted(event["file"] for event in events if event["event"] == kind) == sorted(
+            map(str, table.glob("*.parquet"))
+        )
+
+
+def test_a_journal_that_can_not_be_written_ends_all_jobs(
+    ring: bs.Keyring, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Journal, *_: Any) -> None:
+        raise bs.BloomsealError("the journal can't be written: No space left on device", file=str(self.path))
+
+    monkeypatch.setattr(Journal, "settle", full)
+    monkeypatch.setattr(Journal, "fail", full)
+    ring.rotate("pii")
+    with pytest.raises(bs.BloomsealError, match="journal"):
+        rotate(table, Rewrap(reading(ring)), journal=tmp_path / "j", jobs=4)
+    for index in range(FILES):
+        opens(table / f"{index:02d}.parquet", reading(ring), index)
+
+
+# Throttling
+
+
+class _Busy(bs.Keyring):
+    """Refuses so many calls for now, after the first."""
+
+    refusals, asked = 0, 0
+
+    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
+        type(self).asked += 1
+        if type(self).asked <= self.refusals:
+            raise KmsAccessError.because(Problem.THROTTLED, master_key_identifier)
+        return super().unwrap_key(wrapped_key, master_key_identifier)
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What was waited, in a time that passes by waiting only."""
+    from bloomseal.keytools.kms import calls
+
+    waited: list[float] = []
+
+    class Clock:
+        @staticmethod
+        def monotonic() -> float:
+            return time.monotonic() + sum(waited)
+
+        sleep = staticmethod(waited.append)
+
+    monkeypatch.setattr(calls, "time", Clock)
+    return waited
+
+
+def test_a_kms_that_throttles_is_waited_for(ring: bs.Keyring, table: Path, waits: list[float]) -> None:
+    busy = type("Busy", (_Busy,), {"refusals": 20, "asked": 0})(ring.path)
+    report = rotate(table, Rewrap(reading(busy)), jobs=1)
+    assert report.counts == {"nothing to do": FILES}
+    assert len(waits) == 20
+    assert all(0 <= wait <= 30 for wait in waits)
+    assert len(set(waits)) == 20, "at random"
+    assert sum(waits[10:]) > sum(waits[:5]), "longer and longer"
+
+
+def test_patience_ends(ring: bs.Keyring, table: Path, waits: list[float]) -> None:
+    """And is not begun anew for each of a thousand files."""
+    busy = type("Busy", (_Busy,), {"refusals": 10**9, "asked": 0})(ring.path)
+    report = rotate(table, Rewrap(reading(busy)), jobs=1, patience=120.0)
+    assert report.counts == {"failed": FILES}
+    assert "too many requests" in str(report.files[0].why)
+    assert 110 < sum(waits) <= 121
+
+
+def test_one_file_by_itself_is_not_waited_for(ring: bs.Keyring, table: Path) -> None:
+    busy = type("Busy", (_Busy,), {"refusals": 10**9, "asked": 0})(ring.path)
+    tools = bs.KeyTools(busy, attempts=2)
+    with pytest.raises(bs.KeyAccessError, match="too many requests") as refused:
+        bs.read_table(table / "00.parquet", decryption=bs.DecryptionSpec(tools))
+    assert refused.value.retryable

@@ -1,0 +1,98 @@
+"""The most important ways through one Spark version, in one short session: run by `matrix.py` with each version's own Python.
+
+Usage: python smoke.py FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from pyspark.sql import SparkSession, datasource
+from pyspark.sql import functions as f
+
+import bloomseal.spark as bss
+from bloomseal import Keyring, Policy
+from bloomseal.errors import PolicyError
+from bloomseal.spark.versions import pushes_filters
+
+
+def main(folder: Path) -> dict[str, Any]:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    if (home := bss.java_home()) is not None:
+        os.environ["JAVA_HOME"] = str(home)
+    warnings.simplefilter("ignore")
+    ring = Keyring(folder / "keys.json", create=True)
+    for name in ("footer", "pii"):
+        ring.create(name)
+    ssn = {"key": "pii", "filter": {"fpp": 0.001, "ndv": 1000}}
+    table = {"footer_key": "footer", "complete": True, "columns": {"ssn": ssn}}
+    policy = Policy.from_dict({"version": 1, "kms": f"keyring://{ring.path}", "tables": {"people": table}})
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "1g")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    java = str(spark._jvm.java.lang.System.getProperty("java.version"))
+    bss.enable(spark, policy=policy)
+    bss.enable(spark, policy=policy)  # a second time, as notebooks do
+    rows = spark.range(2000).select(
+        "id",
+        f.md5(f.col("id").cast("string")).alias("ssn"),
+        (f.col("id") % 3).alias("day"),
+        f.timestamp_millis(f.col("id")).alias("at"),
+        (f.col("id") / 4).cast("decimal(9,2)").alias("sum"),
+        f.struct("id", f.array("id").alias("list")).alias("nested"),
+    )
+    key = rows.where("id = 1234").first()
+    assert key is not None
+    wanted = f.col("ssn") == key.ssn
+    done = []
+    for through in ("bridge", "source"):
+        path = str(folder / through)
+        assert bss.write(rows, path, partition_by=["day"], through=through).rows == 2000
+        for found in (spark.read.parquet(path), bss.read(spark, path), spark.read.format("bloomseal").load(path)):
+            assert [one.asDict() for one in found.where(wanted).select(*rows.columns).collect()] == [key.asDict()], path
+            assert found.count() == 2000
+        pruned = bss.read(spark, path, columns=["id"], where=wanted)
+        assert [one.id for one in pruned.collect()] == [1234]
+        stats = bss.df_stats(pruned)
+        assert not pushes_filters() or stats.pruned_by_filter + stats.pruned_by_statistics
+        keys = rows.where("id % 500 = 0").select("ssn")
+        assert bss.semi_join(spark, path, "ssn", keys, columns=["id"]).count() == 4
+        assert bss.check_table(spark, path).rows == 2000
+        assert bss.verify(spark, path).where("not ok").count() == 0
+        assert bss.rewrap(spark, path).where("status = 'failed'").count() == 0
+        assert not bss.audit(spark, path).report.findings
+        done += [f"{through}: write, read, look up, join, check, verify, rewrap, audit"]
+    rows.drop("day").write.format("bloomseal").mode("append").save(str(folder / "plain call"))
+    assert spark.read.format("bloomseal").load(str(folder / "plain call")).count() == 2000
+    pq = folder / "in clear"
+    rows.drop("ssn").write.parquet(str(pq))
+    try:
+        bss.read(spark, str(pq)).count()
+    except PolicyError:
+        done += ["plaintext refused"]
+    if hasattr(datasource, "DataSourceStreamArrowWriter"):
+        stream = bss.write_stream(
+            spark.readStream.format("bloomseal").load(str(folder / "source")), folder / "streamed"
+        )
+        stream.option("checkpointLocation", str(folder / "c")).trigger(availableNow=True).start().awaitTermination()
+        assert bss.check_table(spark, folder / "streamed").rows == 2000
+        done += ["streams"]
+    spark.stop()
+    return {"pyspark": pyspark.__version__, "java": java, "python": sys.version.split()[0], "done": done}
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(Path(sys.argv[1]))))

@@ -1,0 +1,134 @@
+"""Tables of the session's catalog: what is inserted into them is sealed, or refused, and nothing is silently in clear."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import pytest
+
+import bloomseal as bs
+import bloomseal.spark as bss
+from bloomseal.policy import Policy
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
+
+
+@pytest.fixture(scope="module")
+def policy(ring: bs.Keyring) -> Policy:
+    tables = {"t": {"footer_key": "footer", "columns": {"ssn": {"key": "pii", "filter": {"ndv": 100}}}}}
+    return Policy.from_dict({"version": 1, "kms": f"keyring://{ring.path}", "tables": tables})
+
+
+@pytest.fixture(scope="module")
+def rows(spark: SparkSession, policy: Policy) -> DataFrame:
+    bss.enable(spark, policy=policy)
+    return spark.range(4).selectExpr("id", "concat('ssn-', id) AS ssn")
+
+
+@pytest.fixture
+def name(spark: SparkSession) -> Iterator[str]:
+    name = f"t_{uuid.uuid4().hex[:8]}"
+    yield name
+    spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def test_inserts_into_a_protected_table_are_sealed(
+    spark: SparkSession, rows: DataFrame, name: str, tmp_path: Path
+) -> None:
+    spark.sql(f"CREATE TABLE {name} (id BIGINT, ssn STRING) USING parquet LOCATION '{tmp_path}/t'")
+    lacking = bss.protect_table(spark, name, dry_run=True)
+    assert lacking["parquet.encryption.footer.key"] == "footer"
+    assert bss.protect_table(spark, name) == lacking
+    assert bss.protect_table(spark, name) == {}
+    spark.sql(f"INSERT INTO {name} VALUES (77, 'x')")  # noqa: S608
+    rows.write.insertInto(name)
+    rows.write.mode("append").saveAsTable(name)
+    assert bss.check_table(spark, tmp_path / "t").rows == 9
+    assert [row.id for row in spark.table(name).where("ssn = 'ssn-3'").collect()] == [3, 3]
+    spark.sql(f"INSERT OVERWRITE {name} VALUES (1, 'y')")  # noqa: S608
+    assert bss.check_table(spark, tmp_path / "t").rows == 1
+
+
+def test_options_at_a_tables_making_do_the_same(
+    spark: SparkSession, rows: DataFrame, policy: Policy, name: str, tmp_path: Path
+) -> None:
+    options = bss.options(policy, schema=rows.schema)
+    rows.write.format("parquet").options(**options).option("path", str(tmp_path / "t")).saveAsTable(name)
+    rows.write.insertInto(name)
+    assert bss.protect_table(spark, name) == {}
+    assert bss.check_table(spark, tmp_path / "t").rows == 8
+
+
+def test_what_lies_in_clear_is_found_and_nothing_is_changed(
+    spark: SparkSession, rows: DataFrame, name: str, tmp_path: Path
+) -> None:
+    rows.write.option("path", str(tmp_path / "t")).saveAsTable(name)
+    with pytest.raises(bs.PolicyError, match="not what the policy"):
+        bss.protect_table(spark, name)
+    with pytest.raises(bs.UsageError, match="no table"):
+        bss.protect_table(spark, "no_such_table")
+
+
+def test_other_tables_are_refused(spark: SparkSession, rows: DataFrame, name: str, tmp_path: Path) -> None:
+    spark.sql(
+        f"CREATE TABLE {name} (id BIGINT, ssn STRING) USING parquet OPTIONS ('parquet.encryption.uniform.key' 'k')"
+    )
+    with pytest.raises(bs.PolicyError, match=r"uniform\.key"):
+        bss.protect_table(spark, name)
+    spark.sql(f"DROP TABLE {name}")
+    spark.sql(f"CREATE TABLE {name} (id BIGINT, ssn STRING) USING parquet PARTITIONED BY (ssn)")
+    with pytest.raises(bs.PolicyError, match="ssn"):
+        bss.protect_table(spark, name)
+    spark.sql(f"DROP TABLE {name}")
+    spark.sql(f"CREATE TABLE {name} (id BIGINT, ssn STRING) USING orc")
+    with pytest.raises(bs.UsageError, match="no Parquet table"):
+        bss.protect_table(spark, name)
+
+
+def test_tables_using_bloomseal_are_refused_with_what_to_use(
+    spark: SparkSession, rows: DataFrame, name: str, tmp_path: Path
+) -> None:
+    bss.write(rows, tmp_path / "t")
+    with pytest.raises(Exception, match="protect_table"):
+        spark.sql(f"CREATE TABLE {name} USING bloomseal LOCATION '{tmp_path}/t'")
+    with pytest.raises(Exception, match="protect_table"):
+        spark.sql(f"CREATE TABLE {name} USING bloomseal AS SELECT 1L AS id, 'x' AS ssn")
+    spark.sql(f"CREATE TABLE {name} (id BIGINT, ssn STRING) USING bloomseal LOCATION '{tmp_path}/t'")
+    for statement in (f"SELECT * FROM {name}", f"INSERT INTO {name} VALUES (1, 'x')"):  # noqa: S608
+        with pytest.raises(Exception, match="protect_table"):
+            spark.sql(statement).collect()
+    spark.sql(f"DROP TABLE {name}")
+    spark.sql(f"CREATE TEMPORARY VIEW {name} USING bloomseal OPTIONS (path '{tmp_path}/t')")
+    spark.sql(f"INSERT INTO {name} VALUES (9, 'x')")  # noqa: S608
+    assert spark.table(name).count() == 5
+    spark.catalog.dropTempView(name)
+
+
+def test_each_batch_of_a_stream_knows_the_policy(spark: SparkSession, rows: DataFrame, tmp_path: Path) -> None:
+    rows.write.json(str(tmp_path / "in"))
+
+    def seal(batch: DataFrame, number: int) -> None:
+        for through in ("bridge", "source"):
+            bss.write(batch, tmp_path / through, mode="append", through=through)
+        assert bss.semi_join(batch.sparkSession, tmp_path / "bridge", "ssn", ["ssn-1"]).count() == 1
+        assert bss.df_stats(bss.read(batch.sparkSession, tmp_path / "source")) is not None
+
+    stream = spark.readStream.schema(rows.schema).json(str(tmp_path / "in")).writeStream.foreachBatch(seal)
+    query = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+    assert query.exception() is None
+    for through in ("bridge", "source"):
+        assert bss.check_table(spark, tmp_path / through).rows == 4
+
+
+def test_keys_may_be_a_pandas_frame(spark: SparkSession, rows: DataFrame, tmp_path: Path) -> None:
+    bss.write(rows, tmp_path / "t")
+    for keys in (pd.DataFrame({"ssn": ["ssn-1", "no"]}), pd.Series(["ssn-1", "no"])):
+        assert [row.id for row in bss.semi_join(spark, tmp_path / "t", "ssn", keys).collect()] == [1]

@@ -1,0 +1,151 @@
+"""Streams in and out of sealed tables: every row once, whenever a driver dies."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import bloomseal as bs
+import bloomseal.spark as bss
+from bloomseal.policy import Policy
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
+
+
+@pytest.fixture(scope="module")
+def policy(spark: SparkSession, ring: bs.Keyring) -> Policy:
+    table = {"footer_key": "footer", "complete": True, "columns": {"ssn": {"key": "pii", "filter": {"ndv": 100}}}}
+    found = Policy.from_dict({"version": 1, "kms": f"keyring://{ring.path}", "tables": {"t": table}})
+    bss.enable(spark, policy=found)
+    return found
+
+
+@pytest.fixture
+def rows(spark: SparkSession, policy: Policy) -> Callable[[int, int], DataFrame]:
+    return lambda start, end: spark.range(start, end, 1, 2).selectExpr("id", "concat('ssn-', id) AS ssn", "id % 2 AS k")
+
+
+def run(stream: Any, checkpoint: Path, **options: str) -> None:
+    """Until all that is there is done."""
+    query = stream.option("checkpointLocation", str(checkpoint)).options(**options).trigger(availableNow=True).start()
+    query.awaitTermination(300)
+    if (error := query.exception()) is not None:
+        raise error
+
+
+def ids(frame: DataFrame) -> list[int]:
+    return sorted(row.id for row in frame.select("id").collect())
+
+
+def test_from_table_to_table_each_row_once_also_when_a_batch_is_repeated(
+    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path
+) -> None:
+    source, sink, checkpoint = tmp_path / "in", tmp_path / "out", tmp_path / "checkpoint"
+
+    def copy() -> None:
+        stream = spark.readStream.format("bloomseal").load(str(source)).where("id != 5")
+        run(stream.writeStream.format("bloomseal"), checkpoint, path=str(sink), partition_by="k")
+
+    bss.write(rows(0, 8), source)
+    copy()
+    assert bss.check_table(spark, sink).rows == 7
+    bss.write(rows(8, 12), source, mode="append", through="source")
+    bss.rekey(spark, source)  # the same names: nothing new
+    copy()
+    wanted = [n for n in range(12) if n != 5]
+    assert ids(bss.read(spark, sink)) == wanted
+    # As if the driver had died between the sink's commit and Spark's note of it: Spark runs the last batch again.
+    commits = checkpoint / "commits"
+    last = max(int(file.name) for file in commits.iterdir() if file.name.isdigit())
+    for file in commits.glob(f"*{last}*"):
+        file.unlink()
+    copy()
+    assert ids(bss.read(spark, sink)) == ids(spark.read.parquet(str(sink))) == wanted
+    assert not (sink / "_bloomseal_temporary").exists()
+    # Another query, from the beginning: not the same batches.
+    shutil.rmtree(checkpoint)
+    copy()
+    assert ids(bss.read(spark, sink)) == sorted(wanted * 2)
+
+
+def test_a_batch_whose_files_are_gone_is_an_error(
+    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path
+) -> None:
+    def copy() -> None:
+        stream = spark.readStream.format("bloomseal").load(str(tmp_path / "in"))
+        run(stream.writeStream.format("bloomseal"), tmp_path / "checkpoint", path=str(tmp_path / "out"))
+
+    bss.write(rows(0, 4), tmp_path / "in")
+    copy()
+    for folder in ("commits",):
+        shutil.rmtree(tmp_path / "checkpoint" / folder)
+    shutil.rmtree(tmp_path / "out")
+    next((tmp_path / "in").glob("*.parquet")).unlink()
+    with pytest.raises(Exception, match="of the batch are gone"):
+        copy()
+
+
+def test_complete_mode_replaces(spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path) -> None:
+    def count() -> None:
+        stream = spark.readStream.format("bloomseal").load(str(tmp_path / "in"))
+        counted = stream.groupBy("k").count().selectExpr("k", "count AS id", "'x' AS ssn")
+        query = counted.writeStream.format("bloomseal").outputMode("complete")
+        run(query, tmp_path / "checkpoint", path=str(tmp_path / "out"))
+
+    bss.write(rows(0, 8), tmp_path / "in")
+    count()
+    bss.write(rows(8, 12), tmp_path / "in", mode="append")
+    count()
+    assert ids(bss.read(spark, tmp_path / "out")) == [6, 6]
+
+
+def test_sparks_own_file_stream_reads_sealed_files(
+    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path
+) -> None:
+    bss.write(rows(0, 8), tmp_path / "in")
+    stream = spark.readStream.schema(rows(0, 1).schema).parquet(str(tmp_path / "in"))
+    for _ in range(2):
+        run(stream.writeStream.format("bloomseal"), tmp_path / "checkpoint", path=str(tmp_path / "out"))
+    assert ids(bss.read(spark, tmp_path / "out")) == list(range(8))
+
+
+def test_the_file_sinks_log_says_which_files_are_live(
+    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path
+) -> None:
+    def copy(through: Any) -> None:
+        stream = spark.readStream.schema(rows(0, 1).schema).parquet(str(tmp_path / "in"))
+        run(
+            bss.write_stream(stream, tmp_path / through, through=through, partition_by=["k"]), tmp_path / f"c {through}"
+        )
+
+    bss.write(rows(0, 8), tmp_path / "in")
+    for through in ("bridge", "source"):
+        copy(through)
+    bss.write(rows(8, 10), tmp_path / "in", mode="append")
+    for through in ("bridge", "source"):
+        copy(through)
+        assert bss.check_table(spark, tmp_path / through).rows == 10
+    # A batch that failed has left a file, which is not the table's.
+    file = next((tmp_path / "bridge").glob("k=0/*.parquet"))
+    shutil.copy(file, file.with_name("part-left-behind.parquet"))
+    for path in (tmp_path / "bridge", tmp_path / "source"):
+        assert ids(bss.read(spark, path)) == ids(spark.read.parquet(str(path))) == list(range(10))
+    # Nobody else may write there: Spark would not see it.
+    before = sorted(tmp_path.rglob("*"))
+    for refused in ("bridge", "source"):
+        for mode in ("append", "overwrite"):
+            with pytest.raises(bs.UnsupportedError, match="log names its files"):
+                bss.write(rows(0, 1), tmp_path / "bridge", mode=mode, partition_by=["k"], through=refused)  # type: ignore[arg-type]
+    stream = spark.readStream.format("bloomseal").load(str(tmp_path / "in"))
+    with pytest.raises(bs.UnsupportedError, match="log names its files"):
+        bss.write_stream(stream, tmp_path / "bridge", partition_by=["k"])
+    with pytest.raises(bs.UsageError, match="files already"):
+        bss.write_stream(stream, tmp_path / "in", through="bridge")
+    assert sorted(tmp_path.rglob("*")) == before
