@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Callable, Hashable, Sequence
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..errors import BloomsealError, KeyAccessError, UsageError
-from ..storage.aside import remove_leftovers
+from ..keytools.material.store import tidy
 from .files import ChangedError, DataFile, find_files, in_turn, mark_of
 from .job import Job
 from .journal import Journal, NoJournal, default_journal, job_digest
@@ -237,8 +236,7 @@ def _remove_leftovers(job: Job, files: Sequence[DataFile]) -> None:
         if ref.filesystem is None
     }
     for folder in folders:
-        with contextlib.suppress(OSError):
-            remove_leftovers(folder)
+        tidy(folder)
 
 
 def _digest(paths: Paths, job: Job) -> str:

@@ -24,7 +24,7 @@ from typing import Final, Self
 from ..errors import BloomsealError
 from .source import identity, open_regular
 
-__all__ = ["Aside", "folder_lock", "remove_leftovers"]
+__all__ = ["Aside", "aside_name", "asides", "folder_lock", "remove_leftovers"]
 
 _SUFFIX: Final = ".bloomseal-tmp"
 _ASIDE: Final = re.compile(r"\.(.+)\.[0-9a-f]{8,16}" + re.escape(_SUFFIX), re.DOTALL)
@@ -225,21 +225,29 @@ def folder_lock(folder: int) -> Iterator[None]:
             fcntl.flock(folder, fcntl.LOCK_UN)
 
 
-def remove_leftovers(folder: int | str | os.PathLike[str], *, of: str | None = None) -> None:
-    """Remove the files aside whose writers have died: those of one name, or all in the folder.
+def aside_name(name: str) -> str:
+    """A fresh name for the file beside `name`."""
+    return f".{name}.{os.urandom(4).hex()}{_SUFFIX}"
+
+
+def asides(folder: int) -> dict[str, str]:
+    """The files aside in an open folder, by name, and the names that they are to take.
+
+    Raises:
+        OSError: the folder can't be listed.
+    """
+    names = (name for name in os.listdir(folder) if name.endswith(_SUFFIX))  # noqa: PTH208  # of an open folder
+    return {name: found[1] for name in names if (found := _ASIDE.fullmatch(name))}
+
+
+def remove_leftovers(folder: int, *, of: str | None = None) -> None:
+    """Remove the files aside whose writers have died from an open folder: those of one name, or all.
 
     Raises:
         OSError: the folder can't be listed. Leftovers that can't be removed stay.
     """
-    if not isinstance(folder, int):
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            remove_leftovers(fd, of=of)
-        finally:
-            os.close(fd)
-        return
-    for name in os.listdir(folder):  # noqa: PTH208  # of an open folder
-        if not name.endswith(_SUFFIX) or (found := _ASIDE.fullmatch(name)) is None or of not in (None, found[1]):
+    for name, target in asides(folder).items():
+        if of not in (None, target):
             continue
         with contextlib.suppress(OSError):
             fd = open_regular(name, os.O_RDWR | os.O_NOFOLLOW, dir_fd=folder)
@@ -254,7 +262,7 @@ def remove_leftovers(folder: int | str | os.PathLike[str], *, of: str | None = N
 
 def _create(folder: int, name: str, mode: int) -> tuple[str, int]:
     while True:
-        aside = f".{name}.{os.urandom(4).hex()}{_SUFFIX}"
+        aside = aside_name(name)
         fd = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=folder)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
