@@ -12,8 +12,8 @@ import pyarrow as pa
 
 import bloomseal as bs
 from bloomseal.policy import Policy, TablePolicy
-from bloomseal.rotation import Rekey, Rewrap, Seal, Unseal, rotate
 from bloomseal.rotation import Job as RotationJob
+from bloomseal.rotation import Rekey, Rewrap, Seal, Unseal, rotate
 from bloomseal.spark.source.commit.placing import TEMPORARY, Job, Staged, TableFolder, recover
 from bloomseal.storage.files import is_hidden
 from rotation.tables import masters

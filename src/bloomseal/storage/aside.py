@@ -236,7 +236,7 @@ def asides(folder: int) -> dict[str, str]:
     Raises:
         OSError: the folder can't be listed.
     """
-    names = (name for name in os.listdir(folder) if name.endswith(_SUFFIX))  # noqa: PTH208  # of an open folder
+    names = (name for name in os.listdir(folder) if name.endswith(_SUFFIX))  # of an open folder
     return {name: found[1] for name in names if (found := _ASIDE.fullmatch(name))}
 
 
