@@ -73,6 +73,24 @@ def test_a_living_writers_file_and_key_material_stay(root: Path) -> None:
     assert bs.read_table(table(root) / "9.parquet", decryption=verbs.decryption(root)).num_rows > 0
 
 
+def test_a_name_that_was_not_taken_is_not_called_placed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error named a new file that was not there, and its key material stayed."""
+
+    def rename(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    real = os.rename
+    monkeypatch.setattr(
+        os, "rename", lambda old, new, **folders: (rename if "KEY" not in new else real)(old, new, **folders)
+    )
+    with pytest.raises(bs.BloomsealError, match="Input/output error") as told:
+        verbs.append(root)
+    monkeypatch.undo()
+    assert "placed" not in str(told.value)
+    assert leftovers(root) == []
+    assert verbs.state(root) == "old"
+
+
 def test_a_disk_that_dies_is_reported_for_each_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The look at a file that had failed raised an OSError, and the report of all files was lost."""
     real, broken = os.stat, str(table(root) / "0.parquet")

@@ -53,9 +53,7 @@ class Store:
         bs.write_table(NEW, self.path, encryption=self.encryption(), filesystem=self.filesystem)
 
     def append(self) -> None:
-        bs.write_dataset(
-            NEW, self.folder, encryption=self.encryption(), existing="append", filesystem=self.filesystem
-        )
+        bs.write_dataset(NEW, self.folder, encryption=self.encryption(), existing="append", filesystem=self.filesystem)
 
     def read(self) -> None:
         assert bs.read_table(self.folder, decryption=self.decryption(), filesystem=self.filesystem).equals(OLD)
@@ -133,7 +131,7 @@ def test_many_requests_that_fail(endpoint: Endpoint, tmp_path: Path, verb: str) 
 @pytest.mark.parametrize("instant", ["uploads", "partNumber=1", "uploadId"])
 @pytest.mark.parametrize("what", ["0.parquet", "_KEY_MATERIAL_FOR_0.parquet.json"])
 def test_an_interrupted_upload_is_whole(endpoint: Endpoint, tmp_path: Path, instant: str, what: str) -> None:
-    """Arrow's stream completes its object when it is dropped: Ctrl-C put an empty file in the place of the old one."""
+    """Arrow's stream completes its object when it is dropped, with what it has; here it has nothing yet."""
     store = Store(endpoint, tmp_path, f"interrupt-{instant.partition('=')[0].lower()}-{len(what)}")
     done = []
 
@@ -151,6 +149,7 @@ def test_an_interrupted_upload_is_whole(endpoint: Endpoint, tmp_path: Path, inst
 
 
 def test_an_interrupt_between_the_parts_of_a_long_upload(endpoint: Endpoint, tmp_path: Path) -> None:
+    """The object had been completed with the parts so far, in the place of the old one."""
     store = Store(endpoint, tmp_path, "long")
     long = pa.table({"id": np.random.default_rng(1).integers(0, 1 << 62, 3_000_000)})
 

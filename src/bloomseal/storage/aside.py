@@ -98,7 +98,13 @@ class Aside:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(drop, dir_fd=self._folder)
             self.placed = True
-            os.rename(self._aside, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+            try:
+                os.rename(self._aside, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+            except OSError:
+                # Over a network a rename may be done and fail all the same: only a look tells, if it can be had.
+                with contextlib.suppress(OSError):
+                    self.placed = not _is_at(self._folder, self._aside, self.fd)
+                raise
 
     def sync_folder(self) -> None:
         """The name is on the disk when this returns."""
