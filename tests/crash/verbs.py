@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +15,7 @@ import bloomseal as bs
 from bloomseal.policy import Policy, TablePolicy
 from bloomseal.rotation import Job as RotationJob
 from bloomseal.rotation import Rekey, Rewrap, Seal, Unseal, rotate
-from bloomseal.spark.source.commit.placing import TEMPORARY, Job, Staged, TableFolder, recover
+from bloomseal.spark.source.commit.placing import ABANDONED, TEMPORARY, Job, Staged, TableFolder, recover
 from bloomseal.storage.files import is_hidden
 from rotation.tables import masters
 
@@ -144,6 +145,10 @@ def commit(root: Path) -> None:
     if recover(job.table, job.policy):
         return
     attempt = Path(job.folder) / "0-0"
+    if not attempt.exists() or not any(attempt.iterdir()):
+        # All was done but the folder's removal, which a job without a plan waits for.
+        recover(job.table, job.policy, datetime.now(UTC) + 2 * ABANDONED)
+        return
     files = [Staged("0-0", name(number), (attempt / name(number)).stat().st_size) for number in (10, 11)]
     job.commit(files, [name(number) for number in range(FILES)])
 
@@ -176,7 +181,8 @@ def leftovers(root: Path) -> list[str]:
     for path in root.rglob("*"):
         material = path.name.startswith("_KEY_MATERIAL_FOR_")
         of = path.with_name(path.name.removeprefix("_KEY_MATERIAL_FOR_").removesuffix(".json"))
-        if path.name.endswith("bloomseal-tmp") or path.name == TEMPORARY or (material and not of.exists()):
+        staged = path.name == TEMPORARY and any(path.iterdir())
+        if path.name.endswith("bloomseal-tmp") or staged or (material and not of.exists()):
             names.append(str(path.relative_to(root)))
     return sorted(names)
 

@@ -24,7 +24,7 @@ from typing import Final, Self
 from ..errors import BloomsealError
 from .source import identity, open_regular
 
-__all__ = ["Aside", "aside_name", "asides", "folder_lock", "remove_leftovers"]
+__all__ = ["Aside", "aside_name", "asides", "create_aside", "folder_lock", "remove_leftovers"]
 
 _SUFFIX: Final = ".bloomseal-tmp"
 _ASIDE: Final = re.compile(r"\.(.+)\.[0-9a-f]{8,16}" + re.escape(_SUFFIX), re.DOTALL)
@@ -57,7 +57,7 @@ class Aside:
         try:
             remove_leftovers(self._folder, of=self._name)
             rights = self._rights()
-            self._aside, self.fd = _create(self._folder, self._name, mode if rights is None else 0o600)
+            self._aside, self.fd = create_aside(self._folder, self._name, mode if rights is None else 0o600)
         except BaseException:
             os.close(self._folder)
             raise
@@ -266,7 +266,12 @@ def remove_leftovers(folder: int, *, of: str | None = None) -> None:
                 os.close(fd)
 
 
-def _create(folder: int, name: str, mode: int) -> tuple[str, int]:
+def create_aside(folder: int, name: str, mode: int) -> tuple[str, int]:
+    """A new file beside `name` in an open folder, locked: its name, and its descriptor.
+
+    Raises:
+        OSError: it can't be made.
+    """
     while True:
         aside = aside_name(name)
         fd = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=folder)

@@ -25,7 +25,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from ....errors import BloomsealError, UsageError
-from ....keytools.material.store import MaterialStore
+from ....keytools.material.store import MaterialStore, tidy
 from ....storage.atomic import fault_point
 from ....storage.objects import put
 from ....storage.ref import FileRef
@@ -275,6 +275,8 @@ def recover(table: TableFolder, policy: TablePolicy, now: datetime | None = None
     """
     now = now or datetime.now(UTC)
     done = []
+    if table.local is not None:
+        tidy(table.folder)
     with table.errors("look for jobs that died"):
         for info in _entries(table, table.path(TEMPORARY), recursive=False):
             job = Job(table, info.base_name, policy)
