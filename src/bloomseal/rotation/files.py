@@ -110,13 +110,18 @@ def _sized(found: Found) -> DataFile | None:
 
 
 def mark_of(ref: FileRef) -> tuple[int, ...] | None:
-    """What differs once another file stands in the place; None where there is none."""
-    if ref.filesystem is None:
-        return identity_at(ref.path)
+    """What differs once another file stands in the place; None where there is none.
+
+    Raises:
+        BloomsealError: nobody could look.
+    """
     try:
+        if ref.filesystem is None:
+            return identity_at(ref.path)
         info = ref.filesystem.get_file_info(ref.path)
     except OSError as error:
-        raise BloomsealError(f"can't reach the file: {type(error).__name__}", file=ref.path) from None
+        reason = error.strerror or type(error).__name__
+        raise BloomsealError(f"can't reach the file: {reason}", file=ref.path) from None
     return (info.size, info.mtime_ns or 0) if info.is_file else None
 
 

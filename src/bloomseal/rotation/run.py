@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..errors import BloomsealError, KeyAccessError, UsageError
 from ..keytools.kms.calls import patient
-from ..storage.aside import remove_leftovers
+from ..keytools.material.store import tidy
 from ..storage.files import Kind
 from .files import ChangedError, DataFile, find_files, in_turn, mark_of
 from .job import Job
@@ -289,8 +289,7 @@ def _remove_leftovers(job: Job, files: Sequence[DataFile]) -> None:
         if ref.filesystem is None
     }
     for folder in folders:
-        with contextlib.suppress(OSError):
-            remove_leftovers(folder)
+        tidy(folder)
 
 
 def _digest(paths: Paths, job: Job) -> str:

@@ -24,15 +24,15 @@ from ..errors import BloomsealError
 from .rights import Rights
 from .source import identity, open_regular
 
-__all__ = ["Aside", "folder_lock", "remove_leftovers", "turn"]
+__all__ = ["Aside", "aside_name", "asides", "create_aside", "folder_lock", "remove_leftovers", "turn"]
 
 _SUFFIX: Final = ".bloomseal-tmp"
 _ASIDE: Final = re.compile(r"\.(.+)\.[0-9a-f]{8,16}" + re.escape(_SUFFIX), re.DOTALL)
 _LOCK_SECONDS: Final = 60.0
 _BUSY: Final = (errno.EWOULDBLOCK, errno.EACCES)
 _MOST_FOLDERS: Final = 10_000
-_tidied: dict[tuple[int, int], int] = {}
-"""Folder (device, inode) → its time of change when nothing but living files aside was left in it."""
+_tidied: dict[tuple[int, int], tuple[int, frozenset[str]]] = {}
+"""Folder (device, inode) → its time of change when this process last looked, and the names that had files aside then."""
 
 
 class Aside:
@@ -62,7 +62,7 @@ class Aside:
         try:
             self._tidy()
             rights = self._rights()
-            self._aside, self.fd = _create(self._folder, self._name, mode if rights is None else 0o600)
+            self._aside, self.fd = create_aside(self._folder, self._name, mode if rights is None else 0o600)
         except BaseException:
             os.close(self._folder)
             raise
@@ -78,17 +78,22 @@ class Aside:
             raise
 
     def _tidy(self) -> None:
-        """Remove what dead writers have left, unless nobody but this process has changed the folder since it last looked."""
+        """Remove what dead writers of this name have left. The folder is listed only if somebody else has changed it since
+        this process last looked: listing thousands of names for each of thousands of files would take long.
+        """
         status = os.fstat(self._folder)
-        if _tidied.get((status.st_dev, status.st_ino)) != status.st_mtime_ns:
-            remove_leftovers(self._folder)
+        seen, waiting = _tidied.get((status.st_dev, status.st_ino), (0, frozenset[str]()))
+        self._waiting = waiting if seen == status.st_mtime_ns else frozenset(asides(self._folder).values())
+        # Others of the folder go with their key material, which whoever tidies all of it looks after.
+        if self._name in self._waiting:
+            remove_leftovers(self._folder, of=self._name)
 
     def _note(self) -> None:
-        """The folder has just been changed by us: listing thousands of names for each of thousands of files would take long."""
+        """The folder has just been changed by us."""
         status = os.fstat(self._folder)
         if len(_tidied) >= _MOST_FOLDERS:
             _tidied.clear()
-        _tidied[status.st_dev, status.st_ino] = status.st_mtime_ns
+        _tidied[status.st_dev, status.st_ino] = status.st_mtime_ns, self._waiting
 
     def place(self, *, replaces: tuple[int, ...] | None = None, drop: str | None = None, lock: bool = True) -> None:
         """Take the target's name, and have the folder synced.
@@ -117,7 +122,13 @@ class Aside:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(drop, dir_fd=self._folder)
             self.placed = True
-            os.rename(self._aside, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+            try:
+                os.rename(self._aside, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+            except OSError:
+                # Over a network a rename may be done and fail all the same: only a look tells, if it can be had.
+                with contextlib.suppress(OSError):
+                    self.placed = not _is_at(self._folder, self._aside, self.fd)
+                raise
             self._note()
 
     def sync_folder(self) -> None:
@@ -219,21 +230,29 @@ def _is_named(path: str, fd: int) -> bool:
         return False
 
 
-def remove_leftovers(folder: int | str | os.PathLike[str], *, of: str | None = None) -> None:
-    """Remove the files aside whose writers have died: those of one name, or all in the folder.
+def aside_name(name: str) -> str:
+    """A fresh name for the file beside `name`."""
+    return f".{name}.{os.urandom(4).hex()}{_SUFFIX}"
+
+
+def asides(folder: int) -> dict[str, str]:
+    """The files aside in an open folder, by name, and the names that they are to take.
+
+    Raises:
+        OSError: the folder can't be listed.
+    """
+    names = (name for name in os.listdir(folder) if name.endswith(_SUFFIX))  # of an open folder
+    return {name: found[1] for name in names if (found := _ASIDE.fullmatch(name))}
+
+
+def remove_leftovers(folder: int, *, of: str | None = None) -> None:
+    """Remove the files aside whose writers have died from an open folder: those of one name, or all.
 
     Raises:
         OSError: the folder can't be listed. Leftovers that can't be removed stay.
     """
-    if not isinstance(folder, int):
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            remove_leftovers(fd, of=of)
-        finally:
-            os.close(fd)
-        return
-    for name in os.listdir(folder):  # noqa: PTH208  # of an open folder
-        if not name.endswith(_SUFFIX) or (found := _ASIDE.fullmatch(name)) is None or of not in (None, found[1]):
+    for name, target in asides(folder).items():
+        if of not in (None, target):
             continue
         with contextlib.suppress(OSError):
             fd = open_regular(name, os.O_RDWR | os.O_NOFOLLOW, dir_fd=folder)
@@ -246,9 +265,14 @@ def remove_leftovers(folder: int | str | os.PathLike[str], *, of: str | None = N
                 os.close(fd)
 
 
-def _create(folder: int, name: str, mode: int) -> tuple[str, int]:
+def create_aside(folder: int, name: str, mode: int) -> tuple[str, int]:
+    """A new file beside `name` in an open folder, locked: its name, and its descriptor.
+
+    Raises:
+        OSError: it can't be made.
+    """
     while True:
-        aside = f".{name}.{os.urandom(4).hex()}{_SUFFIX}"
+        aside = aside_name(name)
         fd = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=folder)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)

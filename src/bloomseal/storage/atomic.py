@@ -85,7 +85,7 @@ class AtomicFile:
             from .objects import need_empty
 
             need_empty(ref.filesystem)
-            import tempfile  # takes longer to load than a small file to write, as does shutil below
+            import tempfile  # takes longer to load than a small file to write
 
             self._spool = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed by commit or abort
             self._fd = self._spool.fileno()
@@ -224,18 +224,16 @@ class AtomicFile:
         return Source(self._ref, size, lambda offset, length: os.pread(fd, length, offset), lambda: None, fd)
 
     def _upload(self, check: Callable[[Source], None]) -> None:
-        import shutil
+        import mmap
+
+        from .objects import put
 
         assert self._ref.filesystem is not None  # noqa: S101
         assert self._spool is not None  # noqa: S101
         check(self._as_written(self._fd))
         self._uploaded = True
-        with (
-            storage_errors("upload", self._ref.path),
-            self._ref.filesystem.open_output_stream(self._ref.path) as stream,
-        ):
-            self._spool.seek(0)
-            shutil.copyfileobj(self._spool, stream, _COPY_BYTES)
+        with storage_errors("upload", self._ref.path):
+            put(self._ref.filesystem, self._ref.path, mmap.mmap(self._fd, 0, prot=mmap.PROT_READ))
 
     def abort(self) -> None:
         """Remove what was written, unless it has its name already; a second time does nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import sys
 import threading
@@ -13,9 +14,10 @@ from pyarrow.fs import FileInfo, FileSystem, FileSystemHandler, FileType, FSSpec
 
 from ..errors import UsageError
 
-__all__ = ["as_filesystem", "file_object", "fsspec_location", "need_empty"]
+__all__ = ["as_filesystem", "file_object", "fsspec_location", "need_empty", "put"]
 
 _TO_PYARROW: Final = frozenset({"file", "s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss", "mock"})
+_PIECE_BYTES: Final = 1 << 20
 _turn: Final = threading.Lock()
 """Whoever moves a file object's position: to seek and to read are two steps, and two readers may share one object."""
 
@@ -62,6 +64,55 @@ def fsspec_location(uri: str) -> tuple[FileSystem, str] | None:
     except (ValueError, OSError) as error:
         raise UsageError(f"can't open the location: {type(error).__name__}", file=uri) from None
     return as_filesystem(filesystem), path
+
+
+def put(filesystem: FileSystem, path: str, data: Any) -> None:
+    """Send a whole object to its place.
+
+    A stream of Arrow's or fsspec's can only be closed, and dropped it closes itself: the object is then complete, with
+    whatever it has. So nothing may break in between. An interrupt (Ctrl-C) comes to the main thread alone: another one
+    sends, and the interrupt is raised after it. A stream that fails does not complete.
+
+    Args:
+        data: bytes, or a map of a file.
+
+    Raises:
+        OSError: the storage failed. Unless it did so at the very end, the old object is there.
+    """
+    abstract = getattr(getattr(filesystem, "handler", None), "fs", None)
+    if isinstance(filesystem, PyFileSystem) and abstract is None:
+        _send(filesystem.open_output_stream(path), data)  # the caller's own object, and it may be bound to his thread
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    def send() -> None:
+        if abstract is None:
+            _send(filesystem.open_output_stream(path), data)
+        else:
+            _send_to_fsspec(abstract.open(path, "wb"), data)
+
+    with ThreadPoolExecutor(1) as uninterrupted:
+        uninterrupted.submit(send).result()
+
+
+def _send(stream: Any, data: Any) -> None:
+    with stream, memoryview(data) as view:
+        for start in range(0, len(view), _PIECE_BYTES):
+            stream.write(view[start : start + _PIECE_BYTES])
+
+
+def _send_to_fsspec(stream: Any, data: Any) -> None:
+    try:
+        with memoryview(data) as view:
+            for start in range(0, len(view), _PIECE_BYTES):
+                stream.write(view[start : start + _PIECE_BYTES])
+    except BaseException:
+        with contextlib.suppress(Exception):
+            stream.discard()
+        with contextlib.suppress(AttributeError):
+            stream.closed = True  # it would close itself, and complete the object
+        raise
+    stream.close()
 
 
 def file_object(value: Any) -> tuple[FileSystem, str]:

@@ -15,8 +15,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..errors import BloomsealError, UnsupportedError, UsageError
-from ..keytools.material.store import MaterialStore
-from ..storage.aside import folder_lock
+from ..keytools.material.store import MaterialStore, tidy
+from ..storage.aside import aside_name, folder_lock
 from ..storage.atomic import storage_errors
 from ..storage.files import Kind, is_hidden, kind_of
 from ..storage.ref import FileRef
@@ -107,11 +107,15 @@ class TargetFolder:
         if not os.path.isdir(root):  # noqa: PTH112
             raise UsageError("it is no folder", file=root)
         for folder, below, names in os.walk(root, onerror=_raised):
+            # A dataset's files have names of their own, so that nobody else comes by to remove what a killed run has left.
+            if any(name.startswith(".") for name in names):
+                tidy(folder)
             for name in (*below, *names):
                 path = os.path.join(folder, name)  # noqa: PTH118
                 relative = os.path.relpath(path, root)
                 if name not in below:
-                    yield relative, identity(os.lstat(path))
+                    with contextlib.suppress(FileNotFoundError):
+                        yield relative, identity(os.lstat(path))
                 elif name in ("_delta_log", ".hoodie"):
                     yield relative, None
                 elif os.path.islink(path) and self._existing is Existing.OVERWRITE:  # noqa: PTH114
@@ -207,8 +211,12 @@ class TargetFolder:
                 return True
             if identity(now) != old.identity:
                 return False
-            os.unlink(name, dir_fd=fd)
-            for other in (f".{name}.crc", posixpath.basename(MaterialStore(self._at(old.relative)).path)):
+            material = posixpath.basename(MaterialStore(self._at(old.relative)).path)
+            if material in os.listdir(fd):  # noqa: PTH208  # of an open folder
+                # Not the file first: killed then, its material would stay for good. A file aside is somebody's to tidy.
+                name, taken = aside_name(name), name
+                os.rename(taken, name, src_dir_fd=fd, dst_dir_fd=fd)
+            for other in (f".{posixpath.basename(old.relative)}.crc", material, name):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(other, dir_fd=fd)
         return True

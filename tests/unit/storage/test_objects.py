@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import io
+import os
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -219,3 +221,51 @@ def test_local_files_through_fsspec_are_replaced_as_local_ones(tmp_path: Path) -
     assert resolve_path(str(tmp_path / "a.parquet"), local).filesystem is None
     bs.write_table(ROWS, str(tmp_path / "a.parquet"), filesystem=local)
     assert bs.read_table(tmp_path / "a.parquet").equals(ROWS)
+
+
+class _Store(fsspec.AbstractFileSystem):  # type: ignore[misc]
+    """Shows an object when its upload is closed, as stores of objects do; the second piece of a long one fails."""
+
+    protocol = "store"
+    cachable = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown: dict[str, bytes] = {}
+        self.discarded = 0
+
+    def _open(self, path: str, mode: str = "rb", **_: Any) -> Any:
+        assert mode == "wb"
+        return _Upload(self, path)
+
+
+class _Upload(fsspec.spec.AbstractBufferedFile):  # type: ignore[misc]
+    def __init__(self, store: _Store, path: str) -> None:
+        super().__init__(store, path, mode="wb", block_size=1 << 20)
+        self.got = bytearray()
+
+    def _initiate_upload(self) -> None: ...
+
+    def _upload_chunk(self, final: bool = False) -> bool:
+        if self.got and not final:
+            raise OSError(5, "no")
+        self.got += self.buffer.getvalue()
+        if final:
+            self.fs.shown[self.path] = bytes(self.got)
+        return True
+
+    def discard(self) -> None:
+        self.fs.discarded += 1
+
+
+def test_an_upload_of_fsspec_that_fails_shows_nothing() -> None:
+    """A file of fsspec completes its object when it is closed, and closes itself when it is dropped."""
+    store = _Store()
+    bs.write_table(ROWS, "t.parquet", filesystem=store)
+    old = store.shown["t.parquet"]
+    long = pa.table({"x": [os.urandom(1000) for _ in range(4000)]})
+    with pytest.raises(bs.BloomsealError, match="can't upload"):
+        bs.write_table(long, "t.parquet", filesystem=store)
+    gc.collect()
+    assert store.shown == {"t.parquet": old}
+    assert store.discarded == 1

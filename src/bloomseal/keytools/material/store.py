@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import posixpath
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
@@ -11,13 +12,13 @@ from types import MappingProxyType
 from typing import Final
 
 from ...errors import KeyAccessError
-from ...storage.aside import turn
+from ...storage.aside import asides, remove_leftovers, turn
 from ...storage.atomic import replace_durably
 from ...storage.ref import FileRef
 from ...storage.source import open_regular
 from .material import FOOTER_KEY_REFERENCE, parse_object
 
-__all__ = ["MAX_STORE_BYTES", "MaterialStore"]
+__all__ = ["MAX_STORE_BYTES", "MaterialStore", "tidy"]
 
 MAX_STORE_BYTES: Final = 64 * 1024 * 1024
 """32,768 columns at 1 KB and more each fit in."""
@@ -148,8 +149,9 @@ class MaterialStore:
         # An object appears when its upload is complete; elsewhere a rename makes it so.
         direct = self._filesystem.type_name in _OBJECT_STORES
         aside = self.path if direct else f"{self.path}.bloomseal-tmp"
-        with self._filesystem.open_output_stream(aside) as remote:
-            remote.write(data)
+        from ...storage.objects import put  # loads pyarrow, which local files need not
+
+        put(self._filesystem, aside, data)
         if not direct:
             self._filesystem.move(aside, self.path)
 
@@ -158,3 +160,24 @@ class MaterialStore:
             Path(self.path).unlink(missing_ok=True)
         elif self._filesystem.get_file_info(self.path).is_file:
             self._filesystem.delete_file(self.path)
+
+
+def tidy(folder: str | os.PathLike[str]) -> None:
+    """Remove what writers that died have left in a local folder: files aside, and the key material of those that never
+    took their names. What can't be removed stays.
+    """
+    with contextlib.suppress(OSError):
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            before = set(asides(fd).values())
+            if not before:
+                return
+            remove_leftovers(fd)
+            for name in before - set(asides(fd).values()):
+                material = os.path.join(folder, f"{_PREFIX}{name}.json")  # noqa: PTH118
+                # A writer makes its file aside first, and its material, in turn, after that: neither is overlooked here.
+                with contextlib.suppress(OSError), turn(material):
+                    if name not in asides(fd).values() and name not in os.listdir(fd):  # noqa: PTH208  # of an open folder
+                        os.unlink(material)  # noqa: PTH108
+        finally:
+            os.close(fd)

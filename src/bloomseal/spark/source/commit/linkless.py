@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import io
 import os
 import shutil
@@ -20,6 +19,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSelector, FileSystemHandler, FileType, PyFileSystem
+
+from ....storage.aside import create_aside
 
 __all__ = ["LinklessFolder"]
 
@@ -49,19 +50,19 @@ class LinklessFolder(FileSystemHandler):  # type: ignore[misc]
     def replace(self, path: str, data: bytes) -> None:
         """Write aside, sync, rename, sync the folder: killed at any instant, it is the old file or the new one."""
         with self._parent(path) as (folder, name):
-            aside = f".{name}.{os.urandom(8).hex()}.bloomseal-tmp"
+            aside, file = create_aside(folder, name, 0o666)
             try:
-                with self._created(folder, aside) as stream:
-                    # It says that the writer lives: whoever tidies up leaves the file alone.
-                    fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    stream.write(data)
-                    stream.flush()
-                    os.fsync(stream.fileno())
-                    os.rename(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[os.write(file, rest) :]
+                os.fsync(file)
+                os.rename(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
                 with contextlib.suppress(OSError):
                     os.unlink(aside, dir_fd=folder)
                 raise
+            finally:
+                os.close(file)
             os.fsync(folder)
 
     def remove_empty_folder(self, path: str) -> None:

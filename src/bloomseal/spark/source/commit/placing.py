@@ -25,8 +25,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from ....errors import BloomsealError, UsageError
-from ....keytools.material.store import MaterialStore
+from ....keytools.material.store import MaterialStore, tidy
 from ....storage.atomic import fault_point
+from ....storage.objects import put
 from ....storage.ref import FileRef
 from ...listing import is_hidden, open_filesystem, split_uri
 from .linkless import LinklessFolder
@@ -282,6 +283,8 @@ def recover(table: TableFolder, policy: TablePolicy, now: datetime | None = None
     """
     now = now or datetime.now(UTC)
     done = []
+    if table.local is not None:
+        tidy(table.folder)
     with table.errors("look for jobs that died"):
         for info in _entries(table, table.path(TEMPORARY), recursive=False):
             job = Job(table, info.base_name, policy)
@@ -357,8 +360,7 @@ def _write(table: TableFolder, path: str, data: bytes) -> None:
     # An object appears when its upload is complete; elsewhere a rename makes it so.
     direct = filesystem.type_name in _OBJECT_STORES
     aside = path if direct else f"{posixpath.dirname(path)}/.{posixpath.basename(path)}.{os.urandom(4).hex()}"
-    with filesystem.open_output_stream(aside) as stream:
-        stream.write(data)
+    put(filesystem, aside, data)
     if not direct:
         filesystem.move(aside, path)
 
