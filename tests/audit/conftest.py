@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.lab import Lab
+from support.lab import Lab
 
 
 @pytest.fixture

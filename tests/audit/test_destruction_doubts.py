@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow.fs as pafs
 import pytest
 
-from audit.lab import Lab, people
 from bloomseal import Keyring
 from bloomseal.audit import Destruction
 from bloomseal.errors import UsageError
 from bloomseal.keytools import KeyTools
 from bloomseal.storage.ref import FileRef
+from support.lab import Lab, people
 
 
 @pytest.fixture

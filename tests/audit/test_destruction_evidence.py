@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from audit.lab import Lab
 from bloomseal.audit.destruction.evidence import check_evidence
 from bloomseal.cli.main import main
 from bloomseal.errors import UsageError
 from bloomseal.keytools import KeyState
+from support.lab import Lab
 
 DAY = timedelta(days=1)
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from audit.lab import Lab
 from bloomseal import ExplicitKeys
 from bloomseal.audit import Report, Severity, audit
 from bloomseal.audit.rendering.html import to_html
@@ -18,6 +17,7 @@ from bloomseal.audit.rendering.sarif import to_sarif
 from bloomseal.cli.main import main
 from bloomseal.keytools import KeyTools
 from bloomseal.policy import Policy
+from support.lab import Lab
 
 
 def run(*arguments: object) -> int:

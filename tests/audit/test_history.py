@@ -7,11 +7,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from audit.lab import Lab, people
 from bloomseal import DecryptionSpec, ExplicitKeys, read_table, seal_file
 from bloomseal.audit import compare, inventory, may_destroy
 from bloomseal.keytools import KeyTools
 from bloomseal.rotation import Rewrap, rotate
+from support.lab import Lab, people
 
 
 def test_rewrapped_missed_added_and_removed(lab: Lab) -> None:

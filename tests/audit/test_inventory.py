@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from audit.lab import ROW_GROUP, ROWS, Lab, chunks, edit_chunks, people
 from bloomseal import ExplicitKeys, FilterSpec, UsageError
 from bloomseal.audit import Report, audit, inventory, may_destroy
 from bloomseal.audit.facts.inventory import SCHEMA
@@ -19,6 +18,7 @@ from bloomseal.audit.rendering.html import to_html
 from bloomseal.audit.rendering.sarif import to_sarif
 from bloomseal.keytools import KeyTools
 from bloomseal.keytools.protocols import KeyDates
+from support.lab import ROW_GROUP, ROWS, Lab, chunks, edit_chunks, people
 
 GROUPS = ROWS // ROW_GROUP
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.lab import Lab, edit_meta, people
 from bloomseal import UsageError
 from bloomseal.audit import demonstrate
 from bloomseal.audit.pattern import Pattern
 from bloomseal.format.layout import Meta
+from support.lab import Lab, edit_meta, people
 
 PIECES = st.sampled_from([r"\d", r"[a-c]", r"[x\d]", "-", "q", r"\.", r"[A-B_]", r"\w"])
 COUNTS = st.sampled_from(["", "", "{2}", "{1,2}", "{0,1}"])
@@ -69,7 +69,7 @@ def test_a_plaintext_column_tells_all(lab: Lab) -> None:
 def test_an_encrypted_column_with_a_filter_in_clear(lab: Lab, tmp_path: Path) -> None:
     # The sealed column's clear metadata points at the plaintext twin of its filter.
     leak = lab.plain("twin.parquet", bloom_filters={"ssn": True}, table=people(200), row_group_size=200)
-    from audit.lab import chunks
+    from support.lab import chunks
 
     meta = next(c.meta for c in chunks(leak) if c.leaf.name == "ssn")
     clear = leak.read_bytes()[meta.bloom_filter_offset : meta.bloom_filter_offset + meta.bloom_filter_length]

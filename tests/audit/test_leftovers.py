@@ -12,12 +12,12 @@ from pathlib import Path
 import deltalake
 import pytest
 
-from audit.lab import Lab, people, told
 from bloomseal import EncryptionSpec, seal_file
 from bloomseal.audit import Severity
 from bloomseal.cli.main import main
 from bloomseal.keytools import KeyTools
 from bloomseal.storage.aside import Aside
+from support.lab import Lab, people, told
 
 _UNSEAL = """
 import sys, bloomseal as bs
@@ -104,7 +104,7 @@ def test_dead_files_of_a_log(lab: Lab) -> None:
 
 @pytest.mark.parametrize("what", ["flipped page", "copied module"])
 def test_deep_fails_where_verify_does(lab: Lab, what: str) -> None:
-    from audit.lab import chunks, flip
+    from support.lab import chunks, flip
 
     path = lab.write("t/a.parquet", write_page_index=True)
     two = [one.meta for one in chunks(path, KeyTools(lab.keyring)) if one.leaf.name == "ssn"]
@@ -126,7 +126,7 @@ def test_deep_fails_where_verify_does(lab: Lab, what: str) -> None:
 
 
 def test_deep_fails_on_a_broken_plaintext_file(lab: Lab) -> None:
-    from audit.lab import chunks
+    from support.lab import chunks
 
     path = lab.plain("t/a.parquet")
     meta = next(one.meta for one in chunks(path) if one.leaf.name == "ssn")
@@ -140,11 +140,11 @@ def test_deep_fails_on_a_broken_plaintext_file(lab: Lab) -> None:
 
 def test_keys_take_nothing_from_a_severity(lab: Lab) -> None:
     """The clear copy of an encrypted column's metadata names a filter in clear, the sealed one a sealed filter, or none."""
-    from audit.lab import edit_meta
+    from support.lab import edit_meta
 
     for filters in ({"ssn": True, "city": True}, {"city": True}):
         path = lab.signed("t/a.parquet", bloom_filters=filters)
-        from audit.lab import chunks
+        from support.lab import chunks
 
         place = next(c.meta for c in chunks(path, KeyTools(lab.keyring)) if c.leaf.name == "city")
 
@@ -164,7 +164,7 @@ def test_a_stray_filter_without_keys(lab: Lab, complete: bool) -> None:
     path = lab.write("t/a.parquet", encryption={"complete": complete}, bloom_filters={"ssn": True})
     data = path.read_bytes()
     plain = lab.plain("x.parquet", bloom_filters={"ssn": True})
-    from audit.lab import chunks
+    from support.lab import chunks
 
     meta = next(one.meta for one in chunks(plain) if one.leaf.name == "ssn")
     clear = plain.read_bytes()[meta.bloom_filter_offset : meta.bloom_filter_offset + meta.bloom_filter_length]

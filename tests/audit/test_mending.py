@@ -15,8 +15,6 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
 
-from audit.lab import Case, Lab, chunks, people, told
-from audit.rule_cases import JAVA, PAIRS
 from bloomseal.audit import RULES, Finding, audit
 from bloomseal.audit.rendering.sarif import to_sarif
 from bloomseal.cli.main import main
@@ -30,6 +28,8 @@ from bloomseal.sbbf import FilterSpec
 from bloomseal.storage.source import Source
 from bloomseal.write.assemble import sign_footer
 from support.jvm import Jvm
+from support.lab import Case, Lab, chunks, people, told
+from support.rule_cases import JAVA, PAIRS
 
 PERSON = {
     "BS107",

@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import bloomseal
-from audit.lab import Lab, edit_meta
 from bloomseal.audit import RULES, Report, audit
 from bloomseal.audit.rendering.cbom import to_cbom
 from bloomseal.audit.rendering.html import to_html
@@ -25,6 +24,7 @@ from bloomseal.audit.rendering.sarif import to_sarif
 from bloomseal.cli.main import main
 from bloomseal.policy import Policy
 from bloomseal.thrift import Struct
+from support.lab import Lab, edit_meta
 
 HOSTILE = '<script>alert("x")</script>'
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from audit.lab import Case, Lab, arrow_file, edit_footer, people, told
-from audit.rule_cases import JAVA, PAIRS
 from bloomseal import ExplicitKeys, FilterSpec
 from bloomseal.audit import RULES, Severity
 from bloomseal.audit.rules.catalogue import rules_as_markdown
 from bloomseal.keytools import KeyTools
 from bloomseal.policy import ColumnPolicy, Sensitivity
 from support.jvm import Jvm, java_write, key_tools
+from support.lab import Case, Lab, arrow_file, edit_footer, people, told
+from support.rule_cases import JAVA, PAIRS
 
 
 def test_every_rule_has_its_case() -> None:

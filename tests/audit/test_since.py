@@ -8,12 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from audit.lab import Lab
 from bloomseal import DecryptionSpec
 from bloomseal.audit import Severity, compare, inventory
 from bloomseal.cli.main import main
 from bloomseal.keytools import KeyTools
 from bloomseal.rotation import Rewrap, rotate
+from support.lab import Lab
 
 
 def _rewrap(lab: Lab, *paths: Path) -> None:

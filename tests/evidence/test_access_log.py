@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import bloomseal as bs
-from audit.lab import Lab
 from bloomseal import audit, rotation
 from bloomseal.keytools import KeyTools
 from bloomseal.keytools.access_log import Access
+from support.lab import Lab
 
 
 @pytest.fixture

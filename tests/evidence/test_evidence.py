@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import bloomseal as bs
-from audit.lab import Lab, edit_meta, people
 from bloomseal import evidence
 from bloomseal.cli.main import main
 from bloomseal.evidence.bundle.manifest import checked
@@ -28,6 +27,7 @@ from bloomseal.policy import ColumnPolicy, KeyPolicy, Policy, Sensitivity, Table
 from bloomseal.rotation import Rekey, Rewrap, rotate
 from bloomseal.thrift import Struct
 from evidence.test_bundle import key_pair
+from support.lab import Lab, edit_meta, people
 
 CARD = "PCI DSS 3.6"
 OWNED = KeyPolicy(

@@ -15,7 +15,7 @@ import pytest
 import bloomseal as bs
 from bloomseal.cli.main import main
 from bloomseal.write.assemble import _header
-from rotation.tables import ciphers, identity, masters, opened, opens, reading, rows
+from support.rotation_tables import ciphers, identity, masters, opened, opens, reading, rows
 
 
 @dataclass

@@ -13,8 +13,8 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.encryption import SecretKey
-from rotation.tables import TO_SECOND, ciphers, keyring, masters, opens, write
-from rotation.victim import STEPS, run
+from support.rotation_tables import TO_SECOND, ciphers, keyring, masters, opens, write
+from support.victim import STEPS, run
 
 FILES = 50
 processes = multiprocessing.get_context("forkserver")

@@ -15,10 +15,10 @@ import bloomseal as bs
 from bloomseal.keytools import KeyTools, client_for
 from bloomseal.keytools.kms.aws import AwsKms
 from bloomseal.rotation import Rekey, Rewrap, Seal, Status, rotate
-from kms.stand_ins import MASTER_KEYS, InMemoryKms, PyArrowKms
-from kms.test_matrix import JAVA_ROWS, JAVA_SCHEMA, TABLE, read, write
-from rotation.tables import ciphers, masters, modules, opened
+from keytools.kms.test_matrix import JAVA_ROWS, JAVA_SCHEMA, TABLE, read, write
 from support.jvm import JavaDecryption, JavaEncryption, Jvm, java_filters, java_rows, java_write, key_tools
+from support.rotation_tables import ciphers, masters, modules, opened
+from support.stand_ins import MASTER_KEYS, InMemoryKms, PyArrowKms
 
 REGION = "eu-central-1"
 MOVED = {"kf": "kc1", "kc1": "kc2", "kc2": "kf"}

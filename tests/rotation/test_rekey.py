@@ -21,7 +21,7 @@ from bloomseal.policy import Policy
 from bloomseal.rotation import Rekey, Rewrap, Seal, Status, Unseal, rotate
 from bloomseal.rotation.keys import key_tools, mapped
 from bloomseal.rotation.spec_from_file import like
-from rotation.tables import (
+from support.rotation_tables import (
     ROWS,
     TO_SECOND,
     ciphers,

@@ -14,7 +14,7 @@ import pytest
 import bloomseal as bs
 from bloomseal.keytools.material.material import KeyMetadata
 from bloomseal.policy import Policy
-from rotation.tables import (
+from support.rotation_tables import (
     TO_SECOND,
     ciphers,
     identity,

@@ -21,7 +21,7 @@ from bloomseal.keytools import KmsAccessError, Problem
 from bloomseal.rotation import Rekey, Rewrap, RotationReport, Status, Unseal, plan, rotate
 from bloomseal.rotation.files import find_files, in_turn
 from bloomseal.rotation.journal import Journal
-from rotation.tables import TO_FIRST, TO_SECOND, keyring, masters, opened, opens, reading, rows, write
+from support.rotation_tables import TO_FIRST, TO_SECOND, keyring, masters, opened, opens, reading, rows, write
 
 FILES = 6
 

@@ -15,7 +15,7 @@ from bloomseal.keytools import KmsAccessError, Problem
 from bloomseal.rotation import Rekey, Rewrap, rotate
 from bloomseal.rotation import run as running
 from bloomseal.rotation.journal import Journal
-from rotation.tables import keyring, opens, reading, write
+from support.rotation_tables import keyring, opens, reading, write
 
 FILES = 12
 

@@ -13,7 +13,7 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.rotation import Rekey, Rewrap, Seal, Status, Unseal, rotate
-from rotation.tables import TO_SECOND, keyring, masters, opens, reading, write
+from support.rotation_tables import TO_SECOND, keyring, masters, opens, reading, write
 
 
 @pytest.fixture(autouse=True)

@@ -23,7 +23,7 @@ from bloomseal.format.layout import MAGIC, MAGIC_ENCRYPTED, Column, FileMeta, Gr
 from bloomseal.read.file import SealedFile
 from bloomseal.storage.source import Source
 from bloomseal.thrift import Struct, WireType, encode_binary
-from tamper.small_files import judge, small_file
+from support.small_files import judge, small_file
 
 ALLOWANCE = 64 << 20
 HUGE = (1 << 31) - 1

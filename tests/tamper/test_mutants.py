@@ -10,8 +10,8 @@ import pytest
 import bloomseal as bs
 from bloomseal.read.file import SealedFile
 from bloomseal.storage.source import Source
-from tamper.mutants import Mutant, mutant
-from tamper.small_files import FILTERED, KINDS, SSN_KEY, SmallFile, judge, small_file
+from support.mutants import Mutant, mutant
+from support.small_files import FILTERED, KINDS, SSN_KEY, SmallFile, judge, small_file
 
 _SHORT, _LONG = 150, 20_000
 

@@ -7,7 +7,7 @@ import pytest
 from bloomseal import BloomsealError
 from bloomseal.read.file import SealedFile
 from bloomseal.storage.source import Source
-from tamper.small_files import KINDS, judge, small_file
+from support.small_files import KINDS, judge, small_file
 
 
 @pytest.mark.parametrize("kind", KINDS)
