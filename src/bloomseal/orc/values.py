@@ -181,8 +181,10 @@ def _timestamp(value: Any, column: Column, zone: str) -> Inputs:
         return None
     if millis >= _LONG_END:
         return ()
-    # The Java writer rounds towards zero in the second before 1970.
-    return (millis, millis + 1_000) if millis < 0 else (millis,)
+    if millis >= 0:
+        return (millis,)
+    # Before 1970 one writer rounds down, another up, and the Java writer is a second late in the last second.
+    return millis, int(-(-nanos // 1_000_000)), millis + 1_000
 
 
 def _decimal(value: Any, column: Column) -> Inputs:
