@@ -42,7 +42,7 @@ def hash_bytes(values: Sequence[bytes]) -> I64:
     hashes = np.empty(len(values), np.uint64)
     # Values of one length are hashed together.
     for length in np.unique(lengths).tolist():
-        places = np.flatnonzero(lengths == length)
+        places = np.flatnonzero(lengths == length).tolist()
         padded = -(-length // 8) * 8
         joined = b"".join(values[place].ljust(padded, b"\0") for place in places)
         words = np.frombuffer(joined, "<u8").reshape(len(places), padded // 8)

@@ -52,7 +52,6 @@ class Column:
         kind: None for a type that is younger than this code.
         length: characters of CHAR and VARCHAR, else 0.
         precision, scale: of DECIMAL, in digits.
-        spark_type: the type that Spark notes beside it, else empty.
     """
 
     id: int
@@ -62,7 +61,6 @@ class Column:
     length: int = 0
     precision: int = 0
     scale: int = 0
-    spark_type: str = ""
 
     @property
     def is_leaf(self) -> bool:
@@ -126,7 +124,6 @@ class Schema:
         below = message.numbers(2)
         if below and kind not in _NESTED:
             raise FormatError("a primitive type with types below it: corrupt", column=name)
-        attributes = {pair.text(1): pair.text(2) for pair in map(Message, message.every(7))}
         self.columns.append(
             Column(
                 id=own,
@@ -136,7 +133,6 @@ class Schema:
                 length=message.number(4),
                 precision=message.number(5),
                 scale=message.number(6),
-                spark_type=attributes.get("spark.sql.catalyst.type", ""),
             )
         )
         last = own
@@ -146,7 +142,7 @@ class Schema:
             last = self._add(types, f"{name}.{part}" if name else part, depth + 1)
         if last != own:
             node = self.columns[own]
-            self.columns[own] = Column(own, last, node.name, node.kind, spark_type=node.spark_type)
+            self.columns[own] = Column(own, last, node.name, node.kind)
         return last
 
 

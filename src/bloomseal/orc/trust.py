@@ -41,9 +41,6 @@ def why_untrusted(column: Column, kind: int, tail: Tail, zone: str) -> str | Non
             return "untrusted: this writer's tinyint filters miss values"
         if column.kind is Kind.TIMESTAMP and zone not in _UTC:
             return "untrusted: this writer's timestamps in a time zone other than UTC"
-    elif column.kind in _TIMESTAMPS:
-        if tail.writer_version < _ORC_135:
-            return "untrusted: timestamps were hashed by the writer's time zone"
-        if column.spark_type == "timestamp_ntz":
-            return "untrusted: Spark's timestamps without time zone are shifted by the writer's"
+    elif column.kind in _TIMESTAMPS and tail.writer_version < _ORC_135:
+        return "untrusted: timestamps were hashed by the writer's time zone"
     return None

@@ -1,0 +1,95 @@
+"""ORC files by the Java writer inside Spark: what it hashes, and what of it nobody may believe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pytest
+
+from bloomseal import Verdict, orc
+
+from ..orc.generated import columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
+
+_ZONE = ZoneInfo("America/New_York")
+
+
+@contextmanager
+def _jvm_in(zone: str, spark: SparkSession) -> Iterator[None]:
+    zones = spark._jvm.java.util.TimeZone  # type: ignore[union-attr]
+    before = zones.getDefault()
+    zones.setDefault(zones.getTimeZone(zone))
+    try:
+        yield
+    finally:
+        zones.setDefault(before)
+
+
+def _written(spark: SparkSession, table: pa.Table, folder: Path, **options: str) -> Path:
+    names = ",".join(["group.inner" if name == "group" else name for name in table.column_names])
+    given = {"orc.bloom.filter.columns": names, "orc.bloom.filter.fpp": "0.01", "orc.row.index.stride": "1000"}
+    with _jvm_in(str(_ZONE), spark):
+        rows = spark.createDataFrame(table)
+        if "wall" in rows.columns:
+            rows = rows.withColumn("wall", rows["wall"].cast("timestamp_ntz"))
+        rows.coalesce(1).write.options(**given | {name.replace("_", "."): text for name, text in options.items()}).orc(
+            str(folder)
+        )
+    (path,) = folder.glob("*.orc")
+    return path
+
+
+def _asked(table: pa.Table, column: str) -> list[tuple[int, Any]]:
+    values = table[column].to_pylist()
+    if column == "group":
+        values = [row and row["inner"] for row in values]
+    if column == "moment":
+        values = [value and value.astimezone(_ZONE).replace(tzinfo=None) for value in values]
+    if column == "wall":
+        values = table[column].cast(pa.int64()).to_pylist()
+    return [(row, value) for row, value in enumerate(values) if value is not None]
+
+
+@pytest.mark.parametrize("compression", ["zlib", "snappy", "lz4", "zstd", "none"])
+def test_no_value_of_the_java_writer_is_absent(spark: SparkSession, tmp_path: Path, compression: str) -> None:
+    table = columns(2_500, seed=3).drop_columns(["list", "nulls"])
+    path = _written(spark, table, tmp_path / "t", compression=compression)
+    with orc.open_file(path) as file:
+        assert file.compression == compression
+        assert file.schema.leaf("wall").type_name == "long"  # microseconds
+        for column in table.column_names:
+            rows = _asked(table, column)
+            answers = file.probe("group.inner" if column == "group" else column, [value for _, value in rows])
+            assert len(answers) == 3
+            for place, (row, _) in enumerate(rows):
+                assert answers[row // 1_000].verdicts[place] != Verdict.ABSENT, column
+            told = sum(answer.verdicts.count(Verdict.ABSENT) for answer in answers)
+            if column == "bool":
+                assert told == 0
+                assert all(answer.untrusted for answer in answers)
+            elif column in ("wall", "i32", "i64", "text", "dec15", "dec38", "group"):
+                assert 3 * told > len(rows)  # the edges are in every row group
+
+
+def test_the_old_kind_is_not_believed_for_texts(spark: SparkSession, tmp_path: Path) -> None:
+    table = columns(500).select(["i64", "text", "dec15", "moment"])
+    path = _written(spark, table, tmp_path / "t", compression="none", orc_bloom_filter_write_version="original")
+    # Both kinds are there; stripe footers then say that the younger one is a stream of a kind that nobody asks for.
+    path.write_bytes(path.read_bytes().replace(b"\x08\x08\x10", b"\x08\x09\x10"))
+    with orc.open_file(path) as file:
+        told = {info.column: info for info in file.filters}
+        assert {info.kind for info in told.values()} == {"BLOOM_FILTER"}
+        assert {name for name, info in told.items() if info.untrusted} == {"text", "dec15", "moment"}
+        numbers = _asked(table, "i64")
+        verdicts = file.probe("i64", [value for _, value in numbers])[0].verdicts
+        assert set(verdicts) == {Verdict.MAYBE_PRESENT}
+        assert file.probe("i64", [123_456_789])[0].verdicts == [Verdict.ABSENT]
