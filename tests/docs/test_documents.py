@@ -27,6 +27,7 @@ RUNNING = [
     "docs/recipes.md",
     "docs/threat-model.md",
     "docs/limitations.md",
+    "docs/orc.md",
     "docs/architecture.md",
 ]
 ALL = [
