@@ -117,6 +117,18 @@ def test_other_writers_are_not_believed(writer: int) -> None:
     )
 
 
+def test_a_type_that_nobody_knows_is_not_decided() -> None:
+    types = field(4, field(1, 12) + field(2, b"\x01") + field(3, b"a")) + field(4, field(1, 19))
+    with orc.open_file(crafted(filters=[field(1, 3) + field(3, b"\1" + bytes(7))], types=types)) as file:
+        assert file.probe("a", [1, "x", object()])[0].verdicts == [Verdict.NO_FILTER] * 3
+
+
+def test_without_row_groups_a_stripe_is_asked_as_one() -> None:
+    with orc.open_file(crafted(streams=b"", filters=[], stride=0, rows=5)) as file:
+        (answer,) = file.probe("a", [1])
+        assert answer.verdicts == [Verdict.NO_FILTER]
+
+
 @pytest.mark.parametrize("entries", [0, 1, 3, 4])
 def test_one_filter_per_row_group(entries: int) -> None:
     """With two per row group the column was encrypted, and half of them are over masked values."""

@@ -36,7 +36,7 @@ class Stripe:
         offset: of its first byte.
         index_length, data_length, footer_length: in bytes.
         num_rows: its rows.
-        num_row_groups: row groups of the file's stride, the last one shorter; 0 without row indexes.
+        num_row_groups: row groups of the file's stride, the last one shorter; without row indexes the stripe is one.
     """
 
     index: int
@@ -141,7 +141,7 @@ def _stripes(footer: Message, stride: int, end: int) -> list[Stripe]:
         offset, index_length, data_length, footer_length, num_rows = (message.number(field) for field in range(1, 6))
         if offset < len(MAGIC) or offset + index_length + data_length + footer_length > end:
             raise FormatError(f"stripe {index} does not fit the file: truncated or corrupt")
-        count = -(-num_rows // stride) if stride else 0
+        count = -(-num_rows // stride) if stride else min(num_rows, 1)
         groups, rows = groups + count, rows + num_rows
         if groups > MAX_ORC_ROW_GROUPS:
             raise FormatError(f"more than {MAX_ORC_ROW_GROUPS} row groups")
