@@ -180,3 +180,13 @@ def test_the_file_tells_its_filters(tmp_path: Path) -> None:
         assert filters is not None
         assert filters[0].num_hashes == 7
         assert str(file.schema.leaf("dec15")) == "dec15: decimal(15, 2)"
+
+
+def test_many_values_are_asked_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, values = tmp_path / "parts.orc", list(range(0, 4_000, 3))
+    write(pa.table({"a": values}), path, stride=500)
+    with orc.open_file(path) as file:
+        whole = file.probe("a", range(4_000))
+        monkeypatch.setattr("bloomseal.orc.values._POSITIONS", 100)
+        assert file.probe("a", range(4_000)) == whole
+    assert sum(answer.verdicts.count(Verdict.MAYBE_PRESENT) for answer in whole) >= len(values)

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["hash_bytes", "hash_longs", "maybe_in"]
+__all__ = ["hash_bytes", "hash_longs", "maybe_in", "positions"]
 
 U64 = npt.NDArray[np.uint64]
 I64 = npt.NDArray[np.int64]
@@ -69,24 +69,18 @@ def _rotated(words: U64, by: int) -> U64:
     return np.asarray((words << np.uint64(by)) | (words >> np.uint64(64 - by)), np.uint64)
 
 
-def maybe_in(bitset: npt.NDArray[np.uint8], num_hashes: int, hashes: I64) -> npt.NDArray[np.bool_]:
-    """Which hashes may be in a filter.
+def positions(hashes: I64, num_hashes: int, num_bits: int) -> I64:
+    """The bits that values choose: an array of shape (values, hash functions)."""
+    low, high = hashes.astype(np.int32)[:, None], (hashes >> 32).astype(np.int32)[:, None]
+    combined = low + np.arange(1, num_hashes + 1, dtype=np.int32) * high
+    return np.asarray(np.where(combined < 0, ~combined, combined).astype(np.int64) % num_bits, np.int64)
+
+
+def maybe_in(bitset: npt.NDArray[np.uint8], chosen: I64) -> npt.NDArray[np.bool_]:
+    """Which values may be in a filter.
 
     Args:
         bitset: the words' bytes, little-endian.
-        num_hashes: k, at least one.
-        hashes: of the values.
+        chosen: `positions` of the values, in a filter of this size.
     """
-    maybe = np.ones(len(hashes), np.bool_)
-    low, high = hashes.astype(np.int32), (hashes >> 32).astype(np.int32)
-    bits = np.int64(8 * len(bitset))
-    left = np.arange(len(hashes))
-    for number in range(1, num_hashes + 1):
-        combined = low + np.int32(number) * high
-        position = np.where(combined < 0, ~combined, combined).astype(np.int64) % bits
-        hit = (bitset[position >> 3] >> (position & 7).astype(np.uint8)) & 1 != 0
-        maybe[left[~hit]] = False
-        left, low, high = left[hit], low[hit], high[hit]
-        if not len(left):
-            break
-    return maybe
+    return np.asarray(((bitset[chosen >> 3] >> (chosen & 7).astype(np.uint8)) & 1).all(axis=1), np.bool_)

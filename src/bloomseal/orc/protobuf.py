@@ -18,6 +18,8 @@ _MAX_VARINT_BYTES: Final = 10
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    if at < len(data) and data[at] < 0x80:
+        return data[at], at + 1  # most are one byte
     value = 0
     for place, byte in enumerate(data[at : at + _MAX_VARINT_BYTES]):
         value |= (byte & 0x7F) << 7 * place

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ..errors import UsageError
 from ..sbbf.encoding import encode_value, moment_of, stands_for_null, unwrap
 from ..sbbf.types import ColumnType, LogicalType, PhysicalType
-from .hashing import hash_bytes, hash_longs, maybe_in
+from .hashing import hash_bytes, hash_longs, maybe_in, positions
 from .index import BloomFilter, Bounds
 from .schema import Column, Kind
 
@@ -45,6 +45,8 @@ _GREGORIAN_FROM: Final = dt.date(1582, 10, 15).toordinal() - _EPOCH
 _SURE_FROM: Final = (dt.date(1900, 1, 1).toordinal() - _EPOCH) * 86_400_000
 """Before it, in milliseconds, writers differ in calendars and local mean times."""
 _LONG_END: Final = 1 << 63
+_POSITIONS: Final = 1 << 20
+"""Bits chosen that are held in memory at a time, 8 bytes each."""
 _UTC: Final = ("GMT", "UTC", "Etc/UTC", "Etc/GMT", "Z")
 
 
@@ -61,7 +63,7 @@ class Asked:
         UsageError: a value of the wrong kind for the column.
     """
 
-    __slots__ = ("_count", "_hashes", "_longs", "_owners", "_undecided")
+    __slots__ = ("_chosen", "_count", "_hashes", "_longs", "_owners", "_undecided")
 
     def __init__(self, values: Iterable[Any], column: Column, *, zone: str, hybrid: bool) -> None:
         inputs: list[Any] = []
@@ -76,6 +78,7 @@ class Asked:
         self._undecided = np.array(undecided, np.bool_)
         self._owners = np.array(owners, np.intp)
         self._longs: list[int] | None = None
+        self._chosen: tuple[tuple[int, int], npt.NDArray[np.int64]] | None = None
         if column.kind in _TEXT or column.kind in (Kind.BINARY, Kind.DECIMAL):
             self._hashes = hash_bytes(inputs)
         else:
@@ -104,7 +107,16 @@ class Asked:
 
     def maybe_in(self, bloom_filter: BloomFilter) -> npt.NDArray[np.bool_]:
         """Which values the filter leaves possible."""
-        return self._any(maybe_in(bloom_filter.bitset, bloom_filter.num_hashes, self._hashes))
+        num_hashes, num_bits = bloom_filter.num_hashes, bloom_filter.num_bits
+        step = max(1, _POSITIONS // num_hashes)
+        if len(self._hashes) > step:
+            parts = [self._hashes[at : at + step] for at in range(0, len(self._hashes), step)]
+            hits = [maybe_in(bloom_filter.bitset, positions(part, num_hashes, num_bits)) for part in parts]
+            return self._any(np.concatenate(hits))
+        # Filters of a file mostly have one size.
+        if self._chosen is None or self._chosen[0] != (num_hashes, num_bits):
+            self._chosen = (num_hashes, num_bits), positions(self._hashes, num_hashes, num_bits)
+        return self._any(maybe_in(bloom_filter.bitset, self._chosen[1]))
 
     def _any(self, hits: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         maybe = self._undecided.copy()
