@@ -11,6 +11,7 @@ from ._version import __version__ as __version__
 if TYPE_CHECKING:
     from . import audit as audit
     from . import evidence as evidence
+    from . import orc as orc
     from . import rotation as rotation
     from .errors import (
         BloomsealError,
@@ -126,6 +127,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "evidence": "",
             "inspect": "table.verbs",
             "open_file": "read.file",
+            "orc": "",
             "polars": "",
             "open_table": "table.open",
             "probe": "table.verbs",

@@ -46,3 +46,18 @@ MAX_BUNDLE_BYTES: Final = 1 << 30
 
 MAX_BUNDLE_MEMBERS: Final = 4096
 """Members of an evidence bundle: some twenty, and one for each journal."""
+
+MAX_ORC_BLOCK_BYTES: Final = (1 << 23) - 1
+"""A compression chunk's header has 23 bits for the chunk's length (ORC specification, "Compression")."""
+
+MAX_ORC_FOOTER_BYTES: Final = 128 * 1024 * 1024
+"""An ORC footer, stripe footer or metadata section, inflated; 1,000 columns × 50 stripes take 2 MB."""
+
+MAX_ORC_INDEX_BYTES: Final = 64 * 1024 * 1024
+"""One column's index or Bloom filter stream in one stripe, inflated; 50 million values at 1 % take 60 MB."""
+
+MAX_ORC_ROW_GROUPS: Final = 1 << 20
+"""Row groups of an ORC file: 10^10 rows at the usual stride of 10,000."""
+
+MAX_ORC_HASHES: Final = 1200
+"""Bits per value of an ORC Bloom filter: the smallest positive double as false positive rate asks for some 1,110."""

@@ -29,6 +29,7 @@ RUNNING = [
     "docs/evidence.md",
     "docs/threat-model.md",
     "docs/limitations.md",
+    "docs/orc.md",
     "docs/architecture.md",
 ]
 ALL = [

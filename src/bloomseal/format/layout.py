@@ -13,6 +13,7 @@ __all__ = ["MAGIC", "MAGIC_ENCRYPTED", "TAIL_BYTES", "Tail", "read_tail"]
 
 MAGIC: Final = b"PAR1"
 MAGIC_ENCRYPTED: Final = b"PARE"
+_ORC: Final = b"ORC"
 TAIL_BYTES: Final = 64 * 1024
 """Bytes that the first read takes from the end; most footers fit, so that opening costs one request."""
 
@@ -107,6 +108,8 @@ def read_tail(source: Source) -> Tail:
     end = bytes(source.read(source.size - take, take))
     magic, length = end[-4:], int.from_bytes(end[-8:-4], "little")
     if magic not in (MAGIC, MAGIC_ENCRYPTED):
+        if bytes(source.read(0, len(_ORC))) == _ORC and _ORC in end[-256:]:
+            raise FormatError("an ORC file, not a Parquet file", file=source.name, hint="bloomseal.orc.open_file")
         raise FormatError("no Parquet magic at the end: not a Parquet file, or truncated", file=source.name)
     offset = source.size - 8 - length
     if offset < 4 or length > MAX_FOOTER_BYTES:

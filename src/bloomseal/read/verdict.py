@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    pass
+from ..verdict import Verdict
 
 __all__ = ["Hits", "Verdict", "verdicts"]
-
-
-class Verdict(StrEnum):
-    """What one row group's filter says about one value."""
-
-    ABSENT = "absent"
-    MAYBE_PRESENT = "maybe present"
-    NO_FILTER = "no filter"
 
 
 class Hits(NamedTuple):

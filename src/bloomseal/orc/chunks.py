@@ -1,0 +1,129 @@
+"""Compressed streams: chunks with a header of three bytes (ORC specification, "Compression")."""
+
+from __future__ import annotations
+
+import zlib
+from enum import IntEnum
+from typing import Final
+
+import pyarrow as pa
+
+from ..errors import FormatError, UnsupportedError
+
+__all__ = ["Compression", "inflate"]
+
+_HEADER_BYTES: Final = 3
+_RAW_DEFLATE: Final = -15
+
+
+class Compression(IntEnum):
+    """The values are those of the enum ``CompressionKind``."""
+
+    NONE = 0
+    ZLIB = 1
+    SNAPPY = 2
+    LZO = 3
+    LZ4 = 4
+    ZSTD = 5
+    BROTLI = 6
+
+
+def inflate(data: memoryview, compression: Compression, block_size: int, limit: int) -> memoryview:
+    """A stream without its compression.
+
+    Args:
+        block_size: bytes to which one chunk may inflate, from the postscript.
+        limit: bytes to which the stream may inflate; nothing is allocated beyond.
+
+    Raises:
+        FormatError: a chunk is truncated, corrupt, or greater than it may be.
+        UnsupportedError: LZO or Brotli.
+    """
+    if compression is Compression.NONE:
+        if len(data) > limit:
+            raise FormatError(f"{len(data)} bytes, where {limit} is the limit")
+        return data
+    parts: list[bytes | memoryview] = []
+    at = total = 0
+    while at < len(data):
+        if len(data) - at < _HEADER_BYTES:
+            raise FormatError("the header of a compression chunk is cut off")
+        header = int.from_bytes(data[at : at + _HEADER_BYTES], "little")
+        at, length = at + _HEADER_BYTES, header >> 1
+        if length > len(data) - at:
+            raise FormatError(f"a compression chunk of {length} bytes reaches outside its stream: truncated or corrupt")
+        chunk, at = data[at : at + length], at + length
+        part: bytes | memoryview = chunk if header & 1 else _inflate_chunk(chunk, compression, block_size)
+        total += len(part)
+        if len(part) > block_size or total > limit:
+            raise FormatError(f"a stream inflates beyond its limit: {block_size} bytes a chunk, {limit} in all")
+        parts.append(part)
+    return memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
+
+
+def _inflate_chunk(chunk: memoryview, compression: Compression, block_size: int) -> bytes:
+    try:
+        match compression:
+            case Compression.ZLIB:
+                return _deflated(chunk, block_size)
+            case Compression.SNAPPY:
+                return _block(chunk, "snappy", _snappy_length(chunk), block_size)
+            case Compression.LZ4:
+                return _block(chunk, "lz4_raw", _lz4_length(chunk), block_size)
+            case Compression.ZSTD:
+                with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(chunk)), "zstd") as stream:
+                    return bytes(stream.read(block_size + 1))
+            case _:
+                raise UnsupportedError(f"ORC compression {compression.name} is not supported")
+    except (zlib.error, OSError, pa.ArrowException, IndexError) as error:
+        raise FormatError(f"a {compression.name} chunk does not inflate: truncated or corrupt") from error
+
+
+def _deflated(chunk: memoryview, block_size: int) -> bytes:
+    inflater = zlib.decompressobj(_RAW_DEFLATE)
+    data = inflater.decompress(chunk, block_size + 1)
+    if not inflater.eof and len(data) <= block_size:
+        raise FormatError("a ZLIB chunk ends before its data: truncated or corrupt")
+    return data
+
+
+def _block(chunk: memoryview, codec: str, length: int, block_size: int) -> bytes:
+    # Arrow allocates the length it is told, and hands out old memory where the chunk holds less.
+    if length > block_size:
+        raise FormatError(f"a compression chunk claims {length} bytes, where {block_size} is the limit")
+    return bytes(pa.Codec(codec).decompress(pa.py_buffer(chunk), length, asbytes=True)) if length else b""
+
+
+def _snappy_length(chunk: memoryview) -> int:
+    """The length that a Snappy block begins with (Snappy format description, section 1)."""
+    length = 0
+    for place in range(5):
+        length |= (chunk[place] & 0x7F) << 7 * place
+        if chunk[place] < 0x80:
+            return length
+    raise FormatError("a SNAPPY chunk without a length: corrupt")
+
+
+def _lz4_length(chunk: memoryview) -> int:
+    """The length to which an LZ4 block inflates, which nothing tells but its sequences (LZ4 block format)."""
+    at = total = 0
+
+    def run(length: int) -> int:
+        nonlocal at
+        if length == 15:
+            while True:
+                more = chunk[at]
+                at, length = at + 1, length + more
+                if more < 255:
+                    break
+        return length
+
+    while at < len(chunk):
+        token, at = chunk[at], at + 1
+        literals = run(token >> 4)
+        at, total = at + literals, total + literals
+        if at >= len(chunk):
+            break  # the last sequence has literals only
+        at += 2
+        total += run(token & 15) + 4
+    return total

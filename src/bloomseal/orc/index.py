@@ -1,0 +1,174 @@
+"""Stripe footers, row indexes and Bloom filter streams (ORC specification, "Stripes" and "Indexes")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import FormatError
+from ..limits import MAX_ORC_FOOTER_BYTES, MAX_ORC_HASHES, MAX_ORC_INDEX_BYTES
+from ..storage.source import Source
+from .protobuf import Message, fields, signed, zigzag
+from .tail import Stripe, Tail
+
+__all__ = ["BloomFilter", "Bounds", "FilterKind", "Stream", "StripeIndex", "bounds"]
+
+_ROW_INDEX: Final = 6
+_WORD_BYTES: Final = 8
+
+
+class FilterKind(IntEnum):
+    """Both carry the same bits; the values are those of the enum ``Stream.Kind``."""
+
+    BLOOM_FILTER = 7
+    BLOOM_FILTER_UTF8 = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Where a stream lies in the file, in bytes."""
+
+    kind: int
+    column: int
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class BloomFilter:
+    """One row group's filter.
+
+    Attributes:
+        num_hashes: k.
+        bitset: the words' bytes, little-endian; m is eight times their number.
+    """
+
+    num_hashes: int
+    bitset: npt.NDArray[np.uint8]
+
+    @property
+    def num_bits(self) -> int:
+        return 8 * len(self.bitset)
+
+    @property
+    def is_empty(self) -> bool:
+        """No bit is set: so a filter over nulls looks, and one of a writer that forgot to fill it."""
+        return not self.bitset.any()
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What statistics say of the values.
+
+    Attributes:
+        only_nulls: there is no value.
+        least, greatest: of integers and of days since the epoch; None where nothing is said.
+    """
+
+    only_nulls: bool
+    least: int | None = None
+    greatest: int | None = None
+
+    def exclude(self, value: int) -> bool:
+        return (self.least is not None and value < self.least) or (self.greatest is not None and value > self.greatest)
+
+
+def bounds(statistics: Message) -> Bounds:
+    """Take a ``ColumnStatistics`` apart; unknown kinds of statistics bound nothing."""
+    least = greatest = None
+    for field in (2, 7):  # IntegerStatistics, DateStatistics: minimum and maximum are sint64 and sint32
+        if field in statistics:
+            ends = Message(statistics.bytes(field))
+            least = zigzag(ends.number(1)) if 1 in ends else None
+            greatest = zigzag(ends.number(2)) if 2 in ends else None
+    return Bounds(1 in statistics and signed(statistics.number(1)) == 0, least, greatest)
+
+
+class StripeIndex:
+    """The index streams of one stripe.
+
+    Raises:
+        FormatError: streams that reach outside the stripe, or two of one kind and column.
+    """
+
+    def __init__(self, source: Source, tail: Tail, stripe: Stripe) -> None:
+        self._source, self._tail, self.stripe = source, tail, stripe
+        start = stripe.offset + stripe.index_length + stripe.data_length
+        data = memoryview(source.read(start, stripe.footer_length))
+        footer = Message(tail.inflate(data, MAX_ORC_FOOTER_BYTES))
+        self.writer_timezone = footer.text(3)
+        """The zone of which TIMESTAMP values are wall-clock times; empty where the writer names none."""
+        self._streams: dict[tuple[int, int], Stream] = {}
+        offset, end = stripe.offset, stripe.offset + stripe.index_length
+        for message in map(Message, footer.every(1)):
+            stream = Stream(message.number(1), message.number(2), offset, message.number(3))
+            offset += stream.length
+            if offset > start:
+                raise FormatError("streams reach outside their stripe: truncated or corrupt")
+            if stream.kind not in (_ROW_INDEX, *FilterKind):
+                continue
+            if offset > end or stream.column >= len(tail.schema.columns):
+                raise FormatError("an index stream outside the stripe's indexes: corrupt")
+            if self._streams.setdefault((stream.kind, stream.column), stream) is not stream:
+                raise FormatError("two index streams of one kind and column: corrupt")
+
+    def filter_stream(self, column: int) -> Stream | None:
+        """The Bloom filter stream to ask, of two the younger kind."""
+        for kind in (FilterKind.BLOOM_FILTER_UTF8, FilterKind.BLOOM_FILTER):
+            if (stream := self._streams.get((kind, column))) is not None:
+                return stream
+        return None
+
+    def filters(self, stream: Stream) -> list[BloomFilter]:
+        """One filter per row group.
+
+        Raises:
+            FormatError: m or k that no writer makes, or not one entry per row group.
+        """
+        return [_filter(entry) for entry in self._entries(stream, "Bloom filters")]
+
+    def bounds(self, column: int) -> list[Bounds] | None:
+        """One per row group; None without a row index."""
+        if (stream := self._streams.get((_ROW_INDEX, column))) is None:
+            return None
+        return [bounds(Message(Message(entry).bytes(2))) for entry in self._entries(stream, "row index entries")]
+
+    def _entries(self, stream: Stream, what: str) -> list[memoryview]:
+        if stream.length > MAX_ORC_INDEX_BYTES:
+            raise FormatError(f"an index stream of more than {MAX_ORC_INDEX_BYTES} bytes")
+        data = memoryview(self._source.read(stream.offset, stream.length))
+        found: list[memoryview] = []
+        for number, value in fields(self._tail.inflate(data, MAX_ORC_INDEX_BYTES)):
+            if number == 1 and not isinstance(value, int):
+                found.append(value)
+                if len(found) > self.stripe.num_row_groups:
+                    break
+        if len(found) != self.stripe.num_row_groups:
+            # The stream of an encrypted column can have entries over the true values and over the masked ones.
+            count = f"more than {len(found) - 1}" if len(found) > self.stripe.num_row_groups else str(len(found))
+            raise FormatError(f"{count} {what} for {self.stripe.num_row_groups} row groups")
+        return found
+
+
+def _filter(entry: memoryview) -> BloomFilter:
+    num_hashes = 0
+    words, utf8 = bytearray(), memoryview(b"")
+    for number, value in fields(entry):
+        if number == 1 and isinstance(value, int):
+            num_hashes = value
+        elif number == 2 and not isinstance(value, int) and len(value) % _WORD_BYTES == 0:
+            words += value  # one word, or several packed ones
+        elif number == 3 and not isinstance(value, int):
+            utf8 = value
+    if words and utf8:
+        raise FormatError("a Bloom filter with two bitsets: corrupt")
+    bitset = np.frombuffer(utf8 or words, np.uint8)
+    if not len(bitset) or len(bitset) % _WORD_BYTES:
+        raise FormatError(f"a Bloom filter of {len(bitset)} bytes, which is no number of words: corrupt")
+    if not 1 <= num_hashes <= MAX_ORC_HASHES:
+        raise FormatError(f"a Bloom filter with {num_hashes} hash functions, where 1 to {MAX_ORC_HASHES} make sense")
+    return BloomFilter(num_hashes, bitset)

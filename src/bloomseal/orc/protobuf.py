@@ -1,0 +1,128 @@
+"""Protocol buffers as ORC has them, read field by field and without a copy (Protocol Buffers, "Encoding").
+
+Nothing here knows a message's definition: whoever reads names the fields by number, as the ORC specification does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from ..errors import FormatError
+from ..limits import MAX_LIST_ELEMENTS
+
+__all__ = ["Message", "fields", "signed", "zigzag"]
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_MAX_VARINT_BYTES: Final = 10
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    if at < len(data) and data[at] < 0x80:
+        return data[at], at + 1  # most are one byte
+    value = 0
+    for place, byte in enumerate(data[at : at + _MAX_VARINT_BYTES]):
+        value |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            return value & (1 << 64) - 1, at + place + 1
+    raise FormatError("a protobuf number without an end: truncated or corrupt")
+
+
+def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+    """The fields of a message in their order: number, and an unsigned number or the bytes.
+
+    Raises:
+        FormatError: the bytes are no message.
+    """
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        number, wire = tag >> 3, tag & 7
+        value: int | memoryview
+        if number == 0:
+            raise FormatError("a protobuf field number 0: corrupt")
+        if wire == _VARINT:
+            value, at = _varint(data, at)
+        elif wire in (_FIXED64, _FIXED32, _BYTES):
+            if wire == _BYTES:
+                length, at = _varint(data, at)
+            else:
+                length = 8 if wire == _FIXED64 else 4
+            if length > len(data) - at:
+                raise FormatError(
+                    f"a protobuf field of {length} bytes reaches outside its message: truncated or corrupt"
+                )
+            value, at = data[at : at + length], at + length
+        else:
+            raise FormatError(f"protobuf wire type {wire}, which ORC does not use: corrupt")
+        yield number, value
+
+
+class Message:
+    """A message's fields by number; those that nobody asks for cost their place in a list only.
+
+    Raises:
+        FormatError: the bytes are no message, or have more than `bloomseal.limits.MAX_LIST_ELEMENTS` fields.
+    """
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, data: memoryview) -> None:
+        self._fields: dict[int, list[int | memoryview]] = {}
+        for count, (number, value) in enumerate(fields(data)):
+            if count >= MAX_LIST_ELEMENTS:
+                # A field can be two bytes in the file and a hundred in memory.
+                raise FormatError(f"a protobuf message of more than {MAX_LIST_ELEMENTS} fields")
+            self._fields.setdefault(number, []).append(value)
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._fields
+
+    def number(self, field: int, default: int = 0) -> int:
+        """An unsigned number; of several the last one, as protobuf has it."""
+        value = self._fields.get(field, (default,))[-1]
+        if not isinstance(value, int):
+            raise FormatError(f"protobuf field {field} is no number: corrupt")
+        return value
+
+    def bytes(self, field: int) -> memoryview:
+        """Bytes, a text or a message; empty where the field is missing."""
+        value = self._fields.get(field, (memoryview(b""),))[-1]
+        if isinstance(value, int):
+            raise FormatError(f"protobuf field {field} is a number: corrupt")
+        return value
+
+    def text(self, field: int) -> str:
+        return bytes(self.bytes(field)).decode("utf-8", "replace")
+
+    def every(self, field: int) -> list[memoryview]:
+        """The bytes of each occurrence of a repeated field."""
+        found = [value for value in self._fields.get(field, ()) if not isinstance(value, int)]
+        if len(found) != len(self._fields.get(field, ())):
+            raise FormatError(f"protobuf field {field} is a number: corrupt")
+        return found
+
+    def numbers(self, field: int) -> list[int]:
+        """A repeated field of numbers, packed or not."""
+        found: list[int] = []
+        for value in self._fields.get(field, ()):
+            if isinstance(value, int):
+                found.append(value)
+                continue
+            at = 0
+            while at < len(value):
+                one, at = _varint(value, at)
+                found.append(one)
+                if len(found) > MAX_LIST_ELEMENTS:
+                    raise FormatError(f"a protobuf list of more than {MAX_LIST_ELEMENTS} numbers")
+        return found
+
+
+def zigzag(value: int) -> int:
+    """A `sint32` or `sint64`."""
+    return value >> 1 ^ -(value & 1)
+
+
+def signed(value: int) -> int:
+    """An `int64`, of which a varint keeps the two's complement."""
+    return value - (1 << 64) if value >> 63 else value

@@ -1,0 +1,158 @@
+"""The columns of an ORC file: a tree of types, numbered in pre-order (ORC specification, "Type Information")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from ..errors import FormatError, UsageError
+from ..limits import MAX_SCHEMA_DEPTH
+from ..spelling import nearest
+from .protobuf import Message
+
+__all__ = ["Column", "Kind", "Schema"]
+
+
+class Kind(IntEnum):
+    """The values are those of the enum ``Type.Kind``."""
+
+    BOOLEAN = 0
+    BYTE = 1
+    SHORT = 2
+    INT = 3
+    LONG = 4
+    FLOAT = 5
+    DOUBLE = 6
+    STRING = 7
+    BINARY = 8
+    TIMESTAMP = 9
+    LIST = 10
+    MAP = 11
+    STRUCT = 12
+    UNION = 13
+    DECIMAL = 14
+    DATE = 15
+    VARCHAR = 16
+    CHAR = 17
+    TIMESTAMP_INSTANT = 18
+
+
+_NESTED: Final = (Kind.LIST, Kind.MAP, Kind.STRUCT, Kind.UNION)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One node of the schema.
+
+    Attributes:
+        id: its number in the file; 0 is the root.
+        last: the greatest id below it, its own for a leaf.
+        name: dotted path; elements, keys and values are ``_elem``, ``_key``, ``_value``, variants ``_tag0``, ….
+        kind: None for a type that is younger than this code.
+        length: characters of CHAR and VARCHAR, else 0.
+        precision, scale: of DECIMAL, in digits.
+    """
+
+    id: int
+    last: int
+    name: str
+    kind: Kind | None
+    length: int = 0
+    precision: int = 0
+    scale: int = 0
+
+    @property
+    def is_leaf(self) -> bool:
+        return self.kind not in _NESTED
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type_name}"
+
+    @property
+    def type_name(self) -> str:
+        if self.kind is None:
+            return "unknown"
+        if self.kind is Kind.DECIMAL:
+            return f"decimal({self.precision}, {self.scale})"
+        return self.kind.name.lower() + (f"({self.length})" if self.kind in (Kind.CHAR, Kind.VARCHAR) else "")
+
+
+class Schema:
+    """All columns by their ids, and by name.
+
+    Raises:
+        FormatError: the types are no tree in pre-order, or nested deeper than `bloomseal.limits.MAX_SCHEMA_DEPTH`.
+    """
+
+    def __init__(self, types: list[memoryview]) -> None:
+        self.columns: list[Column] = []
+        if not types:
+            raise FormatError("an ORC footer without types")
+        self._add(types, "", 0)
+        if len(self.columns) != len(types):
+            raise FormatError(f"{len(types)} types, of which the root reaches {len(self.columns)}: corrupt")
+
+    @property
+    def leaves(self) -> list[Column]:
+        return [column for column in self.columns if column.is_leaf]
+
+    def leaf(self, name: str) -> Column:
+        """The leaf column of that dotted path.
+
+        Raises:
+            UsageError: no such column, a nested one, or two of one path.
+        """
+        found = [column for column in self.columns[1:] if column.name == name]
+        if not found:
+            known = nearest(name, [column.name for column in self.leaves])
+            raise UsageError("no such column", column=name, hint=f"one of {', '.join(known)}" if known else None)
+        if len(found) > 1:
+            raise UsageError("two columns have this path", column=name)
+        if not found[0].is_leaf:
+            below = [one.name for one in self.leaves if found[0].id < one.id <= found[0].last]
+            raise UsageError("a nested column has no values of its own", column=name, hint=", ".join(below[:5]) or None)
+        return found[0]
+
+    def _add(self, types: list[memoryview], name: str, depth: int) -> int:
+        if depth > MAX_SCHEMA_DEPTH:
+            raise FormatError(f"a schema nested deeper than {MAX_SCHEMA_DEPTH}")
+        own = len(self.columns)
+        message = Message(types[own])
+        number = message.number(1)
+        kind = Kind(number) if number in Kind.__members__.values() else None
+        below = message.numbers(2)
+        if below and kind not in _NESTED:
+            raise FormatError("a primitive type with types below it: corrupt", column=name)
+        self.columns.append(
+            Column(
+                id=own,
+                last=own,
+                name=name,
+                kind=kind,
+                length=message.number(4),
+                precision=message.number(5),
+                scale=message.number(6),
+            )
+        )
+        last = own
+        for child, part in zip(below, _names(message, kind, len(below)), strict=True):
+            if child != last + 1 or child >= len(types):
+                raise FormatError(f"type {child} does not follow type {last}: corrupt", column=name)
+            last = self._add(types, f"{name}.{part}" if name else part, depth + 1)
+        if last != own:
+            node = self.columns[own]
+            self.columns[own] = Column(own, last, node.name, node.kind)
+        return last
+
+
+def _names(message: Message, kind: Kind | None, count: int) -> list[str]:
+    if kind is Kind.STRUCT:
+        names = [bytes(name).decode("utf-8", "replace") for name in message.every(3)]
+    elif kind is Kind.UNION:
+        names = [f"_tag{place}" for place in range(count)]
+    else:
+        names = {Kind.LIST: ["_elem"], Kind.MAP: ["_key", "_value"]}.get(kind, []) if kind is not None else []
+    if len(names) != count:
+        raise FormatError(f"{len(names)} names for {count} types: corrupt")
+    return names

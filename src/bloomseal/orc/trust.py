@@ -1,0 +1,46 @@
+"""Filters that a writer is known to get wrong: they never say *absent*."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .index import FilterKind
+from .schema import Column, Kind
+from .tail import Tail, Writer
+
+__all__ = ["why_untrusted"]
+
+_ORC_135: Final = 6
+"""The writer version of the Java writer that first hashed timestamps independently of the zone."""
+_OLD_TEXTS: Final = (Kind.STRING, Kind.CHAR, Kind.VARCHAR, Kind.DECIMAL)
+_TIMESTAMPS: Final = (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
+_UTC: Final = ("GMT", "UTC")
+
+
+def why_untrusted(column: Column, kind: int, tail: Tail, zone: str) -> str | None:
+    """Why a Bloom filter stream proves nothing; None where it does.
+
+    Args:
+        column: a leaf.
+        kind: of the stream.
+        zone: the stripe's writer time zone.
+    """
+    if tail.writer is None:
+        return "untrusted: hash inputs of this writer are not known"
+    if column.kind is None or not column.is_leaf:
+        return "untrusted: nobody knows the hash input of this type"
+    if column.kind is Kind.BOOLEAN:
+        return "untrusted: boolean filters are all zero"
+    if kind == FilterKind.BLOOM_FILTER:
+        if column.kind in _OLD_TEXTS:
+            return "untrusted: texts were hashed in the writer's own character set"
+        if column.kind in _TIMESTAMPS:
+            return "untrusted: timestamps were hashed by the writer's time zone"
+    if tail.writer is Writer.CPP:
+        if column.kind is Kind.BYTE:
+            return "untrusted: this writer's tinyint filters miss values"
+        if column.kind is Kind.TIMESTAMP and zone not in _UTC:
+            return "untrusted: this writer's timestamps in a time zone other than UTC"
+    elif column.kind in _TIMESTAMPS and tail.writer_version < _ORC_135:
+        return "untrusted: timestamps were hashed by the writer's time zone"
+    return None

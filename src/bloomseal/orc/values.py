@@ -1,0 +1,214 @@
+"""From the values asked for to the hashes that an ORC writer may have put into its filter for them.
+
+The file's type decides, as in Parquet; where writers hash one value in several ways, each of them is asked for.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import UsageError
+from ..sbbf.encoding import encode_value, moment_of, stands_for_null, unwrap
+from ..sbbf.types import ColumnType, LogicalType, PhysicalType
+from .hashing import hash_bytes, hash_longs, maybe_in, positions
+from .index import BloomFilter, Bounds
+from .schema import Column, Kind
+
+__all__ = ["Asked"]
+
+Inputs = tuple[int, ...] | tuple[bytes, ...] | None
+"""Inputs of the hash, any of which can stand for a value; none at all: it is absent; None: it may always be there."""
+
+_BITS: Final = {Kind.BYTE: 8, Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}
+_TEXT: Final = (Kind.STRING, Kind.VARCHAR, Kind.CHAR)
+_TYPES: Final = {
+    Kind.BOOLEAN: ColumnType(PhysicalType.BOOLEAN),
+    Kind.FLOAT: ColumnType(PhysicalType.FLOAT),
+    Kind.DOUBLE: ColumnType(PhysicalType.DOUBLE),
+    Kind.BINARY: ColumnType(PhysicalType.BYTE_ARRAY),
+    Kind.DATE: ColumnType(PhysicalType.INT32, None, LogicalType("date")),
+    **{kind: ColumnType(PhysicalType.BYTE_ARRAY, None, LogicalType("string")) for kind in _TEXT},
+    **{
+        kind: ColumnType(PhysicalType.INT64 if bits == 64 else PhysicalType.INT32, None, LogicalType("int", bits))
+        for kind, bits in _BITS.items()
+    },
+}
+_DECIMAL_BYTES: Final = 32
+_LONGEST_CHAR: Final = 65_535
+_EPOCH: Final = dt.date(1970, 1, 1).toordinal()
+_GREGORIAN_FROM: Final = dt.date(1582, 10, 15).toordinal() - _EPOCH
+_SURE_FROM: Final = (dt.date(1900, 1, 1).toordinal() - _EPOCH) * 86_400_000
+"""Before it, in milliseconds, writers differ in calendars and local mean times."""
+_LONG_END: Final = 1 << 63
+_POSITIONS: Final = 1 << 20
+"""Bits chosen that are held in memory at a time, 8 bytes each."""
+_UTC: Final = ("GMT", "UTC", "Etc/UTC", "Etc/GMT", "Z")
+
+
+class Asked:
+    """Values of one column, hashed once.
+
+    Args:
+        values: Python, numpy or Arrow values.
+        column: a leaf.
+        zone: the stripe's writer time zone, of which TIMESTAMP values are wall-clock times.
+        hybrid: dates before 1582-10-15 may count in the Julian calendar.
+
+    Raises:
+        UsageError: a value of the wrong kind for the column.
+    """
+
+    __slots__ = ("_chosen", "_count", "_hashes", "_longs", "_owners", "_undecided")
+
+    def __init__(self, values: Iterable[Any], column: Column, *, zone: str, hybrid: bool) -> None:
+        inputs: list[Any] = []
+        owners: list[int] = []
+        undecided: list[bool] = []
+        for place, value in enumerate(values):
+            found = _inputs(unwrap(value), column, zone, hybrid)
+            undecided.append(found is None)
+            inputs += found or ()
+            owners += [place] * len(found or ())
+        self._count = len(undecided)
+        self._undecided = np.array(undecided, np.bool_)
+        self._owners = np.array(owners, np.intp)
+        self._longs: list[int] | None = None
+        self._chosen: tuple[tuple[int, int], npt.NDArray[np.int64]] | None = None
+        if column.kind in _TEXT or column.kind in (Kind.BINARY, Kind.DECIMAL):
+            self._hashes = hash_bytes(inputs)
+        else:
+            self._hashes = hash_longs(np.array(inputs, np.int64))
+            if column.kind in _BITS or column.kind is Kind.DATE:
+                self._longs = inputs
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __repr__(self) -> str:
+        return f"<{self._count} values>"  # hashes without a key tell the values
+
+    def __reduce__(self) -> Any:
+        raise TypeError("values asked for are not pickled: hashes without a key tell them")
+
+    def within(self, bounds: Bounds | None) -> npt.NDArray[np.bool_]:
+        """Which values the statistics leave possible; null is always."""
+        if bounds is None:
+            return np.ones(self._count, np.bool_)
+        if bounds.only_nulls:
+            return self._undecided.copy()
+        if self._longs is None or (bounds.least is None and bounds.greatest is None):
+            return np.ones(self._count, np.bool_)
+        return self._any(np.array([not bounds.exclude(value) for value in self._longs], np.bool_))
+
+    def maybe_in(self, bloom_filter: BloomFilter) -> npt.NDArray[np.bool_]:
+        """Which values the filter leaves possible."""
+        num_hashes, num_bits = bloom_filter.num_hashes, bloom_filter.num_bits
+        step = max(1, _POSITIONS // num_hashes)
+        if len(self._hashes) > step:
+            parts = [self._hashes[at : at + step] for at in range(0, len(self._hashes), step)]
+            hits = [maybe_in(bloom_filter.bitset, positions(part, num_hashes, num_bits)) for part in parts]
+            return self._any(np.concatenate(hits))
+        # Filters of a file mostly have one size.
+        if self._chosen is None or self._chosen[0] != (num_hashes, num_bits):
+            self._chosen = (num_hashes, num_bits), positions(self._hashes, num_hashes, num_bits)
+        return self._any(maybe_in(bloom_filter.bitset, self._chosen[1]))
+
+    def _any(self, hits: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        maybe = self._undecided.copy()
+        maybe[self._owners[hits]] = True
+        return maybe
+
+
+def _inputs(value: Any, column: Column, zone: str, hybrid: bool) -> Inputs:
+    kind = column.kind
+    if stands_for_null(value) or kind is None:
+        return None
+    if kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT):
+        return _timestamp(value, column, zone)
+    if kind is Kind.DECIMAL:
+        return _decimal(value, column)
+    encoded = encode_value(value, _TYPES[kind])
+    if encoded is None:
+        return None
+    match kind:
+        case Kind.FLOAT:
+            # A float is widened: its hash is that of the double's bits.
+            doubles = np.frombuffer(b"".join(encoded), "<f4").astype(np.float64)
+            return tuple(doubles.view(np.int64).tolist())
+        case Kind.DATE:
+            return _with_julian(*_ints(encoded)) if hybrid and encoded else _ints(encoded)
+        case Kind.CHAR:
+            return _padded(encoded[0], column.length) if encoded else ()
+        case Kind.STRING | Kind.VARCHAR | Kind.BINARY:
+            return encoded
+        case _:
+            return _ints(encoded)
+
+
+def _ints(encoded: tuple[bytes, ...]) -> tuple[int, ...]:
+    return tuple(int.from_bytes(one, "little", signed=True) for one in encoded)
+
+
+def _with_julian(days: int) -> tuple[int, ...]:
+    """A day before the Gregorian calendar, also counted as the same date of the Julian one."""
+    if days >= _GREGORIAN_FROM:
+        return (days,)
+    try:
+        date = dt.date.fromordinal(days + _EPOCH)
+    except (ValueError, OverflowError):
+        return (days,)
+    # Day number of a Julian date (Meeus, "Astronomical Algorithms", chapter 7), less that of 1970-01-01.
+    month, year = (date.month, date.year) if date.month > 2 else (date.month + 12, date.year - 1)
+    julian = 1461 * (year + 4716) // 4 + 306_001 * (month + 1) // 10_000 + date.day - 1_524
+    return days, julian - 2_440_588
+
+
+def _padded(text: bytes, length: int) -> Inputs:
+    """A CHAR, which one writer pads to characters and another to bytes; readers may give it with or without the padding."""
+    if length > _LONGEST_CHAR:
+        return None
+    bare = text.rstrip(b" ")
+    characters = len(bare.decode("utf-8", "replace"))
+    forms = {text, bare, bare.ljust(length), bare + b" " * max(0, length - characters)}
+    return tuple(sorted(forms))
+
+
+def _timestamp(value: Any, column: Column, zone: str) -> Inputs:
+    moment = moment_of(value)
+    if moment is None:
+        raise UsageError(f"a {column.type_name} column cannot be asked for a {type(value).__name__}", hint="a datetime")
+    nanos, aware = moment
+    if column.kind is Kind.TIMESTAMP_INSTANT and not aware:
+        raise UsageError("a timestamp_instant column holds moments", hint="a datetime with a time zone")
+    if column.kind is Kind.TIMESTAMP and aware and zone not in _UTC:
+        # Our rules of a zone can be older or younger than the writer's.
+        return None
+    millis = int(nanos // 1_000_000)
+    if millis < _SURE_FROM:
+        return None
+    if millis >= _LONG_END:
+        return ()
+    if millis >= 0:
+        return (millis,)
+    # Before 1970 one writer rounds down, another up, and the Java writer is a second late in the last second.
+    return millis, int(-(-nanos // 1_000_000)), millis + 1_000
+
+
+def _decimal(value: Any, column: Column) -> Inputs:
+    """The text without trailing zeros."""
+    if not 0 < column.precision <= 76 or column.scale > column.precision:
+        return None
+    logical = LogicalType("decimal", precision=column.precision, scale=column.scale)
+    encoded = encode_value(value, ColumnType(PhysicalType.FIXED_LEN_BYTE_ARRAY, _DECIMAL_BYTES, logical))
+    if not encoded:
+        return encoded
+    unscaled = int.from_bytes(encoded[0], "big", signed=True)
+    digits = str(abs(unscaled)).rjust(column.scale + 1, "0")
+    whole, fraction = digits[: len(digits) - column.scale], digits[len(digits) - column.scale :].rstrip("0")
+    text = ("-" if unscaled < 0 else "") + whole + ("." + fraction if fraction else "")
+    return (text.encode(),)
