@@ -1,4 +1,6 @@
-"""The data: one seeded generator, three sizes. Every value follows from its row number, so that absent ones are known too."""
+"""The data: one seeded generator, three sizes. Every value follows from its row number, so that absent ones are known
+too.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ class Size:
         spark_audited, spark_planned: small files to audit, and to plan over.
         wide_columns, wide_groups: the widest footer.
         growth: row groups, filter columns, footer sizes and audited files to draw curves over.
-        big_group: rows per row group of the table whose memory is measured beside that of small row groups; of some 79 bytes each.
+        big_group: rows per row group of the table whose memory is measured beside that of small row groups; of some 79
+            bytes each.
         repetitions: measured ones, after those to warm up.
         short_repetitions: of short jobs.
         memory_repetitions: of jobs whose memory is measured.
@@ -166,7 +169,9 @@ def batches(start: int, rows: int, size: int) -> Iterator[pa.Table]:
 
 
 def ssn(row: int) -> str:
-    """The SSN in a row. Rows from 900,000,000 on are in no table: their values are absent, yet within the others' range."""
+    """The SSN in a row. Rows from 900,000,000 on are in no table: their values are absent, yet within the others'
+    range.
+    """
     return str(_ssns(np.array([row], dtype=np.int64))[0].as_py())
 
 

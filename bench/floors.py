@@ -1,5 +1,5 @@
-"""The least that a job comes to: the bytes that it must read, open, inflate and decode, with every place known beforehand, and
-nothing checked or decided on the way. A goal beyond the floor can't be reached by better code of ours.
+"""The least that a job comes to: the bytes that it must read, open, inflate and decode, with every place known
+beforehand, and nothing checked or decided on the way. A goal beyond the floor can't be reached by better code of ours.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _LENGTH_BYTES = 4
 
 
 def look_up(path: Path, column: str, value: str, decryption: bs.DecryptionSpec) -> Callable[[], int]:
-    """Rows with a value that is in one row group: a filter per row group opened, then that one's pages of the column opened, inflated
-    and searched, one page of each other column opened, and those pages decoded.
+    """Rows with a value that is in one row group: a filter per row group opened, then that one's pages of the column
+    opened, inflated and searched, one page of each other column opened, and those pages decoded.
     """
     file = bs.open_file(path, decryption=decryption)
     walk = file.walk

@@ -1,4 +1,6 @@
-"""The master keys of the benchmark, as every implementation gets them: published, worth nothing, and the same for all."""
+"""The master keys of the benchmark, as every implementation gets them: published, worth nothing, and the same
+for all.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ MASTER_KEYS: Final = {"footer": b"bench footer key", "pii": b"bench column key"}
 
 
 class BenchKms(pe.KmsClient):
-    """A KMS in memory: base64(nonce, ciphertext, tag) under the master key, its name as AAD. `calls` counts round trips."""
+    """A KMS in memory: base64(nonce, ciphertext, tag) under the master key, its name as AAD. `calls` counts round
+    trips.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,7 +1,9 @@
-"""A process that looks one value up in the first files of a folder: `python -m bench.lookup bloomseal|pyarrow|least FOLDER COUNT VALUE`.
+"""A process that looks one value up in the first files of a folder:
+`python -m bench.lookup bloomseal|pyarrow|least FOLDER COUNT VALUE`.
 
-Prints JSON: the rows found, the median seconds per file (for the others the mean), and the round trips to the KMS. The *least* of it
-is to import what decodes pages, and to read and open each file's footer and filters, whose places it finds in `PLACES`.
+Prints JSON: the rows found, the median seconds per file (for the others the mean), and the round trips to the KMS. The
+*least* of it is to import what decodes pages, and to read and open each file's footer and filters, whose places it
+finds in `PLACES`.
 """
 
 from __future__ import annotations

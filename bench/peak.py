@@ -1,4 +1,6 @@
-"""A process that does one job and prints how much memory it took at its peak, over what it held before: see `rows.memory`."""
+"""A process that does one job and prints how much memory it took at its peak, over what it held before: see
+`rows.memory`.
+"""
 
 from __future__ import annotations
 
@@ -63,8 +65,8 @@ def _jobs(
 
 
 def _warm(keys: Keys, folder: Path, group: int) -> None:
-    """Every job once on a hundred rows: modules, key caches, and kernels where the job will see enough values to load them, are the
-    process's, not the job's.
+    """Every job once on a hundred rows: modules, key caches, and kernels where the job will see enough values to load
+    them, are the process's, not the job's.
     """
     bs.FilterSpec(num_bytes=1 << 20).build(np.arange(min(6_000_000, 30 * group), dtype=np.uint64))
     small = folder / "peak-small.parquet"

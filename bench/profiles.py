@@ -19,7 +19,8 @@ _METHOD = re.compile(r"<(?:built-in )?method '?([\w.]+)'?(?: of '([\w.]+)' objec
 
 
 def shares(run: Callable[[], object]) -> list[tuple[str, float]]:
-    """Functions and their own share of the time, largest first; work in C is its caller's where the interpreter can't see it.
+    """Functions and their own share of the time, largest first; work in C is its caller's where the interpreter can't
+    see it.
 
     Nothing where most of the time is waiting for other processes and threads, which do the work.
     Measuring lengthens calls of Python functions, so many small ones seem larger than they are.

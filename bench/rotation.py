@@ -1,8 +1,8 @@
 """`python -m bench.rotation`: what re-wrapping a large file reads and writes, and rekeying beside AES-GCM alone.
 
-One core, ratios within one run. The cipher goes once over as many bytes as the file has, decrypt, then encrypt: as one big
-buffer, and in pieces of a page's size into buffers that are there already, which is the cipher's own limit. A copy of the file,
-synced, is what the file system alone takes: no rekeying can come nearer to the cipher than that.
+One core, ratios within one run. The cipher goes once over as many bytes as the file has, decrypt, then encrypt: as one
+big buffer, and in pieces of a page's size into buffers that are there already, which is the cipher's own limit. A copy
+of the file, synced, is what the file system alone takes: no rekeying can come nearer to the cipher than that.
 """
 
 from __future__ import annotations

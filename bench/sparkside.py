@@ -1,7 +1,8 @@
 """A process with a warm Spark session of two threads, which does jobs on request: `python -m bench.sparkside FOLDER`.
 
-A JSON object on each line of standard input, ``{"job": name, …}``; the answer on standard output, ``{"seconds": s, "answer": a}`` or
-``{"cant": why}``. It is a process of its own since the rows on one core have a Spark of theirs, and a process has one JVM.
+A JSON object on each line of standard input, ``{"job": name, …}``; the answer on standard output,
+``{"seconds": s, "answer": a}`` or ``{"cant": why}``. It is a process of its own since the rows on one core have a Spark
+of theirs, and a process has one JVM.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ class Jobs:
         return self._cached
 
     def write(self, source: str, how: str) -> int:
-        """The cached table through Spark's own writer: in plaintext, encrypted, or encrypted and checked. Filters each time."""
+        """The cached table through Spark's own writer: in plaintext, encrypted, or encrypted and checked. Filters each
+        time.
+        """
         frame, target = self._frame(source), str(self._scratch / f"written-{how}")
         shutil.rmtree(target, ignore_errors=True)
         if how == "checked":

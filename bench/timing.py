@@ -1,4 +1,6 @@
-"""Measuring: contenders in turns (in another order each time), on one core, after a warm-up; medians, spread, and ratios of neighbouring repetitions."""
+"""Measuring: contenders in turns (in another order each time), on one core, after a warm-up; medians, spread, and
+ratios of neighbouring repetitions.
+"""
 
 from __future__ import annotations
 
@@ -80,11 +82,11 @@ class Goal:
     """A bound on ratios: `ours` against `peer`.
 
     Attributes:
-        bound: with `at_most`, our time (or memory) is at most so many times the peer's; otherwise the peer's is at least so
-            many times ours.
+        bound: with `at_most`, our time (or memory) is at most so many times the peer's; otherwise the peer's is at
+            least so many times ours.
         text: as the goal was put.
-        floor: the contender that does the least any program must do here, where there is one; it is seen beside `floor_peer`, or
-            beside the peer.
+        floor: the contender that does the least any program must do here, where there is one; it is seen beside
+            `floor_peer`, or beside the peer.
     """
 
     ours: str
@@ -205,7 +207,8 @@ def measure(comparison: Comparison, *, judged: bool = True) -> tuple[list[Outcom
     with on_cores(comparison.cores):
         for repetition in range(-1, comparison.repetitions):
             turns = list(zip(comparison.contenders, outcomes, strict=True))
-            # In one fixed order the same contender would always find the caches, and the core, as the same other left them.
+            # In one fixed order the same contender would always find the caches, and the core, as the same other left
+            # them.
             random.Random(repetition).shuffle(turns)
             for contender, outcome in turns:
                 if outcome.cant is not None or (repetition < 0 and not contender.warm_up):
@@ -287,7 +290,9 @@ def _once(run: Callable[[], object]) -> tuple[float, float | None, Any]:
 
 
 def _turn(contender: Contender) -> list[tuple[float, float | None, Any]]:
-    """A short job is done a few times in its turn, and the median counts: what others left in the caches is not its cost."""
+    """A short job is done a few times in its turn, and the median counts: what others left in the caches is not its
+    cost.
+    """
     # Not before each run: it goes through every object of every peer, and leaves none of ours in the caches.
     gc.collect()
     runs = [_once(contender.run)]

@@ -1,5 +1,5 @@
-"""`python -m bench.truth`: asking filters for every value of their own chunks, beside hashing those values alone; and re-wrapping
-many small files.
+"""`python -m bench.truth`: asking filters for every value of their own chunks, beside hashing those values alone; and
+re-wrapping many small files.
 
 Processor time, the least of a few runs. Filters are of 2 MiB, so that a core's cache hardly holds one.
 """

@@ -1,4 +1,6 @@
-"""No plaintext page reaches a disk, under any name or none, while a file is written, attached to, sealed again or rotated."""
+"""No plaintext page reaches a disk, under any name or none, while a file is written, attached to, sealed again or
+rotated.
+"""
 
 from __future__ import annotations
 

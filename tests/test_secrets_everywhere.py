@@ -1,4 +1,6 @@
-"""Every public verb, in every outcome, with every key and token known: none of them is shown, logged, warned of, reported or kept."""
+"""Every public verb, in every outcome, with every key and token known: none of them is shown, logged, warned of,
+reported or kept.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What is installed and what is shipped: hashed locks, a wheel with nothing else in it, the same bytes each time, no network at import."""
+"""What is installed and what is shipped: hashed locks, a wheel with nothing else in it, the same bytes each time, no
+network at import.
+"""
 
 from __future__ import annotations
 

@@ -261,7 +261,9 @@ def _integers(count: int) -> pa.Array:
 
 
 def _java(values: pa.Array, size: int, *parts: str, answer: object) -> Callable[[], Timed]:
-    """parquet-java's time for some parts of the job, by its own clock, over values that are objects in the JVM already."""
+    """parquet-java's time for some parts of the job, by its own clock, over values that are objects in the JVM
+    already.
+    """
     rounds = [_WARM_ROUNDS]
 
     def run() -> Timed:

@@ -31,7 +31,9 @@ _JOBS = {
 
 @row("memory")
 def memory(work: Workspace) -> Iterator[Comparison]:
-    """Peak memory over what the process held before, beside what the job has to hold; with large row groups and small ones."""
+    """Peak memory over what the process held before, beside what the job has to hold; with large row groups and small
+    ones.
+    """
     for group in dict.fromkeys((work.size.big_group, work.size.row_group)):
         rows = 2 * group if group == work.size.big_group else work.size.rows
         sealed = work.path(f"memory-{group}.parquet")

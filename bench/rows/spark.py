@@ -24,7 +24,9 @@ from ..workspace import Workspace, row
 
 _GROUPS = 10
 _FPP = {"ssn": 0.001, "email": 0.00001}
-"""Single values are looked up by SSN. A thousand keys at once, by e-mail, would find every filter of that size maybe present."""
+"""Single values are looked up by SSN. A thousand keys at once, by e-mail, would find every filter of that size maybe
+present.
+"""
 BRIDGE, SOURCE, OFF = "through the bridge", "through the data source", "Spark, encrypted, filters off"
 
 

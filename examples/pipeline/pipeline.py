@@ -3,8 +3,8 @@
     python pipeline.py all --to /data/people
     python pipeline.py seal audit --to /data/people --policy policy.toml --master spark://host:7077
 
-Each step reads only what the one before it left, so that a scheduler may run them as tasks of their own. A step that finds
-something wrong ends with an exit status of 1, and changes nothing.
+Each step reads only what the one before it left, so that a scheduler may run them as tasks of their own. A step that
+finds something wrong ends with an exit status of 1, and changes nothing.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
     ├─ FormatError                the bytes break the specification: truncated, thrift, limit exceeded
     ├─ UnsupportedError           lawful, but not ours: algorithm, hash, compression
     ├─ IntegrityError             authentication failed; wrong key, wrong place or altered bytes give one answer
-    ├─ KeyAccessError             key metadata, key not found, access denied, KMS unavailable (retryable), invocation limit
+    ├─ KeyAccessError             key metadata, no such key, access denied, KMS unavailable (retryable), call limit
     ├─ PolicyError                plaintext where encryption is required, wrong AAD prefix, key not allowed
     ├─ UsageError(ValueError)     column not found, value does not fit the column's type
     │  └─ MissingFileError(FileNotFoundError)   no such file
@@ -164,7 +164,9 @@ class UsageError(BloomsealError, ValueError):
 
 
 class MissingFileError(UsageError, FileNotFoundError):
-    """There is no such file. ``except FileNotFoundError`` catches it too; `errno` is ``ENOENT``, `filename` is `file`."""
+    """There is no such file. ``except FileNotFoundError`` catches it too; `errno` is ``ENOENT``, `filename` is
+    `file`.
+    """
 
     def __init__(self, what: str, **rest: Any) -> None:
         super().__init__(what, **rest)

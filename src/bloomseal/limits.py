@@ -26,7 +26,9 @@ MAX_PAGE_HEADER_BYTES: Final = 16 * 1024 * 1024
 """Page headers carry statistics of their values; Arrow C++ stops at the same size (kDefaultMaxPageHeaderSize)."""
 
 MAX_INFLATED_PAGE_BYTES: Final = 64 * 1024 * 1024
-"""A page is searched or hashed without a decoder only where it claims no more than this uncompressed; pages are 1 MiB by default."""
+"""A page is searched or hashed without a decoder only where it claims no more than this uncompressed; pages are 1 MiB
+by default.
+"""
 
 MAX_LIST_ELEMENTS: Final = 1 << 17
 """Structs in a Thrift list that we take apart ourselves. An element can be one byte in the file and hundreds in memory;

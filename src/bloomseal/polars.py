@@ -47,10 +47,10 @@ _BETWEEN: Final = {"both": (">=", "<="), "left": (">=", "<"), "right": (">", "<=
 def scan(table: SealedTable | Places, **options: Any) -> pl.LazyFrame:
     """The table, lazily: nothing but its footers is read until the frame is collected.
 
-    ``==``, ``!=``, ``is_in``, ``<``, ``<=``, ``>``, ``>=`` and ``is_between`` of a column with literals, ``is_null`` and
-    ``is_not_null``, and ``&`` and ``|`` of those, are pushed down for texts, bytes, whole numbers and dates; of floating
-    point numbers ``==``, ``!=``, ``is_in``, ``<`` and ``<=``, since Polars takes NaN for the greatest number, and for equal to itself. All other predicates
-    read every row group.
+    ``==``, ``!=``, ``is_in``, ``<``, ``<=``, ``>``, ``>=`` and ``is_between`` of a column with literals, ``is_null``
+    and ``is_not_null``, and ``&`` and ``|`` of those, are pushed down for texts, bytes, whole numbers and dates; of
+    floating point numbers ``==``, ``!=``, ``is_in``, ``<`` and ``<=``, since Polars takes NaN for the greatest number,
+    and for equal to itself. All other predicates read every row group.
 
     Args:
         table: a table that was opened, or whatever `bloomseal.open_table` takes.

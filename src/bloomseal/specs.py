@@ -99,8 +99,8 @@ class DecryptionSpec:
         previous_aad_prefixes: prefixes that older files may have been written with instead.
         allow_plaintext: accept a plaintext file (the key tools of other implementations always do; an attacker who
             may replace files then chooses what is read).
-        allow_ctr: open pages under AES_GCM_CTR_V1. Nothing authenticates those, nor, under an encrypted footer, the file's
-            word that it is of that algorithm: whoever may alter the file changes chosen values.
+        allow_ctr: open pages under AES_GCM_CTR_V1. Nothing authenticates those, nor, under an encrypted footer, the
+            file's word that it is of that algorithm: whoever may alter the file changes chosen values.
         allow_unverified_footer: accept a plaintext footer whose signature can't be checked for want of the footer key.
             Row groups could then be missing, so that *absent* is said of the row groups seen, not of the file.
         int96_utc: INT96 timestamps are canonical UTC instants, so that they can be looked up.

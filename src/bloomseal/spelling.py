@@ -1,4 +1,6 @@
-"""A name that nobody knows is answered with the names that are known, the nearest first: one rule for columns and options."""
+"""A name that nobody knows is answered with the names that are known, the nearest first: one rule for columns and
+options.
+"""
 
 from __future__ import annotations
 

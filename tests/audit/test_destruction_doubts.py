@@ -1,4 +1,6 @@
-"""No *yes* where something is left to doubt: each of these tables was once called free of a key that it needs, or may need."""
+"""No *yes* where something is left to doubt: each of these tables was once called free of a key that it needs, or may
+need.
+"""
 
 from __future__ import annotations
 

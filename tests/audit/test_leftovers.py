@@ -1,4 +1,6 @@
-"""Plaintext beside an encrypted table: what killed writers, staging folders and copies leave is found, and is critical."""
+"""Plaintext beside an encrypted table: what killed writers, staging folders and copies leave is found, and is
+critical.
+"""
 
 from __future__ import annotations
 
@@ -139,7 +141,9 @@ def test_deep_fails_on_a_broken_plaintext_file(lab: Lab) -> None:
 
 
 def test_keys_take_nothing_from_a_severity(lab: Lab) -> None:
-    """The clear copy of an encrypted column's metadata names a filter in clear, the sealed one a sealed filter, or none."""
+    """The clear copy of an encrypted column's metadata names a filter in clear, the sealed one a sealed filter, or
+    none.
+    """
     from support.lab import edit_meta
 
     for filters in ({"ssn": True, "city": True}, {"city": True}):
@@ -160,7 +164,9 @@ def test_keys_take_nothing_from_a_severity(lab: Lab) -> None:
 
 @pytest.mark.parametrize("complete", [True, False])
 def test_a_stray_filter_without_keys(lab: Lab, complete: bool) -> None:
-    """Sealed modules only: then no plaintext column is there whose filter it could be. Else nobody can tell, and says so."""
+    """Sealed modules only: then no plaintext column is there whose filter it could be. Else nobody can tell, and says
+    so.
+    """
     path = lab.write("t/a.parquet", encryption={"complete": complete}, bloom_filters={"ssn": True})
     data = path.read_bytes()
     plain = lab.plain("x.parquet", bloom_filters={"ssn": True})

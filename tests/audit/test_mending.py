@@ -1,4 +1,6 @@
-"""To mend it mends: the command of each rule's finding, run as it stands, removes the finding. Else there is advice, and no command."""
+"""To mend it mends: the command of each rule's finding, run as it stands, removes the finding. Else there is advice,
+and no command.
+"""
 
 from __future__ import annotations
 

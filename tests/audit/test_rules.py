@@ -1,4 +1,6 @@
-"""Each rule has a file that triggers it and a near miss that doesn't; what is clean gives nothing at warning or above."""
+"""Each rule has a file that triggers it and a near miss that doesn't; what is clean gives nothing at warning or
+above.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""``--since``: rotated, current already and missed are three things, key by key; and one file of many that was missed shows."""
+"""``--since``: rotated, current already and missed are three things, key by key; and one file of many that was missed
+shows.
+"""
 
 from __future__ import annotations
 

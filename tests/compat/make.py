@@ -1,7 +1,8 @@
-"""Makes the folder of one version: ``python tests/compat/make.py``. A folder that is there is never made again: see README.md.
+"""Makes the folder of one version: ``python tests/compat/make.py``. A folder that is there is never made again: see
+README.md.
 
-Files of each mode, key material beside files, keyrings with and without a passphrase, policies, journals of rotations and reports,
-as this version writes them.
+Files of each mode, key material beside files, keyrings with and without a passphrase, policies, journals of rotations
+and reports, as this version writes them.
 """
 
 from __future__ import annotations

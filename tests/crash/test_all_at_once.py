@@ -1,4 +1,6 @@
-"""Readers, writers, one who attaches, two rotations and an audit on one table: every answer is right at every moment."""
+"""Readers, writers, one who attaches, two rotations and an audit on one table: every answer is right at every
+moment.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Storage that refuses: a full disk, a read-only folder, links. An error of ours, the old file, and nothing left behind."""
+"""Storage that refuses: a full disk, a read-only folder, links. An error of ours, the old file, and nothing left
+behind.
+"""
 
 from __future__ import annotations
 

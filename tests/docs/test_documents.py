@@ -1,7 +1,8 @@
-"""The documents run: fenced python and sh blocks in their order, in a folder of their own; a text block behind one is its output.
+"""The documents run: fenced python and sh blocks in their order, in a folder of their own; a text block behind one is
+its output.
 
-In an expected output ``...`` stands for anything within a line, and for any lines where it is one. Runs of spaces, empty lines
-and the rules of tables do not count. ``no-run`` behind the language leaves a block out.
+In an expected output ``...`` stands for anything within a line, and for any lines where it is one. Runs of spaces,
+empty lines and the rules of tables do not count. ``no-run`` behind the language leaves a block out.
 """
 
 from __future__ import annotations
@@ -177,3 +178,11 @@ def test_every_error_is_documented() -> None:
     for name in bloomseal.__all__:
         if name.endswith("Error"):
             assert name in text
+
+
+@pytest.mark.parametrize("document", [*ALL, *(f"docs/{name}.md" for name in ("kms", "rotation", "spark"))])
+def test_prose_keeps_to_its_measure(document: str) -> None:
+    """Tables and code may be wider: they can't be wrapped."""
+    prose = FENCE.sub(lambda found: "\n" * found[0].count("\n"), (ROOT / document).read_text(encoding="utf-8"))
+    lines = enumerate(prose.splitlines(), 1)
+    assert [number for number, line in lines if len(line) > 120 and not line.startswith("|")] == []

@@ -1,7 +1,7 @@
 """Mutated bytes into each parser: only errors of ours come out.
 
-The mutations start from lawful bytes, so that they get past the first check: flips, cuts, repeated and exchanged pieces,
-and the numbers that break parsers. Many more examples run under `torture`.
+The mutations start from lawful bytes, so that they get past the first check: flips, cuts, repeated and exchanged
+pieces, and the numbers that break parsers. Many more examples run under `torture`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Who writes to the catalog: chooses the options and the place of a table of Spark's, and so what `spark.table` answers; no more.
+"""Who writes to the catalog: chooses the options and the place of a table of Spark's, and so what `spark.table`
+answers; no more.
 
-Here the data source's options are understood as in a session, without a JVM; what Spark makes of a catalog's entries is in
-tests/spark/test_options_attacks.py.
+Here the data source's options are understood as in a session, without a JVM; what Spark makes of a catalog's entries is
+in tests/spark/test_options_attacks.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Another user of the same machine: reads what modes let him read, sees the list of processes, writes to shared folders.
+"""Another user of the same machine: reads what modes let him read, sees the list of processes, writes to shared
+folders.
 
 His steps are taken by processes of another user id, so only root can run them; who is not is told so.
 """
@@ -113,7 +114,9 @@ def test_the_list_of_processes_tells_no_secret(here: World, me: CoTenant) -> Non
 
 
 def test_a_journal_of_somebody_else_is_refused(here: World, shared: Path, me: CoTenant) -> None:
-    """A planted journal says that the files were done: a rotation would leave them as they are, and say that all is well."""
+    """A planted journal says that the files were done: a rotation would leave them as they are, and say that all is
+    well.
+    """
     job = Rekey(here.policy(), here.policy())
     place = shared / "journal.jsonl"
     honest = shared / "honest.jsonl"
@@ -146,7 +149,9 @@ def test_a_folder_for_the_key_bridge_that_he_made_is_refused(
 
 
 def test_links_that_he_plants_lead_nowhere(here: World, shared: Path, me: CoTenant) -> None:
-    """In a shared folder: at the names that a keyring, its lock and a new file will have. The victim's file stays what it is."""
+    """In a shared folder: at the names that a keyring, its lock and a new file will have. The victim's file stays what
+    it is.
+    """
     victim = here.home / "victim.txt"
     victim.write_text("mine")
     victim.chmod(0o644)

@@ -1,4 +1,6 @@
-"""Who may use one column's master key (`health`, of `illness`), and writes to the storage: every other column stays closed and right."""
+"""Who may use one column's master key (`health`, of `illness`), and writes to the storage: every other column stays
+closed and right.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,9 @@ def test_other_columns_are_not_read(tmp_path: Path, more: tuple[str, ...]) -> No
 
 
 def test_filters_of_other_columns_say_nothing_without_their_key(tmp_path: Path) -> None:
-    """The bits of the sealed filter of `ssn` opened under his own data key, in every place and kind: nothing authenticates."""
+    """The bits of the sealed filter of `ssn` opened under his own data key, in every place and kind: nothing
+    authenticates.
+    """
     here = world(tmp_path / "w", signed=True)
     me = role(here, tmp_path)
     with bs.open_file(me.file(), decryption=here.policy()) as honest:
@@ -121,7 +125,9 @@ def test_filters_of_other_columns_say_nothing_without_their_key(tmp_path: Path) 
 
 
 def test_a_wrapped_key_that_he_plants_is_not_wrapped_for_him(tmp_path: Path) -> None:
-    """Material beside the file: `ssn`'s wrapped key planted where his column's is, to have it wrapped under `health`."""
+    """Material beside the file: `ssn`'s wrapped key planted where his column's is, to have it wrapped under
+    `health`.
+    """
     here = world(tmp_path / "w", internal=False)
     me = role(here, tmp_path)
     path = me.file().with_name(f"_KEY_MATERIAL_FOR_{me.file().name}.json")

@@ -1,4 +1,6 @@
-"""Who may use the footer's master key alone, and writes to the storage: the table of contents is his, no other column's values are."""
+"""Who may use the footer's master key alone, and writes to the storage: the table of contents is his, no other column's
+values are.
+"""
 
 from __future__ import annotations
 
@@ -172,7 +174,9 @@ def test_limit_the_footers_holder_leaves_row_groups_out(tmp_path: Path) -> None:
 
 
 def test_limit_the_footers_holder_leaves_a_column_out(tmp_path: Path) -> None:
-    """A file without `ssn`: a table reads nulls there, as it does of files that are older than the column. None is forged."""
+    """A file without `ssn`: a table reads nulls there, as it does of files that are older than the column. None is
+    forged.
+    """
     here = world(tmp_path / "w")
     me = role(here, tmp_path)
     spec = bs.EncryptionSpec("footer", keys=me.kms, aad_prefix=me.prefix(), store_aad_prefix=False)

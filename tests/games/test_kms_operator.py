@@ -1,4 +1,6 @@
-"""Who runs the KMS: sees each request, answers as he likes. Has no file, and so sees no data; a false answer makes none of ours false."""
+"""Who runs the KMS: sees each request, answers as he likes. Has no file, and so sees no data; a false answer makes none
+of ours false.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,9 @@ def _opens(here: World, path: Path) -> bool:
 
 
 def test_the_requests_hold_no_data_and_no_data_key(tmp_path: Path) -> None:
-    """Of a write, a read and a rotation: names of master keys, and key encryption keys; data keys are wrapped under those here."""
+    """Of a write, a read and a rotation: names of master keys, and key encryption keys; data keys are wrapped under
+    those here.
+    """
     here = world(tmp_path / "w")
     operator = Operator(here.ring)
     policy = here.policy(operator)

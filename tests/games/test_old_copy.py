@@ -1,4 +1,6 @@
-"""Somebody with an old copy: of files, footers, filters, key material, the keyring, a data key; what can be put back, and what dies."""
+"""Somebody with an old copy: of files, footers, filters, key material, the keyring, a data key; what can be put back,
+and what dies.
+"""
 
 from __future__ import annotations
 

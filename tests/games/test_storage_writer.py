@@ -249,7 +249,9 @@ def framed(data: bytes, end: int) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_modules_are_exchanged_replayed_and_altered(tmp_path: Path, seed: int) -> None:
-    """Each step on a fresh table: two modules of one length change places, one comes from the other file, a byte differs."""
+    """Each step on a fresh table: two modules of one length change places, one comes from the other file, a byte
+    differs.
+    """
     chance = random.Random(seed)
     here = world(tmp_path / "w", signed=seed % 2 == 0)
     me = StorageWriter(here.root, tmp_path / "own")
@@ -333,7 +335,9 @@ def test_limit_seal_vouches_for_plaintext_files(tmp_path: Path) -> None:
 
 
 def test_limit_what_stays_visible_is_seen(tmp_path: Path) -> None:
-    """Sizes, numbers of modules and names of master keys; under a signed footer schema and rows; no value, no statistics."""
+    """Sizes, numbers of modules and names of master keys; under a signed footer schema and rows; no value, no
+    statistics.
+    """
     for signed in (False, True):
         here = world(tmp_path / f"w{signed}", signed=signed)
         me = StorageWriter(here.root, tmp_path / "own")

@@ -1,4 +1,6 @@
-"""A table, its honest reader, and the roles of docs/threat-model.md: each a class that holds its keys, files and abilities, no more."""
+"""A table, its honest reader, and the roles of docs/threat-model.md: each a class that holds its keys, files and
+abilities, no more.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""parquet-java reads the rows that Bloomseal wrote, and its probes find every value in the filters that Bloomseal sealed."""
+"""parquet-java reads the rows that Bloomseal wrote, and its probes find every value in the filters that Bloomseal
+sealed.
+"""
 
 from __future__ import annotations
 

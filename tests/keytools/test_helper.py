@@ -192,8 +192,8 @@ def test_nothing_secret_is_on_standard_error(ring: Keyring, tmp_path: Path) -> N
     assert running.process.wait(60) == 0
     assert running.process.stderr is not None
     errors = running.process.stderr.read().decode()
-    # What a client itself prints can't be known to be harmless or not, so it is the client's own doing; but no traceback
-    # and no log line of anybody leaves, and no print has come between the answers.
+    # What a client itself prints can't be known to be harmless or not, so it is the client's own doing; but no
+    # traceback and no log line of anybody leaves, and no print has come between the answers.
     assert "Traceback" not in errors
     assert "RuntimeError" not in errors
     assert PASSPHRASE not in errors

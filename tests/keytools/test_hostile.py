@@ -1,4 +1,6 @@
-"""Whatever stands in key metadata, stores, keyrings, wrapped keys and policies: an answer or an error of ours, never another exception."""
+"""Whatever stands in key metadata, stores, keyrings, wrapped keys and policies: an answer or an error of ours, never
+another exception.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Files that somebody has tampered with: one clear error of ours, bounded memory, never a wrong answer about a sound part."""
+"""Files that somebody has tampered with: one clear error of ours, bounded memory, never a wrong answer about a sound
+part.
+"""
 
 from __future__ import annotations
 

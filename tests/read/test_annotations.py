@@ -1,4 +1,6 @@
-"""Logical types that do not fit their physical type: what Arrow passes over, filters, bounds and comparisons pass over too."""
+"""Logical types that do not fit their physical type: what Arrow passes over, filters, bounds and comparisons pass over
+too.
+"""
 
 from __future__ import annotations
 

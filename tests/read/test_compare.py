@@ -1,4 +1,6 @@
-"""Rows are compared exactly: bounds finer or wider than the column's type, nulls, NaN, zeros, and every Arrow layout."""
+"""Rows are compared exactly: bounds finer or wider than the column's type, nulls, NaN, zeros, and every Arrow
+layout.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A filter whose header names another kind, or the known one and another beside it, proves nothing and keeps the rows."""
+"""A filter whose header names another kind, or the known one and another beside it, proves nothing and keeps
+the rows.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Thousands of values in one predicate, over many files: the same rows as a set look-up finds, and what survives of them."""
+"""Thousands of values in one predicate, over many files: the same rows as a set look-up finds, and what survives of
+them.
+"""
 
 from __future__ import annotations
 

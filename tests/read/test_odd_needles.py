@@ -1,4 +1,6 @@
-"""Whatever Python object is asked for, of a column of whatever type: an answer, or a UsageError that does not show it."""
+"""Whatever Python object is asked for, of a column of whatever type: an answer, or a UsageError that does not
+show it.
+"""
 
 from __future__ import annotations
 

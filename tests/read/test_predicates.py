@@ -1,4 +1,6 @@
-"""A read with a predicate gives the rows that Python itself would pick, whatever statistics and filters rule out before."""
+"""A read with a predicate gives the rows that Python itself would pick, whatever statistics and filters rule out
+before.
+"""
 
 from __future__ import annotations
 

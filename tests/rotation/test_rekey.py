@@ -301,7 +301,9 @@ def test_nothing_is_lost_of_empty_and_odd_files(ring: bs.Keyring, table: Path) -
 
 
 def test_footer_key_columns_among_plaintext_ones_get_keys_of_their_own(ring: bs.Keyring, tmp_path: Path) -> None:
-    """No writer at hand makes such a file with key material, so an opened file is told that a column is in plaintext."""
+    """No writer at hand makes such a file with key material, so an opened file is told that a column is in
+    plaintext.
+    """
     path = tmp_path / "t.parquet"
     bs.write_table(rows(), path, encryption=bs.EncryptionSpec("footer", {"ssn": "pii"}, keys=ring, complete=True))
     walk = opened(path, reading(ring))

@@ -135,7 +135,9 @@ def test_columns_without_a_key_at_hand_are_rewrapped_all_the_same(
 
 @pytest.mark.parametrize("footer", FOOTER)
 def test_beside_the_file_not_without_the_footer_key(ring: bs.Keyring, tmp_path: Path, footer: str) -> None:
-    """Nobody knows then to which material the file refers: what a footer says that nobody has verified is anybody's word."""
+    """Nobody knows then to which material the file refers: what a footer says that nobody has verified is anybody's
+    word.
+    """
     path = tmp_path / "t.parquet"
     write(path, bs.KeyTools(ring, internal=False), plaintext_footer=footer == "plaintext")
     store = sidecar(path)

@@ -1,4 +1,6 @@
-"""Several files at a time: the same results as one after the other, one KMS call for a shared KEK, patience with a busy KMS."""
+"""Several files at a time: the same results as one after the other, one KMS call for a shared KEK, patience with a busy
+KMS.
+"""
 
 from __future__ import annotations
 

@@ -73,7 +73,8 @@ def driver(folder: Path, script: str, *arguments: str) -> Iterator[Iterator[str]
         stack.enter_context(server(clean, log, f"{package}.master.Master", *local, "--port", "0"))
         master = awaited(log, r"spark://127\.0\.0\.1:\d+")
         for number in ("1", "2"):
-            # A second attempt goes to another host only; elsewhere than on Linux there is but one, and the first attempt fails in the end.
+            # A second attempt goes to another host only; elsewhere than on Linux there is but one, and the first
+            # attempt fails in the end.
             host = f"127.0.0.{number}" if sys.platform == "linux" else "127.0.0.1"
             options = ("--host", host, "--webui-port", "0", "-c", "1", "-m", "1g", "-d", str(folder / f"work {number}"))
             log = folder / "logs" / f"worker{number}.txt"

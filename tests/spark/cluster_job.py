@@ -1,5 +1,6 @@
-"""A driver program for a standalone cluster, in a process of its own: writes and reads through the bridge, loses helpers and an
-executor, and stops halfway (a line on standard output, one awaited on standard input) so that its leftovers can be searched.
+"""A driver program for a standalone cluster, in a process of its own: writes and reads through the bridge, loses
+helpers and an executor, and stops halfway (a line on standard output, one awaited on standard input) so that its
+leftovers can be searched.
 
 Usage: cluster_job.py MASTER FOLDER. Prints JSON lines; the environment has what the driver needs for the keyring.
 """
@@ -157,7 +158,9 @@ def main(master: str, folder: Path) -> None:
 
 
 def through_the_source(spark: Any, rows: Any, folder: Path) -> None:
-    """Writes whose tasks have put complete files aside when they fail, lose their executor, or are overtaken by a second attempt."""
+    """Writes whose tasks have put complete files aside when they fail, lose their executor, or are overtaken by a
+    second attempt.
+    """
     from pyspark import TaskContext
     from pyspark.sql import functions as f
 

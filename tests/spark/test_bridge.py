@@ -39,7 +39,9 @@ def table(bridge: SparkSession, people: DataFrame, work: Path) -> tuple[Path, bs
 
 @pytest.fixture
 def fresh(bridge: SparkSession, policy: Policy) -> Iterator[Callable[..., None]]:
-    """Enable again with a cache of its own, so that keys are asked for again; the first settings come back at the end."""
+    """Enable again with a cache of its own, so that keys are asked for again; the first settings come back at
+    the end.
+    """
 
     def enable(**more: Any) -> None:
         bss.enable(bridge, **{"policy": policy, "cache_lifetime": next(_LIFETIMES), **more})
@@ -454,7 +456,9 @@ def test_one_helper_serves_the_jvm_and_one_that_was_killed_comes_back(
 def test_a_helper_that_hangs_is_ended_and_replaced(
     fresh: Callable[..., None], bridge: SparkSession, table: tuple[Path, Any], helpers: Callable[[int], list[int]]
 ) -> None:
-    """Stopped, it neither answers nor ends; a query waits for the time set (and 30 s), fails clearly, and the next one works."""
+    """Stopped, it neither answers nor ends; a query waits for the time set (and 30 s), fails clearly, and the next one
+    works.
+    """
     (before,) = helpers(jvm_pid(bridge))
     os.kill(before, signal.SIGSTOP)
     fresh(timeout=1)

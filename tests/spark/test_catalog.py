@@ -1,4 +1,6 @@
-"""Tables of the session's catalog: what is inserted into them is sealed, or refused, and nothing is silently in clear."""
+"""Tables of the session's catalog: what is inserted into them is sealed, or refused, and nothing is silently in
+clear.
+"""
 
 from __future__ import annotations
 

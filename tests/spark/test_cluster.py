@@ -117,7 +117,9 @@ def test_a_write_outlives_an_executor(run: Run) -> None:
 
 @pytest.mark.parametrize("trouble", ["failed", "killed", "overtaken"])
 def test_no_row_is_lost_or_doubled_by_the_source_when_a_task_is(run: Run, trouble: str) -> None:
-    """The first attempt had complete files aside when it failed, lost its executor, or was overtaken by a speculative one."""
+    """The first attempt had complete files aside when it failed, lost its executor, or was overtaken by a speculative
+    one.
+    """
     (told,) = run.said[f"source {trouble}"]
     assert told["staged"] >= 2
     assert told["again"]
@@ -141,7 +143,9 @@ def test_no_key_and_no_passphrase_is_in_any_log_plan_page_or_spill(run: Run) -> 
 
 
 def test_a_probed_value_is_in_plans_only(run: Run) -> None:
-    """Spark shows the literals of filters in plans, and docs/spark.md says so; executors' logs and disks are ours to keep clean."""
+    """Spark shows the literals of filters in plans, and docs/spark.md says so; executors' logs and disks are ours to
+    keep clean.
+    """
     assert {Path(file).parts[0] for file in run.leaks["probed value"]} == {"events", "rest"}
 
 

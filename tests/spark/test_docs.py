@@ -1,4 +1,6 @@
-"""docs/spark.md runs: its blocks in their order, in a folder and a process of their own; a text block is the output before it."""
+"""docs/spark.md runs: its blocks in their order, in a folder and a process of their own; a text block is the output
+before it.
+"""
 
 from __future__ import annotations
 

@@ -47,7 +47,9 @@ def rows(scan: Scan, path: Path) -> int:
 
 
 def test_an_unverified_footer_does_not_leave_a_file_out(tmp_path: Path, table: Any) -> None:
-    """The storage attacker renames a column in the signed footer: a file that lacks it has no row where it is not null."""
+    """The storage attacker renames a column in the signed footer: a file that lacks it has no row where it is
+    not null.
+    """
     path = tmp_path / "t.parquet"
     bs.write_table(TABLE, path, encryption=table)
     scan = Scan(SourceOptions((str(path),), kms=table.kms, table=table), FRAME, (Condition(("n",), "valid"),))

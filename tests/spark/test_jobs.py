@@ -1,4 +1,6 @@
-"""Rotations and audits of a table on executors: the same rows as on one machine, done once, resumed where they ended."""
+"""Rotations and audits of a table on executors: the same rows as on one machine, done once, resumed where they
+ended.
+"""
 
 from __future__ import annotations
 

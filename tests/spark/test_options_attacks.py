@@ -1,4 +1,6 @@
-"""Whoever may write to the catalog sets a table's options, which Spark merges into what its Parquet reader is configured by."""
+"""Whoever may write to the catalog sets a table's options, which Spark merges into what its Parquet reader is
+configured by.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,9 @@ def test_options_start_no_program_and_choose_no_kms(
 def test_options_choose_no_kms_and_no_policy_of_the_data_source(
     bridge: SparkSession, table: Path, tmp_path: Path
 ) -> None:
-    """A KMS by URI is sent the caller's token. Spark 4.3 hands the options of views to sources in Python, not yet those of tables."""
+    """A KMS by URI is sent the caller's token. Spark 4.3 hands the options of views to sources in Python, not yet those
+    of tables.
+    """
     (tmp_path / "policy.toml").write_text(
         f'version = 1\nkms = "keyring://{tmp_path}/theirs.json"\n[tables.t]\nfooter_key = "footer"'
     )

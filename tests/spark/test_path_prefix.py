@@ -1,4 +1,6 @@
-"""AAD prefixes with ``{path}``: Spark's writer, readers and jobs know the table's folder, and a file opens in its own place only."""
+"""AAD prefixes with ``{path}``: Spark's writer, readers and jobs know the table's folder, and a file opens in its own
+place only.
+"""
 
 from __future__ import annotations
 

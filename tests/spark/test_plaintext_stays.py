@@ -1,4 +1,6 @@
-"""No plaintext page reaches a disk while Spark writes, attaches to, seals again and reads a table: driver, JVM, workers and helpers."""
+"""No plaintext page reaches a disk while Spark writes, attaches to, seals again and reads a table: driver, JVM, workers
+and helpers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Pruning by key sets, and the semi-join that reads what is left: never a row too few, and no key where others can see it."""
+"""Pruning by key sets, and the semi-join that reads what is left: never a row too few, and no key where others can see
+it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Spark's answers over sealed tables are those over a plaintext copy: generated predicates over every type, through both doors."""
+"""Spark's answers over sealed tables are those over a plaintext copy: generated predicates over every type, through
+both doors.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Reading through the data source as Spark drives it, without a JVM: schema, filters in, tasks out by pickle, record batches back."""
+"""Reading through the data source as Spark drives it, without a JVM: schema, filters in, tasks out by pickle, record
+batches back.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Reading through ``format("bloomseal")`` in a real session: filters, counts, keys, folders and types as Spark has them."""
+"""Reading through ``format("bloomseal")`` in a real session: filters, counts, keys, folders and types as Spark has
+them.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def sealed(spark: SparkSession, ring: bs.Keyring, work: Path) -> tuple[Path, Policy]:
-    """Two files of ten row groups, each file with a prefix of its own that it does not store; a column that nobody may open."""
+    """Two files of ten row groups, each file with a prefix of its own that it does not store; a column that nobody may
+    open.
+    """
     policy = Policy.from_dict(
         {
             "version": 1,
@@ -88,7 +92,9 @@ def test_the_ui_shows_what_a_read_did(spark: SparkSession, sealed: tuple[Path, P
 
 
 def test_a_frame_may_be_asked_twice(spark: SparkSession, sealed: tuple[Path, Policy]) -> None:
-    """Spark keeps what a data source planned for one query's filters, and uses it for all others over the same frame."""
+    """Spark keeps what a data source planned for one query's filters, and uses it for all others over the same
+    frame.
+    """
     folder, _ = sealed
     before = spark.conf.get("spark.sql.python.filterPushdown.enabled")
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
@@ -222,8 +228,8 @@ def test_a_pattern_of_paths(spark: SparkSession, sealed: tuple[Path, Policy]) ->
 
 
 def test_folders_name_moments_in_the_sessions_time_zone(spark: SparkSession, sealed: tuple[Path, Policy]) -> None:
-    """The zone of the moment when the frame is made, also if it is another one than in `enable`; clocks that are put back or
-    forward, and zones that are offsets.
+    """The zone of the moment when the frame is made, also if it is another one than in `enable`; clocks that are put
+    back or forward, and zones that are offsets.
     """
     folder = sealed[0].parent / "moments"
     for n, moment in enumerate(["2021-10-31 02%3A30%3A00", "2021-03-28 02%3A30%3A00", "2021-11-07 01%3A30%3A00"]):
@@ -248,7 +254,9 @@ def test_folders_name_moments_in_the_sessions_time_zone(spark: SparkSession, sea
 def test_conditions_that_lose_something_on_their_way_prune_nothing(
     spark: SparkSession, sealed: tuple[Path, Policy], ring: bs.Keyring
 ) -> None:
-    """Bytes that are not UTF-8 come to Python as other ones, dates outside of 1 to 9999 not at all, and names in any case."""
+    """Bytes that are not UTF-8 come to Python as other ones, dates outside of 1 to 9999 not at all, and names in any
+    case.
+    """
     folder = sealed[0].parent / "lossy"
     table = {"footer_key": "footer", "complete": True, "columns": {"text": {"filter": {"fpp": 0.001}}}}
     policy = Policy.from_dict({"version": 1, "kms": f"keyring://{ring.path}", "tables": {"lossy": table}})

@@ -27,7 +27,9 @@ TEMPORARY = "_bloomseal_temporary"
 
 @pytest.fixture(scope="module")
 def policies(ring: bs.Keyring) -> Policy:
-    """What Spark's own writer can't keep to: prefixes that files do not hold, key material beside the files, names with colons."""
+    """What Spark's own writer can't keep to: prefixes that files do not hold, key material beside the files, names with
+    colons.
+    """
     ring.create("arn:aws:kms:eu-1:7:key/pii")
     columns = {"ssn": {"key": "arn:aws:kms:eu-1:7:key/pii", "sensitivity": "restricted", "filter": {"fpp": 0.001}}}
     shared = {"footer_key": "footer", "complete": True}

@@ -1,4 +1,6 @@
-"""Whoever writes to a table's folder, without a key, does not make a writer of the table act outside it, nor act by orders of his."""
+"""Whoever writes to a table's folder, without a key, does not make a writer of the table act outside it, nor act by
+orders of his.
+"""
 
 from __future__ import annotations
 

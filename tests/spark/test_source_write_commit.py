@@ -1,4 +1,6 @@
-"""The two-phase commit of the data source's files, without Spark: crashes at every step, repeated steps, other file systems."""
+"""The two-phase commit of the data source's files, without Spark: crashes at every step, repeated steps, other file
+systems.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Footers of encrypted files changed by whoever can: what stands in clear by anybody, what is sealed by the footer key's holder."""
+"""Footers of encrypted files changed by whoever can: what stands in clear by anybody, what is sealed by the footer
+key's holder.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ Change = Callable[[Struct], object]
 
 
 def change_algorithm(data: bytes, change: Change, key_metadata: Callable[[bytes], bytes] = bytes) -> bytes:
-    """The FileCryptoMetaData of an encrypted footer rewritten: its EncryptionAlgorithm, and the footer's key metadata."""
+    """The FileCryptoMetaData of an encrypted footer rewritten: its EncryptionAlgorithm, and the footer's key
+    metadata.
+    """
     seen = peek(Source.memory(data))
     assert seen.kind is FooterKind.ENCRYPTED
     assert seen.algorithm is not None

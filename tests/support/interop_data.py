@@ -31,7 +31,8 @@ ROW_GROUP = 70  # the second row group is the smaller one
 class DataSet:
     """A table: `rows` as Parquet stores them, `schema` for parquet-java, `python` the rows as a caller gets them.
 
-    `leaves` is each leaf column's dotted path, `table` the Arrow table that makes these rows (None where Arrow lacks a type).
+    `leaves` is each leaf column's dotted path, `table` the Arrow table that makes these rows (None where Arrow lacks a
+    type).
     """
 
     schema: str

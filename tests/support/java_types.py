@@ -35,8 +35,9 @@ _START = dt.datetime(2021, 3, 4, 5, 6, 7, 891_000)
 class ColumnType:
     """One leaf type.
 
-    `physical(i)` and `logical(i)` are the i-th sample value as Parquet stores it and as a Python caller holds it; distinct for
-    0 ≤ i < 200. `arrow` is the type from which Arrow writes exactly this Parquet type, None where it can't.
+    `physical(i)` and `logical(i)` are the i-th sample value as Parquet stores it and as a Python caller holds it;
+    distinct for 0 ≤ i < 200. `arrow` is the type from which Arrow writes exactly this Parquet type, None where it
+    can't.
     """
 
     name: str
@@ -232,7 +233,9 @@ def message(types: Sequence[ColumnType], repetition: str = "optional") -> str:
 
 
 def sample(types: Sequence[ColumnType], count: int, *, nulls: bool = True) -> list[dict[str, Any]]:
-    """Rows in physical form; with `nulls`, every seventh value of a column is missing, at another place in each column."""
+    """Rows in physical form; with `nulls`, every seventh value of a column is missing, at another place in each
+    column.
+    """
     return [
         {one.name: None if nulls and (i + k) % 7 == 3 else one.physical(i) for k, one in enumerate(types)}
         for i in range(count)

@@ -1,8 +1,9 @@
 """The real parquet-java, as PySpark ships it, for tests and benchmarks: one JVM per process, started on first use.
 
-No Spark runs in it: PySpark's jars are its class path, py4j its gateway, and the Java helpers beside this file are compiled in
-it by the Janino among those jars. Rows travel in *physical form*: a dict per row, `int` for INT32 and INT64, `float` for FLOAT and
-DOUBLE, `bytes` for BYTE_ARRAY, FIXED_LEN_BYTE_ARRAY and INT96 (a `str` is taken as UTF-8), lists for repeated fields, dicts for groups.
+No Spark runs in it: PySpark's jars are its class path, py4j its gateway, and the Java helpers beside this file are
+compiled in it by the Janino among those jars. Rows travel in *physical form*: a dict per row, `int` for INT32 and
+INT64, `float` for FLOAT and DOUBLE, `bytes` for BYTE_ARRAY, FIXED_LEN_BYTE_ARRAY and INT96 (a `str` is taken as UTF-8),
+lists for repeated fields, dicts for groups.
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ class JavaCallError(Exception):
 class JavaEncryption:
     """Explicit keys for a file that parquet-java writes. It refuses a key of zeros only.
 
-    Columns are dotted leaf paths. No columns at all means uniform encryption. A column whose key is None is sealed with the
-    footer key; columns that are not named stay in clear, unless `complete` puts all of them under the footer key.
+    Columns are dotted leaf paths. No columns at all means uniform encryption. A column whose key is None is sealed with
+    the footer key; columns that are not named stay in clear, unless `complete` puts all of them under the footer key.
     """
 
     footer_key: bytes
@@ -97,7 +98,9 @@ class JavaDecryption:
 
 
 JavaAccess = JavaDecryption | Mapping[str, str] | None
-"""How to open a file: explicit keys, the properties of the key tools (see `key_tools`), or nothing for a plaintext file."""
+"""How to open a file: explicit keys, the properties of the key tools (see `key_tools`), or nothing for a plaintext
+file.
+"""
 
 
 @dataclass(frozen=True)
@@ -220,9 +223,10 @@ def java_write(
     Args:
         schema: message type text, e.g. `message m { required int64 id; optional binary name (STRING); }`.
         encryption: explicit keys, or the properties from `key_tools`.
-        filters: columns (dotted paths) that get a Bloom filter, optionally with `{"ndv": …, "fpp": …}`. parquet-java leaves the
-            filter of a column chunk out where all its pages are dictionary-encoded, hence `dictionary=False` by default; a small
-            `dictionary_bytes` makes it fall back to plain pages, and then the chunk has both dictionary and filter.
+        filters: columns (dotted paths) that get a Bloom filter, optionally with `{"ndv": …, "fpp": …}`. parquet-java
+            leaves the filter of a column chunk out where all its pages are dictionary-encoded, hence `dictionary=False`
+            by default; a small `dictionary_bytes` makes it fall back to plain pages, and then the chunk has both
+            dictionary and filter.
         compression: UNCOMPRESSED, SNAPPY, GZIP, ZSTD or LZ4_RAW.
 
     Raises:
@@ -259,7 +263,9 @@ def java_rows(
 
 
 def java_filters(path: str | Path, column: str, access: JavaAccess = None) -> list[JavaFilter | None]:
-    """The column's Bloom filter in each row group, through `ParquetFileReader.readBloomFilter`; None where there is none."""
+    """The column's Bloom filter in each row group, through `ParquetFileReader.readBloomFilter`; None where there is
+    none.
+    """
     return [
         one and JavaFilter(one["bytes"], one["algorithm"], one["hash"], bytes.fromhex(one["bitset"]))
         for one in json.loads(start_jvm().call("ParquetFiles", "filters", str(path), _access(access), column))
@@ -274,7 +280,9 @@ def java_filter(path: str | Path, row_group: int, column: str, access: JavaAcces
 def java_probe(
     path: str | Path, column: str, values: Iterable[Any], access: JavaAccess = None
 ) -> list[list[bool] | None]:
-    """parquet-java's own hash and look-up: per row group None (no filter) or one answer per value (in physical form)."""
+    """parquet-java's own hash and look-up: per row group None (no filter) or one answer per value (in physical
+    form).
+    """
     text = json.dumps([_encode(value) for value in values])
     answer: list[list[bool] | None] = json.loads(
         start_jvm().call("ParquetFiles", "probe", str(path), _access(access), column, text)
@@ -283,7 +291,9 @@ def java_probe(
 
 
 def java_surviving(path: str | Path, column: str, value: Any, access: JavaAccess = None) -> list[int]:
-    """Indexes of the row groups that parquet-java would read for `column = value`, when Bloom filters alone may prune."""
+    """Indexes of the row groups that parquet-java would read for `column = value`, when Bloom filters alone may
+    prune.
+    """
     text = start_jvm().call("ParquetFiles", "surviving", str(path), _access(access), column, json.dumps(_encode(value)))
     answer: list[int] = json.loads(text)
     return answer
@@ -310,7 +320,8 @@ def java_filter_benchmark(
         bitset_bytes: size of the filter, a power of two.
 
     Returns:
-        `insert` and `probe`: nanoseconds to hash and insert, or to hash and look up, all values: median of the rounds after the
+        `insert` and `probe`: nanoseconds to hash and insert, or to hash and look up, all values: median of the rounds
+            after the
         warm-up; `found`: how many the last look-up found, which is all of them.
     """
     with tempfile.NamedTemporaryFile(suffix=".values") as file:
@@ -335,14 +346,16 @@ def key_tools(
     plaintext_footer: bool = False,
     complete: bool = False,
 ) -> dict[str, str]:
-    """Hadoop properties for parquet-java's `PropertiesDrivenCryptoFactory` over the test KMS (see `TestKmsClient.java`).
+    """Hadoop properties for parquet-java's `PropertiesDrivenCryptoFactory` over the test KMS (see
+    `TestKmsClient.java`).
 
     Args:
         master_keys: id → key; no id holds a semicolon.
-        footer_key, column_keys, uniform_key: for writing; `column_keys` maps a master key's id to its columns. Reading needs none.
+        footer_key, column_keys, uniform_key: for writing; `column_keys` maps a master key's id to its columns. Reading
+            needs none.
 
-    Each result carries its own access token: parquet-java caches KMS clients (with their master keys) and KEKs by token, so with a
-    shared one a test would meet the keys of another.
+    Each result carries its own access token: parquet-java caches KMS clients (with their master keys) and KEKs by
+    token, so with a shared one a test would meet the keys of another.
     """
     properties = {
         "parquet.crypto.factory.class": _CRYPTO_FACTORY,
@@ -368,7 +381,9 @@ def key_tools(
 
 
 def physical_bits(value: Any) -> Any:
-    """The value with each float replaced by its bits, so that rows with NaNs and signed zeros compare by what is stored."""
+    """The value with each float replaced by its bits, so that rows with NaNs and signed zeros compare by what is
+    stored.
+    """
     return _encode(value)
 
 

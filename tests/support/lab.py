@@ -51,7 +51,9 @@ class Case:
 
 
 class Lab:
-    """A folder, a keyring with the master keys ``footer``, ``pii`` and ``other``, and what is needed to write and to spoil."""
+    """A folder, a keyring with the master keys ``footer``, ``pii`` and ``other``, and what is needed to write and to
+    spoil.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

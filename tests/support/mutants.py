@@ -1,4 +1,6 @@
-"""Mutants of small files, made from their structure: what somebody with the storage, and maybe the footer key, can do to them."""
+"""Mutants of small files, made from their structure: what somebody with the storage, and maybe the footer key, can do
+to them.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ class Mutant:
 
     Attributes:
         what: the mutations, for the message of a failure.
-        authentic: its footer is, though not this file's own: another file's, or changed and sealed again by the footer key's
-            holder. Both may leave rows out.
+        authentic: its footer is, though not this file's own: another file's, or changed and sealed again by the footer
+            key's holder. Both may leave rows out.
     """
 
     data: bytes

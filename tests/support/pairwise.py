@@ -30,7 +30,9 @@ def pairwise(dimensions: dict[str, Sequence[Hashable]]) -> list[Case]:
 
 
 def matrix(**dimensions: Sequence[Hashable]) -> pytest.MarkDecorator:
-    """Parametrizes `case` with every combination, as a dict; those beyond the pairwise selection are marked `torture`."""
+    """Parametrizes `case` with every combination, as a dict; those beyond the pairwise selection are marked
+    `torture`.
+    """
     selected = pairwise(dimensions)
     parameters = []
     for choices in product(*dimensions.values()):

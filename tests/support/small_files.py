@@ -153,8 +153,8 @@ def _modules(small: SmallFile) -> Iterator[Module]:
 
 
 def judge(small: SmallFile, data: bytes, what: str, *, pages_too: bool = True) -> str:
-    """Ask a mutated file everything. Returns what it said: ``refused``, ``noticed`` (by verify: a failure, a note, a key
-    that can't be had, an unverified footer) or ``unnoticed``.
+    """Ask a mutated file everything. Returns what it said: ``refused``, ``noticed`` (by verify: a failure, a note, a
+    key that can't be had, an unverified footer) or ``unnoticed``.
 
     Args:
         what: the mutation, for the message of a failure.

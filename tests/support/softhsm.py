@@ -1,4 +1,6 @@
-"""A SoftHSM2 token for tests, made from nothing. As root on Debian or Ubuntu, `python tests/support/softhsm.py` installs the library."""
+"""A SoftHSM2 token for tests, made from nothing. As root on Debian or Ubuntu, `python tests/support/softhsm.py`
+installs the library.
+"""
 
 from __future__ import annotations
 

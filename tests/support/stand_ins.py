@@ -1,4 +1,6 @@
-"""KMS clients for tests. They wrap for real (AES-GCM), hold their master keys in memory, and can be slow or broken on demand."""
+"""KMS clients for tests. They wrap for real (AES-GCM), hold their master keys in memory, and can be slow or broken on
+demand.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 # ruff: noqa: ARG002  # an answer may depend on less than it is given
 """Small servers that speak the documented protocols of Vault's transit engine, Google Cloud KMS and Azure Key Vault.
 
-They stand in for services that can't run here. The vendors' real client libraries talk to them; what they prove is that the
-clients ask and understand as the public API documentation says, not that the services behave so. They encrypt for real.
+They stand in for services that can't run here. The vendors' real client libraries talk to them; what they prove is that
+the clients ask and understand as the public API documentation says, not that the services behave so. They encrypt for
+real.
 """
 
 from __future__ import annotations
@@ -251,7 +252,9 @@ class _RefusedError(Exception):
 
 
 class AzureStub(_Stub):
-    """Key Vault's REST API for RSA keys: get key, wrap key, unwrap key. `answer` checks the bearer token, after one challenge."""
+    """Key Vault's REST API for RSA keys: get key, wrap key, unwrap key. `answer` checks the bearer token, after one
+    challenge.
+    """
 
     def __init__(self, url: str, token: str) -> None:
         super().__init__()

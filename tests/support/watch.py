@@ -1,7 +1,8 @@
-"""Two watches: over whatever is shown or kept, for key bytes and tokens in any spelling; over the file systems, for plaintext.
+"""Two watches: over whatever is shown or kept, for key bytes and tokens in any spelling; over the file systems, for
+plaintext.
 
-`Secrets` asks one thing after another. `PlaintextWatch` is a process of its own that reads, without a pause, all files below
-some folders and all files that a process and its descendants have open for writing, those without a name too.
+`Secrets` asks one thing after another. `PlaintextWatch` is a process of its own that reads, without a pause, all files
+below some folders and all files that a process and its descendants have open for writing, those without a name too.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ class Secrets:
         for one in chain(error):
             self.clean(f"{one!s} {one!r} {one.args!r} {vars(one)!r}", f"{where}: {type(one).__name__} in the chain")
         lines = "".join(traceback.format_exception(error))
-        # Lines of source stand in a traceback as they are: a secret that a test has typed there is not told by the error.
+        # Lines of source stand in a traceback as they are: a secret that a test has typed there is not told by the
+        # error.
         shown = [line for line in lines.splitlines() if not line.startswith("    ")]
         self.clean("\n".join(shown), f"{where}: the traceback")
         self.clean_object(error, where)

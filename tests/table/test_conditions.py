@@ -1,4 +1,6 @@
-"""Conditions of every form over a table whose files differ: the same rows as without pruning, and filters that are used."""
+"""Conditions of every form over a table whose files differ: the same rows as without pruning, and filters that are
+used.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Bytes that nobody authenticated decide nothing: each attack is carried out as somebody without the key could, then refused."""
+"""Bytes that nobody authenticated decide nothing: each attack is carried out as somebody without the key could, then
+refused.
+"""
 
 from __future__ import annotations
 

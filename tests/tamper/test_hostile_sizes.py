@@ -293,8 +293,8 @@ def test_a_plaintext_file_with(tmp_path: Path, name: str) -> None:
 
 @pytest.fixture(scope="module")
 def traced() -> Iterator[None]:
-    """Memory is traced for the whole module: CPython 3.11 crashes if tracing stops while a thread of Arrow's pool lets go of a
-    buffer of ours (`traceback_new` writes through a pointer that is null by then).
+    """Memory is traced for the whole module: CPython 3.11 crashes if tracing stops while a thread of Arrow's pool lets
+    go of a buffer of ours (`traceback_new` writes through a pointer that is null by then).
     """
     tracemalloc.start()
     yield

@@ -35,7 +35,9 @@ CONVERSIONS: dict[str, Callable[[Path, Path, Any], object]] = {
 @pytest.mark.parametrize("allowed", [False, True], ids=["", "allow_unverified_footer"])
 @pytest.mark.parametrize("how", CONVERSIONS)
 def test_a_footer_that_nobody_verified_is_not_sealed_anew(tmp_path: Path, how: str, allowed: bool) -> None:
-    """Who holds the columns' keys and not the footer's must not vouch for the row groups that somebody has left over."""
+    """Who holds the columns' keys and not the footer's must not vouch for the row groups that somebody has left
+    over.
+    """
     path, out = tmp_path / "t.parquet", tmp_path / "out.parquet"
     spec = bs.EncryptionSpec((FOOTER, "kf"), column_keys={"ssn": (PII, "pii")}, plaintext_footer=True)
     bs.write_table(TABLE, path, encryption=spec, row_group_size=4)
@@ -138,7 +140,9 @@ def test_no_filter_is_built_where_nothing_counts_the_nulls(tmp_path: Path) -> No
 @pytest.mark.parametrize("compression", ["none", "snappy"])
 @pytest.mark.parametrize("how", CONVERSIONS)
 def test_a_file_that_was_relabelled_is_not_rewritten_into_garbage(tmp_path: Path, how: str, compression: Any) -> None:
-    """Storage calls a GCM file CTR before a rekey that allows CTR: its pages would open to noise, and the old keys die."""
+    """Storage calls a GCM file CTR before a rekey that allows CTR: its pages would open to noise, and the old
+    keys die.
+    """
     path, out = tmp_path / "t.parquet", tmp_path / "out.parquet"
     bs.write_table(TABLE, path, encryption=bs.EncryptionSpec(FOOTER, column_keys={"ssn": PII}), compression=compression)
     path.write_bytes(change_algorithm(path.read_bytes(), as_ctr))

@@ -39,7 +39,9 @@ def _run(kind: str, seeds: range) -> None:
 
 
 def _one_columns_reader(small: SmallFile, made: Mutant) -> None:
-    """Who holds one column's key takes an unverified footer, and loses rows by it at most: no absent value was there."""
+    """Who holds one column's key takes an unverified footer, and loses rows by it at most: no absent value was
+    there.
+    """
     keys = bs.ExplicitKeys(keys_by_id={"ks": SSN_KEY})
     spec = bs.DecryptionSpec(keys, allow_unverified_footer=True, allow_ctr=small.decryption.allow_ctr)
     answers = _only_errors_of_ours(made, spec)

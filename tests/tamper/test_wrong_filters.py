@@ -1,4 +1,6 @@
-"""A filter that lacks a value of its own column is wrong, whoever sealed it: it is found, and not made authentic anew."""
+"""A filter that lacks a value of its own column is wrong, whoever sealed it: it is found, and not made
+authentic anew.
+"""
 
 from __future__ import annotations
 

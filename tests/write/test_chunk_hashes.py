@@ -86,7 +86,9 @@ def test_the_usual_encodings_need_no_decoder(
 
 
 def test_entries_that_no_page_points_to_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """pyarrow stores the whole dictionary of a categorical with each row group: a filter of it all would rule out nothing."""
+    """pyarrow stores the whole dictionary of a categorical with each row group: a filter of it all would rule out
+    nothing.
+    """
     entries = pa.array([f"category {i}" for i in range(1000)])
     rows = pa.DictionaryArray.from_arrays(pa.array([7, None, 999, 7], pa.int32()), entries)
     path = tmp_path / "a.parquet"
@@ -143,7 +145,9 @@ def test_levels_in_another_encoding_are_left_to_the_decoder(tmp_path: Path, monk
 @pytest.mark.parametrize("codec", ["snappy", "gzip", "brotli", "zstd", "lz4_raw"])
 @pytest.mark.parametrize("size", [1, 2, 1000])
 def test_pages_that_inflate_to_another_size_are_left_to_the_decoder(codec: str, size: int) -> None:
-    """pyarrow fills up what a codec leaves, with memory that held something else before: it must not get into a filter."""
+    """pyarrow fills up what a codec leaves, with memory that held something else before: it must not get into a
+    filter.
+    """
     content = bytes(range(256)) * 4
     data = memoryview(pa.Codec(codec).compress(content[:size], asbytes=True))
     assert inflate._decompressed(pa.Codec(codec), data, size) == content[:size]

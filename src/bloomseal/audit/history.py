@@ -154,7 +154,9 @@ def _files(table: pa.Table) -> dict[str, _File]:
 
 
 def _fresh(was: _File, now: _File) -> bool:
-    """Are all data keys others than before? Told by fingerprints only: a data key wrapped again looks like another one."""
+    """Are all data keys others than before? Told by fingerprints only: a data key wrapped again looks like
+    another one.
+    """
     before, after = ({key for key in file.data_keys if key.startswith("key ")} for file in (was, now))
     return bool(before and after) and before.isdisjoint(after)
 

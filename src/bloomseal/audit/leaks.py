@@ -45,8 +45,8 @@ class Demonstration:
         candidates: how many were asked for, out of how many that the pattern stands for.
         confirmed: how many the filters may hold.
         expected_false: how many of those are false by the filters' own probability.
-        precision: the share of confirmed candidates that are in the file: exact where the values could be read, else expected;
-            None where nothing was confirmed.
+        precision: the share of confirmed candidates that are in the file: exact where the values could be read, else
+            expected; None where nothing was confirmed.
         exact: which of the two.
     """
 
@@ -90,9 +90,10 @@ def demonstrate(
     Args:
         path, filesystem: the file.
         column: dotted path.
-        candidates: values, or a pattern; at most `most` of its texts are tried, evenly spread. Texts are turned into the
-            column's type.
-        keys: used only to count how many of the confirmed candidates are truly there; for a plaintext column none are needed.
+        candidates: values, or a pattern; at most `most` of its texts are tried, evenly spread. Texts are turned into
+            the column's type.
+        keys: used only to count how many of the confirmed candidates are truly there; for a plaintext column none are
+            needed.
 
     Raises:
         UsageError: no such column, candidates of the wrong kind, or no filter in clear: nothing leaks.
@@ -144,7 +145,8 @@ class Pace:
 
     Attributes:
         filters: row groups with a filter in clear.
-        values: the number of distinct values in them, estimated from their bits; one in several row groups counts in each.
+        values: the number of distinct values in them, estimated from their bits; one in several row groups counts in
+            each.
         per_second: candidates, each held against all of these filters, on one core of this machine.
     """
 

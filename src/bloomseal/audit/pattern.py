@@ -50,7 +50,9 @@ class Pattern:
         return sum(_count(shape) for shape in self._shapes)
 
     def sample(self, most: int) -> Iterator[list[str]]:
-        """At most `most` of the texts, evenly spread over all of them in their order; all where there are no more. In portions."""
+        """At most `most` of the texts, evenly spread over all of them in their order; all where there are no more. In
+        portions.
+        """
         total = self.total
         wanted = min(most, total)
         # Indexes i·total/wanted, shape by shape.

@@ -42,8 +42,9 @@ class Report(ShownInNotebooks):
     Attributes:
         inventory: one row per column chunk (`bloomseal.audit.facts.inventory.SCHEMA`).
         findings: worst first.
-        unseen: what was to be looked at and could not be, in words: a folder that can't be listed, a key that the KMS did not
-            give, files that no table of the policy claims, no file at all. Of these nobody knows what a rule would say.
+        unseen: what was to be looked at and could not be, in words: a folder that can't be listed, a key that the KMS
+            did not give, files that no table of the policy claims, no file at all. Of these nobody knows what a rule
+            would say.
         hidden: what only keys show, where none were given, and what an audit leaves out.
         files: how many files were looked at.
         with_keys, deep: how.
@@ -63,7 +64,9 @@ class Report(ShownInNotebooks):
 
     @property
     def ok(self) -> bool:
-        """Nothing stayed unseen, and nothing was found at *error* or above. A gate asks this: not seen is not absent."""
+        """Nothing stayed unseen, and nothing was found at *error* or above. A gate asks this: not seen is not
+        absent.
+        """
         return not self.unseen and not self.at_least(Severity.ERROR)
 
     @property
@@ -131,11 +134,11 @@ def audit(
 
     Args:
         paths, keys, policy, table, aad_prefix, filesystem, progress: as `bloomseal.audit.inventory`.
-        deep: read whole files, and look for repeated nonces, for filters in clear that no metadata names, and for filters
-            that deny values of their own column chunk.
+        deep: read whole files, and look for repeated nonces, for filters in clear that no metadata names, and for
+            filters that deny values of their own column chunk.
         now: the moment that ages of keys are counted to.
-        key_options: the options by which the command line gets at the keys, for the commands of findings. None: told from
-            `keys`, or from the policy, where these are a keyring's or say a KMS's URI.
+        key_options: the options by which the command line gets at the keys, for the commands of findings. None: told
+            from `keys`, or from the policy, where these are a keyring's or say a KMS's URI.
 
     Raises:
         UsageError, MissingDependencyError: no paths, or a table without its library. Never for what is in a file.

@@ -20,7 +20,8 @@ class KeyChanges:
     Attributes:
         master_key: its name.
         newest: its newest version; None where versions can't be ordered, as without the KMS where they are no numbers.
-        known: the KMS itself said which version is the current one; else `newest` is the newest that some file is under.
+        known: the KMS itself said which version is the current one; else `newest` is the newest that some file is
+            under.
         rotated: files that were under an older version, and are under none of these now.
         current: files that were under no older version, and are under none.
         missed: files under an older version, as before.
@@ -43,8 +44,8 @@ class KeyChanges:
 def by_key(old: pa.Table, new: pa.Table) -> list[KeyChanges]:
     """The changes of the files that both inventories have, key by key, in order of the names.
 
-    Without the KMS's word, and with one version alone in sight, nobody knows whether a rotation was due: files that are as
-    they were are then *current* only as far as was seen (`KeyChanges.known` is false).
+    Without the KMS's word, and with one version alone in sight, nobody knows whether a rotation was due: files that are
+    as they were are then *current* only as far as was seen (`KeyChanges.known` is false).
     """
     before, _ = _versions(old)
     after, said = _versions(new)

@@ -23,7 +23,9 @@ _WIDTH_WITHOUT_TERMINAL: Final = 160
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: moments in ISO 8601, decimals and UUIDs as text, binary as base64, NaN and infinities as text."""
+    """A value as JSON has it: moments in ISO 8601, decimals and UUIDs as text, binary as base64, NaN and infinities as
+    text.
+    """
     match value:
         case None | bool() | int():
             return value
@@ -134,7 +136,9 @@ def _print(renderable: Any) -> None:
 
 @contextlib.contextmanager
 def progress(label: str, *, stream: IO[str] | None = None) -> Iterator[Callable[[float, int], None]]:
-    """A progress bar on standard error: call what it gives with (done, in all). Nothing is shown where no terminal is."""
+    """A progress bar on standard error: call what it gives with (done, in all). Nothing is shown where no
+    terminal is.
+    """
     stream = stream or sys.stderr
     if not stream.isatty():
         yield lambda done, total: None  # noqa: ARG005

@@ -1,7 +1,7 @@
 """The files of ``--report KIND=FILE``: never in the place of anything but an older report of the same kind.
 
-A slip of the hand in a script, ``json=x.parquet``, must not cost a data file; nor may a report lie where readers, or the
-next audit, take it for data.
+A slip of the hand in a script, ``json=x.parquet``, must not cost a data file; nor may a report lie where readers, or
+the next audit, take it for data.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Seal and open one framed module; sign and verify a plaintext footer (Parquet encryption, sections 4.2 and 5).
 
-A framed GCM module is ``u32le length ‖ nonce(12) ‖ ciphertext ‖ tag(16)``; a CTR page has no tag. The length counts what
-follows it. Bytes in, bytes out: this file knows no Parquet file and no Bloom filter.
+A framed GCM module is ``u32le length ‖ nonce(12) ‖ ciphertext ‖ tag(16)``; a CTR page has no tag. The length counts
+what follows it. Bytes in, bytes out: this file knows no Parquet file and no Bloom filter.
 """
 
 from __future__ import annotations
@@ -70,8 +70,9 @@ class ModuleCipher:
         self.algorithm = algorithm
         self._ctr_pages = algorithm is Algorithm.AES_GCM_CTR_V1
         self._gcm = AESGCM(key.reveal())
-        # Somebody else's key is not counted before it seals: whoever reads a million files would hold a million counters. One made here
-        # is, since its counter, and the limit set on it, live only as long as somebody holds them.
+        # Somebody else's key is not counted before it seals: whoever reads a million files would hold a million
+        # counters. One made here is, since its counter, and the limit set on it, live only as long as somebody holds
+        # them.
         self._counter = SealCounter.of(key) if key.generated else None
 
     def __repr__(self) -> str:

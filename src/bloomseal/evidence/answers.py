@@ -1,4 +1,6 @@
-"""The questions that an auditor asks of a column, answered from what is in the bundle, each with the place that shows it."""
+"""The questions that an auditor asks of a column, answered from what is in the bundle, each with the place that shows
+it.
+"""
 
 from __future__ import annotations
 

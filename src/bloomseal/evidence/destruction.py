@@ -1,4 +1,6 @@
-"""A certificate about a master key version that is to be gone: who needs it, what the KMS says of it, and what still opens."""
+"""A certificate about a master key version that is to be gone: who needs it, what the KMS says of it, and what still
+opens.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ class Certificate:
         kms: the KMS's name.
         kms_state: its own word about this version; None where it gives none.
         look: the whole answer of `bloomseal.audit.may_destroy`; a member of its own in the bundle.
-        tried: attempts to unwrap a data key under it: file, column, outcome (``refused``, ``opened``, ``not tried``), why.
+        tried: attempts to unwrap a data key under it: file, column, outcome (``refused``, ``opened``, ``not tried``),
+            why.
         gone: ``yes`` where the KMS calls it destroyed, or refuses to use it as destroyed, and nothing opened under it.
         why: of `gone`.
         signatures_required: two where the policy wants dual control.

@@ -32,8 +32,8 @@ class KeyVersion:
     Attributes:
         master_key, version: its name.
         current: does it wrap new keys?
-        state: ``pre-activation``, ``active``, ``suspended``, ``deactivated``, ``compromised``, ``destroyed``; ``unknown`` where
-            the KMS does not tell.
+        state: ``pre-activation``, ``active``, ``suspended``, ``deactivated``, ``compromised``, ``destroyed``;
+            ``unknown`` where the KMS does not tell.
         kms_state: the KMS's own word.
         kms_problem: why it did not tell.
         bits: of the master key itself.
@@ -97,7 +97,8 @@ def key_versions(
     Args:
         uses: of the inventory.
         policies: by master key.
-        max_ages: `TablePolicy.max_key_age` by master key: the originator usage period where the key's own policy has none.
+        max_ages: `TablePolicy.max_key_age` by master key: the originator usage period where the key's own policy has
+            none.
         asked: master key and versions seen → what its KMS tells.
         now: the moment.
     """
@@ -135,7 +136,8 @@ def _version(
     if key.unversioned is not None:
         current = True  # there is but one
     activation = max(filter(None, (created, policy.moment(policy.activation))), default=None)
-    # Without the day on which this very version was made, its periods can't be told: the policy's day is that of the key.
+    # Without the day on which this very version was made, its periods can't be told: the policy's day is that of the
+    # key.
     start = activation if created is not None else None
     originator = _after(start, usage)
     recipient = _after(start, policy.recipient_usage)
@@ -177,7 +179,9 @@ def _state(
     policy: KeyPolicy,
     now: datetime,
 ) -> str:
-    """SP 800-57 Part 1, section 7. A destroyed key that was compromised stays *destroyed* here; the policy names the rest."""
+    """SP 800-57 Part 1, section 7. A destroyed key that was compromised stays *destroyed* here; the policy names the
+    rest.
+    """
     if kms_state == "destroyed":
         return DESTROYED
     if version is not None and version in policy.compromised:

@@ -1,4 +1,6 @@
-"""What anybody can read today, column by column: values, bounds, filters in clear, and how fast those give away values."""
+"""What anybody can read today, column by column: values, bounds, filters in clear, and how fast those give away
+values.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The bundle's pages, for people: an index that answers an auditor's questions, and one page about leaks for a manager.
 
-They need no network and no script, print well, and read well at 400 pixels as at 1280. Every name comes from a file: it is
-escaped, and shown on one line.
+They need no network and no script, print well, and read well at 400 pixels as at 1280. Every name comes from a file: it
+is escaped, and shown on one line.
 """
 
 from __future__ import annotations

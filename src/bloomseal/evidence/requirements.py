@@ -1,7 +1,8 @@
 """What is fulfilled of a standard, what is missing, and what no program can decide: item by item.
 
-PCI DSS 4.0.1, requirements 3.5 to 3.7 (stored account data), and 45 CFR 164.312 (a)(2)(iv) and (b) (HIPAA, technical safeguards),
-over the columns that a policy's `requirement` puts under them. The titles are ours; the standards' own words count.
+PCI DSS 4.0.1, requirements 3.5 to 3.7 (stored account data), and 45 CFR 164.312 (a)(2)(iv) and (b) (HIPAA, technical
+safeguards), over the columns that a policy's `requirement` puts under them. The titles are ours; the standards' own
+words count.
 """
 
 from __future__ import annotations

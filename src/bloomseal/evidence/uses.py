@@ -1,4 +1,6 @@
-"""The inventory seen from its keys: which master key version covers which column of which table, in how many files and modules."""
+"""The inventory seen from its keys: which master key version covers which column of which table, in how many files and
+modules.
+"""
 
 from __future__ import annotations
 

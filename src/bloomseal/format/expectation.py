@@ -1,9 +1,10 @@
-"""The caller's expectation of a file. Nothing authenticates some of a file's bytes, and those decide nothing on their own.
+"""The caller's expectation of a file. Nothing authenticates some of a file's bytes, and those decide nothing on their
+own.
 
-Under an encrypted footer anybody may rewrite the algorithm, ``aad_file_unique``, the stored AAD prefix and whether one is to be
-supplied (FileCryptoMetaData, Parquet encryption, section 5.1), the footer's kind, and the key metadata. An expectation is made
-once from a `DecryptionSpec` (or the policy behind it), and every opening passes through it: what it does not allow is refused
-before a key is asked for.
+Under an encrypted footer anybody may rewrite the algorithm, ``aad_file_unique``, the stored AAD prefix and whether one
+is to be supplied (FileCryptoMetaData, Parquet encryption, section 5.1), the footer's kind, and the key metadata. An
+expectation is made once from a `DecryptionSpec` (or the policy behind it), and every opening passes through it: what it
+does not allow is refused before a key is asked for.
 """
 
 from __future__ import annotations
@@ -79,8 +80,9 @@ class Expectation:
         """The file's word for how its pages are sealed.
 
         Raises:
-            PolicyError: AES_GCM_CTR_V1 where it was not allowed. GCM's keystream is CTR's, one counter later: whoever relabels
-                a GCM file, and puts 16 bytes in front of a page's ciphertext, would flip chosen bits of its values.
+            PolicyError: AES_GCM_CTR_V1 where it was not allowed. GCM's keystream is CTR's, one counter later: whoever
+                relabels a GCM file, and puts 16 bytes in front of a page's ciphertext, would flip chosen bits of its
+                values.
         """
         if self.keyed and not self.allow_ctr and algorithm is Algorithm.AES_GCM_CTR_V1:
             raise PolicyError(
@@ -95,8 +97,8 @@ class Expectation:
             stored: ``aad_prefix``; wanted: ``supply_aad_prefix``; unique: ``aad_file_unique``.
 
         Raises:
-            PolicyError: the prefix is missing, another one, or supplied to a file that knows of none; or bytes may have moved
-                between the two, which are joined without a border: then ``part-1.bak`` opens as ``part-1``.
+            PolicyError: the prefix is missing, another one, or supplied to a file that knows of none; or bytes may have
+                moved between the two, which are joined without a border: then ``part-1.bak`` opens as ``part-1``.
         """
         if not self.prefixes:
             if wanted and not stored and self.keyed:
@@ -127,8 +129,8 @@ class Expectation:
         """What the file calls a column.
 
         Raises:
-            PolicyError: it is the name of an encrypted column in another case or Unicode form. Some readers (Spark) take the one
-                for the other, and so would take what stands there under no key, or under another one.
+            PolicyError: it is the name of an encrypted column in another case or Unicode form. Some readers (Spark)
+                take the one for the other, and so would take what stands there under no key, or under another one.
         """
         if (meant := _expected_name(column, self.encrypted_columns)) is not None and not covers(meant, column):
             raise PolicyError(
@@ -141,7 +143,8 @@ class Expectation:
         """All that the file calls columns, where it lacks one that must be encrypted. What is lacking is read as nulls.
 
         Raises:
-            PolicyError: it has the column under a name that could be taken for it, and nobody looks at that one otherwise.
+            PolicyError: it has the column under a name that could be taken for it, and nobody looks at that one
+                otherwise.
         """
         if not all(map(schema.has, self.encrypted_columns)):
             for leaf in schema.leaves:

@@ -1,4 +1,6 @@
-"""A Bloom filter as it stands in a file: header and bitset in clear, or modules 8 and 9 (Parquet encryption, section 4.4.2)."""
+"""A Bloom filter as it stands in a file: header and bitset in clear, or modules 8 and 9 (Parquet encryption, section
+4.4.2).
+"""
 
 from __future__ import annotations
 

@@ -184,7 +184,8 @@ class Footer:
         raw: the serialised FileMetaData (zero padding may follow it).
         offset: where the footer begins in the file.
         crypto: None for a plaintext file.
-        verified: opened with the footer key, or its signature checked; True for a plaintext file, which promises nothing.
+        verified: opened with the footer key, or its signature checked; True for a plaintext file, which promises
+            nothing.
     """
 
     def __init__(self, raw: bytes, offset: int, crypto: FileCrypto | None, verified: bool) -> None:

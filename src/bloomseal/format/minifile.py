@@ -243,7 +243,8 @@ def mini_file(
         FormatError, IntegrityError, KeyAccessError.
     """
     chunks = [] if row_group is None else [walk.chunk(row_group, leaf) for leaf in leaves]
-    # Opening makes pages smaller; a header may grow by the few bytes of a changed varint, and `inflated` pages more room.
+    # Opening makes pages smaller; a header may grow by the few bytes of a changed varint, and `inflated` pages more
+    # room.
     if selection is not None:
         room = sum(page.length for pages in selection.pages.values() for page in pages)
     else:

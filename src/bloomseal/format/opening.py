@@ -55,7 +55,8 @@ class KeysAtHand:
         """A column chunk says that it is under the footer key: was that agreed on?
 
         Raises:
-            PolicyError: the column has a key of its own. Whoever may use the footer key alone would else put values there.
+            PolicyError: the column has a key of its own. Whoever may use the footer key alone would else put values
+                there.
         """
         if self._agreed is not None and column not in self._under_footer_key:
             key_metadata = self.crypto.footer_key_metadata if self.crypto else b""
@@ -177,7 +178,8 @@ def need_verified(footer: Footer, source: Source, what: str, hint: str = "the fo
         what: the use, with its article.
 
     Raises:
-        PolicyError: a signed footer whose signature could not be checked: somebody could have taken row groups out of it.
+        PolicyError: a signed footer whose signature could not be checked: somebody could have taken row groups out of
+            it.
     """
     if not footer.verified:
         raise PolicyError(

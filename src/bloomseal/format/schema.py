@@ -47,8 +47,8 @@ class Leaf:
         index: the column ordinal.
         path: path in schema, without the root.
         type: what its values are.
-        repetition, definition: its greatest levels: how many of it and the groups above it are repeated (lists and maps), and
-            how many are repeated or optional. Pages have levels only where these are not 0.
+        repetition, definition: its greatest levels: how many of it and the groups above it are repeated (lists and
+            maps), and how many are repeated or optional. Pages have levels only where these are not 0.
     """
 
     index: int

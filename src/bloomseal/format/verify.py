@@ -145,8 +145,8 @@ def _verify_chunk(
 
 
 def _verify_pages(walk: Walk, chunk: Chunk, report: VerifyReport, sealed: Scratch, opened: Scratch) -> None:
-    # Kind of page → (headers, bodies that opened, bodies that nothing authenticates, those with levels in clear): counted
-    # here first, since naming things takes longer than opening a small page.
+    # Kind of page → (headers, bodies that opened, bodies that nothing authenticates, those with levels in clear):
+    # counted here first, since naming things takes longer than opening a small page.
     codec = walk.meta(chunk).codec
     seen = {kind: [0, 0, 0, 0] for kind in (ModuleType.DICTIONARY_PAGE, ModuleType.DATA_PAGE)}
     try:

@@ -145,7 +145,8 @@ class Walk:
         """Is the chunk protected as the caller expects? Everything that is made of its bytes asks this first.
 
         Raises:
-            PolicyError: it is in plaintext, or under the footer key, and must not be; or its name could be taken for another.
+            PolicyError: it is in plaintext, or under the footer key, and must not be; or its name could be taken for
+                another.
         """
         try:
             if chunk.leaf.index not in self._named:
@@ -256,8 +257,8 @@ class Walk:
     def pages(self, chunk: Chunk, scratch: Scratch | None = None) -> Iterator[Page]:
         """The chunk's pages in their order, headers opened, bodies not yet.
 
-        The whole chunk is read at once, into `scratch` where it is given: pages are then good until its next use. After the last page the values are counted: pages cut off at the end leave no
-        other trace.
+        The whole chunk is read at once, into `scratch` where it is given: pages are then good until its next use. After
+        the last page the values are counted: pages cut off at the end leave no other trace.
 
         Raises:
             FormatError, IntegrityError, KeyAccessError.
@@ -337,9 +338,9 @@ class Walk:
     def _named_meta(self, chunk: Chunk) -> SealedColumnMetaData:
         """Metadata that says of itself which column it is of.
 
-        Column ordinals alone are bound to a column's key. Whoever can change the schema (a signed footer that nobody has
-        verified, or the footer's key) could else exchange two names, and have one column's values and filters answer for the
-        other.
+        Column ordinals alone are bound to a column's key. Whoever can change the schema (a signed footer that nobody
+        has verified, or the footer's key) could else exchange two names, and have one column's values and filters
+        answer for the other.
         """
         meta = decode(SealedColumnMetaData, self.meta_raw(chunk))
         if meta.path != [name.encode() for name in chunk.leaf.path]:

@@ -33,7 +33,8 @@ class CheckReport(ShownInNotebooks):
         files: checked, of those that the index covers.
         row_groups: of them.
         values: distinct ones, added up over row groups.
-        missing: path → how many values of the file the index lacks. Such an index says *absent* of what is there: drop it.
+        missing: path → how many values of the file the index lacks. Such an index says *absent* of what is there: drop
+            it.
         left: path → why the file could not be checked.
         uncovered: files that the index does not cover; look-ups ask their own filters.
     """

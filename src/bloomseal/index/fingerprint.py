@@ -21,7 +21,8 @@ U64 = npt.NDArray[np.uint64]
 SECRET_BYTES: Final = 32
 _INFO: Final = b"bloomseal index fingerprint 1"
 _HEADROOM: Final = 4
-"""Bits beyond those needed now: the table may grow to 16 times its size before there are more false places than asked."""
+"""Bits beyond those needed now: the table may grow to 16 times its size before there are more false places than asked.
+"""
 _LEAST, _MOST = 36, 44
 """At most 44 bits leave 19 for the place in a signed number of 64."""
 

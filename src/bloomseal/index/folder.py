@@ -111,7 +111,8 @@ class IndexFolder:
         """One file of the index.
 
         Raises:
-            BloomsealError: as `open_file`; and it must be sealed as this room seals, whatever the caller allows of data.
+            BloomsealError: as `open_file`; and it must be sealed as this room seals, whatever the caller allows of
+                data.
         """
         file = open_file(self.ref(name), decryption=decryption)
         try:
@@ -275,7 +276,9 @@ def _as_table(path: tuple[str, ...], values: pa.Array) -> pa.Table:
 
 
 def _check_sealed(file: SealedFile) -> None:
-    """Nothing but this decides what is in an index; a caller who allows plaintext data does not allow plaintext here."""
+    """Nothing but this decides what is in an index; a caller who allows plaintext data does not allow plaintext
+    here.
+    """
     walk = file.walk
     crypto = walk.footer.crypto
     if crypto is None or not walk.footer.verified:

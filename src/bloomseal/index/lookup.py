@@ -1,4 +1,6 @@
-"""Asking an index: which facts are about the files that are there now, and in which of their row groups a value can be."""
+"""Asking an index: which facts are about the files that are there now, and in which of their row groups a value
+can be.
+"""
 
 from __future__ import annotations
 

@@ -100,7 +100,8 @@ class SealedIndex:
         """Make the index. Values are hashed straight from the pages; filters are not needed.
 
         Args:
-            false_places: row groups in which a value that is nowhere is expected, per value asked for and in the whole table.
+            false_places: row groups in which a value that is nowhere is expected, per value asked for and in the whole
+                table.
             pad: fill runs up to a power of two, so that sizes tell less.
             dry_run: tell which files would be hashed; write nothing.
             progress: called with (files done, files in all).
@@ -121,7 +122,8 @@ class SealedIndex:
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> UpdateReport:
-        """Make the index anew, under a new secret and fresh keys, whatever is there. Look-ups use the old one until then.
+        """Make the index anew, under a new secret and fresh keys, whatever is there. Look-ups use the old one until
+        then.
 
         Args:
             false_places, pad: as for `build`; None: as they were, where the old manifest tells.

@@ -1,4 +1,6 @@
-"""Why a master key can't be used: six answers that a person acts on in six different ways, and a seventh for nonsense."""
+"""Why a master key can't be used: six answers that a person acts on in six different ways, and a seventh for
+nonsense.
+"""
 
 from __future__ import annotations
 
@@ -55,8 +57,9 @@ def shown(name: str) -> str:
 
 
 def raised_by(failure: BaseException) -> str:
-    """Type and place of what foreign code raised, such as ``ValueError at my_kms.py:12``; never its message, which may hold a
-    secret. The place is the innermost line outside Bloomseal, of installed libraries only where nothing else was on the way.
+    """Type and place of what foreign code raised, such as ``ValueError at my_kms.py:12``; never its message, which may
+    hold a secret. The place is the innermost line outside Bloomseal, of installed libraries only where nothing else was
+    on the way.
     """
     lines = [(Path(frame.f_code.co_filename), number) for frame, number in traceback.walk_tb(failure.__traceback__)]
     foreign = [(path, number) for path, number in lines if not path.is_relative_to(_HERE)]

@@ -5,7 +5,8 @@
     {"at": "2026-01-31T10:00:00.000123+00:00", "user": "ana", "host": "etl-3", "pid": 4711, "action": "open",
      "file": "/lake/t/0.parquet", "column": "ssn", "master_key": "pii", "version": "2", "outcome": "given"}
 
-No entry holds a key, a wrapped key or a value. A key is handed out after its entry is written, and not at all where that fails.
+No entry holds a key, a wrapped key or a value. A key is handed out after its entry is written, and not at all where
+that fails.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ class AccessLog:
     """Where the uses of one file's keys are written.
 
     Args:
-        given: a callable that takes an `Access`; a `logging.Logger`, or ``logging:NAME``; or a path, to which JSON lines are
-            appended (mode 0600 where it is new).
+        given: a callable that takes an `Access`; a `logging.Logger`, or ``logging:NAME``; or a path, to which JSON
+            lines are appended (mode 0600 where it is new).
         file: the file's path.
 
     Raises:
@@ -179,7 +180,8 @@ def _to_logger(logger: logging.Logger, access: Access) -> None:
 
 def _append(path: str, access: Access) -> None:
     line = json.dumps(access.to_dict()).encode() + b"\n"
-    # Opened each time, so that the file may be put aside by whoever keeps it short. One write, so that lines stay whole.
+    # Opened each time, so that the file may be put aside by whoever keeps it short. One write, so that lines stay
+    # whole.
     number = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, mode=0o600)
     try:
         if os.write(number, line) < len(line):

@@ -31,10 +31,10 @@ class Cache(Generic[T]):
     """Loads each name once; who asks meanwhile waits for the same load.
 
     Args:
-        lifetime: seconds that a value is kept; 0 keeps nothing (loads at the same time are still shared); infinity for what is
-            no secret.
-        denial_lifetime: seconds that a refusal is remembered, so that a thousand files under a key that one may not use don't
-            make a thousand calls. What may pass by itself (a retryable error) is not remembered.
+        lifetime: seconds that a value is kept; 0 keeps nothing (loads at the same time are still shared); infinity for
+            what is no secret.
+        denial_lifetime: seconds that a refusal is remembered, so that a thousand files under a key that one may not use
+            don't make a thousand calls. What may pass by itself (a retryable error) is not remembered.
         max_entries: beyond it the oldest is dropped.
         clock: seconds that only grow.
 
@@ -137,7 +137,8 @@ class Cache(Generic[T]):
         self._sweep_later()
 
     def _drop_expired(self) -> None:
-        # Lifetimes are equal, so the first is the oldest; a refusal behind it, which ends sooner, is told by its own time.
+        # Lifetimes are equal, so the first is the oldest; a refusal behind it, which ends sooner, is told by its own
+        # time.
         now = self._clock()
         while self._entries and next(iter(self._entries.values())).expires <= now:
             self._entries.popitem(last=False)

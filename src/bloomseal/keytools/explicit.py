@@ -20,15 +20,15 @@ KeyValue = bytes | SecretKey | tuple[bytes | SecretKey, bytes | str]
 class ExplicitKeys:
     """A `KeyRetriever` over keys that the caller holds, each for the places that it was given for.
 
-    A file names the key of each place by an id that its writer chose. So the id never leads away from the key that the caller
-    gave for a place: whoever holds one column's key could else name it for the footer, and forge the file.
+    A file names the key of each place by an id that its writer chose. So the id never leads away from the key that the
+    caller gave for a place: whoever holds one column's key could else name it for the footer, and forge the file.
 
     Args:
         footer_key: the key that opens the footer, and every column sealed with the footer key.
-        column_keys: dotted column path → key; the path of a group covers all leaves below it. These columns are expected to
-            be sealed under these keys, and no other.
-        keys_by_id: key metadata (an id such as ``"kf"``) → key, for places that no key was given for above. Whoever holds any
-            of these keys could have written any of those places.
+        column_keys: dotted column path → key; the path of a group covers all leaves below it. These columns are
+            expected to be sealed under these keys, and no other.
+        keys_by_id: key metadata (an id such as ``"kf"``) → key, for places that no key was given for above. Whoever
+            holds any of these keys could have written any of those places.
 
     A pair of a key and its id says that the file must name that id.
 

@@ -1,5 +1,5 @@
-"""After `os.fork` a child has its parent's memory and none of its threads: locks that were taken stay taken, loads that had
-begun never end, timers that end a key's lifetime never fire. So in the child everything starts anew.
+"""After `os.fork` a child has its parent's memory and none of its threads: locks that were taken stay taken, loads that
+had begun never end, timers that end a key's lifetime never fire. So in the child everything starts anew.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ _owners: WeakSet[_Renewable] = WeakSet()
 
 
 def renewed_in_child(owner: _Renewable) -> None:
-    """Call ``owner._renew()`` in every child that this process forks, as long as `owner` lives: fresh locks, no cached keys."""
+    """Call ``owner._renew()`` in every child that this process forks, as long as `owner` lives: fresh locks, no cached
+    keys.
+    """
     _owners.add(owner)
 
 

@@ -1,8 +1,9 @@
-"""The key helper: ``python -P -m bloomseal.keytools.helper`` lends Bloomseal's KMS clients to a process that is not Python.
+"""The key helper: ``python -P -m bloomseal.keytools.helper`` lends Bloomseal's KMS clients to a process that is not
+Python.
 
-Spark's key bridge starts one for each JVM. Requests arrive on standard input and answers leave on standard output, one JSON
-object a line, UTF-8. Answers come in the order in which they are ready; ``id`` tells them apart. The first line out is the greeting
-``{"helper": "bloomseal", "protocol": 1}``.
+Spark's key bridge starts one for each JVM. Requests arrive on standard input and answers leave on standard output, one
+JSON object a line, UTF-8. Answers come in the order in which they are ready; ``id`` tells them apart. The first line
+out is the greeting ``{"helper": "bloomseal", "protocol": 1}``.
 
 A request holds
 
@@ -18,9 +19,9 @@ A request holds
 ==============  =====================================================================================================
 
 and its answer ``id`` with either ``key`` (base64), ``wrapped``, or ``problem`` and ``message``. Problems are those of
-`bloomseal.keytools.Problem` (``denied``, ``disabled``, ``destroyed``, ``unknown``, ``unreachable``, ``throttled``, ``invalid``), ``unusable`` where there
-is no way to the KMS at all (no such keyring, a library that is missing), and ``request`` for a
-request that makes no sense.
+`bloomseal.keytools.Problem` (``denied``, ``disabled``, ``destroyed``, ``unknown``, ``unreachable``, ``throttled``,
+``invalid``), ``unusable`` where there is no way to the KMS at all (no such keyring, a library that is missing), and
+``request`` for a request that makes no sense.
 
 The process ends when its input does: pending answers have two seconds then. Credentials come from its environment. Its
 standard error holds remarks of its own only, never a foreign message.
@@ -65,7 +66,9 @@ class KeyHelper:
         self._tools: dict[tuple[str, float, float], Future[KeyTools]] = {}
 
     def answer(self, line: bytes) -> bytes:
-        """One request line → one answer line. Raises nothing: whatever goes wrong is told by kind, without foreign messages."""
+        """One request line → one answer line. Raises nothing: whatever goes wrong is told by kind, without foreign
+        messages.
+        """
         request: Any = None
         try:
             request = json.loads(line)

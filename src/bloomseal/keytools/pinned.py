@@ -1,7 +1,7 @@
 """A key source that accepts a file's keys only under the master keys that were agreed on.
 
-Key material names its master key, and whoever may replace files may name one of his own choice that the KMS lets us use. Then
-everything authenticates, under the wrong key. With pins such a file is refused.
+Key material names its master key, and whoever may replace files may name one of his own choice that the KMS lets us
+use. Then everything authenticates, under the wrong key. With pins such a file is refused.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ class PinnedFileKeys:
         """A column says that it is under the footer key, whose key metadata this is.
 
         Raises:
-            PolicyError: the footer's master key is not one that was agreed on for the column. Whoever may use the footer key
-                alone could else put values of his own in the place of a column that he can't read.
+            PolicyError: the footer's master key is not one that was agreed on for the column. Whoever may use the
+                footer key alone could else put values of his own in the place of a column that he can't read.
         """
         self._pins.check(self._keys.describe(key_metadata).master_key, column)
 

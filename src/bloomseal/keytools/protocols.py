@@ -97,7 +97,9 @@ class CommittingKeys(Protocol):
     """Keys of one file that keep material beside it, which only the file's predecessor may need."""
 
     def commit(self) -> None:
-        """The data file is in place: drop the material that only its predecessor needed. Leaving it out harms nobody."""
+        """The data file is in place: drop the material that only its predecessor needed. Leaving it out harms
+        nobody.
+        """
         ...
 
 
@@ -199,8 +201,8 @@ class ChangingKms(Protocol):
 class AuthenticatingKms(Protocol):
     """A KMS client that tells whether a wrapped key could have been made without a right to wrap.
 
-    What a symmetric master key unwraps was wrapped by somebody whom the KMS let wrap. A public key (RSA) wraps in anybody's
-    hands: a file that opens under it was not therefore written by a writer of the table.
+    What a symmetric master key unwraps was wrapped by somebody whom the KMS let wrap. A public key (RSA) wraps in
+    anybody's hands: a file that opens under it was not therefore written by a writer of the table.
     """
 
     def authenticates_writers(self, wrapped_key: str, master_key_identifier: str) -> bool | None:

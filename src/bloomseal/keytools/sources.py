@@ -27,9 +27,9 @@ def as_key_source(keys: Any) -> KeySource:
     """A source of keys from any of the things that can be one.
 
     Args:
-        keys: a `KeySource` (`KeyTools`, for one) as it is; a `Keyring` or any other KMS client, also a subclass of pyarrow's, or
-            a KMS URI: key tools over it, shared by all calls that name the same one, and so are their caches;
-            `ExplicitKeys` or any other retriever: a source that can read but not make keys.
+        keys: a `KeySource` (`KeyTools`, for one) as it is; a `Keyring` or any other KMS client, also a subclass of
+            pyarrow's, or a KMS URI: key tools over it, shared by all calls that name the same one, and so are their
+            caches; `ExplicitKeys` or any other retriever: a source that can read but not make keys.
 
     Raises:
         UsageError: none of these; or a URI of an unknown scheme.
@@ -38,7 +38,8 @@ def as_key_source(keys: Any) -> KeySource:
         from .kms.registry import client_for
 
         keys = client_for(keys)
-    # To ask isinstance, of a protocol, takes longer than all else on the way to a key that is at hand; the class tells at once.
+    # To ask isinstance, of a protocol, takes longer than all else on the way to a key that is at hand; the class tells
+    # at once.
     if callable(getattr(type(keys), "for_file", None)):
         source: KeySource = keys
         return source
@@ -65,8 +66,8 @@ def _shared_tools(kms: KmsClient) -> KeyTools:
 
     with _lock:
         if (known := _tools.get(id(kms))) is None:
-            # The client is held along with its tools, so that its id can't come to mean another object. The bound is there
-            # because nothing says when a caller is done with a client.
+            # The client is held along with its tools, so that its id can't come to mean another object. The bound is
+            # there because nothing says when a caller is done with a client.
             known = _tools[id(kms)] = (kms, KeyTools(kms))
             if len(_tools) > _KEPT:
                 _tools.popitem(last=False)

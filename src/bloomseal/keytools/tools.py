@@ -40,18 +40,19 @@ class KeyTools:
 
     Args:
         kms: the KMS client, or its URI.
-        double_wrapping: wrap data keys under a key encryption key (KEK) made here, and only that by the KMS: one call serves
-            many files.
-        internal: keep key material in the file. Otherwise it goes to ``_KEY_MATERIAL_FOR_<name>.json`` beside the file, where
-            master keys can be rotated without touching the file.
+        double_wrapping: wrap data keys under a key encryption key (KEK) made here, and only that by the KMS: one call
+            serves many files.
+        internal: keep key material in the file. Otherwise it goes to ``_KEY_MATERIAL_FOR_<name>.json`` beside the file,
+            where master keys can be rotated without touching the file.
         kek_bits: length of KEKs: 128, 192 or 256.
-        cache_lifetime: seconds that unwrapped keys are kept in this process, and that a KEK is used for new files; 0: not at all.
+        cache_lifetime: seconds that unwrapped keys are kept in this process, and that a KEK is used for new files; 0:
+            not at all.
         allowed_urls: addresses that a file may name as its KMS. Either a collection, all served by `kms`; or a map from
-            address to the client that serves it. A file that names any other address is refused: an address in a file is
-            matched, never followed.
+            address to the client that serves it. A file that names any other address is refused: an address in a file
+            is matched, never followed.
         instance_id, instance_url: what new files say about their KMS.
-        authentic_writers: refuse master keys under which anybody can wrap, such as RSA's public halves, and KMS clients that
-            can't tell (`AuthenticatingKms`). Costs one more call for each wrapped key.
+        authentic_writers: refuse master keys under which anybody can wrap, such as RSA's public halves, and KMS clients
+            that can't tell (`AuthenticatingKms`). Costs one more call for each wrapped key.
         seal_limit: how often one fresh key, KEK or data key, may seal; at most, and by default, 2^32.
         timeout: seconds that one key may take, retries included.
         attempts: calls for one key at most, if the KMS can't be reached.
@@ -285,8 +286,8 @@ class ToolsFileKeys:
         try:
             material = self._material(KeyMetadata.from_bytes(key_metadata))
             if column is None:
-                # The footer key's KMS is the file's. What a column's material says of itself chooses none: nothing but the
-                # footer authenticates it.
+                # The footer key's KMS is the file's. What a column's material says of itself chooses none: nothing but
+                # the footer authenticates it.
                 self._calls = self._tools.calls_for(material.kms_instance_url)
             return self._tools.data_key(material, self._calls)
         except BloomsealError as error:
@@ -336,7 +337,8 @@ class ToolsFileKeys:
     def store(self) -> None:
         """Make external key material durable; nothing where it is internal.
 
-        What an older file of the same name refers to stays: until the new file has taken its name, the old one must open.
+        What an older file of the same name refers to stays: until the new file has taken its name, the old one must
+        open.
 
         Raises:
             KeyAccessError: the material can't be written, or another process is writing the same file.
@@ -368,7 +370,9 @@ class ToolsFileKeys:
             self._store.change(remove)
 
     def commit(self) -> None:
-        """The data file is in place: drop the material that only its predecessor needed. Leaving it out harms nobody."""
+        """The data file is in place: drop the material that only its predecessor needed. Leaving it out harms
+        nobody.
+        """
         if not self._new or not self._existing():
             return
 

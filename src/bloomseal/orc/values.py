@@ -169,7 +169,9 @@ def _with_julian(days: int) -> tuple[int, ...]:
 
 
 def _padded(text: bytes, length: int) -> Inputs:
-    """A CHAR, which one writer pads to characters and another to bytes; readers may give it with or without the padding."""
+    """A CHAR, which one writer pads to characters and another to bytes; readers may give it with or without the
+    padding.
+    """
     if length > _LONGEST_CHAR:
         return None
     bare = text.rstrip(b" ")

@@ -62,8 +62,8 @@ class Policy:
             kms: takes the place of the KMS that the file names.
 
         Raises:
-            PolicyError: it can't be read, or says something that is not understood. Nothing is skipped: a misspelt setting
-                could be the one that encrypts.
+            PolicyError: it can't be read, or says something that is not understood. Nothing is skipped: a misspelt
+                setting could be the one that encrypts.
         """
         try:
             with open(open_regular(path), "rb") as file:

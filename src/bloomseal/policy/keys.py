@@ -1,7 +1,7 @@
 """What a policy says about a master key as such: who answers for it, and how long it is to be used.
 
-The periods are those of NIST SP 800-57 Part 1 (Revision 5), section 5.3: within the originator usage period a key protects new
-data, within the recipient usage period what it protects may still be opened.
+The periods are those of NIST SP 800-57 Part 1 (Revision 5), section 5.3: within the originator usage period a key
+protects new data, within the recipient usage period what it protects may still be opened.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class KeyPolicy:
         custodian: who looks after the key.
         users: who may use it, in words; the KMS's own rights are not asked.
         activation: the day from which it may protect data (UTC); None: from the day on which the KMS made it.
-        originator_usage: how long one version may protect new data, counted from its activation; then it is to be rotated.
+        originator_usage: how long one version may protect new data, counted from its activation; then it is to be
+            rotated.
         recipient_usage: how long what a version has protected may be opened, counted from its activation.
         expiry: the day after which no version is to be used at all.
         compromised: versions that somebody has got hold of.

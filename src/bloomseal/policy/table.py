@@ -49,7 +49,8 @@ class IndexPolicy:
     """The sealed index of a column, see docs/index.md.
 
     Attributes:
-        false_places: row groups in which a value that is nowhere is expected, per value asked for and in the whole table.
+        false_places: row groups in which a value that is nowhere is expected, per value asked for and in the whole
+            table.
         pad: fill up, so that sizes tell less.
     """
 
@@ -105,8 +106,8 @@ class TablePolicy:
         allow_ctr: open files under ``AES_GCM_CTR_V1`` although `algorithm` is another one: older files, until `rekey`.
         aad_prefix: template over ``{table}``, ``{path}`` (from the table's folder on, partition folders included) and
             ``{file}`` (the name alone), bound into every module; None for none.
-        store_aad_prefix: keep the prefix in the file. If not, a file moved into another table or put in another one's place
-            does not open.
+        store_aad_prefix: keep the prefix in the file. If not, a file moved into another table or put in another one's
+            place does not open.
         previous_aad_prefixes: templates that older files were written with; `rekey` moves them to `aad_prefix`.
         origin: the file that the policy was read from.
         root: the table's folder, which ``{path}`` starts from; None: the folder that is read as a table, see `at`.
@@ -221,7 +222,8 @@ class TablePolicy:
         """The AAD prefix of one file, by its final place.
 
         Raises:
-            PolicyError: the template has ``{path}``, and where the table's folder is was not said, or the file is not in it.
+            PolicyError: the template has ``{path}``, and where the table's folder is was not said, or the file is not
+                in it.
         """
         return None if self.aad_prefix is None else self._filled(self.aad_prefix, file)
 
@@ -244,7 +246,9 @@ class TablePolicy:
         return template.format_map(names)
 
     def _path(self, ref: FileRef) -> str:
-        """From the table's folder to the file. The root that was said wins over the one that the file was found below."""
+        """From the table's folder to the file. The root that was said wins over the one that the file was found
+        below.
+        """
         root = self.root or ref.root
         if root is None:
             raise PolicyError(

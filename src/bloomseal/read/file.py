@@ -194,9 +194,10 @@ class SealedFile:
         Args:
             columns: top-level names or dotted paths, in the order wanted; None for all.
             filters: ``[(column, op, value), ...]`` (all of them), or a list of such lists (any of them), with the
-                operators ``= == != < <= > >= in`` and ``not in``; these two take any iterable, arrays and Series too. Or a
-                ``pyarrow.compute`` expression, which means what it means to pyarrow: comparisons of a column with a literal,
-                ``isin``, ``is_null`` and ``is_valid``, joined by ``&`` and ``|``, prune; the rest only chooses rows.
+                operators ``= == != < <= > >= in`` and ``not in``; these two take any iterable, arrays and Series too.
+                Or a ``pyarrow.compute`` expression, which means what it means to pyarrow: comparisons of a column with
+                a literal, ``isin``, ``is_null`` and ``is_valid``, joined by ``&`` and ``|``, prune; the rest only
+                chooses rows.
             int96_unit: ``ns``, or ``us`` for INT96 columns with moments outside of the years 1677 to 2262, such as the
                 9999-12-31 of Spark's tables. Neither ever gives another instant than the file's.
 
@@ -256,7 +257,8 @@ class SealedFile:
         return table
 
     def rules_out(self, plan: ReadPlan, row_group: int, left: Left | None = None) -> RuledOut | None:
-        """What proves that a row group has no row that the plan asks for; None where nothing does. `left`: see `ruled_out`.
+        """What proves that a row group has no row that the plan asks for; None where nothing does. `left`: see
+        `ruled_out`.
 
         Raises:
             FormatError, IntegrityError, KeyAccessError, PolicyError.
@@ -266,7 +268,9 @@ class SealedFile:
         return ruled_out(self._walk, row_group, plan.predicate, self._lent_filter, left)
 
     def verify(self, *, filters: bool = False) -> VerifyReport:
-        """Open every module that the keys can open; with `filters` ask each filter for all values of its column chunk."""
+        """Open every module that the keys can open; with `filters` ask each filter for all values of its column
+        chunk.
+        """
         return verify_walk(self._walk, filters=filters)
 
     def close(self) -> None:
@@ -359,8 +363,8 @@ def open_file(
     """Open a Parquet file: one read of its tail, the footer opened or its signature verified.
 
     Args:
-        path: local path, URI, or path on `filesystem`; a file object that can seek, or the file's bytes; or a place that
-            was found in a table.
+        path: local path, URI, or path on `filesystem`; a file object that can seek, or the file's bytes; or a place
+            that was found in a table.
         filesystem: of pyarrow or fsspec.
         decryption: keys and expectations, or a table's policy (`Policy.for_table`); None for a plaintext file.
 

@@ -2,9 +2,9 @@
 
 A page in PLAIN encoding that holds a value holds its encoding, byte for byte; a page in dictionary encoding points to a
 dictionary page that does (Parquet encodings specification). A search through bytes costs a small part of decoding them.
-What looks like the value may lie across two neighbours, so a hit proves nothing: the rows are compared all the same. Only a
-miss counts, and where a miss would prove nothing the page stays: other encodings, codecs that Arrow has not, and types
-whose equal values can have encodings that we can't list.
+What looks like the value may lie across two neighbours, so a hit proves nothing: the rows are compared all the same.
+Only a miss counts, and where a miss would prove nothing the page stays: other encodings, codecs that Arrow has not, and
+types whose equal values can have encodings that we can't list.
 """
 
 from __future__ import annotations
@@ -92,7 +92,9 @@ class PageSearch:
 
 
 def _in_text(data: bytes | bytearray, needle: bytes) -> bool:
-    """By memmem of the C library, which leaves the interpreter to other threads meanwhile; by `_in_numbers` where there is none."""
+    """By memmem of the C library, which leaves the interpreter to other threads meanwhile; by `_in_numbers` where there
+    is none.
+    """
     memmem = _memmem()
     if memmem is None or not isinstance(data, bytes):
         return _in_numbers(data, needle)
@@ -100,8 +102,8 @@ def _in_text(data: bytes | bytearray, needle: bytes) -> bool:
 
 
 def _in_numbers(data: bytes | bytearray, needle: bytes) -> bool:
-    # From behind: CPython's rfind looks for the first byte. In little-endian numbers that is the one that differs, and it takes half
-    # the time of find, which looks for the last one.
+    # From behind: CPython's rfind looks for the first byte. In little-endian numbers that is the one that differs, and
+    # it takes half the time of find, which looks for the last one.
     return data.rfind(needle) >= 0
 
 

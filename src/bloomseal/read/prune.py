@@ -52,7 +52,8 @@ def ruled_out(
 
     Args:
         filter_of: opens a column chunk's filter; each is asked before the next is opened, so they may share memory.
-        values_left: filled with what bounds and filters leave of many values, so that rows are compared with those alone.
+        values_left: filled with what bounds and filters leave of many values, so that rows are compared with those
+            alone.
     """
     chunks = {leaf.index: walk.chunk(group, leaf.index) for leaf in predicate.leaves}
     # All are opened: whether a column without a key is refused must not depend on what is in the others.
@@ -99,7 +100,9 @@ def _outside(meta: ColumnMetaData, ordered: bool, term: Term) -> bool:
 
 
 def survivors(walk: Walk, leaf: int, keys: KeySet, filter_of: FilterOf) -> Survivors:
-    """Ask every row group. Of a big set a filter is asked only for what lies between the least and the greatest value."""
+    """Ask every row group. Of a big set a filter is asked only for what lies between the least and the greatest
+    value.
+    """
     ordered = walk.footer.type_ordered[leaf]
     kept, by_statistics, by_filter, without = [], 0, 0, 0
     for group in range(len(walk.footer.row_groups)):

@@ -1,8 +1,8 @@
 """Read the rows that match. The predicate's columns come first; other columns are read only in pages with such rows.
 
-The offset index finds the pages of a row group, and the column index rules pages out (modules 7 and 6; Parquet page index
-specification). A search for the values (`page_search`) then rules out more. Only flat columns are read page by page;
-nested columns, and columns without an index, are read whole.
+The offset index finds the pages of a row group, and the column index rules pages out (modules 7 and 6; Parquet page
+index specification). A search for the values (`page_search`) then rules out more. Only flat columns are read page by
+page; nested columns, and columns without an index, are read whole.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def read_matching(
         leaves = walk.footer.schema.leaves
         looked_at = {leaf.index for leaf in predicate.leaves}
         if spans is not None and group.searched:
-            # A row is most likely there: one decoder for all columns costs less than one for the predicate's, and one more.
+            # A row is most likely there: one decoder for all columns costs less than one for the predicate's, and one
+            # more.
             looked_at |= {leaf for leaf in wanted if group.exactly(leaf, spans)}
         first = group.columns(sorted(looked_at), spans)
         hits = predicate.hits(first, left)
@@ -127,7 +128,9 @@ class _PageBounds(NamedTuple):
     nulls: int | None
 
     def ruled_out(self, term: Term) -> bool:
-        """Does it prove that no value satisfies the term, if the page has as many rows as nulls where it is a null page?"""
+        """Does it prove that no value satisfies the term, if the page has as many rows as nulls where it is a null
+        page?
+        """
         return self.nulls is not None if self.null else term.outside(self.low, self.high)
 
 

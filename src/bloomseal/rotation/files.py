@@ -1,4 +1,6 @@
-"""Find the files of a rotation, keep a second rotation away from each, and notice a file that took another one's place."""
+"""Find the files of a rotation, keep a second rotation away from each, and notice a file that took another
+one's place.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,8 @@ class DataFile:
         relative: its path below the folder that was named; its name where it was named itself.
         size: bytes.
         unseen: why nobody could look at it, so that nothing can be done with it.
-        outside: why it is no file of the table, though it is Parquet and lies in its folder: dead to the log, or hidden.
-            It is told, since an audit of all versions counts it; None for a file of the table.
+        outside: why it is no file of the table, though it is Parquet and lies in its folder: dead to the log, or
+            hidden. It is told, since an audit of all versions counts it; None for a file of the table.
     """
 
     ref: FileRef
@@ -71,8 +73,9 @@ def find_files(
     """All files that a rotation is about, in the order of their names, each once, however many links lead to it.
 
     They are what `bloomseal.storage.tables` finds: whatever a reader takes, and visible Parquet files of other names,
-    which Spark reads. Of Delta and Iceberg tables the live ones are to be rotated, the dead ones are told; so are hidden
-    Parquet files, and whatever could not be seen. An audit, and `may_destroy`, count no file that is not in this list.
+    which Spark reads. Of Delta and Iceberg tables the live ones are to be rotated, the dead ones are told; so are
+    hidden Parquet files, and whatever could not be seen. An audit, and `may_destroy`, count no file that is not in this
+    list.
 
     Args:
         follow_links: follow links, and logs, that lead out of a folder.

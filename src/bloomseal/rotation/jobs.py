@@ -121,8 +121,8 @@ class Rekey(Job):
         decryption: what opens the files now, or a table's policy.
         encryption: what seals them, or a table's policy. None: as each file is now, under the same master keys.
         master_keys: old name → new name, where `encryption` is None.
-        changes: arguments of `EncryptionSpec` that take the place of what a file has, where `encryption` is None: algorithm,
-            key_bits, aad_prefix, store_aad_prefix, plaintext_footer.
+        changes: arguments of `EncryptionSpec` that take the place of what a file has, where `encryption` is None:
+            algorithm, key_bits, aad_prefix, store_aad_prefix, plaintext_footer.
         external: where the new key material goes; None: where the file's is.
         bloom_filters: filters to build besides.
         rebuild_filters: build filters anew that deny values of their own column, instead of refusing the file.

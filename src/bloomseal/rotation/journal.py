@@ -2,18 +2,19 @@
 
 ::
 
-    {"event": "start", "version": 1, "operation": "rekey", "job": "<digest>", "user": "ana", "host": "etl-3", "at": "...", "chain": "000..."}
+    {"event": "start", "version": 1, "operation": "rekey", "job": "<digest>", "user": "etl", "host": "etl-3", ...}
     {"event": "begin", "file": "/data/t/0.parquet", "mark": [...], "at": "...", "chain": "<SHA-256 of the line above>"}
     {"event": "done", "file": "/data/t/0.parquet", "status": "rotated", "mark": [...], "stamp": {}, "keys": [...], ...}
     {"event": "failed", "file": "/data/t/1.parquet", "why": "...", ...}
-    {"event": "resume", "user": "bo", "host": "etl-4", ...}
+    {"event": "resume", "user": "etl", "host": "etl-4", ...}
     {"event": "end", ...}
 
-It holds paths, names and versions of master keys before and after, and what went wrong, never a key or a wrapped one. A last
-line that a crash has cut off is dropped.
+It holds paths, names and versions of master keys before and after, and what went wrong, never a key or a wrapped one. A
+last line that a crash has cut off is dropped.
 
-Each line holds the digest of the one before, so that none is altered, taken out or put in between without a trace. Lines that
-are cut off at the end leave none: who wants to notice that keeps the last digest elsewhere (an evidence bundle does).
+Each line holds the digest of the one before, so that none is altered, taken out or put in between without a trace.
+Lines that are cut off at the end leave none: who wants to notice that keeps the last digest elsewhere (an evidence
+bundle does).
 """
 
 from __future__ import annotations
@@ -46,13 +47,17 @@ _NO_LINE: Final = "0" * 64
 
 
 def job_digest(operation: str, facts: Mapping[str, Any], places: Iterable[str]) -> str:
-    """What tells one job from another: its operation, its settings (no secrets among them) and the paths it was given."""
+    """What tells one job from another: its operation, its settings (no secrets among them) and the paths it was
+    given.
+    """
     told = json.dumps([operation, facts, sorted(places)], sort_keys=True, default=str)
     return hashlib.sha256(told.encode()).hexdigest()[:32]
 
 
 def default_journal(operation: str, digest: str) -> Path:
-    """``$XDG_STATE_HOME/bloomseal/rotation/<operation>-<job>.jsonl``, where the state home is by default ``~/.local/state``."""
+    """``$XDG_STATE_HOME/bloomseal/rotation/<operation>-<job>.jsonl``, where the state home is by default
+    ``~/.local/state``.
+    """
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(home) / "bloomseal" / "rotation" / f"{operation}-{digest[:12]}.jsonl"
 
@@ -96,8 +101,8 @@ class Journal:
         resumed: there was a journal of this job already.
 
     Raises:
-        UsageError: another job's journal, another process has it open, somebody else could have written it, or the place can't be
-            written to.
+        UsageError: another job's journal, another process has it open, somebody else could have written it, or the
+            place can't be written to.
         FormatError: no journal, or one that was altered since it was written.
     """
 
@@ -141,7 +146,8 @@ class Journal:
         """A file is as it is to be; `stamp` says for how long (`Job.still_good`), `keys` which master keys and versions
         wrapped its keys before and wrap them now (`FileOutcome.keys`).
 
-        It gets to the disk with whatever is booked next. Lost before that, the file counts as begun, and is looked at again.
+        It gets to the disk with whatever is booked next. Lost before that, the file counts as begun, and is looked at
+        again.
         """
         told = [{name: key.get(name) for name in _OF_KEYS} for key in keys]
         self._write(sync=False, event="done", file=file, status=status, mark=mark, stamp=stamp, keys=told)

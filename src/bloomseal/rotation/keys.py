@@ -1,7 +1,7 @@
 """The same data keys under other master keys, or under their current versions.
 
-Re-wrapping goes through the key tools' own bounded calls and cache, so that a rotation asks the KMS no more often than a
-reader would: once per distinct KEK, or per wrapped data key under single wrapping.
+Re-wrapping goes through the key tools' own bounded calls and cache, so that a rotation asks the KMS no more often than
+a reader would: once per distinct KEK, or per wrapped data key under single wrapping.
 """
 
 from __future__ import annotations

@@ -109,7 +109,8 @@ class FileOutcome:
         filters_dropped: filters in clear on encrypted columns, which no conversion takes over.
         filters_replaced: filters that were built anew in an older one's place.
         dropped: the dropped ones, each with `row_group`, `column` and `why`.
-        unchecked: filters that were sealed anew although nothing tells whether they hold their column's values; likewise.
+        unchecked: filters that were sealed anew although nothing tells whether they hold their column's values;
+            likewise.
         error: the error as plain data.
     """
 

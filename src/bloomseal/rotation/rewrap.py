@@ -93,8 +93,10 @@ def rewrap(
 ) -> RewrapReport:
     """Wrap a file's data keys anew; the data keys, and so all modules, stay as they are.
 
-    Key material inside the file: footer and columns get new key metadata, the footer is sealed or signed again, and pages are
-    copied by the kernel. Beside the file: only the material is replaced, at once. A data key that somebody has already got
+    Key material inside the file: footer and columns get new key metadata, the footer is sealed or signed again, and
+    pages are
+    copied by the kernel. Beside the file: only the material is replaced, at once. A data key that somebody has already
+    got
     hold of goes on opening the file: against that only `rekey` helps.
 
     Only what the verified footer refers to is wrapped anew. Whoever can write to the folder could otherwise put another
@@ -103,15 +105,16 @@ def rewrap(
     Args:
         decryption: its ``keys`` have master keys behind them, and lead to the footer key. Or the policy of
             the file's table, which then also says which master key is to wrap what.
-        master_keys: old name → new name; keys under other master keys are left alone. None: what the policy says, or else
-            every key under the current version of the master key that it is under now.
+        master_keys: old name → new name; keys under other master keys are left alone. None: what the policy says, or
+            else every key under the current version of the master key that it is under now.
         check_keys: unwrap every new wrapping and compare. Without it the data keys stay in a KMS that re-wraps itself.
         dry_run: say what is due; ask the KMS for versions and for the footer key only.
 
     Raises:
         KeyAccessError: no footer key, or a KMS that can't be reached. A column that is refused is listed under `left`.
         UsageError: ``keys`` without master keys; a plaintext file.
-        FormatError, IntegrityError, PolicyError; BloomsealError where the storage failed or somebody else changed the file.
+        FormatError, IntegrityError, PolicyError; BloomsealError where the storage failed or somebody else changed the
+        file.
             In every case the file opens as before.
     """
     ref = resolve_path(path, filesystem)
@@ -247,7 +250,9 @@ class _One:
         return held
 
     def _has_copy(self) -> bool:
-        """Does the footer key's material stand under its usual name too, for the rotations of parquet-java and of Arrow?"""
+        """Does the footer key's material stand under its usual name too, for the rotations of parquet-java and of
+        Arrow?
+        """
         mine = self._entries.get(self._footer_metadata.reference or "")
         return mine is not None and mine == self._entries.get(FOOTER_KEY_REFERENCE)
 

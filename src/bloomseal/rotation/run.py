@@ -108,8 +108,8 @@ def rotate(
         progress: called with (bytes done, bytes of all files), from one thread at a time.
 
     Raises:
-        UsageError: nothing at one of the paths; fewer than one job; two files would go to the same place; or the journal is another
-            job's, or in use.
+        UsageError: nothing at one of the paths; fewer than one job; two files would go to the same place; or the
+            journal is another job's, or in use.
         BloomsealError: the journal can't be written.
     """
     if jobs < 1:
@@ -157,7 +157,9 @@ class Run:
         self._unreachable = 0
 
     def take_all(self, files: Sequence[DataFile], jobs: int) -> None:
-        """All of them, so many at a time, reported in their order. Whatever ends that early, what is under way is finished."""
+        """All of them, so many at a time, reported in their order. Whatever ends that early, what is under way is
+        finished.
+        """
         if jobs == 1:
             for file in files:
                 self.take(file)
@@ -223,7 +225,8 @@ class Run:
                 self.touched = True
                 begun = name in self.log.begun
                 if not begun:
-                    # Once it is booked as begun, whatever stands in its place is taken for what an interrupted run has left.
+                    # Once it is booked as begun, whatever stands in its place is taken for what an interrupted run has
+                    # left.
                     self.job.check_free(file)
                 self.log.begin(name, before)
                 outcome = self.job.run(file, lambda done, total: self._tell(file, done, total), begun=begun)

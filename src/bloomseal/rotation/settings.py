@@ -1,4 +1,6 @@
-"""What the jobs know of a file before they touch it: how it opens, how it is to be sealed, and what that asks of the KMS."""
+"""What the jobs know of a file before they touch it: how it opens, how it is to be sealed, and what that asks of the
+KMS.
+"""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ def prune(ref: FileRef, before: Mapping[str, str], decryption: DecryptionSpec | 
     """Drop entries that only the file's predecessor needed.
 
     Args:
-        before: the entries as they were before the file was written anew. What has come since may be another writer's, and
-            stays.
+        before: the entries as they were before the file was written anew. What has come since may be another writer's,
+            and stays.
         decryption: opens the file as it is now; None for a file that needs no key.
 
     Returns:

@@ -18,8 +18,8 @@ __all__ = ["like"]
 def like(walk: Walk, tools: KeyTools, keys: Any, target: Target, changes: dict[str, Any]) -> EncryptionSpec:
     """Fresh data keys under the same master keys, or those that `target` names; all else as it is, or as in `changes`.
 
-    A column under the footer key stays there where all columns without a key of their own are; else it gets a key of its own
-    under the footer's master key, since a specification can't single it out.
+    A column under the footer key stays there where all columns without a key of their own are; else it gets a key of
+    its own under the footer's master key, since a specification can't single it out.
 
     Args:
         tools: the key tools behind `keys`.

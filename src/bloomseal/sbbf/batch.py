@@ -38,7 +38,9 @@ Bools = npt.NDArray[np.bool_]
 _LOADING: Final = 400_000_000
 """Nanoseconds to import numba and load the kernels from their cache."""
 _INSERT, _CHECK, _SPAN, _PREFIXED, _VIEW, _LANE, _PACKED, _RUN = 75, 40, 170, 280, 700, 15, 40, 1_200
-"""Nanoseconds per value without kernels; `_LANE` per eight bytes of a fixed-width value, `_RUN` per run of levels or indices."""
+"""Nanoseconds per value without kernels; `_LANE` per eight bytes of a fixed-width value, `_RUN` per run of levels or
+indices.
+"""
 
 _MOST_BITS: Final = 32
 _length_at: Final = Struct("<I").unpack_from

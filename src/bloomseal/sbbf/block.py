@@ -77,11 +77,15 @@ def filter_check(blocks: list[Block], h: int) -> bool:
 
 
 def halves(h: int) -> tuple[int, int]:
-    """The 64-bit hash `h` as `bitset_check` takes it: its upper half, and the mask of its lower half as a number of 256 bits."""
+    """The 64-bit hash `h` as `bitset_check` takes it: its upper half, and the mask of its lower half as a number of 256
+    bits.
+    """
     return h >> 32, sum(word << 32 * i for i, word in enumerate(mask(h & 0xFFFFFFFF)))
 
 
 def bitset_check(bitset: memoryview, upper: int, bits: int) -> bool:
-    """`filter_check` for a hash's `halves`, in a bitset of at least one block; bytes beyond the last whole block don't count."""
+    """`filter_check` for a hash's `halves`, in a bitset of at least one block; bytes beyond the last whole block don't
+    count.
+    """
     begin = block_index(len(bitset) // BLOCK_BYTES, upper << 32) * BLOCK_BYTES
     return int.from_bytes(bitset[begin : begin + BLOCK_BYTES], "little") & bits == bits

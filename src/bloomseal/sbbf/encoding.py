@@ -56,7 +56,9 @@ _MAX_DECIMAL_BYTES: Final = 512
 _MAX_DIGITS: Final = 1_300
 """More than _MAX_DECIMAL_BYTES can hold."""
 _DECODED_BYTES: Final = ((38, 16), (76, 32))
-"""Up to this precision, decimals of variable length are decoded from up to so many bytes (Arrow's decimal128 and decimal256)."""
+"""Up to this precision, decimals of variable length are decoded from up to so many bytes (Arrow's decimal128 and
+decimal256).
+"""
 
 
 def encode_value(value: Any, column_type: ColumnType, *, int96_utc: bool = False) -> Encodings:
@@ -96,7 +98,9 @@ def encode_value(value: Any, column_type: ColumnType, *, int96_utc: bool = False
 
 
 def unwrap(value: Any) -> Any:
-    """Take a pyarrow scalar apart; those of moments stay, because Python's types stop at microseconds and the year 9999."""
+    """Take a pyarrow scalar apart; those of moments stay, because Python's types stop at microseconds and the year
+    9999.
+    """
     while isinstance(value, pa.DictionaryScalar | pa.ExtensionScalar | pa.RunEndEncodedScalar):
         value = value.value if value.is_valid else None
     if not isinstance(value, pa.Scalar):
@@ -310,7 +314,9 @@ def _encode_decimal(value: Any, column_type: ColumnType) -> Encodings:
 
 
 def _unscaled(value: Decimal, logical: LogicalType) -> int | None:
-    """The integer that a decimal column stores, also beyond its precision; None where its scale cannot hold the value."""
+    """The integer that a decimal column stores, also beyond its precision; None where its scale cannot hold the
+    value.
+    """
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):  # infinite
         return None

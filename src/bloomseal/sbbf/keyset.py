@@ -1,4 +1,6 @@
-"""A big set of probe values as hashes in the order of the values: a filter is asked only for those between its bounds."""
+"""A big set of probe values as hashes in the order of the values: a filter is asked only for those between its
+bounds.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +36,9 @@ _HEAD: Final = struct.Struct("<I")
 class KeySet:
     """Probe values of one column type, each once and hashed; nulls, which equal nothing, are left out.
 
-    Make one with `KeySet.of`. A value's place is a 64-bit number that grows with the values: integers as they are, of byte
-    strings the first eight bytes after what all of them begin with. So bounds may keep a few values too many, and never one
-    too few. It shows and pickles nothing: XXH64 is not keyed, so the hashes tell the values.
+    Make one with `KeySet.of`. A value's place is a 64-bit number that grows with the values: integers as they are, of
+    byte strings the first eight bytes after what all of them begin with. So bounds may keep a few values too many, and
+    never one too few. It shows and pickles nothing: XXH64 is not keyed, so the hashes tell the values.
 
     Attributes:
         undecided: some value can't be excluded by any filter or bound, such as NaN.
@@ -74,7 +76,8 @@ class KeySet:
             UsageError: a value of the wrong kind for the column.
         """
         values = _without_nulls(values)
-        # Hashes of different values may be equal, by chance or by somebody's choice, so it is values that are made unique.
+        # Hashes of different values may be equal, by chance or by somebody's choice, so it is values that are made
+        # unique.
         plain = isinstance(values, pa.Array) and not isinstance(values, pa.ExtensionArray)
         if plain:
             values = values.unique()
@@ -91,7 +94,9 @@ class KeySet:
         return cls(hashes[order], places[order], prefix, column_type, bool(undecided.any()), kept)
 
     def between(self, low: bytes | None, high: bytes | None) -> U64:
-        """The hashes of the values that may lie between two bounds in plain encoding, both inclusive; None: no bound known."""
+        """The hashes of the values that may lie between two bounds in plain encoding, both inclusive; None: no bound
+        known.
+        """
         return self._hashes[self._between(low, high)]
 
     def left(
@@ -117,7 +122,9 @@ class KeySet:
         return slice(self._index(ends[0], "left"), self._index(ends[1], "right"))
 
     def dump(self) -> bytes:
-        """Its parts in one string, which tells the values to whoever holds it: to be sealed before it leaves the process."""
+        """Its parts in one string, which tells the values to whoever holds it: to be sealed before it leaves the
+        process.
+        """
         parts = [self._hashes] if self._places is None else [self._hashes, self._places]
         head = json.dumps([len(parts), self._prefix.hex(), self.undecided]).encode()
         return b"".join([_HEAD.pack(len(head)), head, *(part.astype("<u8").tobytes() for part in parts)])

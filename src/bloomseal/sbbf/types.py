@@ -77,9 +77,11 @@ class ColumnType:
 
     @property
     def encodes_itself(self) -> bool:
-        """Does the physical type, which is authenticated with the column's metadata, tell alone how a value asked for is encoded?
+        """Does the physical type, which is authenticated with the column's metadata, tell alone how a value asked for
+        is encoded?
 
-        A number in INT32, INT64 or a fixed length is another one as decimal, date or timestamp; texts and floats are what they are.
+        A number in INT32, INT64 or a fixed length is another one as decimal, date or timestamp; texts and floats are
+        what they are.
         """
         if self.physical is PhysicalType.BYTE_ARRAY:
             return self.kind in ("", "string", "enum", "json", "bson")

@@ -1,7 +1,7 @@
 """Spark with sealed filters, from Python alone: the key bridge for Spark's own Parquet reader and writer.
 
-After `enable` a session reads and writes encrypted tables at native speed with any KMS that Bloomseal knows; `write` takes its options
-from the policy and checks what was written. Loading this package loads no PySpark.
+After `enable` a session reads and writes encrypted tables at native speed with any KMS that Bloomseal knows; `write`
+takes its options from the policy and checks what was written. Loading this package loads no PySpark.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Tables of a catalog: the writer's options kept with the table, so that whoever inserts into it writes sealed files."""
+"""Tables of a catalog: the writer's options kept with the table, so that whoever inserts into it writes sealed
+files.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,8 @@ def protect_table(
     table: str | None = None,
     dry_run: bool = False,
 ) -> dict[str, str]:
-    """Store what `bloomseal.spark.options` gives with a Parquet table of the session's catalog: every ``INSERT``, from any
-    enabled session, then writes sealed files, and from one that is not enabled it fails.
+    """Store what `bloomseal.spark.options` gives with a Parquet table of the session's catalog: every ``INSERT``, from
+    any enabled session, then writes sealed files, and from one that is not enabled it fails.
 
     Without these options Spark writes plaintext into the table and says nothing.
 
@@ -48,8 +50,8 @@ def protect_table(
     Raises:
         UsageError: no such table, one of another format, columns of the policy that it lacks.
         UnsupportedError: as `options`.
-        PolicyError: files in it are not what the policy says (`check_table`), it is partitioned by a protected column, or it
-            has options that the policy knows nothing of.
+        PolicyError: files in it are not what the policy says (`check_table`), it is partitioned by a protected column,
+            or it has options that the policy knows nothing of.
     """
     chosen = chosen_table(spark, policy, table)
     known = _metadata(spark, name)

@@ -1,4 +1,6 @@
-"""The key bridge as a jar: Java source in this package, compiled by the Janino that Spark brings, so that nobody needs a javac."""
+"""The key bridge as a jar: Java source in this package, compiled by the Janino that Spark brings, so that nobody needs
+a javac.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,8 @@ def bridge_jar(jvm: Any) -> Path:
 
 
 def kept_file(name: str, content: bytes) -> Path:
-    """A file in this user's cache beside the jar, for Spark to serve to the executors. Its name changes with its content.
+    """A file in this user's cache beside the jar, for Spark to serve to the executors. Its name changes with its
+    content.
 
     Raises:
         PolicyError: others could replace it.

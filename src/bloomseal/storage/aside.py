@@ -32,7 +32,8 @@ _LOCK_SECONDS: Final = 60.0
 _BUSY: Final = (errno.EWOULDBLOCK, errno.EACCES)
 _MOST_FOLDERS: Final = 10_000
 _tidied: dict[tuple[int, int], tuple[int, frozenset[str]]] = {}
-"""Folder (device, inode) → its time of change when this process last looked, and the names that had files aside then."""
+"""Folder (device, inode) → its time of change when this process last looked, and the names that had files aside then.
+"""
 
 
 class Aside:
@@ -78,8 +79,8 @@ class Aside:
             raise
 
     def _tidy(self) -> None:
-        """Remove what dead writers of this name have left. The folder is listed only if somebody else has changed it since
-        this process last looked: listing thousands of names for each of thousands of files would take long.
+        """Remove what dead writers of this name have left. The folder is listed only if somebody else has changed it
+        since this process last looked: listing thousands of names for each of thousands of files would take long.
         """
         status = os.fstat(self._folder)
         seen, waiting = _tidied.get((status.st_dev, status.st_ino), (0, frozenset[str]()))
@@ -199,8 +200,8 @@ def folder_lock(folder: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def turn(path: str) -> Iterator[None]:
-    """Be alone, among those who ask, with one small local file that each of them replaces; with its folder as long as there is
-    none. Those who work on its neighbours do not wait.
+    """Be alone, among those who ask, with one small local file that each of them replaces; with its folder as long as
+    there is none. Those who work on its neighbours do not wait.
 
     Raises:
         OSError: no such folder; or as `folder_lock`.

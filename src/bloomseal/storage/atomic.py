@@ -60,8 +60,8 @@ class AtomicFile:
 
     Args:
         ref: the final place.
-        replaces: the file's identity as it was read (`Source.identity`); if it differs at commit, someone else has changed the
-            file meanwhile and nothing is replaced.
+        replaces: the file's identity as it was read (`Source.identity`); if it differs at commit, someone else has
+            changed the file meanwhile and nothing is replaced.
         like: the file that the new one is made from. Where both are local, nobody may read the new one who may not read
             that.
 
@@ -168,7 +168,9 @@ class AtomicFile:
         self._send(memoryview(self._gathered)[:length])
 
     def _flush_aligned(self) -> None:
-        """Send up to a round position, where the kernel caches large pieces whole: it fills, reads and frees those faster."""
+        """Send up to a round position, where the kernel caches large pieces whole: it fills, reads and frees those
+        faster.
+        """
         length, whole = self._length, self._length - (self._written + self._length) % _ALIGNED_BYTES
         if whole <= 0:
             return
@@ -182,8 +184,8 @@ class AtomicFile:
                 done = os.pwrite(self._fd, data, self._written)
                 data, self._written = data[done:], self._written + done
             if self._written - self._sent >= _WRITEBACK_BYTES and hasattr(os, "posix_fadvise"):
-                # The disk begins with what it has while the rest is made, so that the sync at the end is short. Pages that
-                # are on their way stay cached.
+                # The disk begins with what it has while the rest is made, so that the sync at the end is short. Pages
+                # that are on their way stay cached.
                 with contextlib.suppress(OSError):
                     os.posix_fadvise(self._fd, self._sent, self._written - self._sent, os.POSIX_FADV_DONTNEED)
                 self._sent = self._written
@@ -192,8 +194,8 @@ class AtomicFile:
         """Sync, reopen for `check`, and rename into place.
 
         Raises:
-            BloomsealError: what `check` raises; the file was changed by someone else meanwhile; the storage failed. Where the
-                storage failed after the rename, the new file is there, and `placed` says so.
+            BloomsealError: what `check` raises; the file was changed by someone else meanwhile; the storage failed.
+                Where the storage failed after the rename, the new file is there, and `placed` says so.
         """
         self._flush()
         # A disk that is full often says so only now.
@@ -259,8 +261,9 @@ def final_place(path: str | os.PathLike[str]) -> Path:
     """Where a file is made that somebody has named: a link at the name is followed.
 
     Raises:
-        UsageError: somebody else has put the link into a folder that everybody may write to, such as ``/tmp``. It would have us
-            replace a file that he chooses. (Linux's `protected_symlinks` has the same rule; `realpath` goes past it.)
+        UsageError: somebody else has put the link into a folder that everybody may write to, such as ``/tmp``. It would
+            have us replace a file that he chooses. (Linux's `protected_symlinks` has the same rule; `realpath` goes
+            past it.)
     """
     place, seen = os.path.abspath(path), set[str]()  # noqa: PTH100
     while os.path.islink(place) and place not in seen:  # noqa: PTH114

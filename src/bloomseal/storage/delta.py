@@ -46,7 +46,9 @@ class DeltaLog:
         return opened(self._ref, lambda: {in_table(row["path"], self._ref, quoted=True) for row in self._actions()})
 
     def history(self) -> History:
-        """All that the log names, read from the log itself: the library's history knows no version without ``commitInfo``."""
+        """All that the log names, read from the log itself: the library's history knows no version without
+        ``commitInfo``.
+        """
         return read_log(self._ref)
 
     def bounds(self) -> dict[str, set[str]]:

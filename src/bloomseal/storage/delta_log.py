@@ -1,7 +1,8 @@
-"""A Delta log, file by file: every data file that a commit or a checkpoint names, whether it is live, was, or was removed.
+"""A Delta log, file by file: every data file that a commit or a checkpoint names, whether it is live, was, or was
+removed.
 
-Delta Transaction Log Protocol, "Delta Log Entries", "Checkpoints", "Log Compaction Files". Nothing is replayed: whoever asks
-which keys are still needed wants all files, of whatever version.
+Delta Transaction Log Protocol, "Delta Log Entries", "Checkpoints", "Log Compaction Files". Nothing is replayed: whoever
+asks which keys are still needed wants all files, of whatever version.
 """
 
 from __future__ import annotations

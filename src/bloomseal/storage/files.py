@@ -129,8 +129,8 @@ class Listing:
         sidecars: external key material.
         tables: folders that hold a table with a log, and which; "" is the place itself.
         problems: what could not be looked at.
-        unsure: with `everything`, what is no problem for a reader, and may still lead to data, or become some: links of any
-            name that lead nowhere, Parquet files that have no end yet.
+        unsure: with `everything`, what is no problem for a reader, and may still lead to data, or become some: links of
+            any name that lead nowhere, Parquet files that have no end yet.
         root: the folder that was searched; None where a file was named.
     """
 

@@ -1,7 +1,8 @@
 """Who may use a file, and its owner's notes on it: what a file that takes another one's place has to take over.
 
-A file that is replaced hands on owner, group, mode, POSIX access list and attributes: all of it, or the replacement is refused.
-Elsewhere, a file made from another one is open to nobody who may not read that one; what can't be carried over is left out.
+A file that is replaced hands on owner, group, mode, POSIX access list and attributes: all of it, or the replacement is
+refused. Elsewhere, a file made from another one is open to nobody who may not read that one; what can't be carried over
+is left out.
 """
 
 from __future__ import annotations
@@ -91,8 +92,8 @@ class Rights:
                     raise _not_carried(f"attribute {name}", error.strerror) from None
 
     def _list(self, fd: int, acl: bytes | None, mode: int) -> int:
-        """Set the access list, or take away the folder's default list, which the old file need not have had. The mode that
-        is left.
+        """Set the access list, or take away the folder's default list, which the old file need not have had. The mode
+        that is left.
         """
         try:
             if acl is not None:
@@ -122,7 +123,9 @@ def _access_list(fd: int) -> bytes | None:
 
 
 def _attributes(fd: int) -> dict[str, bytes]:
-    """Extended attributes that say something of the file. Signatures and capabilities are about contents, which change."""
+    """Extended attributes that say something of the file. Signatures and capabilities are about contents, which
+    change.
+    """
     found: dict[str, bytes] = {}
     if hasattr(os, "listxattr"):
         with contextlib.suppress(OSError):

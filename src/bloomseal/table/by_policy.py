@@ -17,7 +17,9 @@ __all__ = ["index_by_policy"]
 
 
 def index_by_policy(folder: FileRef, policy: TablePolicy) -> dict[str, UpdateReport]:
-    """Column → what was done. An index that can't be made is told by a BloomsealWarning: the rows are there without it."""
+    """Column → what was done. An index that can't be made is told by a BloomsealWarning: the rows are there
+    without it.
+    """
     done: dict[str, UpdateReport] = {}
     for column, wanted in policy.indexes().items():
         try:

@@ -107,7 +107,8 @@ class TargetFolder:
         if not os.path.isdir(root):  # noqa: PTH112
             raise UsageError("it is no folder", file=root)
         for folder, below, names in os.walk(root, onerror=_raised):
-            # A dataset's files have names of their own, so that nobody else comes by to remove what a killed run has left.
+            # A dataset's files have names of their own, so that nobody else comes by to remove what a killed run has
+            # left.
             if any(name.startswith(".") for name in names):
                 tidy(folder)
             for name in (*below, *names):

@@ -20,8 +20,8 @@ __all__ = ["Struct", "element_spans", "encode_binary", "encode_list", "with_inte
 class Struct:
     """The fields of one struct as ``{id: (wire type, raw value)}``, in their order.
 
-    Reading a field that is absent gives None; one of another type than asked is a FormatError. Serialising a struct that
-    was parsed and not changed gives the same fields with the same values; unchanged children are the same bytes.
+    Reading a field that is absent gives None; one of another type than asked is a FormatError. Serialising a struct
+    that was parsed and not changed gives the same fields with the same values; unchanged children are the same bytes.
     """
 
     __slots__ = ("fields", "spans")

@@ -1,4 +1,6 @@
-"""A position in compact-protocol bytes: skipping and decoding are left to the C decoder of the ``thrift`` package, which bounds their depth."""
+"""A position in compact-protocol bytes: skipping and decoding are left to the C decoder of the ``thrift`` package,
+which bounds their depth.
+"""
 
 from __future__ import annotations
 

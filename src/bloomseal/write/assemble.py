@@ -1,6 +1,7 @@
 """Putting a file together from the modules of another: sealed, opened or copied on the way, offsets made anew.
 
-Every conversion is this one: the writer feeds it row groups that pyarrow encoded in memory, `seal_file` those of a file.
+Every conversion is this one: the writer feeds it row groups that pyarrow encoded in memory, `seal_file` those of a
+file.
 """
 
 from __future__ import annotations
@@ -106,7 +107,9 @@ class Assembler:
                 self._add_filter(added, ordinal, bloom_filter)
 
     def finish(self, template: Struct) -> None:
-        """Write waiting filters, indexes and the footer, which takes every other field from the FileMetaData `template`."""
+        """Write waiting filters, indexes and the footer, which takes every other field from the FileMetaData
+        `template`.
+        """
         self._flush_filters()
         for kind, name in ((ModuleType.COLUMN_INDEX, "column_index"), (ModuleType.OFFSET_INDEX, "offset_index")):
             for ordinal, group in enumerate(self._groups):
@@ -280,7 +283,9 @@ class _Writer:
 def filter_modules(
     bloom_filter: AnyFilter, cipher: ModuleCipher | None, aad: Callable[[ModuleType], bytes]
 ) -> list[Buffer]:
-    """Header and bitset as they stand in a file (Parquet Bloom filter specification, "File Format" and "Encryption")."""
+    """Header and bitset as they stand in a file (Parquet Bloom filter specification, "File Format" and
+    "Encryption").
+    """
     # What is carried may be of a kind, or have fields, that only a later specification knows.
     header = bloom_filter.header if isinstance(bloom_filter, FilterBytes) else _header(bloom_filter.num_bytes)
     modules: list[tuple[ModuleType, Buffer]] = [

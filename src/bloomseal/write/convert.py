@@ -46,14 +46,14 @@ class ConversionReport(ShownInNotebooks):
         row_groups: converted.
         filters_kept, filters_built: filters taken over, and built anew on request.
         filters_replaced: of the built ones, those that took an older filter's place.
-        filters_dropped: filters in clear that were not taken over: on encrypted columns, since nothing proves that they are
-            whole; on columns that are encrypted from now on, where they can't be held against the values.
+        filters_dropped: filters in clear that were not taken over: on encrypted columns, since nothing proves that they
+            are whole; on columns that are encrypted from now on, where they can't be held against the values.
         dropped: one entry for each of them: row_group, column, why.
-        unchecked: sealed filters that were taken over although they can't be held against the values: row_group, column,
-            why.
+        unchecked: sealed filters that were taken over although they can't be held against the values: row_group,
+            column, why.
         old_size, new_size: bytes.
-        keys: one entry for each key: column (None: the footer), master_key and version before, new_master_key and new_version
-            now; None where there is none, or nobody tells.
+        keys: one entry for each key: column (None: the footer), master_key and version before, new_master_key and
+            new_version now; None where there is none, or nobody tells.
     """
 
     path: str
@@ -85,8 +85,9 @@ def seal_file(
 ) -> ConversionReport:
     """Encrypt a plaintext Parquet file, written by anyone, its filters sealed with it, also those of an unknown kind.
 
-    A filter that is taken over is asked for every value of its column chunk first: sealed, a wrong one would be believed.
-    One that can't be asked is left out and reported. Pages, statistics and indexes are sealed as they are found.
+    A filter that is taken over is asked for every value of its column chunk first: sealed, a wrong one would be
+    believed. One that can't be asked is left out and reported. Pages, statistics and indexes are sealed as they are
+    found.
 
     The new file has the old one's mode, group and access list, never more.
 
@@ -170,7 +171,8 @@ def convert(
 
     Args:
         rebuild_filters: build filters anew that can't be taken over.
-        last_look: called when all is ready, just before the new file is put in its place; what it raises keeps the old one.
+        last_look: called when all is ready, just before the new file is put in its place; what it raises keeps the old
+            one.
         tidy: drop the key material that only the old file needed. False leaves that to the caller.
     """
 
@@ -232,7 +234,8 @@ def _assemble(
                 filters[leaf.index] = spec.build(chunk_hashes(walk, group, leaf))
                 report.filters_built += 1
                 report.filters_replaced += walk.meta(chunk).bloom_filter_offset is not None
-            # A filter stays until the row group is written: opened into memory of its own, or copied out of what was read.
+            # A filter stays until the row group is written: opened into memory of its own, or copied out of what was
+            # read.
             elif (found := walk.stored_filter(chunk, (stored, Scratch()))) is not None:
                 carried = found if found.sealed else replace(found, bitset=bytes(found.bitset))
                 if (kept := _carried(walk, chunk, carried, keys, rebuild, report)) is not None:
@@ -251,8 +254,8 @@ def _carried(
 ) -> AnyFilter | None:
     """What the new file has in place of a filter that the old one has: the same one, one built anew, or none.
 
-    A filter that is sealed is believed. Whoever altered one while it stood in clear, or seals wrong ones, would have it deny
-    rows that are there, and the keys that told who did that are gone.
+    A filter that is sealed is believed. Whoever altered one while it stood in clear, or seals wrong ones, would have it
+    deny rows that are there, and the keys that told who did that are gone.
 
     Raises:
         FormatError: it denies values of its own column chunk, and is not to be built anew.

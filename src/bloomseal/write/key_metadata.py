@@ -1,7 +1,7 @@
 """Other key metadata for the keys of an existing file: its footer is sealed or signed again, no page is touched.
 
-The data keys stay what they are, so every module opens as before. What column metadata is sealed under need not be known:
-key metadata stands beside it, and the sealed bytes are spliced.
+The data keys stay what they are, so every module opens as before. What column metadata is sealed under need not be
+known: key metadata stands beside it, and the sealed bytes are spliced.
 """
 
 from __future__ import annotations

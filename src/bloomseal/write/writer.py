@@ -74,18 +74,19 @@ def write_table(
             stored if it has a name.
         path: local path, URI, path on `filesystem`, or an empty file object opened to write bytes.
         encryption: keys and modes, or a table's policy (`Policy.for_table`); None writes a plaintext file.
-        bloom_filters: dotted column path → `FilterSpec` (or a dict of its options, or True), or a list of such paths. Filters
-            of encrypted columns are sealed with the column's key; those of plaintext columns stand in clear, as asked.
-            None: those of the policy.
+        bloom_filters: dotted column path → `FilterSpec` (or a dict of its options, or True), or a list of such paths.
+            Filters of encrypted columns are sealed with the column's key; those of plaintext columns stand in clear, as
+            asked. None: those of the policy.
         row_group_size: rows per row group, at most.
         filter_layout: ``row_group`` writes each row group's filters behind it, ``end`` all after the last row group
             (Parquet Bloom filter specification, "File Format").
         threads: row groups that are encoded and hashed at the same time; each one more holds one more row group in
             memory.
         filesystem: of pyarrow or fsspec, on which `path` lies; None: local, or a URI.
-        options: what `pyarrow.parquet.ParquetWriter` takes for encoding: compression, use_dictionary, ... The page index,
-            which lets a lookup open single pages, is written (and sealed) unless ``write_page_index=False``, or the footer
-            is plaintext: readers without keys (arrow-rs) take a sealed index for a clear one. Without ``use_dictionary=``, columns whose dictionary overflows in the first row group get none in the others.
+        options: what `pyarrow.parquet.ParquetWriter` takes for encoding: compression, use_dictionary, ... The page
+            index, which lets a lookup open single pages, is written (and sealed) unless ``write_page_index=False``, or
+            the footer is plaintext: readers without keys (arrow-rs) take a sealed index for a clear one. Without
+            ``use_dictionary=``, columns whose dictionary overflows in the first row group get none in the others.
 
     Raises:
         UsageError: an argument of the wrong type, no such column, a column that can't carry a filter, contradicting

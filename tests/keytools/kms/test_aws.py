@@ -1,4 +1,6 @@
-"""The AWS client, through boto3, against moto's HTTP server. What moto does not do (disabled keys still decrypt there) is shaped by hand."""
+"""The AWS client, through boto3, against moto's HTTP server. What moto does not do (disabled keys still decrypt there)
+is shaped by hand.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The Azure client, through Azure's own library, against a stub of the documented REST API (there is no server to be had)."""
+"""The Azure client, through Azure's own library, against a stub of the documented REST API (there is no server to be
+had).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The Google Cloud client, through Google's own library, against a stub of the documented gRPC API (there is no server to be had)."""
+"""The Google Cloud client, through Google's own library, against a stub of the documented gRPC API (there is no server
+to be had).
+"""
 
 from __future__ import annotations
 

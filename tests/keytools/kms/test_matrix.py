@@ -84,7 +84,9 @@ def write(writer: str, path: Path, *, internal: bool, double: bool, bits: int, p
 
 
 def read(reader: str, path: Path, *, kms: str = "") -> list[dict[str, object]]:
-    """The rows. `kms` is the KMS instance that the peers are configured with; without it they go by the key material."""
+    """The rows. `kms` is the KMS instance that the peers are configured with; without it they go by the key
+    material.
+    """
     if reader == "bloomseal":
         opened = bs.open_file(path, decryption=bs.DecryptionSpec(bs.KeyTools(PyArrowKms())))
         report = opened.verify()
@@ -140,8 +142,9 @@ def test_other_tools_rotate_our_external_material(
 ) -> None:
     """Master keys rotated by the others' tools: the data file stays as it is, only the store beside it changes.
 
-    They take the entry named "footerKey" for the only footer key. That of a file which was overwritten has another name (the
-    plain one was its predecessor's), and so loses the KMS instance; their readers must then be configured with one.
+    They take the entry named "footerKey" for the only footer key. That of a file which was overwritten has another name
+    (the plain one was its predecessor's), and so loses the KMS instance; their readers must then be configured with
+    one.
     """
     path = tmp_path / "t.parquet"
     for _ in range(1 + overwritten):

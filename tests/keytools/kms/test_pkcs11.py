@@ -75,7 +75,9 @@ def make_key(admin: Any) -> Iterator[Any]:
 
 
 def in_another_process(module: str, body: str, **environment: str) -> str:
-    """What `body` prints; there the client itself logs in. It has `Pkcs11Kms`, `client_for` and the library's path as `module`."""
+    """What `body` prints; there the client itself logs in. It has `Pkcs11Kms`, `client_for` and the library's path as
+    `module`.
+    """
     code = (
         "import sys; from bloomseal.keytools import *; from bloomseal.keytools.kms.pkcs11 import Pkcs11Kms\n"
         f"module = {module!r}\n{textwrap.dedent(body)}"

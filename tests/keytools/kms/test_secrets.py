@@ -1,4 +1,6 @@
-"""Key bytes, passphrases and tokens stay out of everything that is shown, logged, chained or shipped, on every failure path."""
+"""Key bytes, passphrases and tokens stay out of everything that is shown, logged, chained or shipped, on every failure
+path.
+"""
 
 from __future__ import annotations
 

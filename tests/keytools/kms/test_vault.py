@@ -1,4 +1,6 @@
-"""The Vault client, through hvac, against a stub of the transit engine's documented HTTP API (no server can be installed here)."""
+"""The Vault client, through hvac, against a stub of the transit engine's documented HTTP API (no server can be
+installed here).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """NIST's AES-GCM vectors (CAVS 14.0, from the package `cryptography_vectors`) through the product's own open and seal.
 
-Those with a nonce of 96 bits and a tag of 128: all that Parquet's modules have. What `seal` makes under a fresh nonce is
-opened by a GCM written here from NIST SP 800-38D over bare AES blocks, which has to agree with the same vectors first.
+Those with a nonce of 96 bits and a tag of 128: all that Parquet's modules have. What `seal` makes under a fresh nonce
+is opened by a GCM written here from NIST SP 800-38D over bare AES blocks, which has to agree with the same vectors
+first.
 """
 
 from __future__ import annotations

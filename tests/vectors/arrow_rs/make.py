@@ -1,7 +1,7 @@
 """How the files beside this one were made: with DataFusion 49.0.0 (arrow-rs), whose build from PyPI knows encryption.
 
-``pip install datafusion==49.0.0 pyarrow``, then run it in an empty folder. Keys and nonces are fresh in each run, so that the digests in
-the tests are those of the stored files.
+``pip install datafusion==49.0.0 pyarrow``, then run it in an empty folder. Keys and nonces are fresh in each run, so
+that the digests in the tests are those of the stored files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Files of arrow-rs with encrypted columns, whose filters it leaves in clear: found, not believed, and mended. `make.py` made them."""
+"""Files of arrow-rs with encrypted columns, whose filters it leaves in clear: found, not believed, and mended.
+`make.py` made them.
+"""
 
 from __future__ import annotations
 

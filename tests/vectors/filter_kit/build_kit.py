@@ -1,7 +1,7 @@
 """Makes the filter kit: ``PYTHONPATH=src:tests python -m vectors.filter_kit.build_kit tests/vectors/filter-kit``.
 
-Each wrong file has one fault, of a class that writers have had. The fault is in the filter only: schema, pages and footer are
-right, and the values are the same whether they are looked up or scanned.
+Each wrong file has one fault, of a class that writers have had. The fault is in the filter only: schema, pages and
+footer are right, and the values are the same whether they are looked up or scanned.
 """
 
 from __future__ import annotations

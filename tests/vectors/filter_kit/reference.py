@@ -1,4 +1,5 @@
-"""A split-block Bloom filter as the Parquet specification words it (BloomFilter.md), with a switch for each thing to get wrong.
+"""A split-block Bloom filter as the Parquet specification words it (BloomFilter.md), with a switch for each thing to
+get wrong.
 
 It shares no code with Bloomseal.
 """

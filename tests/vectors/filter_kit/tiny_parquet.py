@@ -1,4 +1,5 @@
-"""As much of a Parquet writer as the kit needs: flat optional columns, V1 pages, no compression, one filter behind each chunk.
+"""As much of a Parquet writer as the kit needs: flat optional columns, V1 pages, no compression, one filter behind each
+chunk.
 
 Its bytes depend on nothing but its input, so that the kit can be made again byte by byte.
 """

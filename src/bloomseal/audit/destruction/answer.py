@@ -48,10 +48,11 @@ class Destruction:
         master_key, version: the version in question, as it was asked for; ``*`` for all versions.
         answer: ``yes``, ``no`` or ``unknown``.
         reasons: why it is not *yes*, those for *no* first; none where it is.
-        files, snapshots, sidecars: how many files were looked at, how many versions of tables their logs describe, how many
-            files of external key material there are.
+        files, snapshots, sidecars: how many files were looked at, how many versions of tables their logs describe, how
+            many files of external key material there are.
         keys: how many data keys the KMS itself has tied to a version.
-        under: the versions that these are under, ``NAME:VERSION``, by the KMS's names; as the files have it, where no KMS told.
+        under: the versions that these are under, ``NAME:VERSION``, by the KMS's names; as the files have it, where no
+            KMS told.
         missing: files that a retained table version names and that are gone from the table's folder.
         looked_at: the places that were given.
         not_looked_at: what a *yes* does not cover, in words.

@@ -38,8 +38,8 @@ def check_evidence(
         max_age: how old the answer may be.
 
     Raises:
-        UsageError: it is no such file; the answer is not *yes*, is about another keyring, key or version, or is too old; or the
-            version wraps new keys by now.
+        UsageError: it is no such file; the answer is not *yes*, is about another keyring, key or version, or is too
+            old; or the version wraps new keys by now.
         KmsAccessError: the keyring has no such key.
     """
     told = _read(path)

@@ -58,23 +58,24 @@ def may_destroy(
 ) -> Destruction:
     """Does any of these files, or any retained version of these tables, need a master key version?
 
-    *Yes*, it may be destroyed, only where nothing is left to doubt: every key of every file was opened, and the KMS said
-    that another version opens it; the version wraps no new keys, and no writer can still hold one. *No* where some file needs
-    it. Else *unknown*. In folders every Parquet file is looked at, whatever it is called, hidden ones too, and all that a
-    table's log still names. Files that come or change meanwhile are looked at as well. docs/rotation.md has the whole rule.
+    *Yes*, it may be destroyed, only where nothing is left to doubt: every key of every file was opened, and the KMS
+    said that another version opens it; the version wraps no new keys, and no writer can still hold one. *No* where some
+    file needs it. Else *unknown*. In folders every Parquet file is looked at, whatever it is called, hidden ones too,
+    and all that a table's log still names. Files that come or change meanwhile are looked at as well. docs/rotation.md
+    has the whole rule.
 
     Args:
         master_key: by any name that the KMS knows.
         version: one that the KMS knows; None or ``*`` for all of them.
-        paths, keys, policy, table, aad_prefix, filesystem, progress: as `bloomseal.audit.inventory`. Without the keys of all
-            files, from a KMS, there is no *yes*.
+        paths, keys, policy, table, aad_prefix, filesystem, progress: as `bloomseal.audit.inventory`. Without the keys
+            of all files, from a KMS, there is no *yes*.
         also: copies elsewhere, to be looked at too: backups, clones, mounted snapshots.
-        after: seconds that a writer may go on using a key that it holds, counted from when the version stopped wrapping new
-            keys. Default: 600, as long as key tools keep theirs. 0 where no writer is left.
+        after: seconds that a writer may go on using a key that it holds, counted from when the version stopped wrapping
+            new keys. Default: 600, as long as key tools keep theirs. 0 where no writer is left.
 
     Raises:
-        UsageError, MissingDependencyError: no paths, a table without its library or with stale metadata; a key or a version
-            that the KMS does not know.
+        UsageError, MissingDependencyError: no paths, a table without its library or with stale metadata; a key or a
+            version that the KMS does not know.
     """
     given = [*_listed(paths), *_listed(also)]
     if not _listed(paths):

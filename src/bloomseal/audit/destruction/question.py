@@ -27,7 +27,9 @@ from .answer import ALL_VERSIONS, Reason
 __all__ = ["CACHE_LIFETIME", "Question", "ask"]
 
 CACHE_LIFETIME: Final = 600.0
-"""Seconds that key tools, these and parquet-java's, go on wrapping under a KEK that they hold, unless they are told otherwise."""
+"""Seconds that key tools, these and parquet-java's, go on wrapping under a KEK that they hold, unless they are told
+otherwise.
+"""
 
 
 @dataclass(frozen=True, slots=True)

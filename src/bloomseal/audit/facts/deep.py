@@ -1,4 +1,6 @@
-"""Reads whole files: no nonce may stand twice under one key, over all files; no filter in clear may lie in an encrypted one."""
+"""Reads whole files: no nonce may stand twice under one key, over all files; no filter in clear may lie in an encrypted
+one.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ class _Used:
 class Nonces:
     """All nonces seen so far, by data key.
 
-    A copy of a file holds the same nonces under the same key and repeats nothing, so that files of one footer count once.
+    A copy of a file holds the same nonces under the same key and repeats nothing, so that files of one footer count
+    once.
 
     Attributes:
         modules: how many were looked at.

@@ -30,9 +30,9 @@ SEEN: Final = ("none", "in clear", "sealed", "not visible")
 
 @dataclass(slots=True)
 class FilterFacts:
-    """An opened filter: whether it authenticated, its bytes, share of bits set, exact false positive probability, likely number
-    of distinct values; all bits zero though the chunk has values; and why it could not be had. Where it was asked for every value
-    of its own chunk: how many those were, how many it denied, or why it could not be asked.
+    """An opened filter: whether it authenticated, its bytes, share of bits set, exact false positive probability,
+    likely number of distinct values; all bits zero though the chunk has values; and why it could not be had. Where it
+    was asked for every value of its own chunk: how many those were, how many it denied, or why it could not be asked.
     """
 
     authentic: bool | None = None
@@ -95,7 +95,8 @@ class FileFacts:
         leaves: dotted path and type of each column.
         sidecar: entries of the external key material, and which of them the file uses.
         strays: offset and size of filters in clear that no readable metadata names; found by reading the whole file.
-        all_sealed: but for the strays, the file holds sealed modules only, so that none of them is a plaintext column's.
+        all_sealed: but for the strays, the file holds sealed modules only, so that none of them is a plaintext
+            column's.
         broken: modules that fail to open, where the whole file was read.
     """
 

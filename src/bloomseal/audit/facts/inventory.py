@@ -111,17 +111,19 @@ SCHEMA: Final = pa.schema(
     },
     metadata={"bloomseal.inventory": "1"},
 )
-"""The inventory's columns. Moments are in UTC. ``kek_since`` is the oldest file seen under a KEK, ``key_modules`` what all files
-seen have sealed under a data key (at the least, where ``modules_counted`` is false). ``filter_asked`` is how many values of its
-own column chunk a filter was asked for (`deep` only), ``filter_denied`` how many of them it called absent."""
+"""The inventory's columns. Moments are in UTC. ``kek_since`` is the oldest file seen under a KEK, ``key_modules`` what
+all files seen have sealed under a data key (at the least, where ``modules_counted`` is false). ``filter_asked`` is how
+many values of its own column chunk a filter was asked for (`deep` only), ``filter_denied`` how many of them it called
+absent.
+"""
 
 
 class Policies:
     """Assigns files to tables, and so to policies.
 
     Args:
-        policy: one table's policy, which then holds for all files; or a policy file's, where a file belongs to the table that
-            the deepest part of its path is named after; or None.
+        policy: one table's policy, which then holds for all files; or a policy file's, where a file belongs to the
+            table that the deepest part of its path is named after; or None.
         table: the table's name, where all files belong to one.
     """
 
@@ -188,8 +190,8 @@ def inventory(
 
     Args:
         paths: files, folders, Delta tables (folders) and Iceberg tables (their ``.metadata.json``).
-        keys: whatever `DecryptionSpec` takes; None to look at what everybody sees. At most one unwrapping per KEK, and under a
-            policy that limits the age of keys up to two questions per master key.
+        keys: whatever `DecryptionSpec` takes; None to look at what everybody sees. At most one unwrapping per KEK, and
+            under a policy that limits the age of keys up to two questions per master key.
         policy: gives the AAD prefixes that files don't store, and asks for the ages of keys.
         table: the policy's table, where the paths don't tell.
         aad_prefix: the prefix of files that don't store theirs, where there is no policy.

@@ -1,4 +1,5 @@
-"""Files that lie beside a table and are no part of it: hidden, staged, dead to the log, or left by a writer that was killed.
+"""Files that lie beside a table and are no part of it: hidden, staged, dead to the log, or left by a writer that was
+killed.
 
 No reader takes them, and everybody can read what stands in them in clear.
 """

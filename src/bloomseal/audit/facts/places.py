@@ -49,13 +49,14 @@ class Places:
         files: the data files, each once, in order of their paths.
         sidecars: external key material found in the folders.
         roots: file path → the folder or table that was given and led to it; missing for a file that was named itself.
-        unknown: what could not be found out, in words: a place that can't be listed, a part of a log that can't be read.
+        unknown: what could not be found out, in words: a place that can't be listed, a part of a log that can't be
+            read.
         unsure: with `history`, what may lead to data or become some, and is no problem for a reader, in words.
         empty: with `history`, places that were given and have no file.
         versions: with `history`, how many versions of tables their logs still describe.
         missing: files that a retained table version names and that are not there any more.
-        dead: Parquet files that lie in a table's folder and that its current version does not name; their keys are looked
-            at only with `history`.
+        dead: Parquet files that lie in a table's folder and that its current version does not name; their keys are
+            looked at only with `history`.
         outside: files that no reader takes: dead and hidden Parquet files, and files aside, whole or not.
         bounds: file path → columns whose smallest and greatest values stand in the table's own metadata.
     """

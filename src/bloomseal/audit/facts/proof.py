@@ -10,7 +10,9 @@ __all__ = ["prove"]
 
 
 def prove(facts: FileFacts, walk: Walk) -> None:
-    """Note the modules that don't authenticate, or break the specification; those of plaintext columns can only do the latter."""
+    """Note the modules that don't authenticate, or break the specification; those of plaintext columns can only do the
+    latter.
+    """
     facts.broken = [
         Broken(error.row_group or 0, error.column, error.module, error.what) for error in verify_walk(walk).failures
     ]

@@ -1,4 +1,6 @@
-"""A first look at modules: what stands at some places of a file, sealed or in clear? Told by a few bytes, without a key."""
+"""A first look at modules: what stands at some places of a file, sealed or in clear? Told by a few bytes, without a
+key.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,8 @@ def is_filter_header(data: bytes) -> bool:
 
 
 def clear_filters(source: Source) -> Iterator[tuple[int, int]]:
-    """Offset and bitset size of every filter in clear, wherever it stands: as a thief finds them who has the file's bytes only.
+    """Offset and bitset size of every filter in clear, wherever it stands: as a thief finds them who has the file's
+    bytes only.
 
     Thirteen bytes of a header are always the same; ciphertext does not show them by chance.
     """
@@ -91,8 +94,8 @@ def clear_filters(source: Source) -> Iterator[tuple[int, int]]:
 
 
 def only_sealed(source: Source, clear: list[tuple[int, int]]) -> bool:
-    """But for these filters in clear, is everything in front of the footer a chain of sealed modules? Then no column of the
-    file is a plaintext one.
+    """But for these filters in clear, is everything in front of the footer a chain of sealed modules? Then no column of
+    the file is a plaintext one.
 
     Args:
         clear: offset and bitset size of filters, as `clear_filters` gives them.

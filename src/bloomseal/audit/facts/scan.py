@@ -182,7 +182,9 @@ class Scanner:
 
 
 class _Impatient:
-    """A file's keys, until the KMS could not be reached a few times: a thousand files must not wait for it a thousand times."""
+    """A file's keys, until the KMS could not be reached a few times: a thousand files must not wait for it a thousand
+    times.
+    """
 
     def __init__(self, keys: KeyRetriever, outages: list[KmsAccessError]) -> None:
         self._keys = keys

@@ -1,7 +1,8 @@
-"""Row groups as an audit decodes them: the slim views of the reader, and the fields that tell of an encrypted column's values.
+"""Row groups as an audit decodes them: the slim views of the reader, and the fields that tell of an encrypted column's
+values.
 
-Only whether such a field is there matters, so that its contents are skipped in C: an inventory of thousands of files decodes
-each row group once.
+Only whether such a field is there matters, so that its contents are skipped in C: an inventory of thousands of files
+decodes each row group once.
 """
 
 from __future__ import annotations

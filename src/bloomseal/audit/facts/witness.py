@@ -1,4 +1,6 @@
-"""The KMS as a witness: which master key and version open a wrapped key, whatever the file says. Each question is asked once."""
+"""The KMS as a witness: which master key and version open a wrapped key, whatever the file says. Each question is asked
+once.
+"""
 
 from __future__ import annotations
 

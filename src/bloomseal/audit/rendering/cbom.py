@@ -1,4 +1,6 @@
-"""A cryptography bill of materials (CycloneDX 1.6 or 1.7): algorithms, keys and tables. Never files: they are too many."""
+"""A cryptography bill of materials (CycloneDX 1.6 or 1.7): algorithms, keys and tables. Never files: they are
+too many.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,8 @@ Files = np.ndarray[Any, Any]
 
 
 class Life(Protocol):
-    """What somebody knows of a master key version beyond the files (`bloomseal.evidence`): its SP 800-57 state and dates in UTC,
-    its length in bits, who owns it; None is not known.
+    """What somebody knows of a master key version beyond the files (`bloomseal.evidence`): its SP 800-57 state and
+    dates in UTC, its length in bits, who owns it; None is not known.
     """
 
     @property
@@ -75,8 +77,8 @@ class Life(Protocol):
 def to_cbom(report: Report, *, version: str = "1.6", lives: Mapping[tuple[str, str | None], Life] | None = None) -> str:
     """The bill as JSON; the same inventory gives the same text (its moment is that of the youngest file).
 
-    Tables depend on the data keys of their files, those on the key encryption keys and master key versions that wrap them, all of
-    them on their algorithms. Keys of one kind under one master key version are one component.
+    Tables depend on the data keys of their files, those on the key encryption keys and master key versions that wrap
+    them, all of them on their algorithms. Keys of one kind under one master key version are one component.
 
     Args:
         version: of CycloneDX, one of `VERSIONS`.

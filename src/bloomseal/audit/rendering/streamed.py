@@ -1,4 +1,6 @@
-"""JSON in pieces: of a hundred thousand files the whole text, and the objects that it is made of, would fill the memory."""
+"""JSON in pieces: of a hundred thousand files the whole text, and the objects that it is made of, would fill the
+memory.
+"""
 
 from __future__ import annotations
 

@@ -189,12 +189,13 @@ def rules_as_markdown() -> str:
     lines = [
         "# Audit rules",
         "",
-        "`bloomseal audit` reports these. The page is generated from `bloomseal.audit.rules.catalogue`; ids and names never change their",
-        "meaning. *Seen with* says what must be at hand: `nothing` means that everybody who can read the files sees it.",
+        "`bloomseal audit` reports these. The page is generated from `bloomseal.audit.rules.catalogue`; ids and names never",
+        "change their meaning. *Seen with* says what must be at hand: `nothing` means that everybody who can read the files",
+        "sees it.",
         "",
-        "The command of a finding is complete: run as it stands, it removes that finding. A report has one only where the audit had what",
-        "the command needs: the keys (from a keyring, or by a KMS's URI), and the policy's file where that decides. Below, `[KEYS]` are the",
-        "options that open the file, `[POLICY]` those that seal it as the policy says.",
+        "The command of a finding is complete: run as it stands, it removes that finding. A report has one only where the",
+        "audit had what the command needs: the keys (from a keyring, or by a KMS's URI), and the policy's file where that",
+        "decides. Below, `[KEYS]` are the options that open the file, `[POLICY]` those that seal it as the policy says.",
         "",
     ]
     for start, chapter in _CHAPTERS.items():

@@ -71,8 +71,8 @@ def check(facts: Facts) -> list[Finding]:
 
 
 def unclaimed_filters(file: FileFacts, policy: TablePolicy | None) -> bool:
-    """Are there filters in clear of which nobody can tell whether they are an encrypted column's? Without the metadata they
-    could be a plaintext column's, unless there is none, or none that the policy gives a filter.
+    """Are there filters in clear of which nobody can tell whether they are an encrypted column's? Without the metadata
+    they could be a plaintext column's, unless there is none, or none that the policy gives a filter.
     """
     if not file.strays or file.all_sealed:
         return False

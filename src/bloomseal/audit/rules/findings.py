@@ -39,7 +39,8 @@ class Rule:
         severity: the usual one. A finding may differ where `levels` says when.
         why: why it matters.
         fix: the command that mends it, a template over the values of `mending`; empty where no command does.
-        needs: what must be at hand for it to be seen: ``nothing``, ``keys``, ``policy``, ``keys and policy``, ``--deep``.
+        needs: what must be at hand for it to be seen: ``nothing``, ``keys``, ``policy``, ``keys and policy``,
+            ``--deep``.
         levels: when the severity is another one.
         advice: what a person does, where no command is sure to mend it, or before it is run.
     """

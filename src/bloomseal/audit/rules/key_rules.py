@@ -84,7 +84,8 @@ def check_versions(facts: Facts) -> Iterator[Finding]:
         if len(versions) < 2:
             continue
         numbers = all(one.isascii() and one.isdigit() for one in versions)
-        # Names that are no numbers have no order but the KMS's word; without it, most files are taken to be where all should be.
+        # Names that are no numbers have no order but the KMS's word; without it, most files are taken to be where all
+        # should be.
         newest = max(versions, key=int) if numbers else current.get(name)
         if newest not in versions:
             newest = max(sorted(versions), key=lambda one: len(versions[one]))

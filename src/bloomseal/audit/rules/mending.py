@@ -1,5 +1,5 @@
-"""The command that mends a finding, as it stands: with the keys, the policy's values and full paths. Where there is none that
-is sure to mend, the finding has advice for a person instead, and no command.
+"""The command that mends a finding, as it stands: with the keys, the policy's values and full paths. Where there is
+none that is sure to mend, the finding has advice for a person instead, and no command.
 """
 
 from __future__ import annotations
@@ -153,7 +153,9 @@ class _Values:
         return _quoted(self._details.get("old"))
 
     def _key_(self) -> str | None:
-        """The policy's master key for the place; None where the old one lawfully stands at another place of the file."""
+        """The policy's master key for the place; None where the old one lawfully stands at another place of the
+        file.
+        """
         policy, old = self._policy, self._details.get("old")
         if policy is None or self._file is None:
             return None

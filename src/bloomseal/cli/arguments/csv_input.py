@@ -1,8 +1,9 @@
 """CSV → record batches, without changing a value that nobody gave a type.
 
-Arrow's own guess looks at the first block only, and takes ``07495`` for a number. Here a column is a number, a date or a moment
-only if every one of its values is, and is still the same after it; else it stays text. Of a file all values are looked at
-before the first is read; standard input passes once, so a value that does not fit the guess is an error there.
+Arrow's own guess looks at the first block only, and takes ``07495`` for a number. Here a column is a number, a date or
+a moment only if every one of its values is, and is still the same after it; else it stays text. Of a file all values
+are looked at before the first is read; standard input passes once, so a value that does not fit the guess is an error
+there.
 """
 
 from __future__ import annotations

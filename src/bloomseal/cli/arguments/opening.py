@@ -1,4 +1,6 @@
-"""What a command expects of the files that it opens: their keys, a policy, and options that say more or less than these."""
+"""What a command expects of the files that it opens: their keys, a policy, and options that say more or less than
+these.
+"""
 
 from __future__ import annotations
 

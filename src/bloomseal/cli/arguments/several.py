@@ -19,8 +19,8 @@ def open_inputs(
 ) -> Iterator[Input]:
     """Open input files one after the other, as `open_input` does a single one.
 
-    All are looked at before the first row is given out; then one is open at a time. `batches` counts files, a file that is
-    half read as a half.
+    All are looked at before the first row is given out; then one is open at a time. `batches` counts files, a file that
+    is half read as a half.
 
     Raises:
         UsageError: another header (names, or their order), or a column of another type than in the first file; standard

@@ -34,8 +34,8 @@ _WHAT: Final = {
 def parse_value(text: str, column_type: ColumnType) -> Any:
     """The value that `text` stands for in a column of this type.
 
-    Numbers, dates (ISO 8601), UUIDs and text are written as usual; timestamps in ISO 8601, with a zone (``Z``) exactly where
-    the column is adjusted to UTC; bytes as ``hex:…``, ``base64:…`` or, without a prefix, as UTF-8 text.
+    Numbers, dates (ISO 8601), UUIDs and text are written as usual; timestamps in ISO 8601, with a zone (``Z``) exactly
+    where the column is adjusted to UTC; bytes as ``hex:…``, ``base64:…`` or, without a prefix, as UTF-8 text.
 
     Raises:
         UsageError: the text does not fit. The message does not repeat it: it may be the secret looked for.
@@ -64,7 +64,8 @@ def parse_value(text: str, column_type: ColumnType) -> Any:
 
 
 def read_lines(path: str) -> list[str]:
-    """A file's lines (``-`` is standard input), empty ones left out: values that need not stand in the list of processes.
+    """A file's lines (``-`` is standard input), empty ones left out: values that need not stand in the list of
+    processes.
 
     Raises:
         UsageError: the file can't be read as UTF-8.
@@ -119,7 +120,9 @@ def _is_utc(column_type: ColumnType) -> bool:
 
 
 def _split_nanos(text: str) -> tuple[str, int]:
-    """The text cut to microseconds, and its nanoseconds below those: Python's own parsers drop digits after the sixth."""
+    """The text cut to microseconds, and its nanoseconds below those: Python's own parsers drop digits after the
+    sixth.
+    """
     if (match := _FRACTION.search(text)) is None or len(match[1]) <= 6:
         return text, 0
     digits = match[1]

@@ -1,4 +1,5 @@
-"""``--where``: a condition in SQL, as DuckDB writes it, parsed by sqlglot. What is not understood is refused, never guessed.
+"""``--where``: a condition in SQL, as DuckDB writes it, parsed by sqlglot. What is not understood is refused, never
+guessed.
 
 The column's type says what a literal means. So a number beside a column of text is refused: without quotes
 ``078-05-1120`` is a subtraction in SQL, and no row equals its result.
@@ -34,7 +35,8 @@ _CASTS: Final = {
     exp.DType.TIME: ("time", False),
     exp.DType.UUID: ("uuid", False),
 }
-"""Types that a literal may be written with: the kind of the columns that mean the same by its text, and whether in UTC."""
+"""Types that a literal may be written with: the kind of the columns that mean the same by its text, and whether in UTC.
+"""
 _MOST_CHARACTERS: Final = 1 << 20
 
 
@@ -43,8 +45,8 @@ def parse_where(text: str, schema: Schema) -> Condition:
     ``is null``, a boolean column by itself, and these with ``and``, ``or``, ``not`` and parentheses.
 
     Raises:
-        UsageError: anything else, no such column, or a literal that does not suit its column. The message does not repeat
-            literals: one of them may be the secret looked for.
+        UsageError: anything else, no such column, or a literal that does not suit its column. The message does not
+            repeat literals: one of them may be the secret looked for.
     """
     if len(text) > _MOST_CHARACTERS:
         raise UsageError("the condition is too long", hint="--where-in COLUMN=PATH takes many values")

@@ -22,10 +22,11 @@ __all__ = ["attach"]
 @opening_options
 @common_options()
 def attach(file: str, filters: tuple[str, ...], dry_run: bool, opening: OpeningOptions) -> None:
-    """Add filters to FILE (or to each file of a folder or pattern), or replace the ones that it has. No page is touched.
+    """Add filters to FILE (or to each file of a folder or pattern), or replace the ones that it has. No page is
+    touched.
 
-    Filters of encrypted columns are sealed with the column's key; those of plaintext columns stand in clear. The file is
-    replaced only when the new one has been reopened and probed.
+    Filters of encrypted columns are sealed with the column's key; those of plaintext columns stand in clear. The file
+    is replaced only when the new one has been reopened and probed.
 
     \b
     Example:

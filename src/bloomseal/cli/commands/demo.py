@@ -34,7 +34,8 @@ _ROW_GROUPS: Final = 10
 )
 @common_options()
 def demo(rows: int, row_groups: int, seed: int, directory: str | None, keep: bool, spark: bool) -> None:
-    """Write made-up people with sealed filters, look some up, compare with pyarrow and with Spark, and attack the filters.
+    """Write made-up people with sealed filters, look some up, compare with pyarrow and with Spark, and attack the
+    filters.
 
     Every number is measured in this run; keys are made for it. Spark's part needs the extras spark and jvm, or a Java.
 

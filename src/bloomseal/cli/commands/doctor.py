@@ -39,8 +39,8 @@ _SAMPLE = 20
 def doctor(path: str | None, policy: str | None, table_name: str | None, sample: int, keys: KeyOptions) -> int:
     """Check versions and extras, Java and Spark, the policy, each of its master keys, and a sample of TABLE's files.
 
-    A throwaway key is wrapped and unwrapped under each master key of the policy. Nothing is written, and no network is used
-    unless a KMS or a TABLE is there.
+    A throwaway key is wrapped and unwrapped under each master key of the policy. Nothing is written, and no network is
+    used unless a KMS or a TABLE is there.
 
     Exit code: 0 if all is well, notes included; 1 if something is wrong, or could not be found out; 2 on a wrong call.
 

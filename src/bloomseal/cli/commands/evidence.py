@@ -1,4 +1,6 @@
-"""``bloomseal evidence``: one signed bundle about keys, rotations and leaks, and whether a bundle is as it was signed."""
+"""``bloomseal evidence``: one signed bundle about keys, rotations and leaks, and whether a bundle is as it was
+signed.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,8 @@ class _Evidence(click.Group):
 def evidence() -> None:
     """Make the bundle that an auditor takes away: bloomseal evidence TABLE... --out evidence.zip
 
-    It holds keys with their states and periods, columns and what they come under, rotations, destructions, what anybody can
-    read, findings, and a CycloneDX bill, all under a signed manifest.
+    It holds keys with their states and periods, columns and what they come under, rotations, destructions, what anybody
+    can read, findings, and a CycloneDX bill, all under a signed manifest.
 
     \b
     Examples:
@@ -139,8 +141,8 @@ def make_bundle(
 def sign(bundle: str, sign_keys: tuple[str, ...], signature: str | None, public_key: str | None) -> int:
     """Add a signature to BUNDLE, whose members are compared with its manifest first.
 
-    A KMS, an HSM or a card signs the bytes of manifest.json (unzip -p BUNDLE manifest.json) by Ed25519; then give --signature
-    and --public-key.
+    A KMS, an HSM or a card signs the bytes of manifest.json (unzip -p BUNDLE manifest.json) by Ed25519; then give
+    --signature and --public-key.
     """
     from ...evidence import Detached, add_signature
 

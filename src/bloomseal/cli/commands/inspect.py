@@ -16,7 +16,8 @@ __all__ = ["inspect"]
 @click.argument("files", nargs=-1, type=PATH, required=True, metavar="FILE...")
 @common_options()
 def inspect(files: tuple[str, ...]) -> None:
-    """Show what anybody sees of each FILE (or folder, pattern, table) without a key, and what stays hidden. Nothing is opened or verified.
+    """Show what anybody sees of each FILE (or folder, pattern, table) without a key, and what stays hidden. Nothing is
+    opened or verified.
 
     \b
     Example:

@@ -114,8 +114,9 @@ def rotate(names: tuple[str, ...], bits: str | None, path: str | None, passphras
 def passphrase(new_passphrase_file: str | None, remove: bool, path: str | None, passphrase_file: str | None) -> None:
     """Seal the keys in the file anew, under another passphrase. The only way to add or to remove protection.
 
-    The present passphrase, if there is one, comes from --passphrase-file, the environment or a prompt. Programs that have
-    the keyring open refuse it until they are started again with the new one. Copies of the old file open as before.
+    The present passphrase, if there is one, comes from --passphrase-file, the environment or a prompt. Programs that
+    have the keyring open refuse it until they are started again with the new one. Copies of the old file open as
+    before.
     """
     if remove and new_passphrase_file:
         raise UsageError("--remove and --new-passphrase-file exclude one another")

@@ -53,12 +53,12 @@ def probe(
     use_index: Any,
     opening: OpeningOptions,
 ) -> int:
-    """Ask the filters of COLUMN in every row group of FILE (or of all files of a folder, pattern, Delta or Iceberg table)
-    whether VALUEs may be present.
+    """Ask the filters of COLUMN in every row group of FILE (or of all files of a folder, pattern, Delta or Iceberg
+    table) whether VALUEs may be present.
 
-    The footer's type decides how a VALUE is read: numbers, ISO 8601 dates and timestamps, UUIDs and text as they are; bytes
-    as hex:… or base64:…. Only an authenticated filter says "absent". A row group without a filter says "no filter": its
-    values may be present. VALUEs that begin with a minus sign go behind --.
+    The footer's type decides how a VALUE is read: numbers, ISO 8601 dates and timestamps, UUIDs and text as they are;
+    bytes as hex:… or base64:…. Only an authenticated filter says "absent". A row group without a filter says "no
+    filter": its values may be present. VALUEs that begin with a minus sign go behind --.
 
     Exit code: 0 if some value may be present, 1 if all are absent, 2 on errors.
 

@@ -100,11 +100,11 @@ def read(
     use_index: str,
     opening: OpeningOptions,
 ) -> None:
-    """Read rows of FILEs: files, folders, patterns, or a Delta or Iceberg table. Several are read as one table. Row groups are
-    ruled out by statistics and filters first; the answer is exact.
+    """Read rows of FILEs: files, folders, patterns, or a Delta or Iceberg table. Several are read as one table. Row
+    groups are ruled out by statistics and filters first; the answer is exact.
 
-    The folders of a table (country=DE/day=1) give columns, a column that a file lacks is null there, and narrower numbers are
-    widened. Rows are streamed: a row group per processor is held, whatever the table's size.
+    The folders of a table (country=DE/day=1) give columns, a column that a file lacks is null there, and narrower
+    numbers are widened. Rows are streamed: a row group per processor is held, whatever the table's size.
 
     A CONDITION is SQL's: comparisons of a column with a literal, in, between, like, is null, joined by and, or, not and
     parentheses. Text, dates and moments stand in single quotes, names that are no plain words in double quotes. The

@@ -156,7 +156,8 @@ def rewrap(
     run: RunOptions, opening: OpeningOptions, from_keys: tuple[str, ...], to_keys: tuple[str, ...], check_keys: bool
 ) -> int:
     """Wrap the data keys of the files at PATH (files, folders or URIs) under other master keys, or under the current
-    versions of the same ones. The data keys stay, and no page is touched: whoever already has a data key keeps what it opens.
+    versions of the same ones. The data keys stay, and no page is touched: whoever already has a data key keeps what it
+    opens.
 
     \b
     Examples:
@@ -195,8 +196,8 @@ def rekey(
     new_keyring: str | None,
     new_kms: str | None,
 ) -> int:
-    """Open every encrypted module of the files at PATH and seal it again under fresh data keys, with new nonces and a new
-    file identity. No page is decoded. The old data keys open nothing of the new files.
+    """Open every encrypted module of the files at PATH and seal it again under fresh data keys, with new nonces and a
+    new file identity. No page is decoded. The old data keys open nothing of the new files.
 
     Without --footer-key, each file is sealed as it is now, under the same master keys (or those of --policy), with what
     --from, --algorithm, --key-bits, --new-aad-prefix, --encrypted-footer and --material change.
@@ -265,8 +266,8 @@ def seal(
     plaintext_footer: bool,
     output: str | None,
 ) -> int:
-    """Encrypt the plaintext Parquet files at PATH, whoever wrote them, without decoding a page. Encrypted files are left as
-    they are. The blocks of a file that was replaced stay on the disk until they are used again.
+    """Encrypt the plaintext Parquet files at PATH, whoever wrote them, without decoding a page. Encrypted files are
+    left as they are. The blocks of a file that was replaced stay on the disk until they are used again.
 
     \b
     Examples:

@@ -26,8 +26,8 @@ def verify(files: tuple[str, ...], strict: bool, filters: bool, opening: Opening
     """Open every module of each FILE (or folder, pattern, table) that the keys at hand can open, and say which could
     not be.
 
-    With --filters, a filter that denies a value of its own column chunk has failed, whoever wrote it: readers that believe
-    it skip rows that are there. Filters that can't be asked are named, and left unproven.
+    With --filters, a filter that denies a value of its own column chunk has failed, whoever wrote it: readers that
+    believe it skip rows that are there. Filters that can't be asked are named, and left unproven.
 
     Plaintext columns and the pages of AES_GCM_CTR_V1 are read, but nothing authenticates them.
 

@@ -114,8 +114,8 @@ def write(
     Several INPUTs are written one behind the other. They have the same columns in the same order, CSV the same header.
     Of CSV, a column is a number, a date or a moment if every value in it is; numbers with leading zeros, a plus sign or
     more digits than a number holds exactly stay text. .tsv, .gz, .bz2 and .zst are known by their names; OUTPUT - is
-    standard output. At most one row group is held in memory. OUTPUT takes its name only when it is complete and was reopened and probed.
-    With --partition-by or --rows-per-file OUTPUT is a folder, and its files are placed one by one.
+    standard output. At most one row group is held in memory. OUTPUT takes its name only when it is complete and was
+    reopened and probed. With --partition-by or --rows-per-file OUTPUT is a folder, and its files are placed one by one.
     Explicit keys (--key-file, --key-env) of columns and of the footer need no --column-key and no --footer-key.
 
     \b
@@ -235,7 +235,9 @@ def _check_target(target: str, in_folder: bool) -> None:
 
 @contextlib.contextmanager
 def _placed(target: str) -> Iterator[str]:
-    """Where to write: for standard output, a file in a folder that only its owner may look into, and that goes again."""
+    """Where to write: for standard output, a file in a folder that only its owner may look into, and that goes
+    again.
+    """
     if target != "-":
         yield target
         return

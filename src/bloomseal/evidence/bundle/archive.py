@@ -1,8 +1,9 @@
-"""The bundle: a zip archive in one canonical form. The same members give the same bytes, and any other bytes are refused.
+"""The bundle: a zip archive in one canonical form. The same members give the same bytes, and any other bytes are
+refused.
 
-Members are stored, never compressed (so that no archive is larger than it looks), in the order of their names, at one fixed
-moment. A reader writes the archive again from the members that it has read, and compares: a second member of one name, a
-comment, bytes in front, behind or between members, another order, all of that is a difference.
+Members are stored, never compressed (so that no archive is larger than it looks), in the order of their names, at one
+fixed moment. A reader writes the archive again from the members that it has read, and compares: a second member of one
+name, a comment, bytes in front, behind or between members, another order, all of that is a difference.
 """
 
 from __future__ import annotations
@@ -104,7 +105,8 @@ def check_free(path: str | os.PathLike[str]) -> None:
 
 
 def _members(data: bytes) -> dict[str, bytes]:
-    # The end record says how long the directory is; zipfile would make an object of each entry before anybody could look.
+    # The end record says how long the directory is; zipfile would make an object of each entry before anybody could
+    # look.
     if len(data) < _END.size:
         raise FormatError("not a bundle")
     mark, disk, start_disk, here, entries, length, _, comment = _END.unpack_from(data, len(data) - _END.size)

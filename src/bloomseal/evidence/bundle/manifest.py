@@ -1,4 +1,6 @@
-"""The manifest: a digest of every member, and signatures over its own bytes. `verify` needs nothing but bundle and public key."""
+"""The manifest: a digest of every member, and signatures over its own bytes. `verify` needs nothing but bundle and
+public key.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ class Verification(ShownInNotebooks):
 
     Attributes:
         bundle: the file.
-        ok: every given key has signed the manifest, at least as many keys as the bundle asks for, and all members are those of
-            the manifest.
+        ok: every given key has signed the manifest, at least as many keys as the bundle asks for, and all members are
+            those of the manifest.
         problems: why not.
         made: the moment that the bundle was made, by its own account; None where nothing vouches for it.
         tool: the program that made it.

@@ -94,9 +94,11 @@ def _hashes(walk: Walk, row_group: int, leaf: Leaf) -> list[npt.NDArray[np.uint6
 
 
 def _decoded(data: Buffer) -> Iterator[pa.ChunkedArray]:
-    """The values of a mini-file's leaf as the file stores them: physical types, no nesting, nulls left out or null; INT96 as 12 bytes."""
-    # Never by `read_dictionary`: of equal entries in a dictionary Arrow keeps one, and its indices then point to other values.
-    # Decoding a whole column takes several times its memory, and Arrow's pool keeps what was given back to it.
+    """The values of a mini-file's leaf as the file stores them: physical types, no nesting, nulls left out or null;
+    INT96 as 12 bytes.
+    """
+    # Never by `read_dictionary`: of equal entries in a dictionary Arrow keeps one, and its indices then point to other
+    # values. Decoding a whole column takes several times its memory, and Arrow's pool keeps what was given back to it.
     for column in decode_batches(data, _BATCH_ROWS):
         yield leaf_values(column)
         pa.default_memory_pool().release_unused()

@@ -35,8 +35,8 @@ _WIDTHS: Final = {
 class PageHashes:
     """XXH64 of the values of one column chunk, whose pages are shown to it in their order.
 
-    A page stores no nulls among its values. The bytes behind the levels are therefore values, however the column is nested,
-    and only their number matters. An entry of a dictionary is hashed once, and only if a page points to it.
+    A page stores no nulls among its values. The bytes behind the levels are therefore values, however the column is
+    nested, and only their number matters. An entry of a dictionary is hashed once, and only if a page points to it.
 
     Args:
         meta: the chunk's metadata.
@@ -105,7 +105,9 @@ class PageHashes:
 
 
 def _parts(page: Page, data: U8, leaf: Leaf) -> tuple[U8, U8, U8] | None:
-    """Repetition levels, definition levels and values of a data page (Parquet data pages); None where they can't be told apart."""
+    """Repetition levels, definition levels and values of a data page (Parquet data pages); None where they can't be
+    told apart.
+    """
     if (v2 := page.v2) is not None:
         first = v2.repetition_levels or 0
         second = first + (v2.definition_levels or 0)

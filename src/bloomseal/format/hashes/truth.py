@@ -1,7 +1,8 @@
-"""Holding a filter against the values of its own column chunk: one that denies a value of its own is wrong, whoever wrote it.
+"""Holding a filter against the values of its own column chunk: one that denies a value of its own is wrong, whoever
+wrote it.
 
-Authentication tells who sealed a filter, not whether it is right: a writer with a bug seals a wrong one as well, and readers
-then skip rows that are there.
+Authentication tells who sealed a filter, not whether it is right: a writer with a bug seals a wrong one as well, and
+readers then skip rows that are there.
 """
 
 from __future__ import annotations

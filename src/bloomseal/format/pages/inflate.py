@@ -1,7 +1,7 @@
 """Pages without their compression, for whoever searches or hashes values and needs no decoder.
 
-A decoder takes several times a page's memory, and longer than the work itself. Codecs that Arrow has not, and pages that do
-not add up, are left to it: it says what is wrong.
+A decoder takes several times a page's memory, and longer than the work itself. Codecs that Arrow has not, and pages
+that do not add up, are left to it: it says what is wrong.
 """
 
 from __future__ import annotations

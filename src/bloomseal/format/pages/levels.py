@@ -25,7 +25,8 @@ def tallied(levels: npt.NDArray[np.uint8], greatest: int, count: int) -> npt.NDA
 def check_clear_levels(page: Page, leaf: Leaf) -> bool:
     """Hold the levels that an encrypted V2 page leaves in clear against its sealed header, which counts rows and nulls.
 
-    So nobody without the key takes values away by calling them null. That nulls and values change places stays possible.
+    So nobody without the key takes values away by calling them null. That nulls and values change places stays
+    possible.
 
     Returns:
         False where the header does not count nulls, as parquet-java's does not without statistics.

@@ -17,7 +17,9 @@ __all__ = ["Page", "check_doubtful", "read_page", "resized_header"]
 _HEADER_WINDOW: Final = 512
 _INDEX_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 1, 2, 3
 _MOST_INFLATED: Final = {0: 1, 1: 22, 2: 1_040, 5: 256, 6: 1 << 15, 7: 256}
-"""The most bytes that one byte can stand for, by CompressionCodec (none, Snappy, gzip, both LZ4, zstd); Brotli knows no such bound."""
+"""The most bytes that one byte can stand for, by CompressionCodec (none, Snappy, gzip, both LZ4, zstd); Brotli knows no
+such bound.
+"""
 
 
 class Page:
@@ -65,7 +67,9 @@ class Page:
 
     @property
     def details(self) -> DictionaryPageHeader | DataPageHeader | DataPageHeaderV2 | None:
-        """What the header says of a page of its type, as decoders go by: of several, the others might say something else."""
+        """What the header says of a page of its type, as decoders go by: of several, the others might say something
+        else.
+        """
         if self.ordinal < 0:
             return self.view.dictionary
         return self.view.data_v2 if self.view.type == _DATA_PAGE_V2 else self.view.data
@@ -111,7 +115,9 @@ class Page:
 
     @property
     def relabelled(self) -> bool:
-        """Does a page that the file calls unauthenticated authenticate all the same? Then the file's word was altered."""
+        """Does a page that the file calls unauthenticated authenticate all the same? Then the file's word was
+        altered.
+        """
         if self._cipher is None or self.authenticated or len(self.stored) - self.clear_levels < FRAME_BYTES:
             return False
         return self._cipher.authenticates(memoryview(self.stored)[self.clear_levels :], self._aad)

@@ -42,7 +42,9 @@ def bounds(meta: ColumnMetaData, leaf: Leaf, type_ordered: bool) -> tuple[bytes,
 
 
 def _believed(meta: ColumnMetaData, leaf: Leaf) -> Statistics | None:
-    """Statistics whose null count is possible: some writers count nulls in a REQUIRED column, or nothing but nulls beside bounds."""
+    """Statistics whose null count is possible: some writers count nulls in a REQUIRED column, or nothing but nulls
+    beside bounds.
+    """
     found = meta.statistics
     if found is None or found.null_count is None:
         return found

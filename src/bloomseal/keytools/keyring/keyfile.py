@@ -90,7 +90,8 @@ class PassphraseKeys:
         except UnicodeEncodeError:
             secret = b""
         if not secret:
-            # Raised out here: the other error holds the passphrase. Bytes in the environment that are not UTF-8 come so.
+            # Raised out here: the other error holds the passphrase. Bytes in the environment that are not UTF-8 come
+            # so.
             raise KeyAccessError("the keyring's passphrase is not text that UTF-8 can encode")
         derived = Scrypt(salt=self.salt, length=64, n=n, r=_SCRYPT_R, p=1).derive(secret)
         self._gcm = AESGCM(derived[:32])
@@ -124,7 +125,8 @@ class PassphraseKeys:
 
     @classmethod
     def for_header(cls, header: object, passphrase: str, known: PassphraseKeys | None = None) -> PassphraseKeys:
-        """The protection that a file's header describes; `known` is used again where it fits (scrypt is slow on purpose).
+        """The protection that a file's header describes; `known` is used again where it fits (scrypt is slow on
+        purpose).
 
         Raises:
             KeyAccessError: parameters outside the allowed ones, or cheaper than those of `known`.
@@ -186,15 +188,16 @@ def load(
         must_protect: the caller knows of a passphrase, whether or not it is at hand.
 
     Raises:
-        KeyAccessError: not a keyring, no or a wrong passphrase, no protection where a passphrase was given or `known`, or
-            altered contents.
+        KeyAccessError: not a keyring, no or a wrong passphrase, no protection where a passphrase was given or `known`,
+            or altered contents.
     """
     document = parse_object(text, "keyring", MAX_KEYRING_BYTES)
     if document.get("format") != _FORMAT or document.get("formatVersion") != 1:
         raise _broken("not a keyring of format version 1")
     protection = None
     header = document.get("protection")
-    # Whoever can write the file could put one without protection in its place: every later key would be stored in clear.
+    # Whoever can write the file could put one without protection in its place: every later key would be stored in
+    # clear.
     if header is None and (passphrase or known is not None or must_protect):
         raise KeyAccessError(
             "a passphrase is expected, and the keyring has no protection; another file may stand in its place",

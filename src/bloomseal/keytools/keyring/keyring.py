@@ -1,4 +1,6 @@
-"""A local keyring: named master keys with numbered versions in one file. The KMS for one machine, and for trying things out."""
+"""A local keyring: named master keys with numbered versions in one file. The KMS for one machine, and for trying things
+out.
+"""
 
 from __future__ import annotations
 
@@ -102,15 +104,15 @@ class Keyring:
         """Seal the keys in the file anew, under another passphrase. The one way to add or take away protection.
 
         Args:
-            new: the passphrase from now on, which wins over the environment's; None leaves the keys in clear, guarded by
-                the file's mode only.
+            new: the passphrase from now on, which wins over the environment's; None leaves the keys in clear, guarded
+                by the file's mode only.
 
         Raises:
             UsageError: an empty passphrase; or None, while the environment's variable still gives one.
             KeyAccessError: the file does not open as it is, or the passphrase is no text.
 
-        Other objects and processes that hold the keyring open refuse it until they are given the new passphrase. Copies of
-        the old file go on opening with the old one.
+        Other objects and processes that hold the keyring open refuse it until they are given the new passphrase. Copies
+        of the old file go on opening with the old one.
         """
         if new == "" or (new is None and os.environ.get(PASSPHRASE_VARIABLE)):
             raise UsageError(
@@ -342,7 +344,8 @@ class Keyring:
                     if self._protection is not None and not self._protection.is_strong and (secret := self._secret()):
                         self._protection = PassphraseKeys(secret)
                     replace_durably(target, keyfile.dump(keys.values(), self._protection), mode=0o600)
-                    # What comes next is compared with what was just written: an older file put back undoes nothing here.
+                    # What comes next is compared with what was just written: an older file put back undoes nothing
+                    # here.
                     self._keys, self._seen = keys, None
             except LockTimeout:
                 raise KeyAccessError(

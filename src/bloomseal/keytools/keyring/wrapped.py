@@ -55,8 +55,8 @@ def parse(wrapped_key: str, name: str) -> tuple[int, str]:
 
 
 def witness(key: MasterKey, wrapped_key: str) -> int:
-    """The version of `key` that opens a wrapped key, whatever it says of itself. A disabled one is tried too: nothing is
-    done with what it opens.
+    """The version of `key` that opens a wrapped key, whatever it says of itself. A disabled one is tried too: nothing
+    is done with what it opens.
 
     Raises:
         KmsAccessError: none does.
@@ -79,7 +79,8 @@ def facts(key: MasterKey, changed: datetime) -> tuple[VersionFacts, ...]:
     """All versions, as `WitnessKms` has them.
 
     Args:
-        changed: when the keyring was last changed; the latest moment at which its current version can have been disabled.
+        changed: when the keyring was last changed; the latest moment at which its current version can have been
+            disabled.
     """
     told = []
     for version, later in zip(key.versions, (*key.versions[1:], None), strict=True):

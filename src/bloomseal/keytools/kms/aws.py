@@ -1,4 +1,5 @@
-"""``aws-kms://REGION`` (or ``aws-kms://``: the environment's region), optionally ``?profile=NAME``, ``?endpoint=URL``: AWS KMS.
+"""``aws-kms://REGION`` (or ``aws-kms://``: the environment's region), optionally ``?profile=NAME``, ``?endpoint=URL``:
+AWS KMS.
 
 Needs ``bloomseal[aws]``. Credentials come from boto3's own chain: environment, profile, instance or web identity role.
 An endpoint has TLS, unless it is on this machine or ``&allow_http=true`` is said.
@@ -168,7 +169,9 @@ class AwsKms:
         return None if spec is None else bool(spec == "SYMMETRIC_DEFAULT")
 
     def versions(self, master_key_identifier: str) -> tuple[VersionFacts, ...]:
-        """Its key materials, by their ids, as far as AWS lists them: of keys that rotate. It tells no date of disabling."""
+        """Its key materials, by their ids, as far as AWS lists them: of keys that rotate. It tells no date of
+        disabling.
+        """
         described = self._describe(master_key_identifier)
         enabled, current = described.get("KeyState") == "Enabled", described.get("CurrentKeyMaterialId")
         # The first material was never rotated to: it has no date.
@@ -203,8 +206,8 @@ class AwsKms:
         return MasterVersion(_key_of(self._describe(master_key_identifier)["Arn"]), version)
 
     def opened_by(self, wrapped_key: str, master_key_identifier: str) -> MasterVersion:
-        """By Decrypt, which tells the key and its material. Whatever key opens it is wanted, so none is named: an alias may lead
-        to another key by now.
+        """By Decrypt, which tells the key and its material. Whatever key opens it is wanted, so none is named: an alias
+        may lead to another key by now.
         """
         answer = answered(
             lambda: self._client.decrypt(

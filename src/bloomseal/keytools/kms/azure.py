@@ -2,11 +2,11 @@
 
 Needs ``bloomseal[azure]``. Credentials come from ``DefaultAzureCredential``.
 
-Master keys are named as in the vault: RSA keys wrap with RSA-OAEP-256, the HSM's symmetric keys with AES key wrap. Only that vault's keys
-can be reached, whatever a file says.
+Master keys are named as in the vault: RSA keys wrap with RSA-OAEP-256, the HSM's symmetric keys with AES key wrap. Only
+that vault's keys can be reached, whatever a file says.
 
-Permissions (data plane): to read ``keys/unwrap/action``; to write ``keys/wrap/action``; for both, and for audits, ``keys/read``. The role
-"Key Vault Crypto Service Encryption User" has all three.
+Permissions (data plane): to read ``keys/unwrap/action``; to write ``keys/wrap/action``; for both, and for audits,
+``keys/read``. The role "Key Vault Crypto Service Encryption User" has all three.
 """
 
 from __future__ import annotations

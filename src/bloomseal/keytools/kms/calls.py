@@ -1,4 +1,6 @@
-"""Calls to one KMS client: bounded in time and number, retried where that can help, counted, and failing with our errors only."""
+"""Calls to one KMS client: bounded in time and number, retried where that can help, counted, and failing with our
+errors only.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,8 @@ class Counters:
 
     Attributes:
         wraps, unwraps: calls that were made, repeated ones included.
-        checks: questions about master keys: whether a wrapped key proves its writer's rights (`authentic_writers`), which
-            names and versions a key has.
+        checks: questions about master keys: whether a wrapped key proves its writer's rights (`authentic_writers`),
+            which names and versions a key has.
         hits: answers from the cache, refusals included.
         denials: calls that the KMS refused for good: denied, disabled, destroyed, unknown.
         failures: calls that failed otherwise.
@@ -72,8 +74,9 @@ class KmsCalls:
         max_parallel: calls under way at the same time, at most.
 
     Attributes:
-        patience: seconds for which calls go on being repeated, whatever `timeout` and `attempts` say, where the KMS throttles:
-            counted from the first such answer after one that was none. Work on many files sets it (`patient`).
+        patience: seconds for which calls go on being repeated, whatever `timeout` and `attempts` say, where the KMS
+            throttles: counted from the first such answer after one that was none. Work on many files sets it
+            (`patient`).
     """
 
     def __init__(self, client: KmsClient, *, timeout: float, attempts: int, max_parallel: int) -> None:
@@ -119,8 +122,8 @@ class KmsCalls:
 
     def place(self, master_key: str, wrapped: str) -> Hashable:
         """The name that a cache keeps an unwrapped key under."""
-        # By what was wrapped, never by the KEK's id: a hostile file could claim another file's id, and put its refusal in
-        # the way.
+        # By what was wrapped, never by the KEK's id: a hostile file could claim another file's id, and put its refusal
+        # in the way.
         return id(self), self.epoch(), master_key, hashlib.sha256(wrapped.encode()).digest()
 
     def wrap(self, key: SecretKey, master_key: str) -> str:
@@ -319,7 +322,9 @@ class KmsCalls:
         raise error
 
     def _translated(self, failure: BaseException, master_key: str) -> BloomsealError:
-        """The error for what a client raised. A foreign message may hold a token or a key, so only its type and place are told."""
+        """The error for what a client raised. A foreign message may hold a token or a key, so only its type and place
+        are told.
+        """
         if isinstance(failure, BloomsealError):
             return failure
         detail = raised_by(failure)

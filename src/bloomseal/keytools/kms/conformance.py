@@ -1,4 +1,5 @@
-"""What every KMS client must do, as checks that run against the client itself: ``bloomseal kms check URI``, or from pytest::
+"""What every KMS client must do, as checks that run against the client itself: ``bloomseal kms check URI``, or from
+pytest::
 
     class TestMyKms(KmsClientConformance):
         master_key, other_master_key = "pii", "health"

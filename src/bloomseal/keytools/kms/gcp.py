@@ -2,12 +2,13 @@
 
 Needs ``bloomseal[gcp]``. Credentials come from Application Default Credentials.
 
-Master keys are named by their short name within the key ring of the URI, and must have the purpose ENCRYPT_DECRYPT. Only that ring's
-keys can be reached, whatever a file says.
+Master keys are named by their short name within the key ring of the URI, and must have the purpose ENCRYPT_DECRYPT.
+Only that ring's keys can be reached, whatever a file says.
 
 Permissions: to read ``cloudkms.cryptoKeyVersions.useToDecrypt`` (roles/cloudkms.cryptoKeyDecrypter); to write
-``cloudkms.cryptoKeyVersions.useToEncrypt`` (roles/cloudkms.cryptoKeyEncrypter); for audits, and to tell a disabled version from a
-destroyed one, ``cloudkms.cryptoKeys.get`` and ``cloudkms.cryptoKeyVersions.get`` (roles/cloudkms.viewer). Re-wrapping needs the first two.
+``cloudkms.cryptoKeyVersions.useToEncrypt`` (roles/cloudkms.cryptoKeyEncrypter); for audits, and to tell a disabled
+version from a destroyed one, ``cloudkms.cryptoKeys.get`` and ``cloudkms.cryptoKeyVersions.get``
+(roles/cloudkms.viewer). Re-wrapping needs the first two.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class GcpKms:
 
     Args:
         key_ring: ``projects/P/locations/L/keyRings/R``.
-        client: a ``google.cloud.kms.KeyManagementServiceClient`` of the caller's making; None makes one from the environment.
+        client: a ``google.cloud.kms.KeyManagementServiceClient`` of the caller's making; None makes one from the
+            environment.
     """
 
     kms_name = "Google Cloud KMS"

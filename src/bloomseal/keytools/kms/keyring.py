@@ -1,4 +1,5 @@
-"""``keyring:///absolute/path`` (or ``keyring:relative/path``): a local keyring file. ``keyring:`` alone takes ``$BLOOMSEAL_KEYRING``.
+"""``keyring:///absolute/path`` (or ``keyring:relative/path``): a local keyring file. ``keyring:`` alone takes
+``$BLOOMSEAL_KEYRING``.
 
 Its passphrase, if it has one, comes from ``$BLOOMSEAL_KEYRING_PASSPHRASE``.
 """

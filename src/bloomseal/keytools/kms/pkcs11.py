@@ -1,11 +1,13 @@
 """``pkcs11:token=LABEL?module-path=/path/to/library.so`` (RFC 7512): AES keys in a hardware token, or in SoftHSM.
 
-Needs ``bloomseal[pkcs11]``. The PIN comes from ``pin-source=file:/path`` in the URI's query, or from ``$BLOOMSEAL_PKCS11_PIN``; the library from
-``module-path`` or ``$PKCS11_MODULE``. ``serial`` and ``slot-id`` choose a token too.
+Needs ``bloomseal[pkcs11]``. The PIN comes from ``pin-source=file:/path`` in the URI's query, or from
+``$BLOOMSEAL_PKCS11_PIN``; the library from ``module-path`` or ``$PKCS11_MODULE``. ``serial`` and ``slot-id`` choose a
+token too.
 
-Master key NAME is the token's AES key with the label ``NAME`` (version 1), and its versions are those labelled ``NAME:v2``, ``NAME:v3``, …: the
-highest wraps. A key wraps and unwraps by AES-GCM (CKM_AES_GCM, attributes CKA_ENCRYPT and CKA_DECRYPT) where the token offers it, bound to
-name and version; else by AES key wrap (CKM_AES_KEY_WRAP, attributes CKA_WRAP and CKA_UNWRAP).
+Master key NAME is the token's AES key with the label ``NAME`` (version 1), and its versions are those labelled
+``NAME:v2``, ``NAME:v3``, …: the highest wraps. A key wraps and unwraps by AES-GCM (CKM_AES_GCM, attributes CKA_ENCRYPT
+and CKA_DECRYPT) where the token offers it, bound to name and version; else by AES key wrap (CKM_AES_KEY_WRAP,
+attributes CKA_WRAP and CKA_UNWRAP).
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ _PROBLEMS: Final = {
     "TokenNotPresent": Problem.UNREACHABLE,
 }
 _STUCK: Final = frozenset({"OperationActive", "OperationNotInitialized", "UserNotLoggedIn"})
-"""After these the next call starts with a fresh session. Others leave it as it is: closing it logs out the whole process."""
+"""After these the next call starts with a fresh session. Others leave it as it is: closing it logs out the whole
+process.
+"""
 
 T = TypeVar("T")
 
@@ -193,7 +197,9 @@ class Pkcs11Kms:
         return self._call(told, master_key_identifier)
 
     def identify(self, master_key_identifier: str, version: str | None) -> MasterVersion:
-        """``NAME:v2`` is a name of version 2 of NAME, and of a key of its own at the same time: the token has one object."""
+        """``NAME:v2`` is a name of version 2 of NAME, and of a key of its own at the same time: the token has one
+        object.
+        """
         self._call(lambda: self._versions(master_key_identifier), master_key_identifier)
         if match := _VERSIONED.fullmatch(master_key_identifier):
             if version in (None, "1"):

@@ -1,12 +1,15 @@
-"""``vault://HOST[:PORT]/MOUNT`` (mount default: transit), optionally ``?namespace=NAME``: the transit engine of Vault and OpenBao.
+"""``vault://HOST[:PORT]/MOUNT`` (mount default: transit), optionally ``?namespace=NAME``: the transit engine of Vault
+and OpenBao.
 
-Needs ``bloomseal[vault]``. The token comes from ``$VAULT_TOKEN`` or ``~/.vault-token``, as for the vendor's own tools; a private CA from
-``$VAULT_CACERT``. ``?plain_http=true`` leaves TLS out, for a server on this machine; for another one ``&allow_http=true`` must be said too.
+Needs ``bloomseal[vault]``. The token comes from ``$VAULT_TOKEN`` or ``~/.vault-token``, as for the vendor's own tools;
+a private CA from ``$VAULT_CACERT``. ``?plain_http=true`` leaves TLS out, for a server on this machine; for another one
+``&allow_http=true`` must be said too.
 
 Master keys are named as in the engine, and must be of a symmetric type with authentication (the default, aes256-gcm96).
 
-Policy: to read ``update`` on ``MOUNT/decrypt/KEY``; to write ``update`` on ``MOUNT/encrypt/KEY``; for audits ``read`` on ``MOUNT/keys/KEY``;
-to re-wrap ``update`` on ``MOUNT/rewrap/KEY``. Without ``create`` on the encryption path no key comes into being by a mistyped name.
+Policy: to read ``update`` on ``MOUNT/decrypt/KEY``; to write ``update`` on ``MOUNT/encrypt/KEY``; for audits ``read``
+on ``MOUNT/keys/KEY``; to re-wrap ``update`` on ``MOUNT/rewrap/KEY``. Without ``create`` on the encryption path no key
+comes into being by a mistyped name.
 """
 
 from __future__ import annotations
@@ -105,7 +108,9 @@ class VaultKms:
     def rewrap_key(
         self, wrapped_key: str, master_key_identifier: str, new_master_key_identifier: str | None = None
     ) -> str:
-        """Under the same master key by the engine itself, the key never reaching this process; under another one through here."""
+        """Under the same master key by the engine itself, the key never reaching this process; under another one
+        through here.
+        """
         if new_master_key_identifier not in (None, master_key_identifier):
             return self.wrap_key(self.unwrap_key(wrapped_key, master_key_identifier), str(new_master_key_identifier))
         _version(wrapped_key, master_key_identifier)

@@ -137,7 +137,8 @@ class KeyDescription:
         is_footer_key: as the material says.
         kek_id: base64 of the KEK's 16-byte id; None under single wrapping.
         kms_instance_url: the KMS's address by the writer's account; footer keys only.
-        wrapping_version: the master key's version that wrapped the key, where the KMS client can tell from the text alone.
+        wrapping_version: the master key's version that wrapped the key, where the KMS client can tell from the text
+            alone.
     """
 
     master_key: str

@@ -97,8 +97,8 @@ class MaterialStore:
         """Drop what only a data file's predecessor needed.
 
         Args:
-            before: the entries as they were before the file was written. What has come since may be another writer's, and the
-                file in place may be its: it stays.
+            before: the entries as they were before the file was written. What has come since may be another writer's,
+                and the file in place may be its: it stays.
             needed: references in the file that is in place now.
             footer: the reference of its footer key, which is kept under the usual name too, because the rotations of
                 parquet-java and of Arrow start from there.
@@ -175,7 +175,8 @@ def tidy(folder: str | os.PathLike[str]) -> None:
             remove_leftovers(fd)
             for name in before - set(asides(fd).values()):
                 material = os.path.join(folder, f"{_PREFIX}{name}.json")  # noqa: PTH118
-                # A writer makes its file aside first, and its material, in turn, after that: neither is overlooked here.
+                # A writer makes its file aside first, and its material, in turn, after that: neither is overlooked
+                # here.
                 with contextlib.suppress(OSError), turn(material):
                     if name not in asides(fd).values() and name not in os.listdir(fd):  # noqa: PTH208  # of an open folder
                         os.unlink(material)  # noqa: PTH108

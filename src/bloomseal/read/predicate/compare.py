@@ -1,8 +1,8 @@
 """Decoded rows against the values of a predicate, exactly: no rounding that the column's type does not make itself.
 
 Integers, decimals, dates, times and timestamps are all compared as the integers that they are: a bound between two of
-them is moved to the next one, a bound beyond the type's range decides every row alike. A float is rounded to the column's
-width, as in its filter.
+them is moved to the next one, a bound beyond the type's range decides every row alike. A float is rounded to the
+column's width, as in its filter.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def ordered(column: pa.ChunkedArray, op: str, value: Any, leaf: Leaf) -> pa.Chun
     exact = _exact(value, kind, leaf)
     if exact is None:
         return nowhere(column)
-    # v < x is v <= ceil(x) - 1, and v > x is v >= floor(x) + 1: every bound becomes an integer that belongs to the rows.
+    # v < x is v <= ceil(x) - 1, and v > x is v >= floor(x) + 1: every bound becomes an integer that belongs to the
+    # rows.
     if op in ("<", "<="):
         bound = math.ceil(exact) - 1 if op == "<" else math.floor(exact)
     else:
@@ -137,7 +138,9 @@ def wanted(kind: pa.DataType, values: Values, leaf: Leaf) -> pa.Array:
 
 
 def _texts(values: Values, kind: pa.DataType) -> pa.Array:
-    """As pa.array, the first call of which loads pandas where that is installed: more than the time of a cold look-up."""
+    """As pa.array, the first call of which loads pandas where that is installed: more than the time of a cold
+    look-up.
+    """
     encoded = [value.encode() for value in values]
     wide = pa.types.is_large_string(kind)
     ends = np.cumsum([0, *map(len, encoded)])

@@ -1,7 +1,8 @@
 """Which rows are asked for, before any file is known: one small tree for every form in which it can be said.
 
-`shared` makes the tree of what ``filters=`` takes, the command line makes one of SQL, and `Predicate` binds it to a file's
-schema. Logic is SQL's: a comparison with null is neither true nor false, and a row is kept only where the whole is true.
+`shared` makes the tree of what ``filters=`` takes, the command line makes one of SQL, and `Predicate` binds it to a
+file's schema. Logic is SQL's: a comparison with null is neither true nor false, and a row is kept only where the whole
+is true.
 """
 
 from __future__ import annotations
@@ -86,7 +87,9 @@ class AnyOf:
 
 @dataclass(frozen=True, eq=False)
 class Expression:
-    """A ``pyarrow.compute`` expression, and its parts; pyarrow evaluates it on the rows, so it means what it means there."""
+    """A ``pyarrow.compute`` expression, and its parts; pyarrow evaluates it on the rows, so it means what it means
+    there.
+    """
 
     expression: pc.Expression = field(repr=False)
     tree: Call
@@ -99,9 +102,10 @@ def shared(filters: Any) -> Condition:
     """The condition that ``filters=`` states, in a form that the reads of many files can share.
 
     Args:
-        filters: ``[(column, op, value), ...]`` (all of them) or a list of such lists (any of them), as pyarrow and pandas
-            take it; a ``pyarrow.compute`` expression; a `Condition`. Operators: ``= == != < <= > >= in`` and ``not in``; these
-            two take any iterable: a list, a set, an array of numpy or Arrow, a Series of pandas or Polars.
+        filters: ``[(column, op, value), ...]`` (all of them) or a list of such lists (any of them), as pyarrow and
+            pandas take it; a ``pyarrow.compute`` expression; a `Condition`. Operators: ``= == != < <= > >= in`` and
+            ``not in``; these two take any iterable: a list, a set, an array of numpy or Arrow, a Series of pandas or
+            Polars.
 
     Raises:
         UsageError: none of these.

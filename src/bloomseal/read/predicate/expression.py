@@ -1,9 +1,9 @@
 """``pyarrow.compute`` expressions: the columns that one looks at, the conditions that it implies, its rows.
 
-pyarrow offers no way to look inside an expression, but it writes one down exactly when it is pickled: as a record batch whose
-schema metadata spells the tree and whose columns hold the literals and options (Arrow C++, ``compute::Serialize``). That is
-read here, and only to learn where rows can *not* be. Whatever is not understood implies nothing, and the rows that are left
-are chosen by pyarrow itself.
+pyarrow offers no way to look inside an expression, but it writes one down exactly when it is pickled: as a record batch
+whose schema metadata spells the tree and whose columns hold the literals and options (Arrow C++,
+``compute::Serialize``). That is read here, and only to learn where rows can *not* be. Whatever is not understood
+implies nothing, and the rows that are left are chosen by pyarrow itself.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ def _node(step: tuple[str, str], steps: Iterator[tuple[str, str]], literal: Call
 def _metadata(schema: pa.Schema) -> list[tuple[str, str]]:
     """A schema's metadata in their order, with keys that repeat, which pyarrow's dict of them loses.
 
-    Through the C data interface, whose layout is fixed (Arrow specification, *The Arrow C data interface*, ``metadata``).
+    Through the C data interface, whose layout is fixed (Arrow specification, *The Arrow C data interface*,
+    ``metadata``).
     """
     capsule = schema.__arrow_c_schema__()
     pointer = ctypes.pythonapi.PyCapsule_GetPointer

@@ -123,9 +123,10 @@ class Predicate:
 
     Args:
         filters: ``[(column, op, value), ...]`` (all of them) or a list of such lists (any of them), as pyarrow and
-            pandas take it, with the operators ``= == != < <= > >= in`` and ``not in``; a ``pyarrow.compute`` expression;
-            or a `Condition`. Of an expression, comparisons of a column with a literal, ``isin``, ``is_null``, ``is_valid``
-            and what ``&`` and ``|`` make of them rule row groups and pages out; the rest only chooses rows.
+            pandas take it, with the operators ``= == != < <= > >= in`` and ``not in``; a ``pyarrow.compute``
+            expression; or a `Condition`. Of an expression, comparisons of a column with a literal, ``isin``,
+            ``is_null``, ``is_valid`` and what ``&`` and ``|`` make of them rule row groups and pages out; the rest only
+            chooses rows.
 
     Attributes:
         any_of: `Ways`: what may rule row groups and pages out.
@@ -185,7 +186,9 @@ def _together(terms: list[Term]) -> Term:
 
 @dataclass(frozen=True)
 class _Binding:
-    """Conditions → tests on the columns of one schema. Negations move inward, which three-valued logic allows (De Morgan)."""
+    """Conditions → tests on the columns of one schema. Negations move inward, which three-valued logic allows (De
+    Morgan).
+    """
 
     schema: Schema
     int96_utc: bool

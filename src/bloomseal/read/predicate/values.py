@@ -22,7 +22,9 @@ _NEVER_NULL: Final = frozenset([bool, int, float, str, bytes])
 
 
 class Values(tuple[Any, ...]):
-    """Values asked for, with what was worked out about them: a big set is encoded, hashed and ordered once for many files."""
+    """Values asked for, with what was worked out about them: a big set is encoded, hashed and ordered once for many
+    files.
+    """
 
     def __new__(cls, values: Iterable[Any]) -> Values:
         made = super().__new__(cls, _listed(values))

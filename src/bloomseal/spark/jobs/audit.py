@@ -1,4 +1,6 @@
-"""The audit of a whole table: files are looked at on the executors, the rules, which compare files, run on the driver."""
+"""The audit of a whole table: files are looked at on the executors, the rules, which compare files, run on the
+driver.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ class TableAudit:
 
     @property
     def ok(self) -> bool:
-        """As `Report.ok`: nothing at *error* or above was found, and nothing stayed unseen. For a job that is a gate."""
+        """As `Report.ok`: nothing at *error* or above was found, and nothing stayed unseen. For a job that is a
+        gate.
+        """
         return self.report.ok
 
 
@@ -62,8 +66,8 @@ def audit(
     now: datetime | None = None,
     files_per_task: int = 20,
 ) -> TableAudit:
-    """`bloomseal.audit.audit` of a table, on the executors, which find the keys by themselves. The nonce check (``deep``) is left to
-    one machine: it compares all modules of all files.
+    """`bloomseal.audit.audit` of a table, on the executors, which find the keys by themselves. The nonce check
+    (``deep``) is left to one machine: it compares all modules of all files.
 
     Args:
         path: a folder of files, or a Delta table.

@@ -43,8 +43,8 @@ def may_destroy(
     table: str | None = None,
     files_per_task: int = 20,
 ) -> Destruction:
-    """`bloomseal.audit.may_destroy` of a table: the same answer, the files looked at on the executors, which ask the KMS by
-    themselves. Driver and executors need the keys of all files.
+    """`bloomseal.audit.may_destroy` of a table: the same answer, the files looked at on the executors, which ask the
+    KMS by themselves. Driver and executors need the keys of all files.
 
     Args:
         master_key, version, after: as there.

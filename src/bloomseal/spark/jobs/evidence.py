@@ -1,4 +1,6 @@
-"""The evidence about a whole table: files are looked at on the executors, the bundle is made and signed on the driver."""
+"""The evidence about a whole table: files are looked at on the executors, the bundle is made and signed on the
+driver.
+"""
 
 from __future__ import annotations
 

@@ -51,10 +51,11 @@ def verify(
         filters: ask each filter for every value of its own column chunk, too. One that denies a value is a failure.
 
     Returns:
-        One row a file: a `verdict` in words, `ok` (no module failed), `complete` (every module authenticated, every filter
-        asked where that was wanted), the numbers of modules, columns without a key, what failed and what is worth knowing. A file that can't be opened at
-        all is a row too. A signed footer that can't be verified for want of its key is `ok` all the same, and not
-        `complete`: row groups could be missing.
+        One row a file: a `verdict` in words, `ok` (no module failed), `complete` (every module authenticated, every
+            filter
+        asked where that was wanted), the numbers of modules, columns without a key, what failed and what is worth
+        knowing. A file that can't be opened at all is a row too. A signed footer that can't be verified for want of its
+        key is `ok` all the same, and not `complete`: row groups could be missing.
 
     Raises:
         UsageError: no policy, or one whose KMS is an object: executors need its URI; no such folder, a part of
@@ -77,14 +78,15 @@ def attach(
 ) -> DataFrame:
     """`bloomseal.attach_filters` for every file of a table: the policy's filters, where they are not there yet.
 
-    Each file is replaced in one step, so that a job that was killed is simply started again: files that are done are left
-    alone, also under retried and speculative tasks. Data pages are not touched.
+    Each file is replaced in one step, so that a job that was killed is simply started again: files that are done are
+    left alone, also under retried and speculative tasks. Data pages are not touched.
 
     Args:
         path, policy, table, files_per_task: as `verify`. The keys of the columns must be usable on the executors.
 
     Returns:
-        One row a file: how many filters were `attached` to it and were `present` before, their `filter_bytes`, and `failure`,
+        One row a file: how many filters were `attached` to it and were `present` before, their `filter_bytes`, and
+            `failure`,
         null where all went well.
 
     Raises:
@@ -176,8 +178,8 @@ def _attached(name: str, table: TablePolicy, base: str | None) -> Row:
 
 
 def _missing(file: SealedFile, table: TablePolicy) -> tuple[dict[str, FilterSpec], int]:
-    """The promised filters of columns that lack one in some row group, or have it in clear; and how many filters there are
-    of the other columns.
+    """The promised filters of columns that lack one in some row group, or have it in clear; and how many filters there
+    are of the other columns.
     """
     missing: dict[str, FilterSpec] = {}
     present = 0

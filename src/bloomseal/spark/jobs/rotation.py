@@ -1,8 +1,9 @@
-"""Rotations of whole tables: `rewrap` and `rekey`, each file in one step, under retries, speculation and lost executors.
+"""Rotations of whole tables: `rewrap` and `rekey`, each file in one step, under retries, speculation and lost
+executors.
 
-A file tells by itself whether it is done: a rewrapped one by the versions of its master keys, a rekeyed one by its identity
-(aad_file_unique), which no new sealing keeps. So a task that is run again finds what an earlier attempt has finished, and two
-attempts at the same time wait for one another.
+A file tells by itself whether it is done: a rewrapped one by the versions of its master keys, a rekeyed one by its
+identity (aad_file_unique), which no new sealing keeps. So a task that is run again finds what an earlier attempt has
+finished, and two attempts at the same time wait for one another.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ def rewrap(
     dry_run: bool = False,
     files_per_task: int = 20,
 ) -> DataFrame:
-    """`bloomseal rewrap` for every file of a table: the same data keys under other master keys, or under their current versions.
+    """`bloomseal rewrap` for every file of a table: the same data keys under other master keys, or under their current
+    versions.
 
     A second run finds nothing to do; one that was killed is simply started again.
 
@@ -70,8 +72,8 @@ def rewrap(
 
     Returns:
         One row a file: its `status` (``rotated``, ``nothing to do``, ``partly rotated``, ``changed by someone else``,
-        ``failed``), bytes, how many `keys` were wrapped anew, keys that were `left`, and `failure`, null where all went well.
-        With `dry_run`: `action` (``rewrap``, ``none``, ``fail``), `why`, and bytes to write and to copy.
+        ``failed``), bytes, how many `keys` were wrapped anew, keys that were `left`, and `failure`, null where all went
+        well. With `dry_run`: `action` (``rewrap``, ``none``, ``fail``), `why`, and bytes to write and to copy.
 
     Raises:
         UsageError: as `verify`.
@@ -99,10 +101,11 @@ def rekey(
     dry_run: bool = False,
     files_per_task: int = 20,
 ) -> DataFrame:
-    """`bloomseal rekey` for every file of a table: each module sealed again, as the policy has it, under fresh data keys.
+    """`bloomseal rekey` for every file of a table: each module sealed again, as the policy has it, under fresh data
+    keys.
 
-    The driver keeps a journal of the identities that the files had. The same call again resumes an interrupted run, and does
-    nothing after a finished one; files that came since are told and left alone.
+    The driver keeps a journal of the identities that the files had. The same call again resumes an interrupted run, and
+    does nothing after a finished one; files that came since are told and left alone.
 
     Args:
         path, policy, table, dry_run, files_per_task: as `rewrap`.
@@ -220,7 +223,8 @@ class Attempt:
     """A task: the files of one pack, one after the other.
 
     Attributes:
-        identities: those that the files had when the job began, for a rekey. A file that has another one by now is done.
+        identities: those that the files had when the job began, for a rekey. A file that has another one by now is
+            done.
     """
 
     work: _Work
@@ -251,7 +255,9 @@ class Attempt:
 
 
 def _in_turn(run: Run, name: str, base: str | None, table: TablePolicy) -> FileOutcome:
-    """Wait for another attempt at the same file: answering "changed" while it is at work would end the job in its place."""
+    """Wait for another attempt at the same file: answering "changed" while it is at work would end the job in its
+    place.
+    """
     deadline, wait = time.monotonic() + _PATIENCE, 0.1
     while (outcome := run.take(_found(name, base, table))).status is Status.CHANGED and time.monotonic() < deadline:
         time.sleep(wait)
@@ -260,7 +266,9 @@ def _in_turn(run: Run, name: str, base: str | None, table: TablePolicy) -> FileO
 
 
 class _Once(Job):
-    """A job that leaves alone what has another identity than it had when the job began. It looks while the file is locked."""
+    """A job that leaves alone what has another identity than it had when the job began. It looks while the file is
+    locked.
+    """
 
     operation = "rotation"
 

@@ -60,26 +60,29 @@ def semi_join(
     table: str | None = None,
     files_per_task: int = 20,
 ) -> DataFrame:
-    """The rows whose `column` is one of `keys`: exactly those of Spark's own semi-join, without reading what `prune` rules out.
+    """The rows whose `column` is one of `keys`: exactly those of Spark's own semi-join, without reading what `prune`
+    rules out.
 
-    Where a prediction says that pruning can't pay, the table is read whole, with a warning. Files of which most row groups are
-    left are read by Spark's own Parquet reader; of the others only those row groups, by Bloomseal's. Spark decides every row again.
-    The columns are those of the first file, or of all where the session says so (``spark.sql.parquet.mergeSchema``), as in Spark.
-    No key stands in the plan; see `prune` for what travels. Every file is opened under the policy when the frame is made, also where nothing
-    is pruned. Each run opens those of which something is left once more, before Spark's reader does: they must still be the same.
+    Where a prediction says that pruning can't pay, the table is read whole, with a warning. Files of which most row
+    groups are left are read by Spark's own Parquet reader; of the others only those row groups, by Bloomseal's. Spark
+    decides every row again. The columns are those of the first file, or of all where the session says so
+    (``spark.sql.parquet.mergeSchema``), as in Spark. No key stands in the plan; see `prune` for what travels. Every
+    file is opened under the policy when the frame is made, also where nothing is pruned. Each run opens those of which
+    something is left once more, before Spark's reader does: they must still be the same.
 
     Args:
         path: the table's folder.
         column: dotted path; not within a list or a map.
-        keys: as `prune`. Of another type than the column's only where no value changes by it: integers of another width, float
-            for double, decimals of the same scale.
+        keys: as `prune`. Of another type than the column's only where no value changes by it: integers of another
+            width, float for double, decimals of the same scale.
         columns: top-level columns of the result; None for all.
         where: a condition besides.
         policy, table, files_per_task: as `prune`.
 
     Raises:
         UsageError, KeyAccessError, IntegrityError: as `prune`.
-        PolicyError: files that can't be opened under the policy, plaintext ones among them; what they hold is not known.
+        PolicyError: files that can't be opened under the policy, plaintext ones among them; what they hold is not
+            known.
 
     Warns:
         BloomsealWarning: by the prediction pruning can't pay.
@@ -144,7 +147,8 @@ def _rows(
         mostly = native and len(one.row_groups) >= _MOSTLY * one.seen
         if mostly:
             whole.append(one.file)
-        # Spark's reader takes whatever lies there when it runs, plaintext too: so each run opens its files as well, and reads no row group.
+        # Spark's reader takes whatever lies there when it runs, plaintext too: so each run opens its files as well, and
+        # reads no row group.
         parts.append(replace(one, row_groups=()) if mostly else one)
     frames = []
     if parts:
@@ -155,7 +159,8 @@ def _rows(
         asked = {one.file: one for one in parts}
         task = _Reading(pickle.dumps(question.table), question.files.base, question.sealed, scan, asked, values)
         tasks = min(len(parts), 4 * spark.sparkContext.defaultParallelism)
-        # Spark looks the source up when the frame runs, not when it is made: two reads of one name would both be the later one.
+        # Spark looks the source up when the frame runs, not when it is made: two reads of one name would both be the
+        # later one.
         name = f"bloomseal_row_groups_{uuid.uuid4().hex}"
         own = {"task": task, "tasks": tasks, "name": classmethod(lambda _: name)}
         with as_active(spark):
@@ -289,7 +294,9 @@ class _Reader(DataSourceReader):
 
 
 def _keys_frame(spark: SparkSession, keys: Any, values: Any, column: str, kind: st.DataType) -> DataFrame:
-    """The keys as one column of the probed column's type, each once. Not as literals, which plans and event logs would show."""
+    """The keys as one column of the probed column's type, each once. Not as literals, which plans and event logs would
+    show.
+    """
     if hasattr(keys, "toArrow"):
         frame = key_column(keys, column)
         have = frame.schema.fields[0].dataType

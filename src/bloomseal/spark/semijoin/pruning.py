@@ -1,4 +1,6 @@
-"""Pruning a table by a big set of keys: probed on the executors, against every row group's statistics and sealed filter."""
+"""Pruning a table by a big set of keys: probed on the executors, against every row group's statistics and sealed
+filter.
+"""
 
 from __future__ import annotations
 
@@ -197,16 +199,18 @@ def prune(
     table: str | None = None,
     files_per_task: int = 20,
 ) -> PruneResult:
-    """The files and row groups of a table in which any of these keys may be: all others hold none, proven by statistics or by an
-    authenticated filter.
+    """The files and row groups of a table in which any of these keys may be: all others hold none, proven by statistics
+    or by an authenticated filter.
 
-    The keys are hashed once, here. To the tasks go hashes and orderings only, sealed under a key that is derived from the column's
-    own: they tell the values to whoever can try candidates. An executor opens them with the same right that it needs for the filters.
+    The keys are hashed once, here. To the tasks go hashes and orderings only, sealed under a key that is derived from
+    the column's own: they tell the values to whoever can try candidates. An executor opens them with the same right
+    that it needs for the filters.
 
     Args:
         path: the table's folder.
         column: dotted path. Repeated columns may be probed too.
-        keys: a DataFrame (of Spark, pandas or Polars), an Arrow table or array, or a list; of the column's type. Nulls match nothing.
+        keys: a DataFrame (of Spark, pandas or Polars), an Arrow table or array, or a list; of the column's type. Nulls
+            match nothing.
         policy, table: whose keys open the files; default: the policy that `enable` was given.
         files_per_task: files that one task looks at.
 

@@ -1,8 +1,8 @@
 """A set of probe values on its way to the executors: hashed, and sealed under a key of the table itself.
 
-Spark broadcasts the content of a task, so that it ends up on disks. Probed values tell as much as the rows that they find,
-so they travel sealed. Their key is derived from the probed column's data key. An executor gets that one from the KMS, as it
-does to open the column's filters. So nobody opens the set who may not use the column, and no key travels.
+Spark broadcasts the content of a task, so that it ends up on disks. Probed values tell as much as the rows that they
+find, so they travel sealed. Their key is derived from the probed column's data key. An executor gets that one from the
+KMS, as it does to open the column's filters. So nobody opens the set who may not use the column, and no key travels.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class SealedKeys:
 
     @classmethod
     def of(cls, keys: KeySet, column_type: ColumnType, file: SealedFile, leaf: int, base: str | None) -> SealedKeys:
-        """Seal `keys`, which are of this type, under a key of this file. A plaintext table has none: they travel as they are.
+        """Seal `keys`, which are of this type, under a key of this file. A plaintext table has none: they travel as
+        they are.
 
         Raises:
             KeyAccessError: the column's key can't be had.
@@ -82,7 +83,9 @@ class SealedKeys:
 
 
 def identity_of(file: SealedFile) -> bytes:
-    """What another file of the same name has otherwise. New filters, and keys that are only wrapped anew, leave a sealed file's alone."""
+    """What another file of the same name has otherwise. New filters, and keys that are only wrapped anew, leave a
+    sealed file's alone.
+    """
     crypto = file.walk.footer.crypto
     return hashlib.sha256(file.walk.footer.raw).digest() if crypto is None else crypto.aad_unique
 
@@ -100,8 +103,8 @@ def values_of(keys: Any, column: str) -> Any:
     """What a caller gave as keys, as one array or sequence.
 
     Args:
-        keys: a Spark, pandas or Polars DataFrame, an Arrow table or array, a set, an iterator, or any sequence. Frames and tables of several columns
-            must have one of the probed column's name.
+        keys: a Spark, pandas or Polars DataFrame, an Arrow table or array, a set, an iterator, or any sequence. Frames
+            and tables of several columns must have one of the probed column's name.
 
     Raises:
         UsageError: none of these.

@@ -1,8 +1,8 @@
 """Tables whose folder holds a log of their files: the log of Spark's own streaming file sink, Delta's, and Iceberg's.
 
-Spark's file sink notes the files of each batch in ``_spark_metadata``, and Spark reads those and no others: what a batch
-that failed has left beside them is not the table's. Its notes are ``0``, ``1``, ``2.compact``: a first line ``v1``, then
-one line of JSON for each file.
+Spark's file sink notes the files of each batch in ``_spark_metadata``, and Spark reads those and no others: what a
+batch that failed has left beside them is not the table's. Its notes are ``0``, ``1``, ``2.compact``: a first line
+``v1``, then one line of JSON for each file.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _NOTE: Final = re.compile(r"(\d+)(\.compact)?")
 
 
 def sink_files(base: str | None, root: str) -> frozenset[str] | None:
-    """The files that a streaming file sink has committed to this folder, as paths on its file system; None where there is
-    no such log.
+    """The files that a streaming file sink has committed to this folder, as paths on its file system; None where there
+    is no such log.
 
     Raises:
         FormatError: a log that can't be understood.
@@ -57,7 +57,8 @@ def sink_files(base: str | None, root: str) -> frozenset[str] | None:
 
 
 def refuse_logs(path: str, *, sink: bool = False) -> None:
-    """Refuse to write into a folder whose files a log names: Spark would see none of the new ones, or miss the old ones.
+    """Refuse to write into a folder whose files a log names: Spark would see none of the new ones, or miss the old
+    ones.
 
     Args:
         sink: let the log of a streaming file sink be.

@@ -242,7 +242,9 @@ class SourceOptions:
 
 
 def _refuse_another(given: Mapping[str, str], defaults: Defaults) -> None:
-    """A table of the catalog has options, too: whoever writes to it must not choose the KMS that gets our credentials and keys."""
+    """A table of the catalog has options, too: whoever writes to it must not choose the KMS that gets our credentials
+    and keys.
+    """
     said = {"kms": defaults.kms is not None and given.get("kms", defaults.kms) != defaults.kms}
     said["policy"] = defaults.policy is not None and "policy" in given
     for name in (name for name, another in said.items() if another):

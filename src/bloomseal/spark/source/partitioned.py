@@ -13,5 +13,7 @@ _PLAIN_TEXT: Final = ("string", "boolean", "byte", "short", "integer", "long", "
 
 
 def has_plain_text(kind: DataType) -> bool:
-    """True where Spark's text of a value is the obvious one, so that we spell it alike: texts, whole numbers, booleans, dates."""
+    """True where Spark's text of a value is the obvious one, so that we spell it alike: texts, whole numbers, booleans,
+    dates.
+    """
     return kind.typeName() in _PLAIN_TEXT

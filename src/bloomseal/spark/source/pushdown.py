@@ -1,7 +1,8 @@
 """Spark's pushed filters as what rules out files, row groups and pages, and never a row that Spark would keep.
 
-Spark evaluates every filter again on what it is given. So a filter that is not understood, or that means something else to Spark than to
-us, is left to it: NaN equals NaN there and is the greatest float, and a column may be read in another type than the file has.
+Spark evaluates every filter again on what it is given. So a filter that is not understood, or that means something else
+to Spark than to us, is left to it: NaN equals NaN there and is the greatest float, and a column may be read in another
+type than the file has.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The reading half: what to read is planned on the driver without opening more than one file, and read by the executors."""
+"""The reading half: what to read is planned on the driver without opening more than one file, and read by the
+executors.
+"""
 
 from __future__ import annotations
 
@@ -59,9 +61,9 @@ class Task(InputPartition):
 class TableReader(DataSourceReader):
     """Reads a table's files.
 
-    It takes no pushed filters. Spark keeps what a reader planned for one query's filters, and hands it to every other query over the same
-    frame, also to one that asks for other rows (Spark 4.3, `PythonScanBuilder.pushFilters`): to prune by them would lose rows. What
-    prunes is fixed when the frame is made, by `bloomseal.spark.read`.
+    It takes no pushed filters. Spark keeps what a reader planned for one query's filters, and hands it to every other
+    query over the same frame, also to one that asks for other rows (Spark 4.3, `PythonScanBuilder.pushFilters`): to
+    prune by them would lose rows. What prunes is fixed when the frame is made, by `bloomseal.spark.read`.
 
     Args:
         settings: what to read and how.
@@ -87,7 +89,8 @@ class TableReader(DataSourceReader):
         parallelism = self._defaults.parallelism or os.cpu_count() or 1
         most = settings.max_partition_bytes
         if any(one.op in ("==", "in") and one.path[0] not in tree.columns.names for one in self._scan.conditions):
-            # Little of such a file is read, so that starting tasks would be most of the work: two for each core will do.
+            # Little of such a file is read, so that starting tasks would be most of the work: two for each core will
+            # do.
             total = sum(piece.size + _FILE_COST for piece in pieces)
             most = max(most, min(_SELECTIVE * most, total // (2 * parallelism)))
         packs = list(_packed(pieces, most, parallelism)) or [[]]

@@ -1,4 +1,6 @@
-"""One task of a read: its files, opened one after the other, as record batches in exactly the types that Spark asked for."""
+"""One task of a read: its files, opened one after the other, as record batches in exactly the types that Spark asked
+for.
+"""
 
 from __future__ import annotations
 

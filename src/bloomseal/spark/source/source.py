@@ -24,8 +24,8 @@ class BloomsealSource(DataSource):
     """Read and write encrypted Parquet tables with Bloomseal's own reader and writer.
 
     Attributes:
-        defaults: set in the subclass that `bloomseal.spark.enable` registers, since the Python processes that plan and run
-            a query see no session.
+        defaults: set in the subclass that `bloomseal.spark.enable` registers, since the Python processes that plan and
+            run a query see no session.
     """
 
     defaults: ClassVar[Defaults | None] = None

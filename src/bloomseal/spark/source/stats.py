@@ -25,7 +25,8 @@ class SourceStats(ReadStats):
         files: files opened.
         files_pruned_by_partition: files that their folders' names ruled out, and that were never opened.
         files_pruned_by_schema: files closed after their footer, since they lack a column that must have a value.
-        bytes_decoded: bytes before compression of the row groups decoded, all columns; a lookup reads single pages of them.
+        bytes_decoded: bytes before compression of the row groups decoded, all columns; a lookup reads single pages of
+            them.
         bytes_pruned: the same of the row groups ruled out, and the size of the files that were never opened.
         kms_calls: keys that the KMS was asked for.
     """

@@ -1,12 +1,12 @@
 """Streams over tables: new files as micro-batches, micro-batches as sealed files, each exactly once.
 
-**Reading.** An offset is the set of files seen, as 12 bytes of SHA-256 of each name below the table. Names are never used
-twice, while times are: a file that is moved into place keeps an older one. So no file is missed, and one that is replaced
-under its name (`attach`, `rekey`) is not read again.
+**Reading.** An offset is the set of files seen, as 12 bytes of SHA-256 of each name below the table. Names are never
+used twice, while times are: a file that is moved into place keeps an older one. So no file is missed, and one that is
+replaced under its name (`attach`, `rekey`) is not read again.
 
-**Writing.** The names of a batch's files say which query and which batch they are of. A batch that Spark repeats, since the
-driver died between our commit and its own note of it, finds them and is dropped. Each commit finishes first what a driver
-that died had planned.
+**Writing.** The names of a batch's files say which query and which batch they are of. A batch that Spark repeats, since
+the driver died between our commit and its own note of it, finds them and is dropped. Each commit finishes first what a
+driver that died had planned.
 """
 
 from __future__ import annotations

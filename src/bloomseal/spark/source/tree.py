@@ -1,10 +1,11 @@
-"""A table's files and the partition values in the names of their folders, found as Spark finds them (`PartitioningUtils`).
+"""A table's files and the partition values in the names of their folders, found as Spark finds them
+(`PartitioningUtils`).
 
 Without a JVM: the Python process that plans a read has none. Which files a folder has is said by
 `..listing.listing_of`, for jobs too; of those this takes what Spark would read.
 
-Values are typed here as Spark types them to the letter, and not as in `bloomseal.table.query.partitions`: timestamps are
-instants of the session's zone, ``1e3`` is a decimal, ``1f`` a double, and a column of nulls has a type of its own.
+Values are typed here as Spark types them to the letter, and not as in `bloomseal.table.query.partitions`: timestamps
+are instants of the session's zone, ``1e3`` is a decimal, ``1f`` a double, and a column of nulls has a type of its own.
 Other values have the same type there, which a test holds.
 """
 

@@ -1,8 +1,8 @@
 """What a Parquet file's columns are to Spark, and decoded columns in exactly the Arrow types that Spark asks for.
 
-Types follow Spark's own Parquet reader (`ParquetToSparkSchemaConverter` for those of a schema, `ParquetVectorUpdaterFactory` for
-what a column may be widened to). Where it refuses a type that Spark can hold, this reads it: nanoseconds are cut to microseconds,
-half floats become floats, UUIDs binary.
+Types follow Spark's own Parquet reader (`ParquetToSparkSchemaConverter` for those of a schema,
+`ParquetVectorUpdaterFactory` for what a column may be widened to). Where it refuses a type that Spark can hold, this
+reads it: nanoseconds are cut to microseconds, half floats become floats, UUIDs binary.
 """
 
 from __future__ import annotations
@@ -158,7 +158,8 @@ def converter(have: pa.DataType, want: st.DataType, leaves: Iterator[Leaf]) -> C
         leaves: those that were read, at and below the column; as many are taken as it has.
 
     Raises:
-        UnsupportedError: the file's type does not become the wanted one without loss. Spark's own reader refuses it too.
+        UnsupportedError: the file's type does not become the wanted one without loss. Spark's own reader refuses it
+            too.
     """
     if isinstance(have, pa.BaseExtensionType):
         inner = converter(have.storage_type, want, leaves)

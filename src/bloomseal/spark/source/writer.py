@@ -36,7 +36,9 @@ __all__ = ["TableWriter", "Written"]
 
 _TARGET_BYTES: Final = 128 * 1024 * 1024
 _GROUP_BYTES: Final = 128 * 1024 * 1024
-"""What a row group takes in memory before it is encoded, where its number of rows is not given; and what all that wait may take."""
+"""What a row group takes in memory before it is encoded, where its number of rows is not given; and what all that wait
+may take.
+"""
 _OPEN_FILES: Final = 16
 _UNSTORABLE: Final = ("void", "interval", "yearmonthinterval", "geometry", "geography")
 _ROW_METADATA: Final = "org.apache.spark.sql.parquet.row.metadata"
@@ -135,7 +137,8 @@ class TableWriter(DataSourceArrowWriter):
         recover(table, self.place.policy)
         with table.errors("list the table"):
             replaced = self.replaced(files)
-            # Without a single file a table has no schema. Folders give none either, but then there would be a file beside them.
+            # Without a single file a table has no schema. Folders give none either, but then there would be a file
+            # beside them.
             bare = not files and not self._columns and not (set(table.files()) - replaced)
         if bare:
             files = [self._empty()]
@@ -272,8 +275,9 @@ def _arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def _stored_type(kind: pa.DataType) -> pa.DataType:
-    """Times of day come in nanoseconds, while Spark knows and stores microseconds. And inside a null struct Arrow has nulls for
-    its fields too, those that may not be null included, which no cast allows: they are stored as if they might.
+    """Times of day come in nanoseconds, while Spark knows and stores microseconds. And inside a null struct Arrow has
+    nulls for its fields too, those that may not be null included, which no cast allows: they are stored as if they
+    might.
     """
 
     def inner(one: pa.Field) -> pa.Field:

@@ -1,8 +1,8 @@
 """A row predicate over a table: what folders and missing columns decide, and what is left for each file.
 
-Negations are moved to the comparisons (De Morgan, which three-valued logic allows), so that only ``and`` and ``or`` join
-them. Then it counts alone whether a comparison is true: null may stand for false. And a comparison that a file can't be
-asked may stand for true, as long as the rows are asked again.
+Negations are moved to the comparisons (De Morgan, which three-valued logic allows), so that only ``and`` and ``or``
+join them. Then it counts alone whether a comparison is true: null may stand for false. And a comparison that a file
+can't be asked may stand for true, as long as the rows are asked again.
 """
 
 from __future__ import annotations
@@ -166,7 +166,9 @@ class Condition:
         return unknown if found is None else _simplified(found, decide)
 
     def _means_the_same(self, part: Part, file: SealedFile, table: Bound, decided: Callable[[str], bool]) -> bool:
-        """Do the file's own columns answer as the table's would? A narrower float rounds the value that is asked for."""
+        """Do the file's own columns answer as the table's would? A narrower float rounds the value that is
+        asked for.
+        """
         schema = file.walk.footer.schema
         if not isinstance(part, Expression):
             mine, whole = schema.leaf(part.column), table.leaves.leaf(part.column)

@@ -75,7 +75,9 @@ class TableParts:
 
 
 class Shape(NamedTuple):
-    """What one file has of a query's columns: those asked for, and those that the predicate is about, with their types."""
+    """What one file has of a query's columns: those asked for, and those that the predicate is about, with
+    their types.
+    """
 
     schema: pa.Schema
     filtered: Mapping[str, ColumnType]

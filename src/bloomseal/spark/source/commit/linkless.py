@@ -1,9 +1,9 @@
 """A folder on this machine in which no link is followed, as a file system of pyarrow's.
 
-Whoever may write to a table's folder can put a link there, or swap a folder for one between a check and its use. So every folder
-below the root is opened by its name within the one above it, a link refused (``openat``, ``O_NOFOLLOW``), and what is done is done
-within the open folder: a path that was looked at is never resolved a second time. The way *to* the root is the caller's own, and
-links on it are followed.
+Whoever may write to a table's folder can put a link there, or swap a folder for one between a check and its use. So
+every folder below the root is opened by its name within the one above it, a link refused (``openat``, ``O_NOFOLLOW``),
+and what is done is done within the open folder: a path that was looked at is never resolved a second time. The way *to*
+the root is the caller's own, and links on it are followed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _LINK: Final = "there is a link below the table, and none is followed"
 
 
 class LinklessFolder(FileSystemHandler):  # type: ignore[misc]
-    """The folder `root` and what is below it; other paths are refused. Links are neither files nor folders here, but `Unknown`.
+    """The folder `root` and what is below it; other paths are refused. Links are neither files nor folders here, but
+    `Unknown`.
 
     Args:
         root: absolute path.

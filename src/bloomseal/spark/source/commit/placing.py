@@ -3,15 +3,16 @@
 ::
 
     TABLE/_bloomseal_temporary/JOB/ATTEMPT/[a=1/]part-….parquet     tasks write here; nothing is visible yet
-    TABLE/_bloomseal_temporary/JOB/plan.json                       the point of no return: which files come, which go (`plan`)
+    TABLE/_bloomseal_temporary/JOB/plan.json                       the point of no return: what comes and goes (`plan`)
     TABLE/[a=1/]part-….parquet                                     moved one by one; then the old ones are removed
     TABLE/_SUCCESS                                                 gone from the plan on, back when all is done
 
-Before the plan a job leaves no trace once its folder is removed. From the plan on it only goes forward: every step can be
-repeated, so that whoever finds the plan of a job that died finishes it (`recover`, which each commit begins with).
+Before the plan a job leaves no trace once its folder is removed. From the plan on it only goes forward: every step can
+be repeated, so that whoever finds the plan of a job that died finishes it (`recover`, which each commit begins with).
 
-Others may write to the table's folder too. A plan is believed only where a writer of the table has made it, and on this machine's file
-systems no link below the table is followed (`linkless`): a link is removed or refused as what it is. Object stores have none.
+Others may write to the table's folder too. A plan is believed only where a writer of the table has made it, and on this
+machine's file systems no link below the table is followed (`linkless`): a link is removed or refused as what it is.
+Object stores have none.
 """
 
 from __future__ import annotations
@@ -153,7 +154,9 @@ class Job:
         return self.table.path(TEMPORARY, self.name)
 
     def begin(self) -> None:
-        """Make the job's folder, on the driver. Its tasks don't: one that is cancelled too late would make it again after `abort`."""
+        """Make the job's folder, on the driver. Its tasks don't: one that is cancelled too late would make it again
+        after `abort`.
+        """
         with self.table.errors("make a folder"):
             self.table.make_folder(self.folder)
 
@@ -165,8 +168,8 @@ class Job:
             replaced: visible files, as paths below the table.
 
         Raises:
-            BloomsealError: a file is not there as it was written, or a link is where a file is to go; nothing has changed then. Or
-                the storage failed on the way: the next write to the table goes on from there.
+            BloomsealError: a file is not there as it was written, or a link is where a file is to go; nothing has
+                changed then. Or the storage failed on the way: the next write to the table goes on from there.
             KeyAccessError: the table's footer key can't be used; nothing has changed.
         """
         if any(file.name in replaced for file in files):
@@ -221,7 +224,9 @@ class Job:
             self.table.local.get_file_info([self.table.path(file.name) for file in files])
 
     def _carry_out(self, plan: Plan) -> None:
-        """Every step may have been done before, by a job that died or by another one that finds the plan at this moment."""
+        """Every step may have been done before, by a job that died or by another one that finds the plan at this
+        moment.
+        """
         table = self.table
         with table.errors("put the new files into place; the next write to the table goes on"):
             _delete(table, _SUCCESS)
@@ -248,7 +253,8 @@ class Job:
         return _is_leaf(self.table.filesystem.get_file_info(posixpath.join(self.folder, _PLAN)))
 
     def _remove_folder(self) -> None:
-        # Tasks that were cancelled may go on for a moment: a file that comes while its folder is emptied stops the removal.
+        # Tasks that were cancelled may go on for a moment: a file that comes while its folder is emptied stops the
+        # removal.
         from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_fixed
 
         for attempt in Retrying(
@@ -270,16 +276,16 @@ def jobs_in(table: TableFolder) -> list[str]:
 def recover(table: TableFolder, policy: TablePolicy, now: datetime | None = None) -> list[str]:
     """Finish what jobs that died had planned, and remove what others left that never came so far.
 
-    Jobs at work are not disturbed: one that carries out its plan at this moment is helped, and one without a plan is taken for
-    dead only if it has written nothing for `ABANDONED`.
+    Jobs at work are not disturbed: one that carries out its plan at this moment is helped, and one without a plan is
+    taken for dead only if it has written nothing for `ABANDONED`.
 
     Returns:
         The jobs that were finished or removed.
 
     Raises:
         BloomsealError: the storage failed.
-        FormatError, IntegrityError, KeyAccessError, PolicyError: a plan that is not one of a writer of this table, or whose key
-            can't be had.
+        FormatError, IntegrityError, KeyAccessError, PolicyError: a plan that is not one of a writer of this table, or
+            whose key can't be had.
     """
     now = now or datetime.now(UTC)
     done = []

@@ -1,8 +1,9 @@
 """The plan of a commit: which files come and which go, under the table's own keys.
 
-The plan lies in the table's folder, and whoever finds it carries it out with rights of his own. So that nobody but a writer of the
-table gives orders there, it is authenticated: HMAC-SHA-256 under a fresh key that the KMS has wrapped under the table's footer key.
-The next writer unwraps that one, held to the footer keys of the policy. One line of JSON says key and tag, the rest is the plan::
+The plan lies in the table's folder, and whoever finds it carries it out with rights of his own. So that nobody but a
+writer of the table gives orders there, it is authenticated: HMAC-SHA-256 under a fresh key that the KMS has wrapped
+under the table's footer key. The next writer unwraps that one, held to the footer keys of the policy. One line of JSON
+says key and tag, the rest is the plan::
 
     {"version":2,"key":"…key metadata…","tag":"…"}
     {"files":[["ATTEMPT/a=1/part-….parquet","a=1/part-….parquet"]],"replaced":["a=1/part-….parquet"]}
@@ -111,7 +112,9 @@ def _head(head: bytes, path: str) -> tuple[bytes, bytes]:
 
 
 def _keys(table: TablePolicy) -> PinnedFileKeys:
-    """The table's footer keys, which every writer of it can use. Material stays inside: beside the plan there would be no file."""
+    """The table's footer keys, which every writer of it can use. Material stays inside: beside the plan there would be
+    no file.
+    """
     tools = table.keys.tools.storing(internal=True)
     return PinnedKeys(tools, footer={table.footer_key, *table.previous_footer_keys}, columns={}).for_file(FileRef(""))
 
