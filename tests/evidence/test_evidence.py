@@ -280,7 +280,8 @@ def test_an_altered_journal_is_told(shop: Shop, change: str) -> None:
     lines = shop.journal.read_bytes().splitlines(keepends=True)
     match change:
         case "altered":
-            lines[2] = lines[2].replace(b'"rotated"', b'"Rotated"')
+            number = next(number for number, line in enumerate(lines) if b'"rotated"' in line)
+            lines[number] = lines[number].replace(b'"rotated"', b'"Rotated"')
         case "removed":
             del lines[3]
         case "inserted":

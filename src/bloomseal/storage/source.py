@@ -121,8 +121,15 @@ class Source:
 
     @property
     def identity(self) -> tuple[int, ...] | None:
-        """Tells the open file from another one put in its place meanwhile; None where the file system is not local."""
-        return None if self.fd is None else identity(os.fstat(self.fd))
+        """Tells the open file from another one put in its place meanwhile; None where the file system is not local.
+
+        Raises:
+            UsageError: the storage failed.
+        """
+        try:
+            return None if self.fd is None else identity(os.fstat(self.fd))
+        except OSError as error:
+            raise refusal("can't look at the file", self.name, error) from error
 
     @property
     def real_path(self) -> str | None:
