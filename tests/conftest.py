@@ -35,3 +35,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "java" in getattr(item, "fixturenames", ()):
             item.add_marker("jvm")
             item.add_marker(pytest.mark.xdist_group("jvm"))  # one worker runs them all, so one JVM is started
+
+
+@pytest.fixture(autouse=True)
+def nobodys_environment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test's keyring is its own: neither the user's settings reach it, nor those that a Spark session has to keep."""
+    if "spark" not in request.path.relative_to(Path(__file__).parent).parts:
+        for name in [name for name in os.environ if name.startswith("BLOOMSEAL_KEYRING")]:
+            monkeypatch.delenv(name)

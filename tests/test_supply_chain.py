@@ -26,7 +26,7 @@ _PACKAGES = ("bloomseal", "pyspark_bloomseal")
 def test_every_requirement_is_pinned_with_hashes_and_comes_from_nowhere_in_particular(lock: Path) -> None:
     text = lock.read_text(encoding="utf-8")
     entries = [line for line in re.sub(r"\\\n\s*", " ", text).splitlines() if line and not line.startswith("#")]
-    assert len(entries) > 5
+    assert entries
     for entry in entries:
         assert re.match(r"[A-Za-z0-9._-]+(\[[\w,-]+\])?==\S+ ", entry), entry
         hashes = re.findall(r"--hash=(\S+)", entry)

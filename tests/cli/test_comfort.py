@@ -150,8 +150,8 @@ SINGULAR = {"column_key": "column_keys", "encrypted_column": "encrypted_columns"
             {"input_format", "type", "plaintext", "dry_run", "compression", "delimiter"},
         ),
         ("attach", [bs.DecryptionSpec, bs.attach_filters], set()),
-        ("read", [bs.DecryptionSpec, bs.read_table], {"where", "where_in", "limit", "output", "stats"}),
-        ("probe", [bs.DecryptionSpec, bs.probe], {"values_from", "quiet", "per_file", "version"}),
+        ("read", [bs.DecryptionSpec, bs.open_table, bs.read_table], {"where", "where_in", "limit", "output", "stats"}),
+        ("probe", [bs.DecryptionSpec, bs.open_table, bs.probe], {"values_from", "quiet", "per_file", "version"}),
         ("verify", [bs.DecryptionSpec, bs.verify], {"strict"}),
     ],
 )

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     from ..sbbf import FilterSpec
 
-__all__ = ["bridge_options", "check_lookalikes", "check_native", "leaves", "options", "promised"]
+__all__ = ["bridge_options", "check_lookalikes", "check_native", "has_plain_text", "leaves", "options", "promised"]
+
+_PLAIN_TEXT: Final = ("string", "boolean", "byte", "short", "integer", "long", "date")
 
 _ADAPTIVE_BYTES: Final = 4 * 1024 * 1024
 _ADAPTIVE_SIZES: Final = 8
@@ -251,3 +253,8 @@ def check_lookalikes(table: TablePolicy, stored: StructType) -> None:
     expected = Expectation(encrypted_columns=keyed)
     for name in leaves(stored):
         expected.name(name)
+
+
+def has_plain_text(kind: DataType) -> bool:
+    """Has a type one text only, so that folders are spelt as Spark does it? Texts, whole numbers, booleans, dates."""
+    return kind.typeName() in _PLAIN_TEXT

@@ -27,8 +27,7 @@ from .given import refuse_secrets, table_policy
 from .listing import TableFiles, in_folder, list_files, qualified, split_uri
 from .opening import open_table_file
 from .session import as_active, chosen_table, register_source
-from .settings import bridge_options, check_lookalikes, promised
-from .source.partitioned import has_plain_text
+from .settings import bridge_options, check_lookalikes, has_plain_text, promised
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession

@@ -21,12 +21,11 @@ from ...write.writer import DEFAULT_ROW_GROUP_SIZE, SealedWriter
 from ..given import absolute_kms
 from ..listing import in_folder
 from ..opening import table_of
-from ..settings import leaves, promised
+from ..settings import has_plain_text, leaves, promised
 from ..versions import arrow_schema_of
 from .commit.placing import Job, Staged, TableFolder, recover
 from .logs import refuse_logs
 from .options import SourceOptions, choice, positive
-from .partitioned import has_plain_text
 from .tree import check_folders
 
 if TYPE_CHECKING:
