@@ -30,7 +30,7 @@ torture: $(VENV)/.dev ## the whole interop matrix and long crash runs
 fuzz: $(VENV)/.fuzz ## coverage-guided fuzzing of every parser: make fuzz FUZZ="--seconds 600 where csv"
 	$(BIN)/python tests/fuzz/cover.py $(FUZZ)
 
-spark-matrix: $(VENV)/.installed ## the most important ways through Spark 4.0 to 4.3 and Java 17 to 25: make spark-matrix SPARK="pyspark==4.1.4"
+spark-matrix: $(VENV)/.installed ## the most important ways through Spark 4.0 to 4.3, Java 17, 21, 25: make spark-matrix SPARK="pyspark==4.1.4"
 	$(BIN)/python tests/spark/matrix.py $(SPARK)
 
 bench: $(VENV)/.bench ## ratios against peers, in one run: make bench BENCH="--size small --only write"
