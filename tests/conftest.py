@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -37,9 +38,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("jvm"))  # one worker runs them all, so one JVM is started
 
 
-@pytest.fixture(autouse=True)
-def nobodys_environment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test's keyring is its own: neither the user's settings reach it, nor those that a Spark session has to keep."""
-    if "spark" not in request.path.relative_to(Path(__file__).parent).parts:
-        for name in [name for name in os.environ if name.startswith("BLOOMSEAL_KEYRING")]:
-            monkeypatch.delenv(name)
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """A test's keyring is its own: neither the user's settings reach it and its fixtures, nor those that a Spark
+    session has to keep in the environment for its workers.
+    """
+    if "spark" in item.path.relative_to(Path(__file__).parent).parts:
+        return (yield)
+    held = {name: os.environ.pop(name) for name in [*os.environ] if name.startswith("BLOOMSEAL_KEYRING")}
+    try:
+        return (yield)
+    finally:
+        os.environ.update(held)
