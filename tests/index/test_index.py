@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,28 @@ def test_conditions_of_every_form_are_narrowed_and_exact(folder: Path) -> None:
         opened(folder).read(filters=[("k", "==", "text")])
     with pytest.raises(bs.UsageError, match="no such column"):
         opened(folder).read(["nope"], [("k", "==", -1)])
+
+
+@pytest.mark.parametrize(
+    ("kinds", "value"),
+    [
+        ((pa.float32(), pa.float64()), lambda i: i / 10),
+        ((pa.timestamp("ms"), pa.timestamp("us")), lambda i: datetime(2000, 1, 1) + timedelta(seconds=i)),
+    ],
+    ids=["floats", "moments"],
+)
+def test_a_value_means_the_same_in_files_of_other_types(tmp_path: Path, kinds: Any, value: Any) -> None:
+    """Where files differ in what a value means, it is bound to the table's type after the index was first asked."""
+    for number in range(4):
+        made = pa.array([value((7 * i + number) % 30 * 4 + number) for i in range(30)], kinds[number % 2])
+        write(tmp_path / "t" / f"{number}.parquet", pa.table({"k": made, "n": range(30)}))
+    opened(tmp_path / "t").index("k", encryption=ENCRYPTION).build()
+    found = 0
+    for i in range(0, 124, 3):
+        found += same(tmp_path / "t", [("k", "==", value(i))], auto="require").stats.rows
+        same(tmp_path / "t", [("k", "in", [value(i), value(i + 1)]), ("n", "<", 20)], auto="require")
+        same(tmp_path / "t", pc.field("k") == pa.scalar(value(i)))
+    assert found >= 20
 
 
 def test_probes_ask_the_index(folder: Path) -> None:
