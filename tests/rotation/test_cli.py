@@ -142,6 +142,7 @@ def test_a_policy_takes_the_place_of_options(run: Run, ring: bs.Keyring) -> None
     again = run("rekey", "table", *named, "--aad-prefix", "nonsense")
     assert again.code == 1
     assert run("seal", "table", *named, "--footer-key", "footer").code == 2
+    assert run("seal", "table", *named, "--no-store-aad-prefix").code == 2
     assert run("seal", "table", "--policy", "policy.toml").code == 2
     # What is said beside a policy is held, or refused; never passed over.
     assert run("rekey", "table", *named, "--encrypted-column", "name").code == 2

@@ -16,9 +16,10 @@ from .._version import __version__
 from ..notebook import ShownInNotebooks
 from ..policy import Policy, TablePolicy
 from .facts.file import FileFacts, Seen
-from .facts.inventory import Policies, look, to_table
+from .facts.inventory import look, to_table
 from .facts.leftovers import Content, look_at
 from .facts.places import Places, find_files
+from .facts.policies import Policies
 from .rules.checks import check, unclaimed_filters
 from .rules.findings import Finding, Severity
 from .rules.judged import Facts

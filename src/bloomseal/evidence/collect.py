@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow.parquet as pq
 
 from .._version import __version__
-from ..audit.facts.inventory import Policies, look
+from ..audit.facts.inventory import look
 from ..audit.facts.places import Places, find_files
+from ..audit.facts.policies import Policies
 from ..audit.report import Report, judged
 from ..errors import BloomsealError
 from ..keytools.access_log import host_name, user_name

@@ -83,7 +83,7 @@ class Aside:
         since this process last looked: listing thousands of names for each of thousands of files would take long.
         """
         status = os.fstat(self._folder)
-        seen, waiting = _tidied.get((status.st_dev, status.st_ino), (0, frozenset[str]()))
+        seen, waiting = _tidied.get((status.st_dev, status.st_ino), (None, frozenset[str]()))
         self._waiting = waiting if seen == status.st_mtime_ns else frozenset(asides(self._folder).values())
         # Others of the folder go with their key material, which whoever tidies all of it looks after.
         if self._name in self._waiting:

@@ -13,8 +13,9 @@ from ...keytools import KeyTools, as_key_source
 from ...keytools.pinned import PinnedKeys
 from ...policy import Policy, TablePolicy
 from ...storage.ref import FileRef
-from ..facts.inventory import Policies, scanner_for
+from ..facts.inventory import scanner_for
 from ..facts.places import Places, Systems, find_files
+from ..facts.policies import Policies
 from .answer import ALL_VERSIONS, Destruction, Reason
 from .examine import Examined, Examiner, file_of
 from .question import CACHE_LIFETIME, Question, ask

@@ -17,10 +17,10 @@ import pyarrow as pa
 from ...keytools import KeyTools, as_key_source
 from ...keytools.pinned import PinnedKeys
 from ...policy import Policy, TablePolicy
-from ...storage.ref import FileRef
 from .file import PROTECTIONS, SEEN, FileFacts
 from .keys import KeyFacts, Kms
 from .places import Places, find_files
+from .policies import Policies
 from .scan import Scanner
 from .views import EXPOSED
 from .witness import Witness
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ...storage.source import Source
     from .deep import Nonces
 
-__all__ = ["SCHEMA", "Policies", "inventory", "look", "scanner_for", "to_table"]
+__all__ = ["SCHEMA", "inventory", "look", "scanner_for", "to_table"]
 
 _WORDS: Final = pa.dictionary(pa.int32(), pa.string())
 _MOMENT: Final = pa.timestamp("s", "UTC")
@@ -116,60 +116,6 @@ all files seen have sealed under a data key (at the least, where ``modules_count
 many values of its own column chunk a filter was asked for (`deep` only), ``filter_denied`` how many of them it called
 absent.
 """
-
-
-class Policies:
-    """Assigns files to tables, and so to policies.
-
-    Args:
-        policy: one table's policy, which then holds for all files; or a policy file's, where a file belongs to the
-            table that the deepest part of its path is named after; or None.
-        table: the table's name, where all files belong to one.
-    """
-
-    def __init__(self, policy: Policy | TablePolicy | None, table: str | None = None) -> None:
-        self._given = policy is not None
-        self.digest = policy.origin.digest if policy is not None and policy.origin is not None else None
-        self._one = policy if isinstance(policy, TablePolicy) else None
-        self._tables: dict[str, TablePolicy] = {}
-        if isinstance(policy, Policy):
-            self._tables = dict(policy.tables)
-            if table is not None:
-                self._one = policy.for_table(table)
-        self._known: dict[str, TablePolicy | None] = {}
-
-    def of(self, path: str) -> TablePolicy | None:
-        """The policy of a file; None where there is none."""
-        if self._one is not None:
-            return self._one
-        folder, _, name = path.replace(os.sep, "/").rpartition("/")
-        stem = name.split(".")[0]
-        return self._tables.get(stem) or self._of_folder(folder)
-
-    def _of_folder(self, folder: str) -> TablePolicy | None:
-        if folder not in self._known:
-            parts = reversed(folder.split("/"))
-            self._known[folder] = next((self._tables[part] for part in parts if part in self._tables), None)
-        return self._known[folder]
-
-    def strangers(self, files: Sequence[FileFacts]) -> list[str]:
-        """The files that no table claims, though there is a policy: nobody holds them against anything."""
-        return [file.path for file in files if self.of(file.path) is None] if self._given else []
-
-    def prefixes(self, ref: FileRef) -> tuple[bytes, ...]:
-        """The AAD prefixes that the policy gives a file, or gave it once."""
-        policy = self.of(ref.path)
-        return () if policy is None else tuple(prefix.encode() for prefix in policy.prefixes(ref))
-
-    @property
-    def dated(self) -> bool:
-        """Does any policy say for how long keys are used?"""
-        return any(policy.max_key_age is not None or policy.key_policies for policy in self.tables)
-
-    @property
-    def tables(self) -> list[TablePolicy]:
-        """The policies of all tables that files may belong to."""
-        return [self._one] if self._one is not None else list(self._tables.values())
 
 
 def inventory(

@@ -8,6 +8,7 @@ import hashlib
 import json
 import re
 import sys
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, lru_cache
@@ -18,13 +19,14 @@ from ...errors import BloomsealError, KeyAccessError
 from ...keytools import Keyring, KmsAccessError, MasterVersion
 from ...keytools.material.material import DEFAULT_INSTANCE, KeyMaterial, KeyMetadata
 from ...keytools.material.store import MaterialStore
-from ...keytools.protocols import DatedKms, StatefulKms, VersionedKms
+from ...keytools.protocols import DatedKms, KeyRetriever, StatefulKms, VersionedKms
 from ...storage.ref import FileRef
 from .witness import Witness
 
-__all__ = ["KeyFacts", "Kms", "SidecarView"]
+__all__ = ["Impatient", "KeyFacts", "Kms", "SidecarView"]
 
 _WRAPPING_BYTES: Final = 12 + 16
+_OUTAGES: Final = 3
 _VAULT: Final = re.compile(r"vault:v(\d{1,9}):")
 
 
@@ -280,3 +282,24 @@ def _once(text: str | None) -> str | None:
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(b"bloomseal audit\x00" + data).hexdigest()[:16]
+
+
+class Impatient:
+    """A file's keys, until the KMS could not be reached a few times: a thousand files must not wait for it a thousand
+    times.
+    """
+
+    def __init__(self, keys: KeyRetriever, outages: list[KmsAccessError]) -> None:
+        self._keys = keys
+        self._outages = outages
+        self.describe = getattr(keys, "describe", None)
+
+    def retrieve_key(self, key_metadata: bytes, column: str | None) -> bytes | SecretKey:
+        if len(self._outages) >= _OUTAGES:
+            raise copy(self._outages[-1])
+        try:
+            return self._keys.retrieve_key(key_metadata, column)
+        except KmsAccessError as error:
+            if error.retryable:
+                self._outages.append(error)
+            raise

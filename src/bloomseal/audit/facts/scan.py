@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from copy import copy
 from datetime import UTC, datetime
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from ...encryption import SecretKey
 from ...errors import BloomsealError, FormatError, IntegrityError, KeyAccessError, UnsupportedError
 from ...format.expectation import Expectation
 from ...format.filter_bytes import FilterBytes
@@ -21,21 +19,20 @@ from ...format.schema import Schema
 from ...format.walk import Chunk, Walk
 from ...keytools import KmsAccessError
 from ...keytools.access_log import AccessLog
-from ...keytools.protocols import KeyRetriever, KeySource
+from ...keytools.protocols import KeySource
 from ...limits import MAX_GCM_SEALS
 from ...sbbf import PhysicalType, SplitBlockBloomFilter
 from ...storage.ref import FileRef
 from ...storage.source import Source
 from ...thrift.structs import ColumnMetaData, decode
 from .file import ChunkFacts, FileFacts, FilterFacts, Seen
-from .keys import KeyFacts, Kms, SidecarView
+from .keys import Impatient, KeyFacts, Kms, SidecarView
 from .raw_scan import is_filter_header, is_sealed, read_all
 from .views import AuditChunk, AuditGroup, AuditMeta, exposed
 
 __all__ = ["Scanner"]
 
 _HEADER_BYTES: Final = 256
-_OUTAGES: Final = 3
 _SMALL_LISTS: Final = 4096
 
 
@@ -165,7 +162,7 @@ class Scanner:
         return seen.crypto(Expectation(prefixes=supplied))
 
     def _hand(self, facts: FileFacts, source: Source, crypto: FileCrypto) -> KeysAtHand:
-        retriever = None if self._keys is None else _Impatient(self._keys.for_file(source.ref), self._outages)
+        retriever = None if self._keys is None else Impatient(self._keys.for_file(source.ref), self._outages)
         log = AccessLog.of(self._access_log(facts.ref), facts.path)
         hand = KeysAtHand(crypto, retriever, log=log)
         facts.keys[1] = self._judged(facts.keys[1], lambda: hand.footer().key)
@@ -179,27 +176,6 @@ class Scanner:
         except BloomsealError as error:
             facts = facts.refused(error)
         return self.kms.judged(facts)
-
-
-class _Impatient:
-    """A file's keys, until the KMS could not be reached a few times: a thousand files must not wait for it a thousand
-    times.
-    """
-
-    def __init__(self, keys: KeyRetriever, outages: list[KmsAccessError]) -> None:
-        self._keys = keys
-        self._outages = outages
-        self.describe = getattr(keys, "describe", None)
-
-    def retrieve_key(self, key_metadata: bytes, column: str | None) -> bytes | SecretKey:
-        if len(self._outages) >= _OUTAGES:
-            raise copy(self._outages[-1])
-        try:
-            return self._keys.retrieve_key(key_metadata, column)
-        except KmsAccessError as error:
-            if error.retryable:
-                self._outages.append(error)
-            raise
 
 
 class _Columns:

@@ -14,7 +14,7 @@ from .findings import Finding
 from .judged import Line, found
 
 if TYPE_CHECKING:
-    from ..facts.inventory import Policies
+    from ..facts.policies import Policies
 
 __all__ = ["check_filters", "check_sizes"]
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...policy import Sensitivity, TablePolicy
 from ..facts.file import ChunkFacts, FileFacts
-from ..facts.inventory import Policies
 from ..facts.keys import KeyFacts
 from ..facts.leftovers import Leftover
 from ..facts.places import Places
+from ..facts.policies import Policies
 from .catalogue import RULES
 from .findings import Finding, Severity
 from .means import Means

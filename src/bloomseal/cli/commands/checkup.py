@@ -138,8 +138,9 @@ def table_checks(path: str, policy: Policy | TablePolicy | None, keys: Any, *, s
         sample: files at most, evenly spread.
     """
     from ...audit import Severity
-    from ...audit.facts.inventory import Policies, look
+    from ...audit.facts.inventory import look
     from ...audit.facts.places import find_files
+    from ...audit.facts.policies import Policies
     from ...audit.report import judged
 
     try:

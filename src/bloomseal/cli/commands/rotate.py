@@ -276,7 +276,10 @@ def seal(
     """
     table_policy = policy.load(keys)
     if table_policy is not None:
-        if footer_key or column_key or algorithm or complete or key_bits or material or aad_prefix or plaintext_footer:
+        said = (
+            footer_key or column_key or algorithm or complete or key_bits or material or aad_prefix or plaintext_footer
+        )
+        if said or no_store_aad_prefix:
             raise UsageError("the policy says how files are sealed; options that say it too go without --policy")
         return run.carry_out(Seal(table_policy, _specs(table_policy, filters), output, rebuild_filters))
     spec = encryption_of(

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...audit import Report
 from ...audit.facts.file import FileFacts
-from ...audit.facts.inventory import Policies, scanner_for
+from ...audit.facts.inventory import scanner_for
 from ...audit.facts.keys import SidecarView
 from ...audit.facts.places import Places, find_files
+from ...audit.facts.policies import Policies
 from ...audit.report import judged
 from ...audit.rules.means import Means
 from ...policy import Policy, TablePolicy

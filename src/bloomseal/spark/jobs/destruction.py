@@ -13,8 +13,9 @@ from ...audit import Destruction
 from ...audit.destruction.examine import Examined, Examiner
 from ...audit.destruction.look import Work, answered
 from ...audit.destruction.question import CACHE_LIFETIME, Question, ask
-from ...audit.facts.inventory import Policies, scanner_for
+from ...audit.facts.inventory import scanner_for
 from ...audit.facts.places import Places, find_files
+from ...audit.facts.policies import Policies
 from ...keytools import KeyTools, as_key_source
 from ...keytools.pinned import PinnedKeys
 from ...policy import Policy, TablePolicy

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ...audit.facts.inventory import Policies
+from ...audit.facts.policies import Policies
 from ...evidence.bundle.signing import Signer
 from ...evidence.collect import Evidence, finished, gather, ready
 from ...policy import Policy, TablePolicy

@@ -1,0 +1,66 @@
+"""Which policy a file is held against."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from ...policy import Policy, TablePolicy
+from ...storage.ref import FileRef
+from .file import FileFacts
+
+__all__ = ["Policies"]
+
+
+class Policies:
+    """Assigns files to tables, and so to policies.
+
+    Args:
+        policy: one table's policy, which then holds for all files; or a policy file's, where a file belongs to the
+            table that the deepest part of its path is named after; or None.
+        table: the table's name, where all files belong to one.
+    """
+
+    def __init__(self, policy: Policy | TablePolicy | None, table: str | None = None) -> None:
+        self._given = policy is not None
+        self.digest = policy.origin.digest if policy is not None and policy.origin is not None else None
+        self._one = policy if isinstance(policy, TablePolicy) else None
+        self._tables: dict[str, TablePolicy] = {}
+        if isinstance(policy, Policy):
+            self._tables = dict(policy.tables)
+            if table is not None:
+                self._one = policy.for_table(table)
+        self._known: dict[str, TablePolicy | None] = {}
+
+    def of(self, path: str) -> TablePolicy | None:
+        """The policy of a file; None where there is none."""
+        if self._one is not None:
+            return self._one
+        folder, _, name = path.replace(os.sep, "/").rpartition("/")
+        stem = name.split(".")[0]
+        return self._tables.get(stem) or self._of_folder(folder)
+
+    def _of_folder(self, folder: str) -> TablePolicy | None:
+        if folder not in self._known:
+            parts = reversed(folder.split("/"))
+            self._known[folder] = next((self._tables[part] for part in parts if part in self._tables), None)
+        return self._known[folder]
+
+    def strangers(self, files: Sequence[FileFacts]) -> list[str]:
+        """The files that no table claims, though there is a policy: nobody holds them against anything."""
+        return [file.path for file in files if self.of(file.path) is None] if self._given else []
+
+    def prefixes(self, ref: FileRef) -> tuple[bytes, ...]:
+        """The AAD prefixes that the policy gives a file, or gave it once."""
+        policy = self.of(ref.path)
+        return () if policy is None else tuple(prefix.encode() for prefix in policy.prefixes(ref))
+
+    @property
+    def dated(self) -> bool:
+        """Does any policy say for how long keys are used?"""
+        return any(policy.max_key_age is not None or policy.key_policies for policy in self.tables)
+
+    @property
+    def tables(self) -> list[TablePolicy]:
+        """The policies of all tables that files may belong to."""
+        return [self._one] if self._one is not None else list(self._tables.values())
