@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from bloomseal.spark.runtime import java_home
 
@@ -155,6 +156,14 @@ class Jvm:
 
     def call(self, class_name: str, method: str, *arguments: str | bool | int) -> Any:
         """Calls a static method of one of the helpers; what it returns, or `JavaCallError`."""
+        from py4j import java_gateway, protocol
+
+        # Once a Spark session lived in this process, PySpark reads every answer that py4j gets, ours too, and asks
+        # its own JVM about an exception that lies in this one.
+        with mock.patch.object(java_gateway, "get_return_value", protocol.get_return_value):
+            return self._called(class_name, method, *arguments)
+
+    def _called(self, class_name: str, method: str, *arguments: str | bool | int) -> Any:
         from py4j.protocol import Py4JJavaError
 
         jvm = self._gateway.jvm
