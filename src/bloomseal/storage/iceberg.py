@@ -193,7 +193,7 @@ def _pyiceberg() -> Callable[[str], Any]:
     from pyiceberg.serializers import FromInputFile
     from pyiceberg.table import StaticTable
 
-    class _Near(PyArrowFileIO):  # type: ignore[misc]
+    class _Near(PyArrowFileIO):
         """What the metadata name is read from the file system that they lie on, and nowhere else."""
 
         def __init__(self, scheme: str) -> None:
