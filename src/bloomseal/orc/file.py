@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from ..verdict import Verdict
 from .index import BloomFilter, Bounds, FilterKind, Stream, StripeIndex, bounds
 from .protobuf import Message
 from .schema import Column, Schema
-from .tail import Stripe, read_tail
+from .tail import Stripe, Tail, read_tail
 from .trust import why_untrusted
 from .values import Asked
 
@@ -66,6 +66,16 @@ class RowGroupVerdicts:
     untrusted: str | None = None
 
 
+class Hits(NamedTuple):
+    """As `RowGroupVerdicts`, an array with False where a value is absent; `asked`: a filter was."""
+
+    stripe: int
+    row_group: int
+    maybe: npt.NDArray[np.bool_]
+    asked: bool
+    untrusted: str | None
+
+
 class OrcFile:
     """A file opened by `open_file`; threads may share it."""
 
@@ -100,6 +110,16 @@ class OrcFile:
     @property
     def compression(self) -> str:
         return self._tail.compression.name.lower()
+
+    @property
+    def source(self) -> Source:
+        """The bytes."""
+        return self._source
+
+    @property
+    def tail(self) -> Tail:
+        """What the end of the file says."""
+        return self._tail
 
     @property
     def encrypted_columns(self) -> list[str]:
@@ -155,22 +175,28 @@ class OrcFile:
             UnsupportedError: the column is encrypted.
             FormatError: indexes or filters are broken.
         """
+        return [
+            RowGroupVerdicts(hits.stripe, hits.row_group, _named(hits), hits.untrusted)
+            for hits in self.hits(column, values)
+        ]
+
+    def hits(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> Iterator[Hits]:
+        """As `probe`: one array of answers per row group, not named yet."""
         leaf = self._plain_leaf(column)
         given = list(values)
         zones: dict[str, Asked] = {}
-        answers: list[RowGroupVerdicts] = []
         for stripe in self.stripes:
             with self._at(stripe, column):
                 index = self._index(stripe)
                 zone = index.writer_timezone
                 if zone not in zones:
                     zones[zone] = Asked(given, leaf, zone=zone, hybrid=self._tail.hybrid_calendar)
-                answers += self._ask(index, leaf, zones[zone])
+                found = list(self._ask(index, leaf, zones[zone]))
+            yield from found
         if not self.stripes:
             Asked(given, leaf, zone="", hybrid=False)  # a value of the wrong kind is refused in an empty file too
-        return answers
 
-    def _ask(self, index: StripeIndex, leaf: Column, asked: Asked) -> Iterator[RowGroupVerdicts]:
+    def _ask(self, index: StripeIndex, leaf: Column, asked: Asked) -> Iterator[Hits]:
         stripe = index.stripe
         possible = asked.within(self._stripe_bounds(stripe, leaf))
         groups: list[Bounds] | None = None
@@ -186,15 +212,24 @@ class OrcFile:
             untrusted = why
             if filters and left.any() and why is None and filters[group].is_empty:
                 untrusted = "untrusted: an empty filter, where statistics do not say that there are only nulls"
-            undecided = Verdict.NO_FILTER
-            if filters and untrusted is None:
-                left, undecided = left & asked.maybe_in(filters[group]), Verdict.MAYBE_PRESENT
-            yield RowGroupVerdicts(stripe.index, group, _named(left, undecided), untrusted)
+            believed = bool(filters) and untrusted is None
+            if filters and believed:
+                left = left & asked.maybe_in(filters[group])
+            yield Hits(stripe.index, group, left, believed, untrusted)
 
     def _stripe_bounds(self, stripe: Stripe, leaf: Column) -> Bounds | None:
         statistics = self._tail.stripe_statistics
         columns = statistics[stripe.index].every(1) if statistics else []
         return bounds(Message(columns[leaf.id])) if len(columns) == len(self.schema.columns) else None
+
+    def index(self, stripe: int) -> StripeIndex:
+        """The index streams of a stripe.
+
+        Raises:
+            FormatError: the stripe's footer is broken.
+        """
+        with self._at(where := self.stripes[stripe]):
+            return self._index(where)
 
     def _index(self, stripe: Stripe) -> StripeIndex:
         if stripe.index not in self._indexes:
@@ -239,8 +274,9 @@ class OrcFile:
         return f"<OrcFile {self.path!r}: {len(self.stripes)} stripes, {self.num_rows} rows>"
 
 
-def _named(left: npt.NDArray[np.bool_], undecided: Verdict) -> list[Verdict]:
-    return [undecided if possible else Verdict.ABSENT for possible in left.tolist()]
+def _named(hits: Hits) -> list[Verdict]:
+    undecided = Verdict.MAYBE_PRESENT if hits.asked else Verdict.NO_FILTER
+    return [undecided if possible else Verdict.ABSENT for possible in hits.maybe.tolist()]
 
 
 def open_file(path: FilePlace | FileRef, *, filesystem: FileSystem | None = None) -> OrcFile:

@@ -133,9 +133,14 @@ class StripeIndex:
 
     def bounds(self, column: int) -> list[Bounds] | None:
         """One per row group; None without a row index."""
+        found = self.statistics(column)
+        return None if found is None else list(map(bounds, found))
+
+    def statistics(self, column: int) -> list[Message] | None:
+        """The ``ColumnStatistics`` of each row group; None without a row index."""
         if (stream := self._streams.get((_ROW_INDEX, column))) is None:
             return None
-        return [bounds(Message(Message(entry).bytes(2))) for entry in self._entries(stream, "row index entries")]
+        return [Message(Message(entry).bytes(2)) for entry in self._entries(stream, "row index entries")]
 
     def _entries(self, stream: Stream, what: str) -> list[memoryview]:
         if stream.length > MAX_ORC_INDEX_BYTES:
