@@ -19,7 +19,7 @@ from .index import BloomFilter, Bounds, FilterKind, Stream, StripeIndex, bounds
 from .protobuf import Message
 from .schema import Column, Schema
 from .tail import Stripe, Tail, read_tail
-from .trust import why_untrusted
+from .trust import why_untrusted as reason
 from .values import Asked
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class OrcFile:
                 for column in self.schema.columns:
                     if (stream := index.filter_stream(column.id)) is not None:
                         kind = FilterKind(stream.kind).name
-                        why = self._why_untrusted(column, stream, index)
+                        why = self.why_untrusted(column, stream, index)
                         found.append(FilterInfo(column.name, stripe.index, kind, stream.offset, stream.length, why))
         return found
 
@@ -204,7 +204,7 @@ class OrcFile:
         stream = why = None
         if possible.any():
             stream = index.filter_stream(leaf.id)
-            why = self._why_untrusted(leaf, stream, index) if stream is not None else None
+            why = self.why_untrusted(leaf, stream, index) if stream is not None else None
             groups = index.bounds(leaf.id)
             filters = index.filters(stream) if stream is not None else None
         for group in range(stripe.num_row_groups):
@@ -218,9 +218,29 @@ class OrcFile:
             yield Hits(stripe.index, group, left, believed, untrusted)
 
     def _stripe_bounds(self, stripe: Stripe, leaf: Column) -> Bounds | None:
-        statistics = self._tail.stripe_statistics
-        columns = statistics[stripe.index].every(1) if statistics else []
-        return bounds(Message(columns[leaf.id])) if len(columns) == len(self.schema.columns) else None
+        found = self.stripe_statistics(stripe.index, leaf)
+        return None if found is None else bounds(found)
+
+    def stripe_statistics(self, stripe: int, column: Column) -> Message | None:
+        """The ``ColumnStatistics`` of a column over a whole stripe; None where the file has none."""
+        with self._at(self.stripes[stripe], column.name):
+            statistics = self._tail.stripe_statistics
+            columns = statistics[stripe].every(1) if statistics else []
+            return Message(columns[column.id]) if len(columns) == len(self.schema.columns) else None
+
+    def believed(self, stripe: int, column: Column) -> list[BloomFilter] | None:
+        """The filters of a leaf that may say *absent*, one per row group; None where there are none. An empty one among
+        them proves nothing, where statistics do not say that there are only nulls.
+
+        Raises:
+            FormatError: the filters are broken.
+        """
+        with self._at(where := self.stripes[stripe], column.name):
+            index = self._index(where)
+            stream = index.filter_stream(column.id)
+            if stream is None or self.why_untrusted(column, stream, index) is not None:
+                return None
+            return index.filters(stream)
 
     def index(self, stripe: int) -> StripeIndex:
         """The index streams of a stripe.
@@ -236,21 +256,30 @@ class OrcFile:
             self._indexes[stripe.index] = StripeIndex(self._source, self._tail, stripe)
         return self._indexes[stripe.index]
 
-    def _why_untrusted(self, column: Column, stream: Stream, index: StripeIndex) -> str | None:
+    def why_untrusted(self, column: Column, stream: Stream, index: StripeIndex) -> str | None:
+        """Why a filter stream proves nothing; None where it does."""
         if column.id in self._tail.encrypted:
             return "untrusted: in clear, on an encrypted column"
-        return why_untrusted(column, stream.kind, self._tail, index.writer_timezone)
+        return reason(column, stream.kind, self._tail, index.writer_timezone)
 
     def _plain_leaf(self, name: str) -> Column:
         with self._at():
             leaf = self.schema.leaf(name)
-            if leaf.id in self._tail.encrypted:
+        self.need_open(leaf)
+        return leaf
+
+    def need_open(self, column: Column) -> None:
+        """Refuse a column whose values lie sealed: without a key its streams hold masked values, or none.
+
+        Raises:
+            UnsupportedError: the column is encrypted.
+        """
+        with self._at(column=column.name):
+            if column.id in self._tail.encrypted:
                 raise UnsupportedError(
                     "the column is encrypted, and encrypted ORC columns can't be opened yet",
-                    column=name,
                     hint=".filters lists the filters that lie in clear",
                 )
-        return leaf
 
     @contextlib.contextmanager
     def _at(self, stripe: Stripe | None = None, column: str | None = None) -> Iterator[None]:

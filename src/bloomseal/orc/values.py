@@ -113,10 +113,11 @@ class Asked:
             parts = [self._hashes[at : at + step] for at in range(0, len(self._hashes), step)]
             hits = [maybe_in(bloom_filter.bitset, positions(part, num_hashes, num_bits)) for part in parts]
             return self._any(np.concatenate(hits))
-        # Filters of a file mostly have one size.
-        if self._chosen is None or self._chosen[0] != (num_hashes, num_bits):
-            self._chosen = (num_hashes, num_bits), positions(self._hashes, num_hashes, num_bits)
-        return self._any(maybe_in(bloom_filter.bitset, self._chosen[1]))
+        # Filters of a file mostly have one size. Another thread may ask one of another size meanwhile.
+        chosen = self._chosen
+        if chosen is None or chosen[0] != (num_hashes, num_bits):
+            self._chosen = chosen = (num_hashes, num_bits), positions(self._hashes, num_hashes, num_bits)
+        return self._any(maybe_in(bloom_filter.bitset, chosen[1]))
 
     def _any(self, hits: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         maybe = self._undecided.copy()

@@ -40,9 +40,9 @@ def probe(
         Of a file: one list per row group, one `Verdict` per value. Of a table: a dictionary, file → such lists.
     """
     if is_one_file(path, filesystem):
-        from ..read import file
+        from ..read import door
 
-        found: list[list[Verdict]] = file.probe(
+        found: list[list[Verdict]] = door.probe(
             cast(Path, path), column, values, decryption=decryption, filesystem=filesystem
         )
         return found
@@ -64,9 +64,9 @@ def verify(
         filters: ask each filter for every value of its own column chunk, too. One that denies a value is a failure.
     """
     if is_one_file(path, filesystem):
-        from ..read import file
+        from ..read import door
 
-        return file.verify(cast(Path, path), decryption=decryption, filesystem=filesystem, filters=filters)
+        return door.verify(cast(Path, path), decryption=decryption, filesystem=filesystem, filters=filters)
     from .open import open_table
 
     return open_table(path, decryption=decryption, filesystem=filesystem).verify(filters=filters)
