@@ -6,18 +6,22 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import BloomsealError, UnsupportedError
+from ..errors import BloomsealError
+from ..specs import DecryptionSpec, decryption_for
 from ..storage.ref import FileRef
 from ..storage.source import FilePlace, Source
 from ..verdict import Verdict
-from .index import BloomFilter, Bounds, FilterKind, Stream, StripeIndex, bounds
+from .encryption import Encryption, Variant
+from .index import BloomFilter, Bounds, FilterKind, StripeIndex, bounds
+from .keys import LocalKeys, expect, opening
 from .protobuf import Message
 from .schema import Column, Schema
+from .streams import Stream
 from .tail import Stripe, read_tail
 from .trust import why_untrusted
 from .values import Asked
@@ -25,6 +29,8 @@ from .values import Asked
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.fs import FileSystem
+
+    from ..policy import TablePolicy
 
 __all__ = ["FilterInfo", "OrcFile", "RowGroupVerdicts", "open_file"]
 
@@ -39,6 +45,7 @@ class FilterInfo:
         kind: ``BLOOM_FILTER_UTF8``, or the older ``BLOOM_FILTER``.
         offset, length: in the file, in bytes.
         untrusted: why it proves nothing, or None.
+        encrypted: it lies under the column's local key.
     """
 
     column: str
@@ -47,6 +54,7 @@ class FilterInfo:
     offset: int
     length: int
     untrusted: str | None
+    encrypted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +74,18 @@ class RowGroupVerdicts:
     untrusted: str | None = None
 
 
+_UNAUTHENTICATED: Final = "untrusted: nothing authenticates it, and allow_ctr was not said"
+
+
 class OrcFile:
     """A file opened by `open_file`; threads may share it."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, decryption: DecryptionSpec | None = None) -> None:
         self._source = source
         with self._at():
             self._tail = read_tail(source)
+            expect(self._tail, decryption)
+        self._keys = LocalKeys(source, self._tail, decryption)
         self._indexes: dict[int, StripeIndex] = {}
 
     @property
@@ -107,8 +120,13 @@ class OrcFile:
         return [column.name for column in self.schema.leaves if column.id in self._tail.encrypted]
 
     @property
+    def encryption(self) -> Encryption | None:
+        """Keys, masks and variants, by the footer's own account; None for a plaintext file. Needs no key."""
+        return self._tail.encryption
+
+    @property
     def filters(self) -> list[FilterInfo]:
-        """All Bloom filter streams that lie in clear, stripe by stripe; no filter is read for that.
+        """All Bloom filter streams that readers would ask, stripe by stripe; no filter and no key is read for that.
 
         Raises:
             FormatError: a stripe footer is broken.
@@ -118,10 +136,14 @@ class OrcFile:
             with self._at(stripe):
                 index = self._index(stripe)
                 for column in self.schema.columns:
-                    if (stream := index.filter_stream(column.id)) is not None:
+                    variants = self.encryption.variants_of(column.id) if self.encryption else []
+                    for variant in (None, *(one.index for one in variants)):
+                        if (stream := index.filter_stream(column.id, variant)) is None:
+                            continue
                         kind = FilterKind(stream.kind).name
                         why = self._why_untrusted(column, stream, index)
-                        found.append(FilterInfo(column.name, stripe.index, kind, stream.offset, stream.length, why))
+                        place = (stripe.index, kind, stream.offset, stream.length)
+                        found.append(FilterInfo(column.name, *place, why, variant is not None))
         return found
 
     def filter(self, stripe: int, column: str) -> list[BloomFilter] | None:
@@ -129,13 +151,14 @@ class OrcFile:
 
         Raises:
             UsageError: no such column.
-            UnsupportedError: the column is encrypted.
+            KeyAccessError: the column is encrypted, and its key can't be had.
+            IntegrityError: wrong key, or altered bytes.
             FormatError: the filters are broken.
         """
-        leaf, where = self._plain_leaf(column), self.stripes[stripe]
+        (leaf, variant), where = self._leaf(column), self.stripes[stripe]
         with self._at(where, column):
             index = self._index(where)
-            stream = index.filter_stream(leaf.id)
+            stream = index.filter_stream(leaf.id, _number(variant))
             return None if stream is None else index.filters(stream)
 
     def probe(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> list[RowGroupVerdicts]:
@@ -148,14 +171,16 @@ class OrcFile:
 
         Returns:
             One entry per row group, in the file's order. *No filter* where statistics leave a value possible and there
-            is no filter, or an untrusted one.
+            is no filter, or an untrusted one. Encrypted columns say *absent* only with ``allow_ctr``: nothing
+            authenticates their statistics and filters.
 
         Raises:
             UsageError: no such column, or a value of the wrong kind.
-            UnsupportedError: the column is encrypted.
+            KeyAccessError: the column is encrypted, and its key can't be had.
+            IntegrityError: wrong key, or altered bytes.
             FormatError: indexes or filters are broken.
         """
-        leaf = self._plain_leaf(column)
+        leaf, variant = self._leaf(column)
         given = list(values)
         zones: dict[str, Asked] = {}
         answers: list[RowGroupVerdicts] = []
@@ -165,21 +190,27 @@ class OrcFile:
                 zone = index.writer_timezone
                 if zone not in zones:
                     zones[zone] = Asked(given, leaf, zone=zone, hybrid=self._tail.hybrid_calendar)
-                answers += self._ask(index, leaf, zones[zone])
+                answers += self._ask(index, leaf, variant, zones[zone])
         if not self.stripes:
             Asked(given, leaf, zone="", hybrid=False)  # a value of the wrong kind is refused in an empty file too
         return answers
 
-    def _ask(self, index: StripeIndex, leaf: Column, asked: Asked) -> Iterator[RowGroupVerdicts]:
-        stripe = index.stripe
-        possible = asked.within(self._stripe_bounds(stripe, leaf))
+    def _ask(
+        self, index: StripeIndex, leaf: Column, variant: Variant | None, asked: Asked
+    ) -> Iterator[RowGroupVerdicts]:
+        stripe, number = index.stripe, _number(variant)
+        if variant is not None and not self._keys.allow_ctr:
+            for group in range(stripe.num_row_groups):
+                yield RowGroupVerdicts(stripe.index, group, [Verdict.NO_FILTER] * len(asked), _UNAUTHENTICATED)
+            return
+        possible = asked.within(self._stripe_bounds(stripe, leaf, variant))
         groups: list[Bounds] | None = None
         filters: list[BloomFilter] | None = None
         stream = why = None
         if possible.any():
-            stream = index.filter_stream(leaf.id)
+            stream = index.filter_stream(leaf.id, number)
             why = self._why_untrusted(leaf, stream, index) if stream is not None else None
-            groups = index.bounds(leaf.id)
+            groups = index.bounds(leaf.id, number)
             filters = index.filters(stream) if stream is not None else None
         for group in range(stripe.num_row_groups):
             left = possible & asked.within(groups[group] if groups else None)
@@ -191,31 +222,32 @@ class OrcFile:
                 left, undecided = left & asked.maybe_in(filters[group]), Verdict.MAYBE_PRESENT
             yield RowGroupVerdicts(stripe.index, group, _named(left, undecided), untrusted)
 
-    def _stripe_bounds(self, stripe: Stripe, leaf: Column) -> Bounds | None:
+    def _stripe_bounds(self, stripe: Stripe, leaf: Column, variant: Variant | None) -> Bounds | None:
+        if variant is not None:
+            found = self._keys.stripe_statistics(variant, leaf)
+            with opening(leaf):
+                return bounds(found[stripe.index]) if found else None
         statistics = self._tail.stripe_statistics
         columns = statistics[stripe.index].every(1) if statistics else []
         return bounds(Message(columns[leaf.id])) if len(columns) == len(self.schema.columns) else None
 
     def _index(self, stripe: Stripe) -> StripeIndex:
         if stripe.index not in self._indexes:
-            self._indexes[stripe.index] = StripeIndex(self._source, self._tail, stripe)
+            self._indexes[stripe.index] = StripeIndex(self._source, self._tail, stripe, self._keys)
         return self._indexes[stripe.index]
 
     def _why_untrusted(self, column: Column, stream: Stream, index: StripeIndex) -> str | None:
-        if column.id in self._tail.encrypted:
+        if stream.variant is not None and not self._keys.allow_ctr:
+            return _UNAUTHENTICATED
+        if stream.variant is None and column.id in self._tail.encrypted:
             return "untrusted: in clear, on an encrypted column"
         return why_untrusted(column, stream.kind, self._tail, index.writer_timezone)
 
-    def _plain_leaf(self, name: str) -> Column:
-        with self._at():
+    def _leaf(self, name: str) -> tuple[Column, Variant | None]:
+        """The leaf, and the variant that it is read from; None where it lies in clear."""
+        with self._at(column=name):
             leaf = self.schema.leaf(name)
-            if leaf.id in self._tail.encrypted:
-                raise UnsupportedError(
-                    "the column is encrypted, and encrypted ORC columns can't be opened yet",
-                    column=name,
-                    hint=".filters lists the filters that lie in clear",
-                )
-        return leaf
+            return leaf, self._keys.variant_of(leaf) if leaf.id in self._tail.encrypted else None
 
     @contextlib.contextmanager
     def _at(self, stripe: Stripe | None = None, column: str | None = None) -> Iterator[None]:
@@ -239,25 +271,38 @@ class OrcFile:
         return f"<OrcFile {self.path!r}: {len(self.stripes)} stripes, {self.num_rows} rows>"
 
 
+def _number(variant: Variant | None) -> int | None:
+    return None if variant is None else variant.index
+
+
 def _named(left: npt.NDArray[np.bool_], undecided: Verdict) -> list[Verdict]:
     return [undecided if possible else Verdict.ABSENT for possible in left.tolist()]
 
 
-def open_file(path: FilePlace | FileRef, *, filesystem: FileSystem | None = None) -> OrcFile:
+def open_file(
+    path: FilePlace | FileRef,
+    *,
+    filesystem: FileSystem | None = None,
+    decryption: DecryptionSpec | TablePolicy | None = None,
+) -> OrcFile:
     """Open an ORC file: its tail is read, nothing else.
 
     Args:
         path: local path, URI, or path on `filesystem`; a file object that can seek, or the file's bytes.
         filesystem: of pyarrow or fsspec.
+        decryption: opens encrypted columns. Its ``keys`` are a `Keyring`, a `keytools.MasterKeys`, a KMS that opens
+            local keys (`keytools.LocalKeyKms`), or such a one's URI. Without it encrypted columns stay closed; what
+            they are masked by is never taken for their values.
 
     Raises:
+        PolicyError: the file is not encrypted as `decryption` expects.
         FormatError: not an ORC file, truncated, or corrupt.
         UnsupportedError: a compression that is not ours.
         UsageError: the file can't be opened.
     """
     source = Source.open(path, filesystem)
     try:
-        return OrcFile(source)
+        return OrcFile(source, decryption_for(decryption, source.name))
     except BaseException:
         source.close()
         raise
