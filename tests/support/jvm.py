@@ -46,7 +46,14 @@ __all__ = [
     "start_jvm",
 ]
 
-_SOURCES = ("Values", "TestKmsClient", "Keys", "ParquetFiles", "FilterBenchmark", "OrcEncrypted")  # each may use those before it
+_SOURCES = (
+    "Values",
+    "TestKmsClient",
+    "Keys",
+    "ParquetFiles",
+    "FilterBenchmark",
+    "OrcEncrypted",
+)  # each may use those before it
 _PACKAGE = "bloomseal.harness"
 KMS_CLIENT = f"{_PACKAGE}.TestKmsClient"
 _CRYPTO_FACTORY = "org.apache.parquet.crypto.keytools.PropertiesDrivenCryptoFactory"

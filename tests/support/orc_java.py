@@ -9,7 +9,15 @@ from typing import Any
 
 from .jvm import start_jvm
 
-__all__ = ["hadoop_keys", "java_orc_merge", "java_orc_rows", "java_orc_write", "make_key_store", "memory_keys", "store_opens"]
+__all__ = [
+    "hadoop_keys",
+    "java_orc_merge",
+    "java_orc_rows",
+    "java_orc_write",
+    "make_key_store",
+    "memory_keys",
+    "store_opens",
+]
 
 Keys = dict[str, Any]
 NO_KEYS: Keys = {}

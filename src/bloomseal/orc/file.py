@@ -6,18 +6,22 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import BloomsealError, UnsupportedError
+from ..specs import DecryptionSpec, decryption_for
 from ..storage.ref import FileRef
 from ..storage.source import FilePlace, Source
 from ..verdict import Verdict
-from .index import BloomFilter, Bounds, FilterKind, Stream, StripeIndex, bounds
+from .encryption import Encryption, Variant
+from .index import BloomFilter, Bounds, FilterKind, StripeIndex, bounds
+from .keys import LocalKeys, expect, opening
 from .protobuf import Message
 from .schema import Column, Schema
+from .streams import Stream
 from .tail import Stripe, Tail, read_tail
 from .trust import why_untrusted as reason
 from .values import Asked
@@ -25,6 +29,8 @@ from .values import Asked
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.fs import FileSystem
+
+    from ..policy import TablePolicy
 
 __all__ = ["FilterInfo", "OrcFile", "RowGroupVerdicts", "open_file"]
 
@@ -39,6 +45,7 @@ class FilterInfo:
         kind: ``BLOOM_FILTER_UTF8``, or the older ``BLOOM_FILTER``.
         offset, length: in the file, in bytes.
         untrusted: why it proves nothing, or None.
+        encrypted: it lies under the column's local key.
     """
 
     column: str
@@ -47,6 +54,7 @@ class FilterInfo:
     offset: int
     length: int
     untrusted: str | None
+    encrypted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +74,9 @@ class RowGroupVerdicts:
     untrusted: str | None = None
 
 
+_UNAUTHENTICATED: Final = "untrusted: nothing authenticates it, and allow_ctr was not said"
+
+
 class Hits(NamedTuple):
     """As `RowGroupVerdicts`, an array with False where a value is absent; `asked`: a filter was."""
 
@@ -79,10 +90,12 @@ class Hits(NamedTuple):
 class OrcFile:
     """A file opened by `open_file`; threads may share it."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, decryption: DecryptionSpec | None = None) -> None:
         self._source = source
         with self._at():
             self._tail = read_tail(source)
+            expect(self._tail, decryption)
+        self._keys = LocalKeys(source, self._tail, decryption)
         self._indexes: dict[int, StripeIndex] = {}
 
     @property
@@ -127,8 +140,13 @@ class OrcFile:
         return [column.name for column in self.schema.leaves if column.id in self._tail.encrypted]
 
     @property
+    def encryption(self) -> Encryption | None:
+        """Keys, masks and variants, by the footer's own account; None for a plaintext file. Needs no key."""
+        return self._tail.encryption
+
+    @property
     def filters(self) -> list[FilterInfo]:
-        """All Bloom filter streams that lie in clear, stripe by stripe; no filter is read for that.
+        """All Bloom filter streams that readers would ask, stripe by stripe; no filter and no key is read for that.
 
         Raises:
             FormatError: a stripe footer is broken.
@@ -138,10 +156,14 @@ class OrcFile:
             with self._at(stripe):
                 index = self._index(stripe)
                 for column in self.schema.columns:
-                    if (stream := index.filter_stream(column.id)) is not None:
+                    variants = self.encryption.variants_of(column.id) if self.encryption else []
+                    for variant in (None, *(one.index for one in variants)):
+                        if (stream := index.filter_stream(column.id, variant)) is None:
+                            continue
                         kind = FilterKind(stream.kind).name
                         why = self.why_untrusted(column, stream, index)
-                        found.append(FilterInfo(column.name, stripe.index, kind, stream.offset, stream.length, why))
+                        place = (stripe.index, kind, stream.offset, stream.length)
+                        found.append(FilterInfo(column.name, *place, why, variant is not None))
         return found
 
     def filter(self, stripe: int, column: str) -> list[BloomFilter] | None:
@@ -149,13 +171,14 @@ class OrcFile:
 
         Raises:
             UsageError: no such column.
-            UnsupportedError: the column is encrypted.
+            KeyAccessError: the column is encrypted, and its key can't be had.
+            IntegrityError: wrong key, or altered bytes.
             FormatError: the filters are broken.
         """
-        leaf, where = self._plain_leaf(column), self.stripes[stripe]
+        (leaf, variant), where = self._leaf(column), self.stripes[stripe]
         with self._at(where, column):
             index = self._index(where)
-            stream = index.filter_stream(leaf.id)
+            stream = index.filter_stream(leaf.id, _number(variant))
             return None if stream is None else index.filters(stream)
 
     def probe(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> list[RowGroupVerdicts]:
@@ -168,11 +191,13 @@ class OrcFile:
 
         Returns:
             One entry per row group, in the file's order. *No filter* where statistics leave a value possible and there
-            is no filter, or an untrusted one.
+            is no filter, or an untrusted one. Encrypted columns say *absent* only with ``allow_ctr``: nothing
+            authenticates their statistics and filters.
 
         Raises:
             UsageError: no such column, or a value of the wrong kind.
-            UnsupportedError: the column is encrypted.
+            KeyAccessError: the column is encrypted, and its key can't be had.
+            IntegrityError: wrong key, or altered bytes.
             FormatError: indexes or filters are broken.
         """
         return [
@@ -182,7 +207,7 @@ class OrcFile:
 
     def hits(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> Iterator[Hits]:
         """As `probe`: one array of answers per row group, not named yet."""
-        leaf = self._plain_leaf(column)
+        leaf, variant = self._leaf(column)
         given = list(values)
         zones: dict[str, Asked] = {}
         for stripe in self.stripes:
@@ -191,21 +216,27 @@ class OrcFile:
                 zone = index.writer_timezone
                 if zone not in zones:
                     zones[zone] = Asked(given, leaf, zone=zone, hybrid=self._tail.hybrid_calendar)
-                found = list(self._ask(index, leaf, zones[zone]))
+                found = list(self._ask(index, leaf, variant, zones[zone]))
             yield from found
         if not self.stripes:
             Asked(given, leaf, zone="", hybrid=False)  # a value of the wrong kind is refused in an empty file too
 
-    def _ask(self, index: StripeIndex, leaf: Column, asked: Asked) -> Iterator[Hits]:
-        stripe = index.stripe
-        possible = asked.within(self._stripe_bounds(stripe, leaf))
+    def _ask(self, index: StripeIndex, leaf: Column, variant: Variant | None, asked: Asked) -> Iterator[Hits]:
+        stripe, number = index.stripe, _number(variant)
+        if variant is not None and not self._keys.allow_ctr:
+            for group in range(stripe.num_row_groups):
+                yield Hits(stripe.index, group, np.ones(len(asked), np.bool_), False, _UNAUTHENTICATED)
+            return
+        found = self.stripe_statistics(stripe.index, leaf)
+        with opening(leaf) if variant is not None else contextlib.nullcontext():
+            possible = asked.within(None if found is None else bounds(found))
         groups: list[Bounds] | None = None
         filters: list[BloomFilter] | None = None
         stream = why = None
         if possible.any():
-            stream = index.filter_stream(leaf.id)
+            stream = index.filter_stream(leaf.id, number)
             why = self.why_untrusted(leaf, stream, index) if stream is not None else None
-            groups = index.bounds(leaf.id)
+            groups = index.bounds(leaf.id, number)
             filters = index.filters(stream) if stream is not None else None
         for group in range(stripe.num_row_groups):
             left = possible & asked.within(groups[group] if groups else None)
@@ -217,27 +248,43 @@ class OrcFile:
                 left = left & asked.maybe_in(filters[group])
             yield Hits(stripe.index, group, left, believed, untrusted)
 
-    def _stripe_bounds(self, stripe: Stripe, leaf: Column) -> Bounds | None:
-        found = self.stripe_statistics(stripe.index, leaf)
-        return None if found is None else bounds(found)
-
     def stripe_statistics(self, stripe: int, column: Column) -> Message | None:
-        """The ``ColumnStatistics`` of a column over a whole stripe; None where the file has none."""
+        """The ``ColumnStatistics`` of a column over a whole stripe; None where the file has none that may prove
+        anything.
+
+        Raises:
+            KeyAccessError: the column is encrypted, and its key can't be had.
+            FormatError, IntegrityError: they are broken.
+        """
         with self._at(self.stripes[stripe], column.name):
+            variant = self._variant(column)
+            if variant is not None:
+                if not self._keys.allow_ctr:
+                    return None
+                found = self._keys.stripe_statistics(variant, column)
+                return found[stripe] if found else None
             statistics = self._tail.stripe_statistics
             columns = statistics[stripe].every(1) if statistics else []
             return Message(columns[column.id]) if len(columns) == len(self.schema.columns) else None
+
+    def statistics(self, stripe: int, column: Column) -> list[Message] | None:
+        """As `stripe_statistics`, of each row group."""
+        with self._at(where := self.stripes[stripe], column.name):
+            variant = self._variant(column)
+            if variant is not None and not self._keys.allow_ctr:
+                return None
+            return self._index(where).statistics(column.id, _number(variant))
 
     def believed(self, stripe: int, column: Column) -> list[BloomFilter] | None:
         """The filters of a leaf that may say *absent*, one per row group; None where there are none. An empty one among
         them proves nothing, where statistics do not say that there are only nulls.
 
         Raises:
-            FormatError: the filters are broken.
+            As `stripe_statistics`.
         """
         with self._at(where := self.stripes[stripe], column.name):
             index = self._index(where)
-            stream = index.filter_stream(column.id)
+            stream = index.filter_stream(column.id, _number(self._variant(column)))
             if stream is None or self.why_untrusted(column, stream, index) is not None:
                 return None
             return index.filters(stream)
@@ -253,23 +300,28 @@ class OrcFile:
 
     def _index(self, stripe: Stripe) -> StripeIndex:
         if stripe.index not in self._indexes:
-            self._indexes[stripe.index] = StripeIndex(self._source, self._tail, stripe)
+            self._indexes[stripe.index] = StripeIndex(self._source, self._tail, stripe, self._keys)
         return self._indexes[stripe.index]
 
     def why_untrusted(self, column: Column, stream: Stream, index: StripeIndex) -> str | None:
         """Why a filter stream proves nothing; None where it does."""
-        if column.id in self._tail.encrypted:
+        if stream.variant is not None and not self._keys.allow_ctr:
+            return _UNAUTHENTICATED
+        if stream.variant is None and column.id in self._tail.encrypted:
             return "untrusted: in clear, on an encrypted column"
         return reason(column, stream.kind, self._tail, index.writer_timezone)
 
-    def _plain_leaf(self, name: str) -> Column:
-        with self._at():
+    def _leaf(self, name: str) -> tuple[Column, Variant | None]:
+        """The leaf, and the variant that it is read from; None where it lies in clear."""
+        with self._at(column=name):
             leaf = self.schema.leaf(name)
-        self.need_open(leaf)
-        return leaf
+            return leaf, self._variant(leaf)
+
+    def _variant(self, column: Column) -> Variant | None:
+        return self._keys.variant_of(column) if column.id in self._tail.encrypted else None
 
     def need_open(self, column: Column) -> None:
-        """Refuse a column whose values lie sealed: without a key its streams hold masked values, or none.
+        """Refuse a column whose rows lie sealed: without a key its streams hold masked values, or none.
 
         Raises:
             UnsupportedError: the column is encrypted.
@@ -277,7 +329,7 @@ class OrcFile:
         with self._at(column=column.name):
             if column.id in self._tail.encrypted:
                 raise UnsupportedError(
-                    "the column is encrypted, and encrypted ORC columns can't be opened yet",
+                    "the column is encrypted, and rows of encrypted ORC columns can't be opened yet",
                     hint=".filters lists the filters that lie in clear",
                 )
 
@@ -303,26 +355,39 @@ class OrcFile:
         return f"<OrcFile {self.path!r}: {len(self.stripes)} stripes, {self.num_rows} rows>"
 
 
+def _number(variant: Variant | None) -> int | None:
+    return None if variant is None else variant.index
+
+
 def _named(hits: Hits) -> list[Verdict]:
     undecided = Verdict.MAYBE_PRESENT if hits.asked else Verdict.NO_FILTER
     return [undecided if possible else Verdict.ABSENT for possible in hits.maybe.tolist()]
 
 
-def open_file(path: FilePlace | FileRef, *, filesystem: FileSystem | None = None) -> OrcFile:
+def open_file(
+    path: FilePlace | FileRef,
+    *,
+    filesystem: FileSystem | None = None,
+    decryption: DecryptionSpec | TablePolicy | None = None,
+) -> OrcFile:
     """Open an ORC file: its tail is read, nothing else.
 
     Args:
         path: local path, URI, or path on `filesystem`; a file object that can seek, or the file's bytes.
         filesystem: of pyarrow or fsspec.
+        decryption: opens encrypted columns. Its ``keys`` are a `Keyring`, a `keytools.MasterKeys`, a KMS that opens
+            local keys (`keytools.LocalKeyKms`), or such a one's URI. Without it encrypted columns stay closed; what
+            they are masked by is never taken for their values.
 
     Raises:
+        PolicyError: the file is not encrypted as `decryption` expects.
         FormatError: not an ORC file, truncated, or corrupt.
         UnsupportedError: a compression that is not ours.
         UsageError: the file can't be opened.
     """
     source = Source.open(path, filesystem)
     try:
-        return OrcFile(source)
+        return OrcFile(source, decryption_for(decryption, source.name))
     except BaseException:
         source.close()
         raise

@@ -12,12 +12,13 @@ import numpy.typing as npt
 from ..errors import FormatError
 from ..limits import MAX_ORC_FOOTER_BYTES, MAX_ORC_HASHES, MAX_ORC_INDEX_BYTES
 from ..storage.source import Source
+from .keys import LocalKeys, opening
 from .protobuf import Message, fields, signed, zigzag
+from .streams import Stream, StreamKind, placed
 from .tail import Stripe, Tail
 
-__all__ = ["BloomFilter", "Bounds", "FilterKind", "Stream", "StripeIndex", "bounds"]
+__all__ = ["BloomFilter", "Bounds", "FilterKind", "StripeIndex", "bounds"]
 
-_ROW_INDEX: Final = 6
 _WORD_BYTES: Final = 8
 
 
@@ -26,16 +27,6 @@ class FilterKind(IntEnum):
 
     BLOOM_FILTER = 7
     BLOOM_FILTER_UTF8 = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """Where a stream lies in the file, in bytes."""
-
-    kind: int
-    column: int
-    offset: int
-    length: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,37 +80,33 @@ def bounds(statistics: Message) -> Bounds:
 
 
 class StripeIndex:
-    """The index streams of one stripe.
+    """The streams of one stripe, and what its indexes say.
+
+    Args:
+        keys: open encrypted streams.
 
     Raises:
         FormatError: streams that reach outside the stripe, or two of one kind and column.
     """
 
-    def __init__(self, source: Source, tail: Tail, stripe: Stripe) -> None:
-        self._source, self._tail, self.stripe = source, tail, stripe
+    def __init__(self, source: Source, tail: Tail, stripe: Stripe, keys: LocalKeys) -> None:
+        self._source, self._tail, self.stripe, self._keys = source, tail, stripe, keys
         start = stripe.offset + stripe.index_length + stripe.data_length
         data = memoryview(source.read(start, stripe.footer_length))
-        footer = Message(tail.inflate(data, MAX_ORC_FOOTER_BYTES))
-        self.writer_timezone = footer.text(3)
+        self.footer = Message(tail.inflate(data, MAX_ORC_FOOTER_BYTES))
+        self.writer_timezone = self.footer.text(3)
         """The zone of which TIMESTAMP values are wall-clock times; empty where the writer names none."""
-        self._streams: dict[tuple[int, int], Stream] = {}
-        offset, end = stripe.offset, stripe.offset + stripe.index_length
-        for message in map(Message, footer.every(1)):
-            stream = Stream(message.number(1), message.number(2), offset, message.number(3))
-            offset += stream.length
-            if offset > start:
-                raise FormatError("streams reach outside their stripe: truncated or corrupt")
-            if stream.kind not in (_ROW_INDEX, *FilterKind):
-                continue
-            if offset > end or stream.column >= len(tail.schema.columns):
-                raise FormatError("an index stream outside the stripe's indexes: corrupt")
-            if self._streams.setdefault((stream.kind, stream.column), stream) is not stream:
-                raise FormatError("two index streams of one kind and column: corrupt")
+        self.streams = placed(self.footer, stripe, tail.encryption, len(tail.schema.columns))
+        self._indexes = {(one.kind, one.column, one.variant): one for one in self.streams if one.is_index}
 
-    def filter_stream(self, column: int) -> Stream | None:
-        """The Bloom filter stream to ask, of two the younger kind."""
+    def filter_stream(self, column: int, variant: int | None = None) -> Stream | None:
+        """The Bloom filter stream to ask, of two the younger kind.
+
+        Args:
+            variant: of an encrypted column, the place of its variant; None for a stream in clear.
+        """
         for kind in (FilterKind.BLOOM_FILTER_UTF8, FilterKind.BLOOM_FILTER):
-            if (stream := self._streams.get((kind, column))) is not None:
+            if (stream := self._indexes.get((kind, column, variant))) is not None:
                 return stream
         return None
 
@@ -131,21 +118,35 @@ class StripeIndex:
         """
         return [_filter(entry) for entry in self._entries(stream, "Bloom filters")]
 
-    def bounds(self, column: int) -> list[Bounds] | None:
+    def bounds(self, column: int, variant: int | None = None) -> list[Bounds] | None:
         """One per row group; None without a row index."""
-        found = self.statistics(column)
+        found = self.statistics(column, variant)
         return None if found is None else list(map(bounds, found))
 
-    def statistics(self, column: int) -> list[Message] | None:
+    def statistics(self, column: int, variant: int | None = None) -> list[Message] | None:
         """The ``ColumnStatistics`` of each row group; None without a row index."""
-        if (stream := self._streams.get((_ROW_INDEX, column))) is None:
+        if (stream := self._indexes.get((StreamKind.ROW_INDEX, column, variant))) is None:
             return None
         return [Message(Message(entry).bytes(2)) for entry in self._entries(stream, "row index entries")]
+
+    def read(self, stream: Stream) -> memoryview:
+        """A stream's bytes, opened where it is encrypted, and still compressed.
+
+        Raises:
+            KeyAccessError: its key can't be had.
+        """
+        data = memoryview(self._source.read(stream.offset, stream.length))
+        return data if stream.variant is None else self._keys.open(stream, self.stripe, data)
 
     def _entries(self, stream: Stream, what: str) -> list[memoryview]:
         if stream.length > MAX_ORC_INDEX_BYTES:
             raise FormatError(f"an index stream of more than {MAX_ORC_INDEX_BYTES} bytes")
-        data = memoryview(self._source.read(stream.offset, stream.length))
+        if stream.variant is None:
+            return self._split(self.read(stream), what)
+        with opening(self._tail.schema.columns[stream.column]):
+            return self._split(self.read(stream), what)
+
+    def _split(self, data: memoryview, what: str) -> list[memoryview]:
         found: list[memoryview] = []
         for number, value in fields(self._tail.inflate(data, MAX_ORC_INDEX_BYTES)):
             if number == 1 and not isinstance(value, int):

@@ -72,7 +72,7 @@ class SealedOrcFile(SealedFile):
         self._source = source
         self._decryption = decryption_for(decryption, source.ref)
         self._expectation = Expectation.of(self._decryption)
-        self.orc = OrcFile(source)
+        self.orc = OrcFile(source, self._decryption)
         self.stats = ReadStats()
         if not self.encrypted:
             with self._at():
@@ -180,8 +180,7 @@ class SealedOrcFile(SealedFile):
     def hits(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> Iterator[Hits]:
         """As `probe`: one array of answers per row group, not named yet. Statistics are asked too."""
         stored = self.stored(self.leaf(column).index)
-        with self._at():
-            self._expectation.plaintext_column(column)
+        self._expect(stored)
         for one in self.orc.hits(stored.name, values):
             yield Hits(one.maybe, not one.asked)
 
@@ -205,8 +204,7 @@ class SealedOrcFile(SealedFile):
         for index in {*wanted, *(leaf.index for leaf in (predicate.leaves if predicate else ()))}:
             stored = self.stored(index)
             self.orc.need_open(stored)
-            with self._at():
-                self._expectation.plaintext_column(stored.name)
+            self._expect(stored)
         known.names(wanted)  # refuses a part of a list
         empty = known.cut(wanted, order).empty_table()
         return OrcPlan(wanted, order, predicate, empty, ReadStats(row_groups=self.num_row_groups))
@@ -298,6 +296,12 @@ class SealedOrcFile(SealedFile):
                 taken = source.take(pa.array(rows))
                 fields |= {name: taken.column(name) for name in taken.column_names}
         return pa.Table.from_arrays([fields[name] for name in plan.order], schema=plan.empty.schema)
+
+    def _expect(self, column: Column) -> None:
+        """Refuse a column in plaintext that must not be."""
+        if column.id not in self.orc.tail.encrypted:
+            with self._at():
+                self._expectation.plaintext_column(column.name)
 
     def stored(self, index: int) -> Column:
         """A leaf, as the file has it.

@@ -83,7 +83,7 @@ class _Asking:
         """The row groups in which their statistics leave the term possible; None: all."""
         column = self._stored[term.leaf.index]
         if column.id not in self._groups:
-            found = self._file.index(self._stripe).statistics(column.id)
+            found = self._file.statistics(self._stripe, column)
             self._groups[column.id] = (
                 None if found is None else [self._said(term, column, one, merged=False) for one in found]
             )
