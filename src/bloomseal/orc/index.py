@@ -129,6 +129,17 @@ class StripeIndex:
             return None
         return [Message(Message(entry).bytes(2)) for entry in self._entries(stream, "row index entries")]
 
+    def inflated(self, stream: Stream) -> memoryview:
+        """An index stream, opened and inflated.
+
+        Raises:
+            KeyAccessError: its key can't be had.
+            FormatError: too long, or broken.
+        """
+        if stream.length > MAX_ORC_INDEX_BYTES:
+            raise FormatError(f"an index stream of more than {MAX_ORC_INDEX_BYTES} bytes")
+        return self._tail.inflate(self.read(stream), MAX_ORC_INDEX_BYTES)
+
     def read(self, stream: Stream) -> memoryview:
         """A stream's bytes, opened where it is encrypted, and still compressed.
 
@@ -139,16 +150,14 @@ class StripeIndex:
         return data if stream.variant is None else self._keys.open(stream, self.stripe, data)
 
     def _entries(self, stream: Stream, what: str) -> list[memoryview]:
-        if stream.length > MAX_ORC_INDEX_BYTES:
-            raise FormatError(f"an index stream of more than {MAX_ORC_INDEX_BYTES} bytes")
         if stream.variant is None:
-            return self._split(self.read(stream), what)
+            return self._split(self.inflated(stream), what)
         with opening(self._tail.schema.columns[stream.column]):
-            return self._split(self.read(stream), what)
+            return self._split(self.inflated(stream), what)
 
     def _split(self, data: memoryview, what: str) -> list[memoryview]:
         found: list[memoryview] = []
-        for number, value in fields(self._tail.inflate(data, MAX_ORC_INDEX_BYTES)):
+        for number, value in fields(data):
             if number == 1 and not isinstance(value, int):
                 found.append(value)
                 if len(found) > self.stripe.num_row_groups:

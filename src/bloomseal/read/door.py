@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.fs import FileSystem
 
+    from ..format.inspect import Inspection
     from ..format.verify import VerifyReport
     from ..policy import TablePolicy
     from ..specs import DecryptionSpec
 
-__all__ = ["open_file", "probe", "verify"]
+__all__ = ["inspect", "open_file", "probe", "verify"]
 
 
 def open_file(
@@ -52,6 +53,22 @@ def open_file(
     except BaseException:
         source.close()
         raise
+
+
+def inspect(path: FilePlace | FileRef, *, filesystem: FileSystem | None = None) -> Inspection:
+    """Look at a file without a key. Opens, verifies and decrypts nothing.
+
+    Raises:
+        FormatError: neither a Parquet nor an ORC file, or a broken footer.
+    """
+    from ..format.inspect import inspect_parquet
+
+    with Source.open(path, filesystem) as source:
+        if format_of(source) is Format.ORC:
+            from .orc.inspect import inspect_orc
+
+            return inspect_orc(source)
+        return inspect_parquet(source)
 
 
 def probe(

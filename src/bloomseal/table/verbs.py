@@ -79,14 +79,14 @@ def inspect(path: Places, *, filesystem: FileSystem | None = None) -> Any:
         Of a file: an `Inspection`. Of a table: a list of them, in the order of its files.
 
     Raises:
-        FormatError: not a Parquet file, or a broken footer.
+        FormatError: neither a Parquet nor an ORC file, or a broken footer.
     """
-    from ..format import inspect as one
+    from ..read import door
 
     if is_one_file(path, filesystem):
-        return one.inspect(cast(Path, path), filesystem=filesystem)
+        return door.inspect(cast(Path, path), filesystem=filesystem)
     found = find_files(path, filesystem).files
-    inspections: list[Inspection] = [one.inspect(file.ref.path, filesystem=file.ref.filesystem) for file in found]
+    inspections: list[Inspection] = [door.inspect(file.ref) for file in found]
     return inspections
 
 

@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from ...errors import BloomsealError, UnsupportedError, UsageError
 from ...format.expectation import Expectation
+from ...format.hashes.truth import Truth
 from ...format.schema import Leaf, Schema
 from ...format.verify import VerifyReport
-from ...orc import Column, OrcFile
+from ...orc import BloomFilter, Column, OrcFile
 from ...specs import DecryptionSpec, decryption_for
 from ...storage.source import Source
 from ..file import RowGroupInfo, SealedFile
@@ -24,6 +25,7 @@ from ..verdict import Hits
 from .columns import Columns
 from .prune import Pruned, ruled_out
 from .rows import arrow_schema, decoded, need_range, row_groups, rows_of
+from .truth import held_against_values
 from .verify import verify_orc
 
 if TYPE_CHECKING:
@@ -261,6 +263,19 @@ class SealedOrcFile(SealedFile):
             FormatError: the stripe does not decode.
         """
         return self._decode(part, leaves)[0]
+
+    def held_against_values(self, part: int, column: Column, filters: list[BloomFilter]) -> list[Truth]:
+        """Ask a stripe's filters of a column, one per row group, for every value of their row group.
+
+        Raises:
+            As `decode`.
+        """
+        index = next((index for index, one in self._columns.stored.items() if one.id == column.id), None)
+        if index is None:
+            raise UnsupportedError("a type that only ORC has, or several columns of one name", column=column.name)
+        leaf = self.leaves.leaves[index]
+        rows = self.decode(part, [one.index for one in self.leaves.below(leaf.path[0])])
+        return held_against_values(self.orc, part, column, leaf, self._columns.place(index), rows, filters)
 
     def _decode(self, part: int, leaves: Sequence[int]) -> tuple[pa.Table, int]:
         for index in leaves:
