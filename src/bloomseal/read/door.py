@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..storage.formats import Format, format_of
+from ..storage.formats import Format, format_of, named_format
 from ..storage.ref import FileRef
 from ..storage.source import FilePlace, Source
 from .file import SealedFile
@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from ..specs import DecryptionSpec
 
 __all__ = ["inspect", "open_file", "probe", "verify"]
+
+
+def _is_orc(source: Source) -> bool:
+    # On a file system that is not local the question costs a request.
+    if source.ref.filesystem is not None and named_format(source.name) is Format.PARQUET:
+        return False
+    return format_of(source) is Format.ORC
 
 
 def open_file(
@@ -45,7 +52,7 @@ def open_file(
     """
     source = Source.open(path, filesystem)
     try:
-        if format_of(source) is Format.ORC:
+        if _is_orc(source):
             from .orc.file import SealedOrcFile
 
             return SealedOrcFile(source, decryption)
@@ -64,7 +71,7 @@ def inspect(path: FilePlace | FileRef, *, filesystem: FileSystem | None = None) 
     from ..format.inspect import inspect_parquet
 
     with Source.open(path, filesystem) as source:
-        if format_of(source) is Format.ORC:
+        if _is_orc(source):
             from .orc.inspect import inspect_orc
 
             return inspect_orc(source)

@@ -40,11 +40,8 @@ def format_of(source: Source) -> Format | None:
     """The format that a file's last bytes say; None: neither.
 
     A Parquet file ends with its magic. An ORC file ends with its postscript, the last field of which is the magic, and
-    one byte with the postscript's length. On a file system that is not local a name that says Parquet is believed: the
-    question would cost a request.
+    one byte with the postscript's length.
     """
-    if source.fd is None and source.ref.filesystem is not None and named_format(source.name) is Format.PARQUET:
-        return Format.PARQUET
     if source.size < 4:
         return None
     end = bytes(source.read(source.size - 4, 4))
