@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import BloomsealError
+from ..errors import BloomsealError, FormatError
 from ..specs import DecryptionSpec, decryption_for
 from ..storage.ref import FileRef
 from ..storage.source import FilePlace, Source
 from ..verdict import Verdict
+from .clear import clear_file
 from .encryption import Encryption, Variant
 from .index import BloomFilter, Bounds, FilterKind, StripeIndex, bounds
 from .keys import LocalKeys, expect, opening
 from .protobuf import Message
 from .schema import Column, Schema
 from .streams import Stream
-from .tail import Stripe, read_tail
+from .tail import Stripe, Tail, read_tail
 from .trust import why_untrusted
 from .values import Asked
 
@@ -115,6 +116,21 @@ class OrcFile:
         return self._tail.compression.name.lower()
 
     @property
+    def source(self) -> Source:
+        """The bytes."""
+        return self._source
+
+    @property
+    def tail(self) -> Tail:
+        """What the end of the file says."""
+        return self._tail
+
+    @property
+    def keys(self) -> LocalKeys:
+        """What opens encrypted columns."""
+        return self._keys
+
+    @property
     def encrypted_columns(self) -> list[str]:
         """Leaves that are encrypted, or masked for whoever has no key."""
         return [column.name for column in self.schema.leaves if column.id in self._tail.encrypted]
@@ -155,7 +171,7 @@ class OrcFile:
             IntegrityError: wrong key, or altered bytes.
             FormatError: the filters are broken.
         """
-        (leaf, variant), where = self._leaf(column), self.stripes[stripe]
+        (leaf, variant), where = self.leaf(column), self.stripes[stripe]
         with self._at(where, column):
             index = self._index(where)
             stream = index.filter_stream(leaf.id, _number(variant))
@@ -180,7 +196,7 @@ class OrcFile:
             IntegrityError: wrong key, or altered bytes.
             FormatError: indexes or filters are broken.
         """
-        leaf, variant = self._leaf(column)
+        leaf, variant = self.leaf(column)
         given = list(values)
         zones: dict[str, Asked] = {}
         answers: list[RowGroupVerdicts] = []
@@ -194,6 +210,56 @@ class OrcFile:
         if not self.stripes:
             Asked(given, leaf, zone="", hybrid=False)  # a value of the wrong kind is refused in an empty file too
         return answers
+
+    def clear(self, stripe: int, columns: Sequence[str]) -> bytes:
+        """An ORC file in memory: one stripe, these columns in clear, without indexes and statistics.
+
+        Args:
+            columns: dotted paths of leaves. pyarrow must be told to read these and no others.
+
+        Raises:
+            UsageError: no such column.
+            KeyAccessError: a column is encrypted, and its key can't be had.
+            PolicyError: a column is encrypted, and ``allow_ctr`` was not said: nothing authenticates its values.
+            IntegrityError, FormatError: wrong key, or a broken stripe.
+        """
+        wanted: dict[int, Variant | None] = {}
+        for name in columns:
+            leaf, variant = self.leaf(name)
+            if variant is not None:
+                with self._at(column=name):
+                    self._keys.need_ctr(leaf)
+            where = self.stripes[stripe]
+            if variant is not None and where.encrypted_keys[variant.index : variant.index + 1] != (
+                variant.encrypted_key,
+            ):
+                # Another local key than that of the statistics, which were asked before.
+                with self._at(where, name):
+                    self._index(where).bounds(leaf.id, variant.index)
+            for column in self.schema.columns[: leaf.id + 1]:
+                if leaf.id <= column.last:
+                    inside = variant if variant is not None and column.id >= variant.root.id else None
+                    wanted[column.id] = inside
+        with self._at(where := self.stripes[stripe]):
+            return clear_file(self._tail, self._index(where), wanted)
+
+    def rows(self, stripe: int, columns: Sequence[str]) -> pa.Table:
+        """Leaf columns of a stripe, decoded by pyarrow; those inside others come in their structs.
+
+        Raises:
+            As `clear`.
+        """
+        import pyarrow as pa
+        import pyarrow.orc
+
+        data = self.clear(stripe, columns)
+        with self._at(self.stripes[stripe]):
+            try:
+                table: pa.Table = pyarrow.orc.ORCFile(pa.BufferReader(data)).read(columns=list(columns))
+                table.validate(full=True)
+            except (pa.ArrowException, OSError, ValueError) as error:
+                raise FormatError(f"the stripe's rows do not decode: {type(error).__name__}") from error
+            return table
 
     def _ask(
         self, index: StripeIndex, leaf: Column, variant: Variant | None, asked: Asked
@@ -231,6 +297,15 @@ class OrcFile:
         columns = statistics[stripe.index].every(1) if statistics else []
         return bounds(Message(columns[leaf.id])) if len(columns) == len(self.schema.columns) else None
 
+    def index(self, stripe: int) -> StripeIndex:
+        """The index streams of a stripe.
+
+        Raises:
+            FormatError: the stripe's footer is broken.
+        """
+        with self._at(where := self.stripes[stripe]):
+            return self._index(where)
+
     def _index(self, stripe: Stripe) -> StripeIndex:
         if stripe.index not in self._indexes:
             self._indexes[stripe.index] = StripeIndex(self._source, self._tail, stripe, self._keys)
@@ -240,10 +315,13 @@ class OrcFile:
         if stream.variant is not None and not self._keys.allow_ctr:
             return _UNAUTHENTICATED
         if stream.variant is None and column.id in self._tail.encrypted:
+            variants = self.encryption.variants_of(column.id) if self.encryption else []
+            if any(index.filter_stream(column.id, one.index) is not None for one in variants):
+                return "untrusted: for readers without a key, over masked values"
             return "untrusted: in clear, on an encrypted column"
         return why_untrusted(column, stream.kind, self._tail, index.writer_timezone)
 
-    def _leaf(self, name: str) -> tuple[Column, Variant | None]:
+    def leaf(self, name: str) -> tuple[Column, Variant | None]:
         """The leaf, and the variant that it is read from; None where it lies in clear."""
         with self._at(column=name):
             leaf = self.schema.leaf(name)
