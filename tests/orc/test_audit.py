@@ -89,7 +89,7 @@ def test_filters_are_held_against_their_values(tmp_path: Path) -> None:
     assert not any(row["filter_denied"] for row in deep)
     assert sum(row["filter_asked"] for row in deep if row["column"] == "list._elem") > 3_000
     assert "boolean" in asked["bool"]["filter_unasked"]
-    assert 0.2 < max(row["filter_fill"] for row in deep if row["column"] == "i64") < 0.6
+    assert 0.02 < max(row["filter_fill"] for row in deep if row["column"] == "i64") < 0.6
     assert audit(path, deep=True).findings == []
 
     data = bytearray(path.read_bytes())

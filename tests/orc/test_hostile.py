@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import bloomseal as bs
 from bloomseal import FormatError, KeyAccessError, UnsupportedError, Verdict, limits, orc
 from bloomseal.orc.chunks import Compression, inflate
-from bloomseal.orc.index import _filter
+from bloomseal.orc.index import parsed_filter
 
 from .generated import columns
 
@@ -99,7 +99,7 @@ def test_both_kinds_carry_the_same_bits() -> None:
     bits = bytes(range(1, 17))
     words = b"".join(number(2 << 3 | 1) + bits[at : at + 8] for at in (0, 8))
     for entry in (field(1, 3) + words, field(1, 3) + field(2, bits), field(1, 3) + field(3, bits)):
-        assert _filter(memoryview(entry)).bitset.tobytes() == bits
+        assert parsed_filter(memoryview(entry)).bitset.tobytes() == bits
 
 
 def test_an_empty_filter_proves_nothing() -> None:

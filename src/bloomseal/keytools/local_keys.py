@@ -107,9 +107,9 @@ def local_key_calls(keys: Any) -> LocalKeyCalls:
         UsageError: nothing that opens local keys.
     """
     if isinstance(keys, str):
-        from .kms.registry import client_for
+        from .kms.registry import local_client_for
 
-        keys = client_for(keys)
+        keys = local_client_for(keys)
     client = keys if isinstance(keys, LocalKeyKms) else getattr(keys, "kms", None)
     if not isinstance(client, LocalKeyKms):
         raise UsageError(

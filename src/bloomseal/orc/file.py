@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import BloomsealError, UnsupportedError
+from ..errors import BloomsealError, FormatError
 from ..specs import DecryptionSpec, decryption_for
 from ..storage.ref import FileRef
 from ..storage.source import FilePlace, Source
 from ..verdict import Verdict
+from .clear import clear_file
 from .encryption import Encryption, Variant
 from .index import BloomFilter, Bounds, FilterKind, StripeIndex, bounds
 from .keys import LocalKeys, expect, opening
@@ -135,6 +136,11 @@ class OrcFile:
         return self._tail
 
     @property
+    def keys(self) -> LocalKeys:
+        """What opens encrypted columns."""
+        return self._keys
+
+    @property
     def encrypted_columns(self) -> list[str]:
         """Leaves that are encrypted, or masked for whoever has no key."""
         return [column.name for column in self.schema.leaves if column.id in self._tail.encrypted]
@@ -175,7 +181,7 @@ class OrcFile:
             IntegrityError: wrong key, or altered bytes.
             FormatError: the filters are broken.
         """
-        (leaf, variant), where = self._leaf(column), self.stripes[stripe]
+        (leaf, variant), where = self.leaf(column), self.stripes[stripe]
         with self._at(where, column):
             index = self._index(where)
             stream = index.filter_stream(leaf.id, _number(variant))
@@ -207,7 +213,7 @@ class OrcFile:
 
     def hits(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> Iterator[Hits]:
         """As `probe`: one array of answers per row group, not named yet."""
-        leaf, variant = self._leaf(column)
+        leaf, variant = self.leaf(column)
         given = list(values)
         zones: dict[str, Asked] = {}
         for stripe in self.stripes:
@@ -220,6 +226,56 @@ class OrcFile:
             yield from found
         if not self.stripes:
             Asked(given, leaf, zone="", hybrid=False)  # a value of the wrong kind is refused in an empty file too
+
+    def clear(self, stripe: int, columns: Sequence[str]) -> bytes:
+        """An ORC file in memory: one stripe, these columns in clear, without indexes and statistics.
+
+        Args:
+            columns: dotted paths of leaves. pyarrow must be told to read these and no others.
+
+        Raises:
+            UsageError: no such column.
+            KeyAccessError: a column is encrypted, and its key can't be had.
+            PolicyError: a column is encrypted, and ``allow_ctr`` was not said: nothing authenticates its values.
+            IntegrityError, FormatError: wrong key, or a broken stripe.
+        """
+        wanted: dict[int, Variant | None] = {}
+        for name in columns:
+            leaf, variant = self.leaf(name)
+            if variant is not None:
+                with self._at(column=name):
+                    self._keys.need_ctr(leaf)
+            where = self.stripes[stripe]
+            if variant is not None and where.encrypted_keys[variant.index : variant.index + 1] != (
+                variant.encrypted_key,
+            ):
+                # Another local key than that of the statistics, which were asked before.
+                with self._at(where, name):
+                    self._index(where).bounds(leaf.id, variant.index)
+            for column in self.schema.columns[: leaf.id + 1]:
+                if leaf.id <= column.last:
+                    inside = variant if variant is not None and column.id >= variant.root.id else None
+                    wanted[column.id] = inside
+        with self._at(where := self.stripes[stripe]):
+            return clear_file(self._tail, self._index(where), wanted)
+
+    def rows(self, stripe: int, columns: Sequence[str]) -> pa.Table:
+        """Leaf columns of a stripe, decoded by pyarrow; those inside others come in their structs.
+
+        Raises:
+            As `clear`.
+        """
+        import pyarrow as pa
+        import pyarrow.orc
+
+        data = self.clear(stripe, columns)
+        with self._at(self.stripes[stripe]):
+            try:
+                table: pa.Table = pyarrow.orc.ORCFile(pa.BufferReader(data)).read(columns=list(columns))
+                table.validate(full=True)
+            except (pa.ArrowException, OSError, ValueError) as error:
+                raise FormatError(f"the stripe's rows do not decode: {type(error).__name__}") from error
+            return table
 
     def _ask(self, index: StripeIndex, leaf: Column, variant: Variant | None, asked: Asked) -> Iterator[Hits]:
         stripe, number = index.stripe, _number(variant)
@@ -308,10 +364,13 @@ class OrcFile:
         if stream.variant is not None and not self._keys.allow_ctr:
             return _UNAUTHENTICATED
         if stream.variant is None and column.id in self._tail.encrypted:
+            variants = self.encryption.variants_of(column.id) if self.encryption else []
+            if any(index.filter_stream(column.id, one.index) is not None for one in variants):
+                return "untrusted: for readers without a key, over masked values"
             return "untrusted: in clear, on an encrypted column"
         return reason(column, stream.kind, self._tail, index.writer_timezone)
 
-    def _leaf(self, name: str) -> tuple[Column, Variant | None]:
+    def leaf(self, name: str) -> tuple[Column, Variant | None]:
         """The leaf, and the variant that it is read from; None where it lies in clear."""
         with self._at(column=name):
             leaf = self.schema.leaf(name)
@@ -321,17 +380,15 @@ class OrcFile:
         return self._keys.variant_of(column) if column.id in self._tail.encrypted else None
 
     def need_open(self, column: Column) -> None:
-        """Refuse a column whose rows lie sealed: without a key its streams hold masked values, or none.
+        """Refuse a column whose rows can't be read: without a key its streams hold masked values, or none.
 
         Raises:
-            UnsupportedError: the column is encrypted.
+            KeyAccessError: the column is encrypted, and its key can't be had.
+            PolicyError: the column is encrypted, and ``allow_ctr`` was not said: nothing authenticates its values.
         """
         with self._at(column=column.name):
-            if column.id in self._tail.encrypted:
-                raise UnsupportedError(
-                    "the column is encrypted, and rows of encrypted ORC columns can't be opened yet",
-                    hint=".filters lists the filters that lie in clear",
-                )
+            if self._variant(column) is not None:
+                self._keys.need_ctr(column)
 
     @contextlib.contextmanager
     def _at(self, stripe: Stripe | None = None, column: str | None = None) -> Iterator[None]:

@@ -17,7 +17,7 @@ from .protobuf import Message, fields, signed, zigzag
 from .streams import Stream, StreamKind, placed
 from .tail import Stripe, Tail
 
-__all__ = ["BloomFilter", "Bounds", "FilterKind", "StripeIndex", "bounds"]
+__all__ = ["BloomFilter", "Bounds", "FilterKind", "StripeIndex", "bounds", "parsed_filter"]
 
 _WORD_BYTES: Final = 8
 
@@ -93,7 +93,9 @@ class StripeIndex:
         self._source, self._tail, self.stripe, self._keys = source, tail, stripe, keys
         start = stripe.offset + stripe.index_length + stripe.data_length
         data = memoryview(source.read(start, stripe.footer_length))
-        self.footer = Message(tail.inflate(data, MAX_ORC_FOOTER_BYTES))
+        self.raw_footer = tail.inflate(data, MAX_ORC_FOOTER_BYTES)
+        """The stripe footer's bytes, inflated."""
+        self.footer = Message(self.raw_footer)
         self.writer_timezone = self.footer.text(3)
         """The zone of which TIMESTAMP values are wall-clock times; empty where the writer names none."""
         self.streams = placed(self.footer, stripe, tail.encryption, len(tail.schema.columns))
@@ -105,10 +107,12 @@ class StripeIndex:
         Args:
             variant: of an encrypted column, the place of its variant; None for a stream in clear.
         """
-        for kind in (FilterKind.BLOOM_FILTER_UTF8, FilterKind.BLOOM_FILTER):
-            if (stream := self._indexes.get((kind, column, variant))) is not None:
-                return stream
-        return None
+        return next(iter(self.filter_streams(column, variant)), None)
+
+    def filter_streams(self, column: int, variant: int | None) -> list[Stream]:
+        """Both kinds, the younger first."""
+        kinds = (FilterKind.BLOOM_FILTER_UTF8, FilterKind.BLOOM_FILTER)
+        return [self._indexes[kind, column, variant] for kind in kinds if (kind, column, variant) in self._indexes]
 
     def filters(self, stream: Stream) -> list[BloomFilter]:
         """One filter per row group.
@@ -116,7 +120,7 @@ class StripeIndex:
         Raises:
             FormatError: m or k that no writer makes, or not one entry per row group.
         """
-        return [_filter(entry) for entry in self._entries(stream, "Bloom filters")]
+        return [parsed_filter(entry) for entry in self.entries(stream)]
 
     def bounds(self, column: int, variant: int | None = None) -> list[Bounds] | None:
         """One per row group; None without a row index."""
@@ -149,6 +153,22 @@ class StripeIndex:
         data = memoryview(self._source.read(stream.offset, stream.length))
         return data if stream.variant is None else self._keys.open(stream, self.stripe, data)
 
+    def masked_entries(self, stream: Stream) -> list[memoryview] | None:
+        """Of a clear stream on an encrypted column, the entries over masked values: some writers leave one per row
+        group over the true values, and then one over the masked ones. None where it is not so.
+
+        Raises:
+            FormatError: the stream is broken.
+        """
+        count = self.stripe.num_row_groups
+        every = [value for field, value in fields(self.inflated(stream)) if field == 1]
+        found = [value for value in every if not isinstance(value, int)]
+        return found[count:] if len(found) == len(every) == 2 * count else None
+
+    def entries(self, stream: Stream) -> list[memoryview]:
+        """One ``BloomFilter`` message per row group. Raises FormatError."""
+        return self._entries(stream, "Bloom filters")
+
     def _entries(self, stream: Stream, what: str) -> list[memoryview]:
         if stream.variant is None:
             return self._split(self.inflated(stream), what)
@@ -169,7 +189,7 @@ class StripeIndex:
         return found
 
 
-def _filter(entry: memoryview) -> BloomFilter:
+def parsed_filter(entry: memoryview) -> BloomFilter:
     num_hashes = 0
     words, utf8 = bytearray(), memoryview(b"")
     for number, value in fields(entry):

@@ -96,6 +96,19 @@ class LocalKeys:
         """The caller takes the word of streams that nobody authenticates."""
         return self._decryption is not None and self._decryption.allow_ctr
 
+    def need_ctr(self, column: Column) -> None:
+        """Refuse an encrypted column's values, unless the caller accepts that nothing authenticates them.
+
+        Raises:
+            PolicyError: ``allow_ctr`` was not said.
+        """
+        if not self.allow_ctr:
+            raise PolicyError(
+                "the column's values are encrypted, and nothing authenticates them",
+                column=column.name,
+                hint=Hint.CTR,
+            )
+
     def variant_of(self, column: Column) -> Variant:
         """The first variant of a column whose key can be had, as other readers choose it; the key is the right one.
 

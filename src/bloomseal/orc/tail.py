@@ -61,11 +61,14 @@ class Tail:
     """What the end of the file says of the rest; nobody authenticates it."""
 
     def __init__(
-        self, source: Source, postscript: Message, footer: Message, metadata: tuple[int, int], statistics: int
+        self, source: Source, end: memoryview, raw: memoryview, metadata: tuple[int, int], statistics: int
     ) -> None:
         self._source = source
-        self._metadata = metadata
-        self.postscript, self.footer = postscript, footer
+        self.metadata = metadata
+        """Offset and length of the metadata section, compressed."""
+        self.raw_postscript, self.raw_footer = end, raw
+        """The messages' bytes, inflated."""
+        footer, postscript = Message(raw), Message(end)
         self.compression = _compression(postscript)
         self.block_size = _block_size(postscript)
         self.writer_version = postscript.number(6)
@@ -91,7 +94,7 @@ class Tail:
     @cached_property
     def stripe_statistics(self) -> list[Message]:
         """One message of column statistics per stripe; empty where the file has none."""
-        offset, length = self._metadata
+        offset, length = self.metadata
         data = memoryview(self._source.read(offset, length))
         found = [Message(one) for one in Message(self.inflate(data, MAX_ORC_FOOTER_BYTES)).every(1)]
         if found and len(found) != len(self.stripes):
@@ -129,7 +132,7 @@ def read_tail(source: Source) -> Tail:
     whole = length + footer
     data = end[-whole:-length] if whole <= take else memoryview(source.read(start, footer))
     inflated = inflate(data, _compression(postscript), _block_size(postscript), MAX_ORC_FOOTER_BYTES)
-    return Tail(source, postscript, Message(inflated), (start - metadata, metadata), rest)
+    return Tail(source, end[-length:-1], inflated, (start - metadata, metadata), rest)
 
 
 def _compression(postscript: Message) -> Compression:

@@ -89,6 +89,16 @@ class Asked:
     def __len__(self) -> int:
         return self._count
 
+    @property
+    def hashes(self) -> npt.NDArray[np.int64]:
+        """Of all inputs, to fill a filter with."""
+        return self._hashes
+
+    @property
+    def undecided(self) -> int:
+        """How many values no filter can be asked for."""
+        return int(self._undecided.sum())
+
     def __repr__(self) -> str:
         return f"<{self._count} values>"  # hashes without a key tell the values
 

@@ -278,11 +278,11 @@ class SealedOrcFile(SealedFile):
         return held_against_values(self.orc, part, column, leaf, self._columns.place(index), rows, filters)
 
     def _decode(self, part: int, leaves: Sequence[int]) -> tuple[pa.Table, int]:
-        for index in leaves:
-            stored = self.stored(index)
-            self.orc.need_open(stored)
-            need_range(self.orc, part, stored)
-        return decoded(self.orc, part, self._columns.names(leaves))
+        columns = [self.stored(index) for index in leaves]
+        for column in columns:
+            self.orc.need_open(column)
+            need_range(self.orc, part, column)
+        return decoded(self.orc, part, columns, self._columns.names(leaves))
 
     def _decoded(self, plan: OrcPlan, part: int, leaves: Sequence[int]) -> pa.Table:
         table, count = self._decode(part, leaves)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +12,9 @@ import pyarrow as pa
 import pyarrow.orc
 
 from ...errors import FormatError, UnsupportedError
-from ...orc import OrcFile
+from ...orc import Column, OrcFile
+from ...storage.source import Source
 from .bounds import nanoseconds
-
-if TYPE_CHECKING:
-    from ...orc import Column
-    from ...storage.source import Source
 
 __all__ = ["arrow_schema", "decoded", "need_range", "row_groups", "rows_of"]
 
@@ -67,19 +64,27 @@ def arrow_schema(source: Source) -> pa.Schema:
     return _opened(source)[0].schema
 
 
-def decoded(file: OrcFile, stripe: int, names: Sequence[str] | None) -> tuple[pa.Table, int]:
+def decoded(file: OrcFile, stripe: int, columns: Sequence[Column], names: Sequence[str] | None) -> tuple[pa.Table, int]:
     """Columns of a stripe, in the file's order, and how many bytes were read for them.
 
     Args:
-        names: dotted paths; None: all columns.
+        columns: leaves.
+        names: the same, as dotted paths for pyarrow; None: it would take one for another, so that all columns are read.
 
     Raises:
-        FormatError: the stripe does not decode, or has other rows than the footer says.
+        KeyAccessError, PolicyError: a column is encrypted, and can't be opened.
+        UnsupportedError: one is encrypted, and pyarrow would take another one for it.
+        IntegrityError, FormatError: the stripe does not decode, or has other rows than the footer says.
     """
     place: dict[str, Any] = {"file": file.path, "module": file.stripes[stripe].place}
-    reader, data = _opened(file.source)
+    source, number = file.source, stripe
+    if any(column.id in file.tail.encrypted for column in columns):
+        if names is None:
+            raise UnsupportedError("several columns have the same path, and one is encrypted", **place)
+        source, number = Source.memory(file.clear(stripe, [column.name for column in columns]), file.path), 0
+    reader, data = _opened(source)
     try:
-        batch = reader.read_stripe(stripe, columns=None if names is None else list(names))
+        batch = reader.read_stripe(number, columns=None if names is None else list(names))
         table = pa.Table.from_batches([batch])
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
