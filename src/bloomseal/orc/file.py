@@ -21,7 +21,7 @@ from .encryption import Encryption, Variant
 from .index import BloomFilter, Bounds, FilterKind, StripeIndex, bounds
 from .keys import LocalKeys, expect, opening
 from .protobuf import Message
-from .schema import Column, Schema
+from .schema import Column, Kind, Schema
 from .streams import Stream
 from .tail import Stripe, Tail, read_tail
 from .trust import why_untrusted as reason
@@ -260,7 +260,8 @@ class OrcFile:
             return clear_file(self._tail, self._index(where), wanted)
 
     def rows(self, stripe: int, columns: Sequence[str]) -> pa.Table:
-        """Leaf columns of a stripe, decoded by pyarrow; those inside others come in their structs.
+        """Leaf columns of a stripe, decoded by pyarrow; those inside others come in their structs. Of a list or a map
+        all comes that is inside it.
 
         Raises:
             As `clear`.
@@ -268,14 +269,22 @@ class OrcFile:
         import pyarrow as pa
         import pyarrow.orc
 
-        data = self.clear(stripe, columns)
+        wanted = [self._readable(self.leaf(name)[0]) for name in columns]
+        inside = [one for one in self.schema.leaves if any(top.id <= one.id <= top.last for top in wanted)]
+        data = self.clear(stripe, [one.name for one in inside])
         with self._at(self.stripes[stripe]):
             try:
-                table: pa.Table = pyarrow.orc.ORCFile(pa.BufferReader(data)).read(columns=list(columns))
+                names = [one.name for one in wanted]
+                table: pa.Table = pyarrow.orc.ORCFile(pa.BufferReader(data)).read(columns=names)
                 table.validate(full=True)
             except (pa.ArrowException, OSError, ValueError) as error:
                 raise FormatError(f"the stripe's rows do not decode: {type(error).__name__}") from error
             return table
+
+    def _readable(self, leaf: Column) -> Column:
+        """What pyarrow can be asked for: the leaf, or the outermost list, map or union around it."""
+        above = (one for one in self.schema.columns if one.id < leaf.id <= one.last)
+        return next((one for one in above if one.kind is not Kind.STRUCT), leaf)
 
     def _ask(self, index: StripeIndex, leaf: Column, variant: Variant | None, asked: Asked) -> Iterator[Hits]:
         stripe, number = index.stripe, _number(variant)

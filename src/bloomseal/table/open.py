@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from ..format.schema import Schema
     from ..index.sealed import SealedIndex
+    from ..orc import OrcRewriteReport
     from ..policy import TablePolicy
     from ..specs import DecryptionSpec, EncryptionSpec
     from ..write.attach import AttachReport
@@ -216,7 +217,7 @@ class SealedTable:
         files = [Listed(path, partial(self._parts.open, number)) for number, path in enumerate(self._indexes.relative)]
         return SealedIndex(root, column, files, self._indexes.paths, self._parts.decryption, encryption)
 
-    def attach(self, filters: FilterRequest, **options: Any) -> dict[str, AttachReport]:
+    def attach(self, filters: FilterRequest, **options: Any) -> dict[str, AttachReport | OrcRewriteReport]:
         """Add filters to every file, see `bloomseal.attach_filters`. The first file that can't be done ends it; those
         before it are done.
 
@@ -227,7 +228,7 @@ class SealedTable:
             UnsupportedError: a Delta or Iceberg table: its log keeps the size of each file, which would change.
             As `attach_filters`.
         """
-        from ..write.attach import attach_filters
+        from ..write.door import attach_filters
 
         if self._parts.snapshot is not None:
             raise UnsupportedError(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from ..format.inspect import Inspection
     from ..format.verify import VerifyReport
+    from ..orc import OrcRewriteReport
     from ..policy import TablePolicy
     from ..read.file import Verdict
     from ..specs import DecryptionSpec
@@ -100,7 +101,7 @@ def attach_filters(
     progress: Progress | None = None,
 ) -> Any:
     """Add filters to a file, or to every file of a table, or replace those it has. See
-    `bloomseal.write.attach.attach_filters`.
+    `bloomseal.write.attach.attach_filters`, and for ORC files `bloomseal.orc.attach_filters`.
 
     Args:
         path: a file; or whatever `open_table` takes but Delta and Iceberg tables, whose logs keep the sizes of the
@@ -118,9 +119,9 @@ def attach_filters(
         file that can't be done ends it; those before it are done.
     """
     if is_one_file(path, filesystem):
-        from ..write import attach
+        from ..write import door
 
-        report: AttachReport = attach.attach_filters(
+        report: AttachReport | OrcRewriteReport = door.attach_filters(
             cast(Path, path),
             bloom_filters,
             decryption=decryption,
