@@ -18,7 +18,7 @@ from ..storage.source import FilePlace, Source
 from ..verdict import Verdict
 from .clear import clear_file
 from .encryption import Encryption, Variant
-from .index import BloomFilter, Bounds, FilterKind, StripeIndex, bounds
+from .index import BloomFilter, FilterKind, Filters, StripeIndex, bounds, entry_statistics
 from .keys import LocalKeys, expect, opening
 from .protobuf import Message
 from .schema import Column, Kind, Schema
@@ -75,6 +75,7 @@ class RowGroupVerdicts:
     untrusted: str | None = None
 
 
+_EMPTY: Final = "untrusted: an empty filter, where statistics do not say that there are only nulls"
 _UNAUTHENTICATED: Final = "untrusted: nothing authenticates it, and allow_ctr was not said"
 
 
@@ -214,7 +215,7 @@ class OrcFile:
     def hits(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> Iterator[Hits]:
         """As `probe`: one array of answers per row group, not named yet."""
         leaf, variant = self.leaf(column)
-        given = list(values)
+        given = values if hasattr(values, "__len__") else list(values)
         zones: dict[str, Asked] = {}
         for stripe in self.stripes:
             with self._at(stripe, column):
@@ -295,23 +296,36 @@ class OrcFile:
         found = self.stripe_statistics(stripe.index, leaf)
         with opening(leaf) if variant is not None else contextlib.nullcontext():
             possible = asked.within(None if found is None else bounds(found))
-        groups: list[Bounds] | None = None
-        filters: list[BloomFilter] | None = None
-        stream = why = None
-        if possible.any():
-            stream = index.filter_stream(leaf.id, number)
-            why = self.why_untrusted(leaf, stream, index) if stream is not None else None
-            groups = index.bounds(leaf.id, number)
-            filters = index.filters(stream) if stream is not None else None
+        nowhere = np.zeros(len(asked), np.bool_)
+        filters: Filters | None = None
+        why: str | None = None
+        if possible.any() and (stream := index.filter_stream(leaf.id, number)) is not None:
+            filters = index.filters(stream)
+            why = self.why_untrusted(leaf, stream, index)
+        believed = filters if why is None else None
+        every = None if believed is None else asked.maybe_in_all(believed)
+        # Most row groups are ruled out, and nothing more is done for each of these.
+        out = None if every is None or believed is None else ~((every & possible).any(axis=1) | believed.empty)
+        entries: list[memoryview] | None = None
         for group in range(stripe.num_row_groups):
-            left = possible & asked.within(groups[group] if groups else None)
-            untrusted = why
-            if filters and left.any() and why is None and filters[group].is_empty:
-                untrusted = "untrusted: an empty filter, where statistics do not say that there are only nulls"
-            believed = bool(filters) and untrusted is None
-            if filters and believed:
-                left = left & asked.maybe_in(filters[group])
-            yield Hits(stripe.index, group, left, believed, untrusted)
+            if out is not None and out[group]:
+                yield Hits(stripe.index, group, nowhere, True, why)
+                continue
+            empty = believed is not None and bool(believed.empty[group])
+            maybe = possible
+            if believed is not None:
+                maybe = possible & (asked.maybe_in(believed[group]) if every is None else every[group])
+            if not maybe.any() and not empty:
+                # What the filter rules out needs no statistics, of which a stripe has many.
+                yield Hits(stripe.index, group, maybe, believed is not None, why)
+                continue
+            if entries is None:
+                entries = index.row_index(leaf.id, number) or []
+            within = possible & asked.within(bounds(entry_statistics(entries[group])) if entries else None)
+            if empty and within.any():
+                yield Hits(stripe.index, group, within, False, _EMPTY)
+            else:
+                yield Hits(stripe.index, group, within & maybe, believed is not None, why)
 
     def stripe_statistics(self, stripe: int, column: Column) -> Message | None:
         """The ``ColumnStatistics`` of a column over a whole stripe; None where the file has none that may prove
@@ -340,7 +354,7 @@ class OrcFile:
                 return None
             return self._index(where).statistics(column.id, _number(variant))
 
-    def believed(self, stripe: int, column: Column) -> list[BloomFilter] | None:
+    def believed(self, stripe: int, column: Column) -> Filters | None:
         """The filters of a leaf that may say *absent*, one per row group; None where there are none. An empty one among
         them proves nothing, where statistics do not say that there are only nulls.
 

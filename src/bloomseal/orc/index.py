@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -17,7 +18,16 @@ from .protobuf import Message, fields, signed, zigzag
 from .streams import Stream, StreamKind, placed
 from .tail import Stripe, Tail
 
-__all__ = ["BloomFilter", "Bounds", "FilterKind", "StripeIndex", "bounds", "parsed_filter"]
+__all__ = [
+    "BloomFilter",
+    "Bounds",
+    "FilterKind",
+    "Filters",
+    "StripeIndex",
+    "bounds",
+    "entry_statistics",
+    "parsed_filter",
+]
 
 _WORD_BYTES: Final = 8
 
@@ -68,6 +78,46 @@ class Bounds:
         return (self.least is not None and value < self.least) or (self.greatest is not None and value > self.greatest)
 
 
+class Filters(list[BloomFilter]):
+    """One per row group.
+
+    Attributes:
+        stack: their bitsets, an array of shape (row groups, bytes), where all are of one size and number of hash
+            functions; else None.
+    """
+
+    stack: npt.NDArray[np.uint8] | None = None
+
+    @classmethod
+    def stacked(cls, data: memoryview, count: int) -> Filters | None:
+        """The filters of a stream whose entries are alike but for their bits, as writers make them; else None."""
+        if count < 2 or not len(data) or len(data) % count:
+            return None
+        rows = np.frombuffer(data, np.uint8).reshape(count, len(data) // count)
+        try:
+            whole = [value for number, value in fields(memoryview(rows[0])) if number == 1]
+            inside = [*fields(whole[0])] if len(whole) == 1 and not isinstance(whole[0], int) else []
+        except FormatError:
+            return None
+        if [number for number, _ in inside] != [1, 3] or isinstance(whole[0], int):
+            return None
+        first = parsed_filter(whole[0])
+        head = rows.shape[1] - len(first.bitset)
+        # The bitset comes last: what stands before it is the same in each, and so is what it means.
+        if not (rows[:, :head] == rows[0, :head]).all():
+            return None
+        made = cls(BloomFilter(first.num_hashes, bitset) for bitset in rows[:, head:])
+        made.stack = rows[:, head:]
+        return made
+
+    @cached_property
+    def empty(self) -> npt.NDArray[np.bool_]:
+        """Which of them have no bit set."""
+        if self.stack is not None:
+            return np.asarray(~self.stack.any(axis=1), np.bool_)
+        return np.array([one.is_empty for one in self], np.bool_)
+
+
 def bounds(statistics: Message) -> Bounds:
     """Take a ``ColumnStatistics`` apart; unknown kinds of statistics bound nothing."""
     least = greatest = None
@@ -114,13 +164,17 @@ class StripeIndex:
         kinds = (FilterKind.BLOOM_FILTER_UTF8, FilterKind.BLOOM_FILTER)
         return [self._indexes[kind, column, variant] for kind in kinds if (kind, column, variant) in self._indexes]
 
-    def filters(self, stream: Stream) -> list[BloomFilter]:
+    def filters(self, stream: Stream) -> Filters:
         """One filter per row group.
 
         Raises:
             FormatError: m or k that no writer makes, or not one entry per row group.
         """
-        return [parsed_filter(entry) for entry in self.entries(stream)]
+        if stream.variant is not None:
+            return Filters(map(parsed_filter, self.entries(stream)))
+        data = self.inflated(stream)
+        found = Filters.stacked(data, self.stripe.num_row_groups)
+        return Filters(map(parsed_filter, self._split(data, "Bloom filters"))) if found is None else found
 
     def bounds(self, column: int, variant: int | None = None) -> list[Bounds] | None:
         """One per row group; None without a row index."""
@@ -129,9 +183,14 @@ class StripeIndex:
 
     def statistics(self, column: int, variant: int | None = None) -> list[Message] | None:
         """The ``ColumnStatistics`` of each row group; None without a row index."""
+        found = self.row_index(column, variant)
+        return None if found is None else list(map(entry_statistics, found))
+
+    def row_index(self, column: int, variant: int | None = None) -> list[memoryview] | None:
+        """The ``RowIndexEntry`` of each row group; None without a row index."""
         if (stream := self._indexes.get((StreamKind.ROW_INDEX, column, variant))) is None:
             return None
-        return [Message(Message(entry).bytes(2)) for entry in self._entries(stream, "row index entries")]
+        return self._entries(stream, "row index entries")
 
     def inflated(self, stream: Stream) -> memoryview:
         """An index stream, opened and inflated.
@@ -187,6 +246,11 @@ class StripeIndex:
             count = f"more than {len(found) - 1}" if len(found) > self.stripe.num_row_groups else str(len(found))
             raise FormatError(f"{count} {what} for {self.stripe.num_row_groups} row groups")
         return found
+
+
+def entry_statistics(entry: memoryview) -> Message:
+    """The ``ColumnStatistics`` of a ``RowIndexEntry``."""
+    return Message(Message(entry).bytes(2))
 
 
 def parsed_filter(entry: memoryview) -> BloomFilter:

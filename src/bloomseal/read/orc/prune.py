@@ -112,8 +112,8 @@ class _Asking:
         groups = self._groups.get(column.id) or [NOTHING_SAID] * len(filters)
         return np.array(
             [
-                (one.is_empty and not known.only_nulls) or bool(asked.maybe_in(one).any())
-                for one, known in zip(filters, groups, strict=True)
+                (empty and not known.only_nulls) or bool(hits.any())
+                for hits, empty, known in zip(asked.maybe_in_each(filters), filters.empty, groups, strict=True)
             ],
             np.bool_,
         )
