@@ -38,9 +38,9 @@ def _whole(folder: Path) -> pa.Table:
     return pa.concat_tables([po.read_table(path) for path in sorted(folder.glob("*.orc"))])
 
 
-def _condition(rng: random.Random, values: dict[str, list[Any]], schema: pa.Schema, depth: int = 2) -> pc.Expression:
+def condition(rng: random.Random, values: dict[str, list[Any]], schema: pa.Schema, depth: int = 2) -> pc.Expression:
     if depth and rng.random() < 0.5:
-        one, other = (_condition(rng, values, schema, depth - 1) for _ in range(2))
+        one, other = (condition(rng, values, schema, depth - 1) for _ in range(2))
         return rng.choice([one & other, one | other, ~one])
     name = rng.choice(sorted(values))
     kind = schema.field(name).type
@@ -58,7 +58,7 @@ def test_generated_conditions_give_what_pyarrow_gives(folder: Path) -> None:
     del values["nulls"]
     done: Counter[str] = Counter()
     for _ in range(70):
-        asked = _condition(rng, values, whole.schema)
+        asked = condition(rng, values, whole.schema)
         names = rng.choice([None, ["i32", "text"], ["group", "day"], ["list"]])
         wanted = whole.filter(asked)
         found = table.read(names, asked)

@@ -166,6 +166,7 @@ def test_types_that_spark_does_not_write(spark: SparkSession, tmp_path: Path) ->
         # Rules of zones differ from one machine to the next: only the wall-clock time is decided.
         assert file.probe("w", [dt.datetime(2024, 1, 1, tzinfo=dt.UTC)])[0].verdicts == [Verdict.MAYBE_PRESENT]
 
+
 def test_orc_tables_are_audited_and_not_read_by_the_source(spark: SparkSession, tmp_path: Path) -> None:
     import bloomseal.spark as bss
     from bloomseal import audit
@@ -185,3 +186,26 @@ def test_orc_tables_are_audited_and_not_read_by_the_source(spark: SparkSession, 
     assert here.inventory.num_rows == 2 * 2
     with pytest.raises(Exception, match="an ORC file, not a Parquet file"):
         bss.read(spark, folder).collect()
+
+
+def test_conditions_over_files_of_the_java_writer(spark: SparkSession, tmp_path: Path) -> None:
+    import random
+
+    import bloomseal as bs
+
+    from ..orc.test_tables import condition
+
+    table = columns(3_000, seed=8).drop_columns(["list", "nulls"]).sort_by("wall")
+    path = _written(spark, table, tmp_path / "t", compression="zstd")
+    whole, rng = pyarrow.orc.read_table(path), random.Random(6)
+    values = {name: whole[name].drop_null().to_pylist() for name in whole.column_names if name != "group"}
+    pruned = 0
+    with bs.open_file(path) as file:
+        assert file.read().equals(whole)
+        assert file.verify(filters=True).failures == []
+        for _ in range(60):
+            asked = condition(rng, values, whole.schema)
+            found = file.read(["i64"], asked)
+            assert found.equals(whole.filter(asked).select(["i64"])), asked
+            pruned += file.stats.row_groups - file.stats.decoded
+    assert pruned > 8
