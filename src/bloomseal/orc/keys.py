@@ -89,6 +89,7 @@ class LocalKeys:
         self._calls: LocalKeyCalls | None = None
         self._opened: dict[tuple[str, int, bytes], SecretKey | KeyAccessError] = {}
         self._statistics: dict[int, list[Message]] = {}
+        self._of_stripes: dict[tuple[int, int], list[Message]] = {}
         self._lock = threading.Lock()
 
     @property
@@ -180,6 +181,11 @@ class LocalKeys:
 
     def stripe_statistics(self, variant: Variant, column: Column) -> list[Message]:
         """One message per stripe; empty where the file has none. Raises as `statistics`."""
+        if (variant.index, column.id) not in self._of_stripes:
+            self._of_stripes[variant.index, column.id] = self._read_stripe_statistics(variant, column)
+        return self._of_stripes[variant.index, column.id]
+
+    def _read_stripe_statistics(self, variant: Variant, column: Column) -> list[Message]:
         for stream in variant.stripe_statistics:
             if (stream.kind, stream.column) != (StreamKind.STRIPE_STATISTICS, column.id):
                 continue
@@ -235,6 +241,9 @@ class LocalKeys:
             raise UnsupportedError("the encryption algorithm is not known", column=variant.root.name)
         if self._calls is None:
             self._calls = local_key_calls(self._decryption.keys)
+        for leaf in self._tail.schema.leaves:
+            if variant.root.id <= leaf.id <= variant.root.last:
+                self._calls.check(variant.key.name, leaf.name)
         return self._calls.open(encrypted, variant.key.name, variant.key.version)
 
     def new_key(self, variant: Variant, version: int) -> tuple[SecretKey, bytes]:

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from bloomseal import DecryptionSpec, orc
 from bloomseal.errors import BloomsealError, KeyAccessError, PolicyError, UsageError
-from bloomseal.keytools import KeyTools, KmsAccessError, MasterKeys, Problem, client_for
+from bloomseal.keytools import KmsAccessError, MasterKeys, Problem, client_for
 from bloomseal.keytools.kms.hadoop import HadoopKms
 from bloomseal.keytools.kms.jceks import PASSWORD_VARIABLE, JceksStore
 from bloomseal.keytools.local_keys import local_key_calls
@@ -201,6 +201,7 @@ def test_addresses_of_a_hadoop_kms() -> None:
         local_key_calls("hadoop-kms://kms.example:9600/kms?plain_http=true")
     local_key_calls("hadoop-kms://kms.example:9600/kms")
     # They wrap no keys, so that Parquet can't use them.
-    for use in (client_for, KeyTools):
-        with pytest.raises(UsageError, match="ORC"):
-            use("hadoop-kms://kms.example:9600/kms")
+    client = client_for("hadoop-kms://kms.example:9600/kms")
+    for call in (lambda: client.wrap_key(bytes(16), "pii"), lambda: client.unwrap_key("x", "pii")):
+        with pytest.raises(KmsAccessError, match="ORC"):
+            call()

@@ -24,7 +24,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 from ...errors import UsageError
 from ..access import KmsAccessError, Problem, shown
 from ..access_log import user_name
-from .common import is_here
+from .common import LocalKeysOnly, is_here
 
 __all__ = ["HadoopKms", "from_uri"]
 
@@ -45,7 +45,7 @@ _PROBLEMS: Final = {
 }
 
 
-class HadoopKms:
+class HadoopKms(LocalKeysOnly):
     """A KMS.
 
     Args:

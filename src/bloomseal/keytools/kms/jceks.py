@@ -28,6 +28,7 @@ from ...errors import FormatError, KeyAccessError, PolicyError, UsageError
 from ...storage.source import open_regular
 from ..access import KmsAccessError, Problem, shown
 from ..material.wrapping import open_by_ctr
+from .common import LocalKeysOnly
 from .java_objects import Reader
 
 __all__ = ["PASSWORD_VARIABLE", "JceksStore", "from_uri"]
@@ -41,7 +42,7 @@ _MAX_ROUNDS: Final = 5_000_000
 _CERTIFICATE, _SECRET = 2, 3
 
 
-class JceksStore:
+class JceksStore(LocalKeysOnly):
     """A key store. Keys are Hadoop's: ``name@0``, ``name@1``, ….
 
     Args:
