@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import random
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -133,3 +137,22 @@ def test_broken_files_give_errors_of_ours(data: bytes, repaired: bytes) -> None:
                     file.clear(0, [column])
             with contextlib.suppress(bs.BloomsealError):
                 _ = file.filters
+
+
+@pytest.mark.parametrize("where", ["stripe 0", "written", "checked", "renamed"])
+def test_a_rewrite_that_is_killed_leaves_one_of_both(data: bytes, repaired: bytes, where: str, tmp_path: Path) -> None:
+    path = tmp_path / "file.orc"
+    path.write_bytes(data)
+    code = (
+        "from bloomseal import DecryptionSpec, orc; from bloomseal.keytools import MasterKeys;"
+        f"keys = MasterKeys({{'pii': [None, {PII!r}], 'wide': {WIDE!r}}});"
+        f"orc.repair_filters({str(path)!r}, decryption=DecryptionSpec(keys=keys, allow_ctr=True))"
+    )
+    killed = subprocess.run([sys.executable, "-c", code], env={**os.environ, "BLOOMSEAL_FAULT_POINT": where})
+    assert killed.returncode == -signal.SIGKILL
+    left = path.read_bytes()
+    assert (left != data) == (where == "renamed")
+    assert len(left) in (len(data), len(repaired))
+    orc.repair_filters(path, decryption=SPEC)
+    with orc.open_file(path, decryption=SPEC) as file:
+        assert {one.column for one in file.filters if one.encrypted} == {"name", "num"}
