@@ -106,6 +106,13 @@ def test_a_policy_names_the_master_keys_of_columns(data: bytes, tmp_path: Path) 
         pytest.raises(PolicyError, match="master key 'pii', and the policy has 'wide'"),
     ):
         file.probe("name", ["x"])
+    # One column's local key, named for another one, is not taken from what was opened already.
+    policy.write_text(kms + '[tables.t]\nfooter_key = "footer"\n[tables.t.columns]\nnum = { key = "wide" }\n')
+    with orc.open_file(path, decryption=bs.Policy.load(policy).for_table("t")) as file:
+        with pytest.raises(bs.IntegrityError):  # the ring's key is not the file's, but it was agreed on
+            file.probe("num", [1])
+        with pytest.raises(PolicyError, match="master key 'wide', and the policy has 'footer'"):
+            file.probe("s.a", [1])
     policy.write_text(kms + '[tables.t]\nfooter_key = "footer"\n[tables.t.columns]\nid = { key = "wide" }\n')
     with pytest.raises(PolicyError, match="must be encrypted"):
         orc.open_file(path, decryption=bs.Policy.load(policy).for_table("t"))
