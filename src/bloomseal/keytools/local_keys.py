@@ -10,6 +10,7 @@ from ..errors import UsageError
 from .access import KmsAccessError, Problem
 from .kms.calls import KmsCalls
 from .material.wrapping import open_by_ctr
+from .pinned import PinnedKeys
 from .protocols import KmsClient, LocalKeyKms
 
 __all__ = ["LocalKeyCalls", "MasterKeys", "local_key_calls"]
@@ -64,11 +65,24 @@ def _versions(name: str, given: Any) -> list[SecretKey | None]:
 
 
 class LocalKeyCalls:
-    """Calls to a `LocalKeyKms`: bounded in time, repeated where that helps, failing with our errors only."""
+    """Calls to a `LocalKeyKms`: bounded in time, repeated where that helps, failing with our errors only.
 
-    def __init__(self, client: LocalKeyKms) -> None:
-        self._client = client
+    Args:
+        pins: the master keys that were agreed on; None: any.
+    """
+
+    def __init__(self, client: LocalKeyKms, pins: PinnedKeys | None = None) -> None:
+        self._client, self._pins = client, pins
         self._calls = KmsCalls(cast(KmsClient, client), timeout=30.0, attempts=4, max_parallel=16)
+
+    def check(self, master_key: str, column: str) -> None:
+        """Is the column under a master key that was agreed on? Whoever may write files could else name one of his.
+
+        Raises:
+            PolicyError: it is not.
+        """
+        if self._pins is not None:
+            self._pins.check(master_key, column)
 
     def open(self, encrypted_key: bytes, master_key: str, version: int) -> SecretKey:
         """The local key.
@@ -100,20 +114,22 @@ class LocalKeyCalls:
 
 
 def local_key_calls(keys: Any) -> LocalKeyCalls:
-    """From what a caller gives for ``keys=``: a `Keyring`, `MasterKeys`, a KMS URI, a `LocalKeyKms`, or key tools over
-    one.
+    """From what a caller gives for ``keys=``: a `Keyring`, `MasterKeys`, a KMS URI, a `LocalKeyKms`, key tools over
+    one, or a policy's keys.
 
     Raises:
         UsageError: nothing that opens local keys.
     """
     if isinstance(keys, str):
-        from .kms.registry import local_client_for
+        from .kms.registry import client_for
 
-        keys = local_client_for(keys)
-    client = keys if isinstance(keys, LocalKeyKms) else getattr(keys, "kms", None)
+        keys = client_for(keys)
+    pins = keys if isinstance(keys, PinnedKeys) else None
+    tools = keys if pins is None else pins.tools
+    client = tools if isinstance(tools, LocalKeyKms) else getattr(tools, "kms", None)
     if not isinstance(client, LocalKeyKms):
         raise UsageError(
             f"a {type(keys).__name__} can't open the columns of ORC files",
             hint="a Keyring, MasterKeys, or the URI of a keyring, a Hadoop KMS or a JCEKS key store",
         )
-    return LocalKeyCalls(client)
+    return LocalKeyCalls(client, pins)

@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import Any, Final
 
 from ..errors import FormatError
+from ..limits import MAX_LIST_ELEMENTS
 from .protobuf import Message
 from .schema import Column, Schema
 
@@ -105,10 +106,11 @@ class Encryption:
     masks: tuple[Mask, ...]
     variants: tuple[Variant, ...]
     columns: frozenset[int] = field(repr=False)
+    _of_column: dict[int, list[Variant]] = field(repr=False)
 
     def variants_of(self, column: int) -> list[Variant]:
         """Those that hold the column, in the order in which readers try them."""
-        return [one for one in self.variants if one.root.id <= column <= one.root.last]
+        return self._of_column.get(column, [])
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data, for reports."""
@@ -138,7 +140,13 @@ def read_encryption(section: Message, schema: Schema, statistics: tuple[int, int
         FormatError: a column or key that is not there, local keys of the wrong length, statistics outside their place.
     """
     keys = tuple(_key(Message(one)) for one in section.every(2))
-    masks = tuple(_mask(Message(one), schema) for one in section.every(1))
+    masks: list[Mask] = []
+    count = 0
+    for one in section.every(1):
+        masks.append(_mask(Message(one), schema))
+        count += len(masks[-1].columns)
+        if count > MAX_LIST_ELEMENTS:
+            raise FormatError(f"more than {MAX_LIST_ELEMENTS} masked columns")
     variants: list[Variant] = []
     at, end = statistics
     for index, message in enumerate(map(Message, section.every(3))):
@@ -156,14 +164,21 @@ def read_encryption(section: Message, schema: Schema, statistics: tuple[int, int
         root = _column(schema, message.number(1))
         variants.append(Variant(index, root, keys[number], encrypted, tuple(streams), bytes(message.bytes(5))))
     provider = section.number(4)
-    roots = [variant.root for variant in variants] + [column for mask in masks for column in mask.columns]
-    return Encryption(
-        _PROVIDERS[provider] if provider < len(_PROVIDERS) else "unknown",
-        keys,
-        masks,
-        tuple(variants),
-        frozenset(number for root in roots for number in range(root.id, root.last + 1)),
-    )
+    masked = _ids([column for mask in masks for column in mask.columns])
+    sealed = _ids([variant.root for variant in variants])
+    of_column: dict[int, list[Variant]] = {}
+    for variant in variants:
+        for column in range(variant.root.id, variant.root.last + 1):
+            of_column.setdefault(column, []).append(variant)
+    name = _PROVIDERS[provider] if provider < len(_PROVIDERS) else "unknown"
+    return Encryption(name, keys, tuple(masks), tuple(variants), masked | sealed, of_column)
+
+
+def _ids(roots: list[Column]) -> frozenset[int]:
+    if sum(root.last - root.id + 1 for root in roots) > MAX_LIST_ELEMENTS:
+        # Few bytes could else name the same great column again and again.
+        raise FormatError(f"more than {MAX_LIST_ELEMENTS} encrypted columns")
+    return frozenset(number for root in roots for number in range(root.id, root.last + 1))
 
 
 def check_length(encrypted: bytes, key: EncryptionKey) -> None:

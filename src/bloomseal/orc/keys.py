@@ -8,7 +8,7 @@ told by structure only (`LocalKeys.statistics`), and whoever can write to the st
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from copy import copy
 from typing import Final
@@ -16,7 +16,7 @@ from typing import Final
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from ..encryption import SecretKey
-from ..errors import FormatError, Hint, IntegrityError, KeyAccessError, PolicyError, UnsupportedError
+from ..errors import BloomsealError, FormatError, Hint, IntegrityError, KeyAccessError, PolicyError, UnsupportedError
 from ..keytools.access_log import AccessLog
 from ..keytools.local_keys import LocalKeyCalls, local_key_calls
 from ..limits import MAX_ORC_FOOTER_BYTES
@@ -68,9 +68,8 @@ def expect(tail: Tail, decryption: DecryptionSpec | None) -> None:
             raise PolicyError("the column must be encrypted, and lies in clear", column=leaf.name)
 
 
-def _named(leaf: str, names: object) -> bool:
+def _named(leaf: str, names: Collection[str]) -> bool:
     """Is the leaf, or a column above it, among the names?"""
-    assert hasattr(names, "__contains__")  # noqa: S101
     parts = leaf.split(".")
     return any(".".join(parts[:count]) in names for count in range(1, len(parts) + 1))
 
@@ -88,7 +87,9 @@ class LocalKeys:
         self._log = None if decryption is None else AccessLog.of(decryption.access_log, source.name)
         self._calls: LocalKeyCalls | None = None
         self._opened: dict[tuple[str, int, bytes], SecretKey | KeyAccessError] = {}
+        self._checked: set[int] = set()
         self._statistics: dict[int, list[Message]] = {}
+        self._of_stripes: dict[tuple[int, int], list[Message]] = {}
         self._lock = threading.Lock()
 
     @property
@@ -180,6 +181,11 @@ class LocalKeys:
 
     def stripe_statistics(self, variant: Variant, column: Column) -> list[Message]:
         """One message per stripe; empty where the file has none. Raises as `statistics`."""
+        if (variant.index, column.id) not in self._of_stripes:
+            self._of_stripes[variant.index, column.id] = self._read_stripe_statistics(variant, column)
+        return self._of_stripes[variant.index, column.id]
+
+    def _read_stripe_statistics(self, variant: Variant, column: Column) -> list[Message]:
         for stream in variant.stripe_statistics:
             if (stream.kind, stream.column) != (StreamKind.STRIPE_STATISTICS, column.id):
                 continue
@@ -207,17 +213,33 @@ class LocalKeys:
             if statistics.number(_NUMBER_OF_VALUES) > self._tail.num_rows:
                 raise FormatError("statistics of more values than rows")
 
+    def _check(self, variant: Variant) -> None:
+        """Each column is held to its own master keys: another one's local key, named for it, is refused."""
+        if self._calls is None or variant.index in self._checked:
+            return
+        for leaf in self._tail.schema.leaves:
+            if variant.root.id <= leaf.id <= variant.root.last:
+                try:
+                    self._calls.check(variant.key.name, leaf.name)
+                except BloomsealError as error:
+                    self._tell(variant, error)
+                    raise
+        self._checked.add(variant.index)
+
     def _key(self, variant: Variant, encrypted: bytes) -> SecretKey:
         key = variant.key
+        if self._decryption is not None and self._calls is None:
+            self._calls = local_key_calls(self._decryption.keys)
+        self._check(variant)
         name = (key.name, key.version, encrypted)
         with self._lock:
             held = self._opened.get(name)
         if held is None:
             try:
                 held = self._ask(variant, encrypted)
-            except KeyAccessError as error:
+            except BloomsealError as error:
                 self._tell(variant, error)
-                if error.retryable:
+                if not isinstance(error, KeyAccessError) or error.retryable:
                     raise
                 held = error
             else:
@@ -229,12 +251,10 @@ class LocalKeys:
         return held
 
     def _ask(self, variant: Variant, encrypted: bytes) -> SecretKey:
-        if self._decryption is None:
+        if self._calls is None:
             raise KeyAccessError("no keys were given", column=variant.root.name, hint=Hint.KEYS)
         if variant.key.algorithm is None:
             raise UnsupportedError("the encryption algorithm is not known", column=variant.root.name)
-        if self._calls is None:
-            self._calls = local_key_calls(self._decryption.keys)
         return self._calls.open(encrypted, variant.key.name, variant.key.version)
 
     def new_key(self, variant: Variant, version: int) -> tuple[SecretKey, bytes]:
@@ -258,7 +278,7 @@ class LocalKeys:
             raise KeyAccessError("no keys were given", column=variant.root.name, hint=Hint.KEYS)
         return self._calls.newest_version(variant.key.name)
 
-    def _tell(self, variant: Variant, error: KeyAccessError | None = None, action: str = "open") -> None:
+    def _tell(self, variant: Variant, error: BloomsealError | None = None, action: str = "open") -> None:
         if self._log is not None:
             self._log.say(action, variant.root.name, variant.key.name, str(variant.key.version), None, error)
 

@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Final
 
 from ..errors import FormatError
+from ..limits import MAX_LIST_ELEMENTS
 from .encryption import Encryption
 from .protobuf import Message
 from .tail import Stripe
@@ -99,6 +100,8 @@ def placed(footer: Message, stripe: Stripe, encryption: Encryption | None, colum
             stream = _stream(one, filled[kind], index)
             filled[kind] += stream.length
             found.append(stream)
+            if len(found) > MAX_LIST_ELEMENTS:
+                raise FormatError(f"a stripe of more than {MAX_LIST_ELEMENTS} streams")
             root = encryption.variants[index].root if encryption else None
             if root is None or not root.id <= stream.column <= root.last:
                 raise FormatError(f"an encrypted stream of column {stream.column}, which is not its variant's: corrupt")

@@ -24,7 +24,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 from ...errors import UsageError
 from ..access import KmsAccessError, Problem, shown
 from ..access_log import user_name
-from .common import is_here
+from .common import LocalKeysOnly, is_here
 
 __all__ = ["HadoopKms", "from_uri"]
 
@@ -45,7 +45,7 @@ _PROBLEMS: Final = {
 }
 
 
-class HadoopKms:
+class HadoopKms(LocalKeysOnly):
     """A KMS.
 
     Args:
@@ -122,9 +122,11 @@ class HadoopKms:
             answer = None
         if status != 200:
             raise self._problem(_PROBLEMS.get(status, Problem.INVALID), master_key, f"status {status}")
-        if not isinstance(answer, dict) or not answer:
+        if answer == {}:
             # Of a key that it does not have, it tells nothing, with status 200.
-            raise self._problem(Problem.UNKNOWN if answer is not None else Problem.INVALID, master_key, None)
+            raise self._problem(Problem.UNKNOWN, master_key, None)
+        if not isinstance(answer, dict):
+            raise self._problem(Problem.INVALID, master_key, "no JSON object")
         return answer
 
     def _problem(self, problem: Problem, master_key: str, detail: str | None) -> KmsAccessError:

@@ -75,23 +75,25 @@ class Reader:
         raise FormatError(f"a Java object of kind {kind}")
 
     def _class(self, depth: int) -> dict[str, Any]:
-        found: dict[str, Any] = {"name": self.text()}
+        found: dict[str, Any] = {"name": self.text(), "flags": 0, "fields": [], "above": None}
         self.number("Q")
         self._handles.append(found)
         found["flags"] = self.number("B")
-        found["fields"] = []
         for _ in range(self.number("H")):
             kind, name = chr(self.number("B")), self.text()
             if kind in "L[":
                 self._object(depth + 1)
             found["fields"].append((kind, name))
         self._skip_annotations(depth)
-        found["above"] = self._object(depth + 1)
+        above = self._object(depth + 1)
+        if above is not None and not _is_class(above):
+            raise FormatError("a class below something else")
+        found["above"] = above
         return found
 
     def _described(self, depth: int) -> dict[str, Any]:
-        found = self._object(depth + 1)
-        if not isinstance(found, dict) or "flags" not in found:
+        found: dict[str, Any] = self._object(depth + 1)
+        if not _is_class(found):
             raise FormatError("an object without class")
         return found
 
@@ -113,7 +115,7 @@ class Reader:
         above: Any = described
         while above is not None:
             classes.insert(0, above)
-            above = above.get("above")
+            above = above["above"]
             if len(classes) > _DEEPEST:
                 raise FormatError("a class with too many above it")
         for one in classes:
@@ -135,6 +137,10 @@ class Reader:
             else:
                 self.at -= 1
                 self._object(depth + 1)
+
+
+def _is_class(value: object) -> bool:
+    return isinstance(value, dict) and "flags" in value and "" not in value
 
 
 def _width(kind: str) -> int:

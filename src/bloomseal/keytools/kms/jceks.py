@@ -9,11 +9,12 @@ The store opens local keys (`LocalKeyKms`); it wraps nothing, so that Parquet fi
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import os
 import stat
-import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NoReturn
 from urllib.parse import unquote, urlsplit
@@ -27,6 +28,7 @@ from ...errors import FormatError, KeyAccessError, PolicyError, UsageError
 from ...storage.source import open_regular
 from ..access import KmsAccessError, Problem, shown
 from ..material.wrapping import open_by_ctr
+from .common import LocalKeysOnly
 from .java_objects import Reader
 
 __all__ = ["PASSWORD_VARIABLE", "JceksStore", "from_uri"]
@@ -40,7 +42,7 @@ _MAX_ROUNDS: Final = 5_000_000
 _CERTIFICATE, _SECRET = 2, 3
 
 
-class JceksStore:
+class JceksStore(LocalKeysOnly):
     """A key store. Keys are Hadoop's: ``name@0``, ``name@1``, ….
 
     Args:
@@ -56,12 +58,19 @@ class JceksStore:
 
     def __init__(self, path: str | os.PathLike[str], *, password: str | None = None) -> None:
         self._path = Path(path)
-        secret = os.environ.get(PASSWORD_VARIABLE, _DEFAULT) if password is None else password
+        self._password = os.environ.get(PASSWORD_VARIABLE, _DEFAULT) if password is None else password
+        self._sealed: dict[str, Any] = {}
+        # Opened when they are asked for: the JDK's 200,000 rounds take a tenth of a second for each.
         self._keys: dict[str, SecretKey] = {}
+        with self._readable():
+            self._load(_content(self._path), self._password)
+
+    @contextlib.contextmanager
+    def _readable(self) -> Iterator[None]:
         try:
-            self._load(_content(self._path), secret)
+            yield
             return
-        except (FormatError, ValueError, struct.error) as error:
+        except (FormatError, ValueError) as error:
             reason = error.what if isinstance(error, FormatError) else type(error).__name__
         raise KeyAccessError(
             f"the key store {self._path} can't be opened: {reason}", hint=f"check its password: ${PASSWORD_VARIABLE}"
@@ -69,16 +78,19 @@ class JceksStore:
 
     def open_local_key(self, encrypted_key: bytes, master_key_identifier: str, version: int) -> bytes:
         """As `LocalKeyKms`. Raises KmsAccessError."""
-        key = self._keys.get(f"{master_key_identifier}@{version}".lower())
-        if key is None:
+        alias = f"{master_key_identifier}@{version}".lower()
+        if alias not in self._sealed:
             raise KmsAccessError.because(
                 Problem.UNKNOWN, master_key_identifier, self.kms_name, detail=f"version {version}"
             )
-        return open_by_ctr(encrypted_key, key)
+        if alias not in self._keys:
+            with self._readable():
+                self._keys[alias] = _opened(self._sealed[alias], self._password)
+        return open_by_ctr(encrypted_key, self._keys[alias])
 
     def newest_version(self, master_key_identifier: str) -> int:
         """As `LocalKeyKms`. Raises KmsAccessError."""
-        parts = [alias.rpartition("@") for alias in self._keys]
+        parts = [alias.rpartition("@") for alias in self._sealed]
         versions = [int(number) for name, _, number in parts if name == master_key_identifier.lower()]
         if not versions:
             raise KmsAccessError.because(Problem.UNKNOWN, master_key_identifier, self.kms_name)
@@ -104,7 +116,7 @@ class JceksStore:
                 sealed = reader.stream()
                 name, at, number = alias.rpartition("@")
                 if name and at and number.isdecimal():
-                    self._keys[alias.lower()] = _opened(sealed, password)
+                    self._sealed[alias.lower()] = sealed
             else:
                 raise FormatError("a private key among the entries")
 

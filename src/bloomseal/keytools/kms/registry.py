@@ -14,9 +14,9 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 from ...errors import BloomsealError, UsageError
 from ..access import raised_by, shown
-from ..protocols import KmsClient, LocalKeyKms
+from ..protocols import KmsClient
 
-__all__ = ["ENTRY_POINTS", "ClientFactory", "check_uri", "client_for", "local_client_for", "register_kms", "schemes"]
+__all__ = ["ENTRY_POINTS", "ClientFactory", "check_uri", "client_for", "register_kms", "schemes"]
 
 ClientFactory = Callable[[str], KmsClient]
 """A KMS URI → a client. Credentials come from the environment or the vendor's own chain, never from the URI."""
@@ -28,12 +28,12 @@ _BUILT_IN: Final = {
     "aws-kms": "aws",
     "azure-kv": "azure",
     "gcp-kms": "gcp",
+    "hadoop-kms": "hadoop",
+    "jceks": "jceks",
     "keyring": "keyring",
     "pkcs11": "pkcs11",
     "vault": "vault",
 }
-_LOCAL_ONLY: Final = {"hadoop-kms": "hadoop", "jceks": "jceks"}
-"""They open local keys of ORC files, and wrap none."""
 _SECRET_PARTS: Final = frozenset({"password", "passphrase", "token", "secret", "pin", "pin-value"})
 _KEPT: Final = 64
 
@@ -81,16 +81,6 @@ def client_for(uri: str) -> KmsClient:
         return client
 
 
-def local_client_for(uri: str) -> KmsClient | LocalKeyKms:
-    """As `client_for`, for encrypted columns of ORC files; a client of its own for each call."""
-    scheme = uri.partition(":")[0].lower()
-    if scheme not in _LOCAL_ONLY or scheme in _registered:
-        return client_for(uri)
-    _refuse_secrets(uri)
-    client: LocalKeyKms = import_module(f".{_LOCAL_ONLY[scheme]}", __package__).from_uri(uri)
-    return client
-
-
 def _absolute(uri: str) -> str:
     """The URI of a relative keyring from the root: another working folder, or another variable, is another keyring."""
     scheme, _, rest = uri.partition(":")
@@ -113,8 +103,7 @@ def check_uri(uri: str) -> None:
         UsageError: an unknown scheme, or a secret in it.
     """
     _refuse_secrets(uri)
-    if uri.partition(":")[0].lower() not in _LOCAL_ONLY:
-        _factory(uri)
+    _factory(uri)
 
 
 def _made(uri: str) -> KmsClient:
@@ -144,8 +133,6 @@ def _factory(uri: str) -> ClientFactory:
             found: ClientFactory = point.load()
             return found
     hint = f"known schemes: {', '.join(schemes())}"
-    if scheme in _LOCAL_ONLY:
-        hint = "it opens encrypted columns of ORC files, and nothing else"
     if ":" not in uri and (uri.endswith(".json") or os.path.sep in uri or Path(uri).is_file()):
         hint = f"keyring:{uri}, if that is a keyring file"
     raise UsageError(f"no KMS client for {shown(uri)}", hint=hint)

@@ -148,6 +148,8 @@ class Rewriting:
                 run = {one: local.new_key(variant, self._version(variant)) for one, variant in self._fresh.items()}
             before = stripe
             made.of_stripe.append({one: key for one, (key, _) in run.items()})
+            if self._fresh and not stripe.encrypted_keys:
+                raise FormatError("a stripe without local keys: corrupt", file=self._file.path, module=stripe.place)
             encrypted = list(stripe.encrypted_keys)
             for one, (_, sealed) in run.items():
                 encrypted[one] = sealed

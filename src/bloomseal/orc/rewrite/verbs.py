@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from ...sbbf import FilterSpec
 from ...specs import DecryptionSpec, decryption_for
 from ...storage.atomic import AtomicFile
 from ...storage.ref import FileRef
-from ...storage.source import FilePlace, Source
+from ...storage.source import Source
 from ..encryption import Variant
 from ..file import OrcFile
 from ..streams import StreamKind
@@ -29,7 +30,7 @@ _Choose = Callable[[OrcFile], list[Wish]]
 
 
 def attach_filters(
-    path: FilePlace | FileRef,
+    path: str | os.PathLike[str] | FileRef,
     bloom_filters: Mapping[str, FilterSpec | bool] | Collection[str],
     *,
     decryption: DecryptionSpec | TablePolicy | None = None,
@@ -65,7 +66,7 @@ def attach_filters(
 
 
 def repair_filters(
-    path: FilePlace | FileRef,
+    path: str | os.PathLike[str] | FileRef,
     *,
     decryption: DecryptionSpec | TablePolicy | None = None,
     filesystem: FileSystem | None = None,
@@ -86,7 +87,7 @@ def repair_filters(
 
 
 def rekey(
-    path: FilePlace | FileRef,
+    path: str | os.PathLike[str] | FileRef,
     *,
     decryption: DecryptionSpec | TablePolicy | None = None,
     filesystem: FileSystem | None = None,
@@ -112,7 +113,7 @@ def rekey(
 
 
 def _rewritten(
-    path: FilePlace | FileRef,
+    path: str | os.PathLike[str] | FileRef,
     filesystem: FileSystem | None,
     decryption: DecryptionSpec | TablePolicy | None,
     choose: _Choose,
