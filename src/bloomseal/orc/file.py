@@ -354,6 +354,11 @@ class OrcFile:
                 return None
             return self._index(where).statistics(column.id, _number(variant))
 
+    def filter_stream(self, stripe: int, column: Column) -> Stream | None:
+        """Where the filters lie that a probe of the column asks; of an encrypted one those under its local key."""
+        with self._at(where := self.stripes[stripe], column.name):
+            return self._index(where).filter_stream(column.id, _number(self._variant(column)))
+
     def believed(self, stripe: int, column: Column) -> Filters | None:
         """The filters of a leaf that may say *absent*, one per row group; None where there are none. An empty one among
         them proves nothing, where statistics do not say that there are only nulls.
@@ -362,8 +367,7 @@ class OrcFile:
             As `stripe_statistics`.
         """
         with self._at(where := self.stripes[stripe], column.name):
-            index = self._index(where)
-            stream = index.filter_stream(column.id, _number(self._variant(column)))
+            index, stream = self._index(where), self.filter_stream(stripe, column)
             if stream is None or self.why_untrusted(column, stream, index) is not None:
                 return None
             return index.filters(stream)

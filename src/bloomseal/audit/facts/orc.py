@@ -97,7 +97,7 @@ class _Look:
                 continue
             try:
                 if leaf.id in self._file.tail.encrypted:
-                    chunk.bloom = FilterFacts(kind=self._entries(streams, stream, number))
+                    self._clear(chunk, streams, stream, leaf)
                 elif self._filters:
                     chunk.bloom = self._judged(streams, stream, number, leaf)
             except BloomsealError as error:
@@ -110,7 +110,7 @@ class _Look:
         own = [one for one in streams.streams if one.column == leaf.id]
         chunk.size = sum(one.length for one in own if not one.is_index)
         clear = streams.filter_stream(leaf.id)
-        sealed = next((one for one in own if one.variant is not None and one.kind in tuple(FilterKind)), None)
+        sealed = _sealed(streams, leaf)
         if (stream := clear or sealed) is not None:
             chunk.filter = Seen.CLEAR if clear is not None else Seen.SEALED
             chunk.filter_offset, chunk.filter_length = stream.offset, stream.length
@@ -132,10 +132,16 @@ class _Look:
             self._facts.failed(error)
             return None
 
-    def _entries(self, streams: StripeIndex, stream: Stream, stripe: int) -> str:
+    def _clear(self, chunk: ChunkFacts, streams: StripeIndex, stream: Stream, leaf: Column) -> None:
+        """Filters in clear on an encrypted column. One per row group, beside sealed ones, is over masked values."""
         count = sum(number == 1 for number, _ in fields(streams.inflated(stream)))
-        groups = self._file.stripes[stripe].num_row_groups
-        return f"{FilterKind(stream.kind).name}, {count} entries for {groups} row groups"
+        groups = streams.stripe.num_row_groups
+        sealed = _sealed(streams, leaf)
+        if sealed is not None and count == groups:
+            chunk.filter, chunk.filter_offset, chunk.filter_length = Seen.SEALED, sealed.offset, sealed.length
+        else:
+            kind = f"{FilterKind(stream.kind).name}, {count} entries for {groups} row groups"
+            chunk.bloom = FilterFacts(kind=kind)
 
     def _judged(self, streams: StripeIndex, stream: Stream, stripe: int, leaf: Column) -> FilterFacts:
         filters = streams.filters(stream)
@@ -165,6 +171,13 @@ class _Look:
         bloom.unasked = next((one.unasked for one in truths if one.unasked is not None), None)
         bloom.values = sum(one.values for one in truths)
         bloom.denied = sum(one.denied for one in truths)
+
+
+def _sealed(streams: StripeIndex, leaf: Column) -> Stream | None:
+    """A filter stream under the column's local key."""
+    kinds = tuple(FilterKind)
+    found = (one for one in streams.streams if one.column == leaf.id and one.variant is not None)
+    return next((one for one in found if one.kind in kinds), None)
 
 
 def _fill(one: BloomFilter) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ...errors import BloomsealError, FormatError
+from ...errors import BloomsealError, FormatError, KeyAccessError, PolicyError
 from ...format.verify import VerifyReport
 from ...orc.index import FilterKind
 from .truth import held_against_values
@@ -30,9 +30,13 @@ def verify_orc(
     """
     report = VerifyReport(file.path, False)
     report.unauthenticated["footer"] += 1
-    for name in file.encrypted_columns:
-        report.inaccessible[name] = "the column is encrypted"
-    plain = [index for index, stored in columns.stored.items() if stored.name not in report.inaccessible]
+    plain = []
+    for index, stored in columns.stored.items():
+        try:
+            file.need_open(stored)
+            plain.append(index)
+        except (KeyAccessError, PolicyError) as error:
+            report.inaccessible[stored.name] = error.what
     for stripe in file.stripes:
         rows = None
         try:
@@ -58,9 +62,9 @@ def _verify_column(
     """`rows`: where filters are to be asked for their values, the whole stripe."""
     stored, leaf = columns.stored[index], columns.leaves.leaves[index]
     streams = file.index(stripe)
-    if streams.statistics(stored.id) is not None:
+    if file.statistics(stripe, stored) is not None:
         report.unauthenticated["row index"] += 1
-    if (stream := streams.filter_stream(stored.id)) is None:
+    if (stream := file.filter_stream(stripe, stored)) is None:
         return
     found = streams.filters(stream)
     report.unauthenticated["Bloom filter"] += len(found)
