@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from .format.verify import VerifyReport
     from .keytools import ExplicitKeys, KeyRetriever, Keyring, KeyTools
     from .policy import Policy
-    from .read.file import SealedFile, Verdict, open_file
+    from .read.door import open_file
+    from .read.file import SealedFile, Verdict
     from .rotation.rewrap import RewrapReport, rewrap
     from .sbbf import FilterSpec, SplitBlockBloomFilter
     from .specs import DecryptionSpec, EncryptionSpec
@@ -126,7 +127,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "duckdb": "",
             "evidence": "",
             "inspect": "table.verbs",
-            "open_file": "read.file",
+            "open_file": "read.door",
             "orc": "",
             "polars": "",
             "open_table": "table.open",

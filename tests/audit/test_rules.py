@@ -36,10 +36,11 @@ def test_rule(lab: Lab, rule: str) -> None:
     assert rule not in near.ids(), told(near.report().findings)
 
 
-def test_rule_on_levels(lab: Lab, java: Jvm) -> None:
-    bad, near = JAVA["BS110"](lab)
-    assert "BS110" in bad.ids()
-    assert "BS110" not in near.ids()
+@pytest.mark.parametrize("rule", sorted(JAVA))
+def test_rule_on_files_of_java(lab: Lab, java: Jvm, rule: str) -> None:
+    bad, near = JAVA[rule](lab)
+    assert rule in bad.ids()
+    assert rule not in near.ids()
 
 
 def _nothing_worse_than_info(case: Case) -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.orc
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bloomseal import orc
 from bloomseal.orc.hashing import hash_bytes, hash_longs, maybe_in, positions
+from bloomseal.orc.index import BloomFilter, Bounds, Filters
+from bloomseal.orc.schema import Column, Kind
+from bloomseal.orc.values import Asked
 
 _64 = (1 << 64) - 1
 
@@ -94,3 +99,69 @@ def test_the_writer_sets_these_bits_and_no_others(number: int, data: bytes) -> N
             (one,) = filters
             found = set(np.flatnonzero(np.unpackbits(one.bitset, bitorder="little")).tolist())
             assert found == _positions(hashed, one.num_hashes, one.num_bits)
+
+
+def test_kernels_do_what_numpy_does() -> None:
+    from bloomseal.orc import kernels
+
+    chance = np.random.default_rng(7)
+    hashes = chance.integers(-(1 << 63), (1 << 63) - 1, 5_000)
+    hashes[:4] = [0, -1, -(1 << 63), (1 << 63) - 1]
+    for num_hashes, words in ((1, 1), (7, 3), (13, 1_000), (1_200, 17)):
+        bitset = chance.integers(0, 256, 8 * words).astype(np.uint8)
+        bitset |= chance.integers(0, 256, 8 * words).astype(np.uint8)
+        found = np.empty(len(hashes), np.bool_)
+        kernels.check(hashes, num_hashes, 8 * len(bitset), bitset, found)
+        assert (found == maybe_in(bitset, positions(hashes, num_hashes, 8 * len(bitset)))).all()
+        assert words == 1_000 or num_hashes > 7 or found.any()
+    texts = [chance.bytes(int(length)) for length in chance.integers(0, 40, 500)]
+    ends = np.cumsum([0, *map(len, texts)]).astype(np.int64)
+    made = np.empty(len(texts), np.uint64)
+    kernels.hash_spans(np.frombuffer(b"".join(texts), np.uint8), ends, made)
+    assert (made.view(np.int64) == hash_bytes(texts)).all()
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_arrays_are_asked_as_their_values_are(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("arrays", "values"):
+        monkeypatch.setattr(f"bloomseal.orc.{module}.worthwhile", lambda _: compiled)
+    chance = np.random.default_rng(3)
+    numbers = chance.integers(-300, 300, 400)
+    texts = pa.array([f"t{number}" * (number % 5) for number in numbers])
+    floats = np.array([0.0, -0.0, 1.5, -2.25, np.inf, 1e300])
+    given: list[tuple[Kind, Any]] = [
+        (Kind.BYTE, numbers), (Kind.SHORT, numbers.astype(np.int16)), (Kind.LONG, pa.array(numbers)),
+        (Kind.INT, pa.chunked_array([numbers[:100], numbers[100:]])), (Kind.LONG, numbers.astype(np.uint64) >> 1),
+        (Kind.STRING, texts), (Kind.STRING, texts.cast(pa.large_string())[7:]), (Kind.VARCHAR, texts[3:90]),
+        (Kind.BINARY, texts.cast(pa.binary())), (Kind.STRING, texts[:0]), (Kind.DOUBLE, floats),
+        (Kind.FLOAT, floats.astype(np.float32)), (Kind.DOUBLE, pa.array([1.0, None, float("nan")])),
+        (Kind.LONG, pa.array([1, None])), (Kind.DOUBLE, numbers),
+    ]  # fmt: skip
+    for kind, values in given:
+        column = Column(1, 1, "a", kind)
+        one = Asked(values, column, zone="", hybrid=False)
+        other = Asked(list(values), column, zone="", hybrid=False)
+        bitset = chance.integers(0, 256, 24).astype(np.uint8) | chance.integers(0, 256, 24).astype(np.uint8)
+        asked = BloomFilter(2, bitset)
+        assert len(one) == len(other) == len(values)
+        assert (one.maybe_in(asked) == other.maybe_in(asked)).all(), kind
+        for bounds in (Bounds(False, -20, 100), Bounds(True), Bounds(False, 0, None), None):
+            assert (one.within(bounds) == other.within(bounds)).all(), kind
+
+
+def test_filters_of_one_size_are_asked_at_once() -> None:
+    column, chance = Column(1, 1, "a", Kind.LONG), np.random.default_rng(5)
+    asked = Asked([1, 2, None, 3], column, zone="", hybrid=False)
+    entries = []
+    for _ in range(9):
+        bits = (chance.integers(0, 256, 16) | chance.integers(0, 256, 16)).astype(np.uint8).tobytes()
+        entry = b"\x08\x03\x1a\x10" + bits
+        entries.append(b"\x0a" + bytes([len(entry)]) + entry)
+    stacked = Filters.stacked(memoryview(b"".join(entries)), 9)
+    assert stacked is not None
+    every = asked.maybe_in_all(stacked)
+    assert every is not None
+    assert [row.tolist() for row in every] == [asked.maybe_in(one).tolist() for one in stacked]
+    assert Filters.stacked(memoryview(b"".join(entries)), 3) is None
+    entries[4] = entries[4].replace(b"\x08\x03", b"\x08\x04", 1)  # another number of hash functions
+    assert Filters.stacked(memoryview(b"".join(entries)), 9) is None

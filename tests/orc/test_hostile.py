@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import bloomseal as bs
-from bloomseal import FormatError, UnsupportedError, Verdict, limits, orc
+from bloomseal import FormatError, KeyAccessError, UnsupportedError, Verdict, limits, orc
 from bloomseal.orc.chunks import Compression, inflate
-from bloomseal.orc.index import _filter
+from bloomseal.orc.index import parsed_filter
 
 from .generated import columns
 
@@ -99,7 +99,7 @@ def test_both_kinds_carry_the_same_bits() -> None:
     bits = bytes(range(1, 17))
     words = b"".join(number(2 << 3 | 1) + bits[at : at + 8] for at in (0, 8))
     for entry in (field(1, 3) + words, field(1, 3) + field(2, bits), field(1, 3) + field(3, bits)):
-        assert _filter(memoryview(entry)).bitset.tobytes() == bits
+        assert parsed_filter(memoryview(entry)).bitset.tobytes() == bits
 
 
 def test_an_empty_filter_proves_nothing() -> None:
@@ -139,17 +139,56 @@ def test_one_filter_per_row_group(entries: int) -> None:
         file.probe("a", [1])
 
 
+_KEY = field(2, field(1, b"k") + field(3, 1))
+
+
+def _variant(root: int = 1, key: int = 0, local: bytes = bytes(16), more: bytes = b"") -> bytes:
+    return field(3, field(1, root) + field(2, key) + field(3, local) + more)
+
+
 def test_encrypted_columns_have_no_verdict() -> None:
     for root in (0, 1):
-        encryption = field(3, field(1, root) + field(2, 0))
-        with orc.open_file(crafted(footer=field(10, encryption))) as file:
+        with orc.open_file(crafted(footer=field(10, _KEY + _variant(root)))) as file:
             assert file.encrypted_columns == ["a"]
             assert "encrypted column" in str(file.filters[0].untrusted)
             for ask in (lambda file=file: file.probe("a", [1]), lambda file=file: file.filter(0, "a")):
-                with pytest.raises(UnsupportedError, match="encrypted"):
+                with pytest.raises(KeyAccessError, match="no keys"):
                     ask()
-    with pytest.raises(FormatError, match="encrypted"):
-        orc.open_file(crafted(footer=field(10, field(3, field(1, 7)))))
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        (_KEY + _variant(7), "is encrypted, of 2"),
+        (_variant(), "under key 0, of 0"),
+        (_KEY + _variant(local=b""), "local key of 0 bytes"),
+        (_KEY + _variant(local=bytes(32)), "local key of 32 bytes"),
+        (_KEY + _variant(more=field(4, field(3, 1 << 40))), "statistics reach outside"),
+        (field(1, field(3, 9)), "is encrypted, of 2"),
+    ],
+)
+def test_encryption_sections_that_break_the_rules(section: bytes, words: str) -> None:
+    with pytest.raises(FormatError, match=words):
+        orc.open_file(crafted(footer=field(10, section)))
+
+
+@pytest.mark.parametrize(
+    ("streams", "words"),
+    [
+        (field(4, field(1, field(1, 6) + field(2, 1) + field(3, 1))), "do not fill"),
+        (field(4, field(1, field(1, 6) + field(2, 0))), "not its variant's"),
+        (field(4, b"") * 2, "more encrypted columns"),
+        (field(1, field(1, 9) + field(3, 1)) * 2, "two places"),
+        (field(1, field(1, 9) + field(3, 1)), "do not fill"),
+        (field(4, field(1, field(1, 6) + field(2, 1)) * 2), "two streams"),
+    ],
+)
+def test_encrypted_streams_that_break_the_rules(streams: bytes, words: str) -> None:
+    with (
+        orc.open_file(crafted(streams=streams, footer=field(10, _KEY + _variant()))) as file,
+        pytest.raises(FormatError, match=words),
+    ):
+        _ = file.filters
 
 
 @pytest.mark.parametrize(
@@ -269,7 +308,8 @@ def test_cut_files_are_refused(cut: int) -> None:
         orc.open_file(sound()[: len(sound()) - 1 - cut])
 
 
-def test_other_doors_name_this_one(tmp_path: object) -> None:
-    for call in (lambda: bs.open_file(sound()), lambda: bs.probe(sound(), "i64", [1])):
-        with pytest.raises(FormatError, match=r"an ORC file.*bloomseal\.orc\.open_file"):
-            call()
+def test_a_door_for_parquet_alone_names_the_other_one() -> None:
+    from bloomseal.read.file import open_file
+
+    with pytest.raises(FormatError, match=r"an ORC file.*bloomseal\.open_file"):
+        open_file(sound())

@@ -165,3 +165,47 @@ def test_types_that_spark_does_not_write(spark: SparkSession, tmp_path: Path) ->
         assert file.probe("w", [dt.datetime(2024, 1, 1)])[0].verdicts == [Verdict.ABSENT]
         # Rules of zones differ from one machine to the next: only the wall-clock time is decided.
         assert file.probe("w", [dt.datetime(2024, 1, 1, tzinfo=dt.UTC)])[0].verdicts == [Verdict.MAYBE_PRESENT]
+
+
+def test_orc_tables_are_audited_and_not_read_by_the_source(spark: SparkSession, tmp_path: Path) -> None:
+    import bloomseal.spark as bss
+    from bloomseal import audit
+    from bloomseal.policy import Policy
+
+    folder = tmp_path / "t"
+    spark.range(3_000).selectExpr("id", "cast(id as string) as ssn").repartition(2).write.options(
+        **{"orc.bloom.filter.columns": "ssn"}
+    ).orc(str(folder))
+    columns_of = {"ssn": {"key": "pii", "sensitivity": "restricted"}}
+    tables = {"people": {"footer_key": "footer", "columns": columns_of}}
+    policy = Policy.from_dict({"version": 1, "kms": f"keyring://{tmp_path}/keys.json", "tables": tables})
+    here = audit.audit(folder, policy=policy.for_table("people"))
+    there = bss.audit(spark, folder, policy=policy.for_table("people"), with_keys=False)
+    assert there.report.findings == here.findings
+    assert {"BS101", "BS103", "BS111"} <= {one.rule.id for one in here.findings}
+    assert here.inventory.num_rows == 2 * 2
+    with pytest.raises(Exception, match="an ORC file, not a Parquet file"):
+        bss.read(spark, folder).collect()
+
+
+def test_conditions_over_files_of_the_java_writer(spark: SparkSession, tmp_path: Path) -> None:
+    import random
+
+    import bloomseal as bs
+
+    from ..orc.test_tables import condition
+
+    table = columns(3_000, seed=8).drop_columns(["list", "nulls"]).sort_by("wall")
+    path = _written(spark, table, tmp_path / "t", compression="zstd")
+    whole, rng = pyarrow.orc.read_table(path), random.Random(6)
+    values = {name: whole[name].drop_null().to_pylist() for name in whole.column_names if name != "group"}
+    pruned = 0
+    with bs.open_file(path) as file:
+        assert file.read().equals(whole)
+        assert file.verify(filters=True).failures == []
+        for _ in range(60):
+            asked = condition(rng, values, whole.schema)
+            found = file.read(["i64"], asked)
+            assert found.equals(whole.filter(asked).select(["i64"])), asked
+            pruned += file.stats.row_groups - file.stats.decoded
+    assert pruned > 8

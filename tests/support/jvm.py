@@ -47,6 +47,7 @@ __all__ = [
 ]
 
 _SOURCES = ("Values", "TestKmsClient", "Keys", "ParquetFiles", "FilterBenchmark")  # each may use those before it
+_LATER = ("OrcEncrypted",)  # compiled when they are first called; they may use all of those
 _PACKAGE = "bloomseal.harness"
 KMS_CLIENT = f"{_PACKAGE}.TestKmsClient"
 _CRYPTO_FACTORY = "org.apache.parquet.crypto.keytools.PropertiesDrivenCryptoFactory"
@@ -143,16 +144,16 @@ class Jvm:
         self.version: int = int(self._gateway.jvm.java.lang.Runtime.version().feature())
 
     def _compile(self) -> dict[str, Any]:
-        loader = self._gateway.jvm.Thread.currentThread().getContextClassLoader()
-        classes = {}
-        for name in _SOURCES:
-            # One class loader per source, each the child of the one before, since a compiler takes a single file.
-            compiler = self._gateway.jvm.org.codehaus.janino.SimpleCompiler()
-            compiler.setParentClassLoader(loader)
-            compiler.cook(name + ".java", (Path(__file__).parent / "java" / f"{name}.java").read_text())
-            loader = compiler.getClassLoader()
-            classes[name] = loader.loadClass(f"{_PACKAGE}.{name}")
-        return classes
+        self._loader = self._gateway.jvm.Thread.currentThread().getContextClassLoader()
+        return {name: self._compile_one(name) for name in _SOURCES}
+
+    def _compile_one(self, name: str) -> Any:
+        # One class loader per source, each the child of the one before, since a compiler takes a single file.
+        compiler = self._gateway.jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(self._loader)
+        compiler.cook(name + ".java", (Path(__file__).parent / "java" / f"{name}.java").read_text())
+        self._loader = compiler.getClassLoader()
+        return self._loader.loadClass(f"{_PACKAGE}.{name}")
 
     def call(self, class_name: str, method: str, *arguments: str | bool | int) -> Any:
         """Calls a static method of one of the helpers; what it returns, or `JavaCallError`."""
@@ -174,6 +175,8 @@ class Jvm:
             boxed = types[type(argument)]
             signature[i] = boxed._java_lang_class if isinstance(argument, str) else boxed.TYPE
             values[i] = argument
+        if class_name not in self._classes and class_name in _LATER:
+            self._classes[class_name] = self._compile_one(class_name)
         try:
             return self._classes[class_name].getMethod(method, signature).invoke(None, values)
         except Py4JJavaError as error:

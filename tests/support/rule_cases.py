@@ -153,6 +153,20 @@ def levels_in_clear(lab: Lab) -> Pair:
 JAVA["BS110"] = levels_in_clear
 
 
+def hash_mask(lab: Lab) -> Pair:
+    from .orc_java import java_orc_write, memory_keys
+
+    rows, keys = [[number, f"{number:09d}"] for number in range(100)], memory_keys(("pii", 0, bytes(16)))
+    for name, mask in (("bad", "sha256:ssn"), ("near", "nullify:ssn")):
+        java_orc_write(
+            lab.folder / f"{name}.orc", "struct<id:bigint,ssn:string>", rows, keys, encrypt="pii:ssn", masks=mask
+        )
+    return lab.case(lab.folder / "bad.orc"), lab.case(lab.folder / "near.orc")
+
+
+JAVA["BS116"] = hash_mask
+
+
 @pair("BS111")
 def plaintext_file(lab: Lab) -> Pair:
     lab.signed("table/a.parquet")

@@ -88,7 +88,7 @@ def test_a_plaintext_file_among_them_is_refused(folder: Path) -> None:
 
 
 def test_an_empty_folder_is_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(bs.UsageError, match="no Parquet files"):
+    with pytest.raises(bs.UsageError, match="no Parquet or ORC files"):
         bs.read_table(tmp_path)
 
 

@@ -21,7 +21,7 @@ from .walk import Chunk, Protection, Walk
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["ColumnFacts", "Inspection", "inspect"]
+__all__ = ["ColumnFacts", "Inspection", "inspect", "inspect_parquet"]
 
 _EXPOSED = {
     Meta.KEY_VALUE: "key-value metadata",
@@ -47,7 +47,7 @@ class ColumnFacts:
     Attributes:
         column: dotted path.
         type: physical and logical type.
-        protection: ``plaintext``, ``footer key`` or ``column key``.
+        protection: ``plaintext``, ``footer key`` or ``column key``; in ORC also ``masked``, without an encrypted form.
         key: what its key metadata says, never a wrapped key.
         filter: ``none``, ``in clear``, ``sealed``, or ``not visible`` where its metadata is sealed.
         exposed: fields about the values of an encrypted column that stand in clear.
@@ -74,6 +74,7 @@ class Inspection(ShownInNotebooks):
         created_by, num_rows, num_row_groups, key_value_keys: from a readable footer.
         columns: from a readable footer.
         hidden: what can't be seen, in words.
+        file_format: ``Parquet`` or ``ORC``.
     """
 
     path: str
@@ -88,6 +89,7 @@ class Inspection(ShownInNotebooks):
     key_value_keys: list[str] | None = None
     columns: list[ColumnFacts] | None = None
     hidden: list[str] = field(default_factory=list)
+    file_format: str = "Parquet"
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -100,10 +102,15 @@ def inspect(path: FilePlace, *, filesystem: FileSystem | None = None) -> Inspect
         FormatError: not a Parquet file, or a broken footer.
     """
     with Source.open(path, filesystem) as source:
-        try:
-            return _inspect(source)
-        except BloomsealError as error:
-            raise error.at(file=source.name) from error.__cause__
+        return inspect_parquet(source)
+
+
+def inspect_parquet(source: Source) -> Inspection:
+    """As `inspect`, of an open file."""
+    try:
+        return _inspect(source)
+    except BloomsealError as error:
+        raise error.at(file=source.name) from error.__cause__
 
 
 def _inspect(source: Source) -> Inspection:

@@ -109,7 +109,9 @@ def read_tail(source: Source) -> Tail:
     magic, length = end[-4:], int.from_bytes(end[-8:-4], "little")
     if magic not in (MAGIC, MAGIC_ENCRYPTED):
         if bytes(source.read(0, len(_ORC))) == _ORC and _ORC in end[-256:]:
-            raise FormatError("an ORC file, not a Parquet file", file=source.name, hint="bloomseal.orc.open_file")
+            raise FormatError(
+                "an ORC file, not a Parquet file", file=source.name, hint="bloomseal.open_file takes both"
+            )
         raise FormatError("no Parquet magic at the end: not a Parquet file, or truncated", file=source.name)
     offset = source.size - 8 - length
     if offset < 4 or length > MAX_FOOTER_BYTES:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .keyring.keyring import Keyring
     from .kms.calls import Counters
     from .kms.registry import client_for, register_kms
+    from .local_keys import MasterKeys
     from .material.material import KeyDescription, KeyMaterial, KeyMetadata
     from .protocols import (
         AuthenticatingKms,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         KeySource,
         KeyState,
         KmsClient,
+        LocalKeyKms,
         MasterVersion,
         RewrappingKms,
         StatefulKms,
@@ -56,6 +58,8 @@ __all__ = [
     "Keyring",
     "KmsAccessError",
     "KmsClient",
+    "LocalKeyKms",
+    "MasterKeys",
     "MasterVersion",
     "Problem",
     "RewrappingKms",
@@ -90,6 +94,8 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "Keyring": "keyring.keyring",
             "KmsAccessError": "access",
             "KmsClient": "protocols",
+            "LocalKeyKms": "protocols",
+            "MasterKeys": "local_keys",
             "MasterVersion": "protocols",
             "Problem": "access",
             "RewrappingKms": "protocols",

@@ -26,6 +26,7 @@ __all__ = [
     "KeySource",
     "KeyState",
     "KmsClient",
+    "LocalKeyKms",
     "MasterVersion",
     "PlacedKeys",
     "RewrappingKms",
@@ -260,4 +261,26 @@ class WitnessKms(Protocol):
         Raises:
             KmsAccessError: nothing that may be used opens it.
         """
+        ...
+
+
+@runtime_checkable
+class LocalKeyKms(Protocol):
+    """A KMS client that opens the local keys of ORC files (ORC specification, "Column Encryption").
+
+    An encrypted local key is as many random bytes as the key has; it opens by AES-CTR under a version of a master key,
+    with its own first 16 bytes as IV. So any random bytes make a new local key, and none can be made to hold a key that
+    is given.
+    """
+
+    def open_local_key(self, encrypted_key: bytes, master_key_identifier: str, version: int) -> bytes:
+        """What `encrypted_key` (16 or 32 bytes) opens to. Any other bytes open to something too.
+
+        Args:
+            version: counted from 0, as Hadoop does.
+        """
+        ...
+
+    def newest_version(self, master_key_identifier: str) -> int:
+        """The version that new local keys belong under."""
         ...

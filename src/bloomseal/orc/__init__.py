@@ -5,12 +5,29 @@ from typing import TYPE_CHECKING
 from .._lazy import lazily
 
 if TYPE_CHECKING:
+    from .encryption import Encryption
     from .file import FilterInfo, OrcFile, RowGroupVerdicts, open_file
     from .index import BloomFilter
+    from .rewrite.report import OrcRewriteReport
+    from .rewrite.verbs import attach_filters, rekey, repair_filters
     from .schema import Column, Schema
     from .tail import Stripe
 
-__all__ = ["BloomFilter", "Column", "FilterInfo", "OrcFile", "RowGroupVerdicts", "Schema", "Stripe", "open_file"]
+__all__ = [
+    "BloomFilter",
+    "Column",
+    "Encryption",
+    "FilterInfo",
+    "OrcFile",
+    "OrcRewriteReport",
+    "RowGroupVerdicts",
+    "Schema",
+    "Stripe",
+    "attach_filters",
+    "open_file",
+    "rekey",
+    "repair_filters",
+]
 
 if not TYPE_CHECKING:  # a type checker knows the names above, and refuses others
     __getattr__, __dir__ = lazily(
@@ -18,11 +35,16 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
         {
             "BloomFilter": "index",
             "Column": "schema",
+            "Encryption": "encryption",
             "FilterInfo": "file",
             "OrcFile": "file",
+            "OrcRewriteReport": "rewrite.report",
             "RowGroupVerdicts": "file",
             "Schema": "schema",
             "Stripe": "tail",
+            "attach_filters": "rewrite.verbs",
             "open_file": "file",
+            "rekey": "rewrite.verbs",
+            "repair_filters": "rewrite.verbs",
         },
     )

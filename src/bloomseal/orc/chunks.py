@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ..errors import FormatError, UnsupportedError
 
-__all__ = ["Compression", "inflate"]
+__all__ = ["Compression", "deflate", "inflate"]
 
 _HEADER_BYTES: Final = 3
 _RAW_DEFLATE: Final = -15
@@ -127,3 +127,31 @@ def _lz4_length(chunk: memoryview) -> int:
         at += 2
         total += run(token & 15) + 4
     return total
+
+
+def deflate(data: bytes | memoryview, compression: Compression, block_size: int) -> bytes:
+    """A stream with its compression: chunks of `block_size` bytes, those that would not shrink as they are.
+
+    Raises:
+        UnsupportedError: LZO or Brotli.
+    """
+    if compression is Compression.NONE:
+        return bytes(data)
+    parts: list[bytes] = []
+    for at in range(0, len(data), block_size):
+        chunk = bytes(data[at : at + block_size])
+        small = _deflate_chunk(chunk, compression)
+        original = len(small) >= len(chunk)
+        kept = chunk if original else small
+        parts += [(len(kept) << 1 | original).to_bytes(_HEADER_BYTES, "little"), kept]
+    return b"".join(parts)
+
+
+def _deflate_chunk(chunk: bytes, compression: Compression) -> bytes:
+    if compression is Compression.ZLIB:
+        deflater = zlib.compressobj(wbits=_RAW_DEFLATE)
+        return deflater.compress(chunk) + deflater.flush()
+    codecs = {Compression.SNAPPY: "snappy", Compression.LZ4: "lz4_raw", Compression.ZSTD: "zstd"}
+    if compression not in codecs:
+        raise UnsupportedError(f"ORC compression {compression.name} is not supported")
+    return bytes(pa.Codec(codecs[compression]).compress(chunk, asbytes=True))

@@ -6,25 +6,32 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import BloomsealError, UnsupportedError
+from ..errors import BloomsealError, FormatError
+from ..specs import DecryptionSpec, decryption_for
 from ..storage.ref import FileRef
 from ..storage.source import FilePlace, Source
 from ..verdict import Verdict
-from .index import BloomFilter, Bounds, FilterKind, Stream, StripeIndex, bounds
+from .clear import clear_file
+from .encryption import Encryption, Variant
+from .index import BloomFilter, FilterKind, Filters, StripeIndex, bounds, entry_statistics
+from .keys import LocalKeys, expect, opening
 from .protobuf import Message
-from .schema import Column, Schema
-from .tail import Stripe, read_tail
-from .trust import why_untrusted
+from .schema import Column, Kind, Schema
+from .streams import Stream
+from .tail import Stripe, Tail, read_tail
+from .trust import why_untrusted as reason
 from .values import Asked
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.fs import FileSystem
+
+    from ..policy import TablePolicy
 
 __all__ = ["FilterInfo", "OrcFile", "RowGroupVerdicts", "open_file"]
 
@@ -39,6 +46,7 @@ class FilterInfo:
         kind: ``BLOOM_FILTER_UTF8``, or the older ``BLOOM_FILTER``.
         offset, length: in the file, in bytes.
         untrusted: why it proves nothing, or None.
+        encrypted: it lies under the column's local key.
     """
 
     column: str
@@ -47,6 +55,7 @@ class FilterInfo:
     offset: int
     length: int
     untrusted: str | None
+    encrypted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +75,29 @@ class RowGroupVerdicts:
     untrusted: str | None = None
 
 
+_EMPTY: Final = "untrusted: an empty filter, where statistics do not say that there are only nulls"
+_UNAUTHENTICATED: Final = "untrusted: nothing authenticates it, and allow_ctr was not said"
+
+
+class Hits(NamedTuple):
+    """As `RowGroupVerdicts`, an array with False where a value is absent; `asked`: a filter was."""
+
+    stripe: int
+    row_group: int
+    maybe: npt.NDArray[np.bool_]
+    asked: bool
+    untrusted: str | None
+
+
 class OrcFile:
     """A file opened by `open_file`; threads may share it."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, decryption: DecryptionSpec | None = None) -> None:
         self._source = source
         with self._at():
             self._tail = read_tail(source)
+            expect(self._tail, decryption)
+        self._keys = LocalKeys(source, self._tail, decryption)
         self._indexes: dict[int, StripeIndex] = {}
 
     @property
@@ -102,13 +127,33 @@ class OrcFile:
         return self._tail.compression.name.lower()
 
     @property
+    def source(self) -> Source:
+        """The bytes."""
+        return self._source
+
+    @property
+    def tail(self) -> Tail:
+        """What the end of the file says."""
+        return self._tail
+
+    @property
+    def keys(self) -> LocalKeys:
+        """What opens encrypted columns."""
+        return self._keys
+
+    @property
     def encrypted_columns(self) -> list[str]:
         """Leaves that are encrypted, or masked for whoever has no key."""
         return [column.name for column in self.schema.leaves if column.id in self._tail.encrypted]
 
     @property
+    def encryption(self) -> Encryption | None:
+        """Keys, masks and variants, by the footer's own account; None for a plaintext file. Needs no key."""
+        return self._tail.encryption
+
+    @property
     def filters(self) -> list[FilterInfo]:
-        """All Bloom filter streams that lie in clear, stripe by stripe; no filter is read for that.
+        """All Bloom filter streams that readers would ask, stripe by stripe; no filter and no key is read for that.
 
         Raises:
             FormatError: a stripe footer is broken.
@@ -118,10 +163,14 @@ class OrcFile:
             with self._at(stripe):
                 index = self._index(stripe)
                 for column in self.schema.columns:
-                    if (stream := index.filter_stream(column.id)) is not None:
+                    variants = self.encryption.variants_of(column.id) if self.encryption else []
+                    for variant in (None, *(one.index for one in variants)):
+                        if (stream := index.filter_stream(column.id, variant)) is None:
+                            continue
                         kind = FilterKind(stream.kind).name
-                        why = self._why_untrusted(column, stream, index)
-                        found.append(FilterInfo(column.name, stripe.index, kind, stream.offset, stream.length, why))
+                        why = self.why_untrusted(column, stream, index)
+                        place = (stripe.index, kind, stream.offset, stream.length)
+                        found.append(FilterInfo(column.name, *place, why, variant is not None))
         return found
 
     def filter(self, stripe: int, column: str) -> list[BloomFilter] | None:
@@ -129,13 +178,14 @@ class OrcFile:
 
         Raises:
             UsageError: no such column.
-            UnsupportedError: the column is encrypted.
+            KeyAccessError: the column is encrypted, and its key can't be had.
+            IntegrityError: wrong key, or altered bytes.
             FormatError: the filters are broken.
         """
-        leaf, where = self._plain_leaf(column), self.stripes[stripe]
+        (leaf, variant), where = self.leaf(column), self.stripes[stripe]
         with self._at(where, column):
             index = self._index(where)
-            stream = index.filter_stream(leaf.id)
+            stream = index.filter_stream(leaf.id, _number(variant))
             return None if stream is None else index.filters(stream)
 
     def probe(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> list[RowGroupVerdicts]:
@@ -148,74 +198,224 @@ class OrcFile:
 
         Returns:
             One entry per row group, in the file's order. *No filter* where statistics leave a value possible and there
-            is no filter, or an untrusted one.
+            is no filter, or an untrusted one. Encrypted columns say *absent* only with ``allow_ctr``: nothing
+            authenticates their statistics and filters.
 
         Raises:
             UsageError: no such column, or a value of the wrong kind.
-            UnsupportedError: the column is encrypted.
+            KeyAccessError: the column is encrypted, and its key can't be had.
+            IntegrityError: wrong key, or altered bytes.
             FormatError: indexes or filters are broken.
         """
-        leaf = self._plain_leaf(column)
-        given = list(values)
+        return [
+            RowGroupVerdicts(hits.stripe, hits.row_group, _named(hits), hits.untrusted)
+            for hits in self.hits(column, values)
+        ]
+
+    def hits(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> Iterator[Hits]:
+        """As `probe`: one array of answers per row group, not named yet."""
+        leaf, variant = self.leaf(column)
+        given = values if hasattr(values, "__len__") else list(values)
         zones: dict[str, Asked] = {}
-        answers: list[RowGroupVerdicts] = []
         for stripe in self.stripes:
             with self._at(stripe, column):
                 index = self._index(stripe)
                 zone = index.writer_timezone
                 if zone not in zones:
                     zones[zone] = Asked(given, leaf, zone=zone, hybrid=self._tail.hybrid_calendar)
-                answers += self._ask(index, leaf, zones[zone])
+                found = list(self._ask(index, leaf, variant, zones[zone]))
+            yield from found
         if not self.stripes:
             Asked(given, leaf, zone="", hybrid=False)  # a value of the wrong kind is refused in an empty file too
-        return answers
 
-    def _ask(self, index: StripeIndex, leaf: Column, asked: Asked) -> Iterator[RowGroupVerdicts]:
-        stripe = index.stripe
-        possible = asked.within(self._stripe_bounds(stripe, leaf))
-        groups: list[Bounds] | None = None
-        filters: list[BloomFilter] | None = None
-        stream = why = None
-        if possible.any():
-            stream = index.filter_stream(leaf.id)
-            why = self._why_untrusted(leaf, stream, index) if stream is not None else None
-            groups = index.bounds(leaf.id)
-            filters = index.filters(stream) if stream is not None else None
+    def clear(self, stripe: int, columns: Sequence[str]) -> bytes:
+        """An ORC file in memory: one stripe, these columns in clear, without indexes and statistics.
+
+        Args:
+            columns: dotted paths of leaves. pyarrow must be told to read these and no others.
+
+        Raises:
+            UsageError: no such column.
+            KeyAccessError: a column is encrypted, and its key can't be had.
+            PolicyError: a column is encrypted, and ``allow_ctr`` was not said: nothing authenticates its values.
+            IntegrityError, FormatError: wrong key, or a broken stripe.
+        """
+        wanted: dict[int, Variant | None] = {}
+        for name in columns:
+            leaf, variant = self.leaf(name)
+            if variant is not None:
+                with self._at(column=name):
+                    self._keys.need_ctr(leaf)
+            where = self.stripes[stripe]
+            if variant is not None and where.encrypted_keys[variant.index : variant.index + 1] != (
+                variant.encrypted_key,
+            ):
+                # Another local key than that of the statistics, which were asked before.
+                with self._at(where, name):
+                    self._index(where).bounds(leaf.id, variant.index)
+            for column in self.schema.columns[: leaf.id + 1]:
+                if leaf.id <= column.last:
+                    inside = variant if variant is not None and column.id >= variant.root.id else None
+                    wanted[column.id] = inside
+        with self._at(where := self.stripes[stripe]):
+            return clear_file(self._tail, self._index(where), wanted)
+
+    def rows(self, stripe: int, columns: Sequence[str]) -> pa.Table:
+        """Leaf columns of a stripe, decoded by pyarrow; those inside others come in their structs. Of a list or a map
+        all comes that is inside it.
+
+        Raises:
+            As `clear`.
+        """
+        import pyarrow as pa
+        import pyarrow.orc
+
+        wanted = [self._readable(self.leaf(name)[0]) for name in columns]
+        inside = [one for one in self.schema.leaves if any(top.id <= one.id <= top.last for top in wanted)]
+        data = self.clear(stripe, [one.name for one in inside])
+        with self._at(self.stripes[stripe]):
+            try:
+                names = [one.name for one in wanted]
+                table: pa.Table = pyarrow.orc.ORCFile(pa.BufferReader(data)).read(columns=names)
+                table.validate(full=True)
+            except (pa.ArrowException, OSError, ValueError) as error:
+                raise FormatError(f"the stripe's rows do not decode: {type(error).__name__}") from error
+            return table
+
+    def _readable(self, leaf: Column) -> Column:
+        """What pyarrow can be asked for: the leaf, or the outermost list, map or union around it."""
+        above = (one for one in self.schema.columns if one.id < leaf.id <= one.last)
+        return next((one for one in above if one.kind is not Kind.STRUCT), leaf)
+
+    def _ask(self, index: StripeIndex, leaf: Column, variant: Variant | None, asked: Asked) -> Iterator[Hits]:
+        stripe, number = index.stripe, _number(variant)
+        if variant is not None and not self._keys.allow_ctr:
+            for group in range(stripe.num_row_groups):
+                yield Hits(stripe.index, group, np.ones(len(asked), np.bool_), False, _UNAUTHENTICATED)
+            return
+        found = self.stripe_statistics(stripe.index, leaf)
+        with opening(leaf) if variant is not None else contextlib.nullcontext():
+            possible = asked.within(None if found is None else bounds(found))
+        nowhere = np.zeros(len(asked), np.bool_)
+        filters: Filters | None = None
+        why: str | None = None
+        if possible.any() and (stream := index.filter_stream(leaf.id, number)) is not None:
+            filters = index.filters(stream)
+            why = self.why_untrusted(leaf, stream, index)
+        believed = filters if why is None else None
+        every = None if believed is None else asked.maybe_in_all(believed)
+        # Most row groups are ruled out, and nothing more is done for each of these.
+        out = None if every is None or believed is None else ~((every & possible).any(axis=1) | believed.empty)
+        entries: list[memoryview] | None = None
         for group in range(stripe.num_row_groups):
-            left = possible & asked.within(groups[group] if groups else None)
-            untrusted = why
-            if filters and left.any() and why is None and filters[group].is_empty:
-                untrusted = "untrusted: an empty filter, where statistics do not say that there are only nulls"
-            undecided = Verdict.NO_FILTER
-            if filters and untrusted is None:
-                left, undecided = left & asked.maybe_in(filters[group]), Verdict.MAYBE_PRESENT
-            yield RowGroupVerdicts(stripe.index, group, _named(left, undecided), untrusted)
+            if out is not None and out[group]:
+                yield Hits(stripe.index, group, nowhere, True, why)
+                continue
+            empty = believed is not None and bool(believed.empty[group])
+            maybe = possible
+            if believed is not None:
+                maybe = possible & (asked.maybe_in(believed[group]) if every is None else every[group])
+            if not maybe.any() and not empty:
+                # What the filter rules out needs no statistics, of which a stripe has many.
+                yield Hits(stripe.index, group, maybe, believed is not None, why)
+                continue
+            if entries is None:
+                entries = index.row_index(leaf.id, number) or []
+            within = possible & asked.within(bounds(entry_statistics(entries[group])) if entries else None)
+            if empty and within.any():
+                yield Hits(stripe.index, group, within, False, _EMPTY)
+            else:
+                yield Hits(stripe.index, group, within & maybe, believed is not None, why)
 
-    def _stripe_bounds(self, stripe: Stripe, leaf: Column) -> Bounds | None:
-        statistics = self._tail.stripe_statistics
-        columns = statistics[stripe.index].every(1) if statistics else []
-        return bounds(Message(columns[leaf.id])) if len(columns) == len(self.schema.columns) else None
+    def stripe_statistics(self, stripe: int, column: Column) -> Message | None:
+        """The ``ColumnStatistics`` of a column over a whole stripe; None where the file has none that may prove
+        anything.
+
+        Raises:
+            KeyAccessError: the column is encrypted, and its key can't be had.
+            FormatError, IntegrityError: they are broken.
+        """
+        with self._at(self.stripes[stripe], column.name):
+            variant = self._variant(column)
+            if variant is not None:
+                if not self._keys.allow_ctr:
+                    return None
+                found = self._keys.stripe_statistics(variant, column)
+                return found[stripe] if found else None
+            statistics = self._tail.stripe_statistics
+            columns = statistics[stripe].every(1) if statistics else []
+            return Message(columns[column.id]) if len(columns) == len(self.schema.columns) else None
+
+    def statistics(self, stripe: int, column: Column) -> list[Message] | None:
+        """As `stripe_statistics`, of each row group."""
+        with self._at(where := self.stripes[stripe], column.name):
+            variant = self._variant(column)
+            if variant is not None and not self._keys.allow_ctr:
+                return None
+            return self._index(where).statistics(column.id, _number(variant))
+
+    def filter_stream(self, stripe: int, column: Column) -> Stream | None:
+        """Where the filters lie that a probe of the column asks; of an encrypted one those under its local key."""
+        with self._at(where := self.stripes[stripe], column.name):
+            return self._index(where).filter_stream(column.id, _number(self._variant(column)))
+
+    def believed(self, stripe: int, column: Column) -> Filters | None:
+        """The filters of a leaf that may say *absent*, one per row group; None where there are none. An empty one among
+        them proves nothing, where statistics do not say that there are only nulls.
+
+        Raises:
+            As `stripe_statistics`.
+        """
+        with self._at(where := self.stripes[stripe], column.name):
+            index, stream = self._index(where), self.filter_stream(stripe, column)
+            if stream is None or self.why_untrusted(column, stream, index) is not None:
+                return None
+            return index.filters(stream)
+
+    def index(self, stripe: int) -> StripeIndex:
+        """The index streams of a stripe.
+
+        Raises:
+            FormatError: the stripe's footer is broken.
+        """
+        with self._at(where := self.stripes[stripe]):
+            return self._index(where)
 
     def _index(self, stripe: Stripe) -> StripeIndex:
         if stripe.index not in self._indexes:
-            self._indexes[stripe.index] = StripeIndex(self._source, self._tail, stripe)
+            self._indexes[stripe.index] = StripeIndex(self._source, self._tail, stripe, self._keys)
         return self._indexes[stripe.index]
 
-    def _why_untrusted(self, column: Column, stream: Stream, index: StripeIndex) -> str | None:
-        if column.id in self._tail.encrypted:
+    def why_untrusted(self, column: Column, stream: Stream, index: StripeIndex) -> str | None:
+        """Why a filter stream proves nothing; None where it does."""
+        if stream.variant is not None and not self._keys.allow_ctr:
+            return _UNAUTHENTICATED
+        if stream.variant is None and column.id in self._tail.encrypted:
+            variants = self.encryption.variants_of(column.id) if self.encryption else []
+            if any(index.filter_stream(column.id, one.index) is not None for one in variants):
+                return "untrusted: for readers without a key, over masked values"
             return "untrusted: in clear, on an encrypted column"
-        return why_untrusted(column, stream.kind, self._tail, index.writer_timezone)
+        return reason(column, stream.kind, self._tail, index.writer_timezone)
 
-    def _plain_leaf(self, name: str) -> Column:
-        with self._at():
+    def leaf(self, name: str) -> tuple[Column, Variant | None]:
+        """The leaf, and the variant that it is read from; None where it lies in clear."""
+        with self._at(column=name):
             leaf = self.schema.leaf(name)
-            if leaf.id in self._tail.encrypted:
-                raise UnsupportedError(
-                    "the column is encrypted, and encrypted ORC columns can't be opened yet",
-                    column=name,
-                    hint=".filters lists the filters that lie in clear",
-                )
-        return leaf
+            return leaf, self._variant(leaf)
+
+    def _variant(self, column: Column) -> Variant | None:
+        return self._keys.variant_of(column) if column.id in self._tail.encrypted else None
+
+    def need_open(self, column: Column) -> None:
+        """Refuse a column whose rows can't be read: without a key its streams hold masked values, or none.
+
+        Raises:
+            KeyAccessError: the column is encrypted, and its key can't be had.
+            PolicyError: the column is encrypted, and ``allow_ctr`` was not said: nothing authenticates its values.
+        """
+        with self._at(column=column.name):
+            if self._variant(column) is not None:
+                self._keys.need_ctr(column)
 
     @contextlib.contextmanager
     def _at(self, stripe: Stripe | None = None, column: str | None = None) -> Iterator[None]:
@@ -239,25 +439,39 @@ class OrcFile:
         return f"<OrcFile {self.path!r}: {len(self.stripes)} stripes, {self.num_rows} rows>"
 
 
-def _named(left: npt.NDArray[np.bool_], undecided: Verdict) -> list[Verdict]:
-    return [undecided if possible else Verdict.ABSENT for possible in left.tolist()]
+def _number(variant: Variant | None) -> int | None:
+    return None if variant is None else variant.index
 
 
-def open_file(path: FilePlace | FileRef, *, filesystem: FileSystem | None = None) -> OrcFile:
+def _named(hits: Hits) -> list[Verdict]:
+    undecided = Verdict.MAYBE_PRESENT if hits.asked else Verdict.NO_FILTER
+    return [undecided if possible else Verdict.ABSENT for possible in hits.maybe.tolist()]
+
+
+def open_file(
+    path: FilePlace | FileRef,
+    *,
+    filesystem: FileSystem | None = None,
+    decryption: DecryptionSpec | TablePolicy | None = None,
+) -> OrcFile:
     """Open an ORC file: its tail is read, nothing else.
 
     Args:
         path: local path, URI, or path on `filesystem`; a file object that can seek, or the file's bytes.
         filesystem: of pyarrow or fsspec.
+        decryption: opens encrypted columns. Its ``keys`` are a `Keyring`, a `keytools.MasterKeys`, a KMS that opens
+            local keys (`keytools.LocalKeyKms`), or such a one's URI. Without it encrypted columns stay closed; what
+            they are masked by is never taken for their values.
 
     Raises:
+        PolicyError: the file is not encrypted as `decryption` expects.
         FormatError: not an ORC file, truncated, or corrupt.
         UnsupportedError: a compression that is not ours.
         UsageError: the file can't be opened.
     """
     source = Source.open(path, filesystem)
     try:
-        return OrcFile(source)
+        return OrcFile(source, decryption_for(decryption, source.name))
     except BaseException:
         source.close()
         raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -12,12 +13,22 @@ import numpy.typing as npt
 from ..errors import FormatError
 from ..limits import MAX_ORC_FOOTER_BYTES, MAX_ORC_HASHES, MAX_ORC_INDEX_BYTES
 from ..storage.source import Source
+from .keys import LocalKeys, opening
 from .protobuf import Message, fields, signed, zigzag
+from .streams import Stream, StreamKind, placed
 from .tail import Stripe, Tail
 
-__all__ = ["BloomFilter", "Bounds", "FilterKind", "Stream", "StripeIndex", "bounds"]
+__all__ = [
+    "BloomFilter",
+    "Bounds",
+    "FilterKind",
+    "Filters",
+    "StripeIndex",
+    "bounds",
+    "entry_statistics",
+    "parsed_filter",
+]
 
-_ROW_INDEX: Final = 6
 _WORD_BYTES: Final = 8
 
 
@@ -26,16 +37,6 @@ class FilterKind(IntEnum):
 
     BLOOM_FILTER = 7
     BLOOM_FILTER_UTF8 = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """Where a stream lies in the file, in bytes."""
-
-    kind: int
-    column: int
-    offset: int
-    length: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,46 @@ class Bounds:
         return (self.least is not None and value < self.least) or (self.greatest is not None and value > self.greatest)
 
 
+class Filters(list[BloomFilter]):
+    """One per row group.
+
+    Attributes:
+        stack: their bitsets, an array of shape (row groups, bytes), where all are of one size and number of hash
+            functions; else None.
+    """
+
+    stack: npt.NDArray[np.uint8] | None = None
+
+    @classmethod
+    def stacked(cls, data: memoryview, count: int) -> Filters | None:
+        """The filters of a stream whose entries are alike but for their bits, as writers make them; else None."""
+        if count < 2 or not len(data) or len(data) % count:
+            return None
+        rows = np.frombuffer(data, np.uint8).reshape(count, len(data) // count)
+        try:
+            whole = [value for number, value in fields(memoryview(rows[0])) if number == 1]
+            inside = [*fields(whole[0])] if len(whole) == 1 and not isinstance(whole[0], int) else []
+        except FormatError:
+            return None
+        if [number for number, _ in inside] != [1, 3] or isinstance(whole[0], int):
+            return None
+        first = parsed_filter(whole[0])
+        head = rows.shape[1] - len(first.bitset)
+        # The bitset comes last: what stands before it is the same in each, and so is what it means.
+        if not (rows[:, :head] == rows[0, :head]).all():
+            return None
+        made = cls(BloomFilter(first.num_hashes, bitset) for bitset in rows[:, head:])
+        made.stack = rows[:, head:]
+        return made
+
+    @cached_property
+    def empty(self) -> npt.NDArray[np.bool_]:
+        """Which of them have no bit set."""
+        if self.stack is not None:
+            return np.asarray(~self.stack.any(axis=1), np.bool_)
+        return np.array([one.is_empty for one in self], np.bool_)
+
+
 def bounds(statistics: Message) -> Bounds:
     """Take a ``ColumnStatistics`` apart; unknown kinds of statistics bound nothing."""
     least = greatest = None
@@ -89,60 +130,113 @@ def bounds(statistics: Message) -> Bounds:
 
 
 class StripeIndex:
-    """The index streams of one stripe.
+    """The streams of one stripe, and what its indexes say.
+
+    Args:
+        keys: open encrypted streams.
 
     Raises:
         FormatError: streams that reach outside the stripe, or two of one kind and column.
     """
 
-    def __init__(self, source: Source, tail: Tail, stripe: Stripe) -> None:
-        self._source, self._tail, self.stripe = source, tail, stripe
+    def __init__(self, source: Source, tail: Tail, stripe: Stripe, keys: LocalKeys) -> None:
+        self._source, self._tail, self.stripe, self._keys = source, tail, stripe, keys
         start = stripe.offset + stripe.index_length + stripe.data_length
         data = memoryview(source.read(start, stripe.footer_length))
-        footer = Message(tail.inflate(data, MAX_ORC_FOOTER_BYTES))
-        self.writer_timezone = footer.text(3)
+        self.raw_footer = tail.inflate(data, MAX_ORC_FOOTER_BYTES)
+        """The stripe footer's bytes, inflated."""
+        self.footer = Message(self.raw_footer)
+        self.writer_timezone = self.footer.text(3)
         """The zone of which TIMESTAMP values are wall-clock times; empty where the writer names none."""
-        self._streams: dict[tuple[int, int], Stream] = {}
-        offset, end = stripe.offset, stripe.offset + stripe.index_length
-        for message in map(Message, footer.every(1)):
-            stream = Stream(message.number(1), message.number(2), offset, message.number(3))
-            offset += stream.length
-            if offset > start:
-                raise FormatError("streams reach outside their stripe: truncated or corrupt")
-            if stream.kind not in (_ROW_INDEX, *FilterKind):
-                continue
-            if offset > end or stream.column >= len(tail.schema.columns):
-                raise FormatError("an index stream outside the stripe's indexes: corrupt")
-            if self._streams.setdefault((stream.kind, stream.column), stream) is not stream:
-                raise FormatError("two index streams of one kind and column: corrupt")
+        self.streams = placed(self.footer, stripe, tail.encryption, len(tail.schema.columns))
+        self._indexes = {(one.kind, one.column, one.variant): one for one in self.streams if one.is_index}
 
-    def filter_stream(self, column: int) -> Stream | None:
-        """The Bloom filter stream to ask, of two the younger kind."""
-        for kind in (FilterKind.BLOOM_FILTER_UTF8, FilterKind.BLOOM_FILTER):
-            if (stream := self._streams.get((kind, column))) is not None:
-                return stream
-        return None
+    def filter_stream(self, column: int, variant: int | None = None) -> Stream | None:
+        """The Bloom filter stream to ask, of two the younger kind.
 
-    def filters(self, stream: Stream) -> list[BloomFilter]:
+        Args:
+            variant: of an encrypted column, the place of its variant; None for a stream in clear.
+        """
+        return next(iter(self.filter_streams(column, variant)), None)
+
+    def filter_streams(self, column: int, variant: int | None) -> list[Stream]:
+        """Both kinds, the younger first."""
+        kinds = (FilterKind.BLOOM_FILTER_UTF8, FilterKind.BLOOM_FILTER)
+        return [self._indexes[kind, column, variant] for kind in kinds if (kind, column, variant) in self._indexes]
+
+    def filters(self, stream: Stream) -> Filters:
         """One filter per row group.
 
         Raises:
             FormatError: m or k that no writer makes, or not one entry per row group.
         """
-        return [_filter(entry) for entry in self._entries(stream, "Bloom filters")]
+        if stream.variant is not None:
+            return Filters(map(parsed_filter, self.entries(stream)))
+        data = self.inflated(stream)
+        found = Filters.stacked(data, self.stripe.num_row_groups)
+        return Filters(map(parsed_filter, self._split(data, "Bloom filters"))) if found is None else found
 
-    def bounds(self, column: int) -> list[Bounds] | None:
+    def bounds(self, column: int, variant: int | None = None) -> list[Bounds] | None:
         """One per row group; None without a row index."""
-        if (stream := self._streams.get((_ROW_INDEX, column))) is None:
-            return None
-        return [bounds(Message(Message(entry).bytes(2))) for entry in self._entries(stream, "row index entries")]
+        found = self.statistics(column, variant)
+        return None if found is None else list(map(bounds, found))
 
-    def _entries(self, stream: Stream, what: str) -> list[memoryview]:
+    def statistics(self, column: int, variant: int | None = None) -> list[Message] | None:
+        """The ``ColumnStatistics`` of each row group; None without a row index."""
+        found = self.row_index(column, variant)
+        return None if found is None else list(map(entry_statistics, found))
+
+    def row_index(self, column: int, variant: int | None = None) -> list[memoryview] | None:
+        """The ``RowIndexEntry`` of each row group; None without a row index."""
+        if (stream := self._indexes.get((StreamKind.ROW_INDEX, column, variant))) is None:
+            return None
+        return self._entries(stream, "row index entries")
+
+    def inflated(self, stream: Stream) -> memoryview:
+        """An index stream, opened and inflated.
+
+        Raises:
+            KeyAccessError: its key can't be had.
+            FormatError: too long, or broken.
+        """
         if stream.length > MAX_ORC_INDEX_BYTES:
             raise FormatError(f"an index stream of more than {MAX_ORC_INDEX_BYTES} bytes")
+        return self._tail.inflate(self.read(stream), MAX_ORC_INDEX_BYTES)
+
+    def read(self, stream: Stream) -> memoryview:
+        """A stream's bytes, opened where it is encrypted, and still compressed.
+
+        Raises:
+            KeyAccessError: its key can't be had.
+        """
         data = memoryview(self._source.read(stream.offset, stream.length))
+        return data if stream.variant is None else self._keys.open(stream, self.stripe, data)
+
+    def masked_entries(self, stream: Stream) -> list[memoryview] | None:
+        """Of a clear stream on an encrypted column, the entries over masked values: some writers leave one per row
+        group over the true values, and then one over the masked ones. None where it is not so.
+
+        Raises:
+            FormatError: the stream is broken.
+        """
+        count = self.stripe.num_row_groups
+        every = [value for field, value in fields(self.inflated(stream)) if field == 1]
+        found = [value for value in every if not isinstance(value, int)]
+        return found[count:] if len(found) == len(every) == 2 * count else None
+
+    def entries(self, stream: Stream) -> list[memoryview]:
+        """One ``BloomFilter`` message per row group. Raises FormatError."""
+        return self._entries(stream, "Bloom filters")
+
+    def _entries(self, stream: Stream, what: str) -> list[memoryview]:
+        if stream.variant is None:
+            return self._split(self.inflated(stream), what)
+        with opening(self._tail.schema.columns[stream.column]):
+            return self._split(self.inflated(stream), what)
+
+    def _split(self, data: memoryview, what: str) -> list[memoryview]:
         found: list[memoryview] = []
-        for number, value in fields(self._tail.inflate(data, MAX_ORC_INDEX_BYTES)):
+        for number, value in fields(data):
             if number == 1 and not isinstance(value, int):
                 found.append(value)
                 if len(found) > self.stripe.num_row_groups:
@@ -154,7 +248,12 @@ class StripeIndex:
         return found
 
 
-def _filter(entry: memoryview) -> BloomFilter:
+def entry_statistics(entry: memoryview) -> Message:
+    """The ``ColumnStatistics`` of a ``RowIndexEntry``."""
+    return Message(Message(entry).bytes(2))
+
+
+def parsed_filter(entry: memoryview) -> BloomFilter:
     num_hashes = 0
     words, utf8 = bytearray(), memoryview(b"")
     for number, value in fields(entry):

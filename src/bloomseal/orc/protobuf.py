@@ -5,13 +5,13 @@ Nothing here knows a message's definition: whoever reads names the fields by num
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from ..errors import FormatError
 from ..limits import MAX_LIST_ELEMENTS
 
-__all__ = ["Message", "fields", "signed", "zigzag"]
+__all__ = ["Message", "encoded", "fields", "number", "signed", "without", "zigzag"]
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MAX_VARINT_BYTES: Final = 10
@@ -126,3 +126,40 @@ def zigzag(value: int) -> int:
 def signed(value: int) -> int:
     """An `int64`, of which a varint keeps the two's complement."""
     return value - (1 << 64) if value >> 63 else value
+
+
+def number(value: int) -> bytes:
+    """An unsigned number as a varint."""
+    made = bytearray()
+    while value > 0x7F:
+        made.append(value & 0x7F | 0x80)
+        value >>= 7
+    made.append(value)
+    return bytes(made)
+
+
+def encoded(field: int, value: int | bytes | memoryview) -> bytes:
+    """One field of a message: an unsigned number, or bytes."""
+    if isinstance(value, int):
+        return number(field << 3 | _VARINT) + number(value)
+    return number(field << 3 | _BYTES) + number(len(value)) + bytes(value)
+
+
+def without(data: memoryview, dropped: Collection[int]) -> bytes:
+    """A message without some of its fields; all others stay byte for byte, unknown ones too."""
+    kept: list[memoryview] = []
+    start = at = 0
+    while at < len(data):
+        start = at
+        tag, at = _varint(data, at)
+        match tag & 7:
+            case 0:  # a varint
+                _, at = _varint(data, at)
+            case 2:  # bytes
+                length, at = _varint(data, at)
+                at += length
+            case wire:
+                at += 8 if wire == _FIXED64 else 4
+        if tag >> 3 not in dropped:
+            kept.append(data[start:at])
+    return b"".join(kept)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
 from typing import Final
@@ -11,6 +11,7 @@ from ..errors import FormatError, UnsupportedError
 from ..limits import MAX_ORC_BLOCK_BYTES, MAX_ORC_FOOTER_BYTES, MAX_ORC_ROW_GROUPS
 from ..storage.source import Source
 from .chunks import Compression, inflate
+from .encryption import Encryption, check_length, read_encryption
 from .protobuf import Message
 from .schema import Schema
 
@@ -37,6 +38,8 @@ class Stripe:
         index_length, data_length, footer_length: in bytes.
         num_rows: its rows.
         num_row_groups: row groups of the file's stride, the last one shorter; without row indexes the stripe is one.
+        encrypt_id: the number in the IVs of its encrypted streams; in a merged file that of the first file.
+        encrypted_keys: its local keys, encrypted, one per variant of the file.
     """
 
     index: int
@@ -46,6 +49,8 @@ class Stripe:
     footer_length: int
     num_rows: int
     num_row_groups: int
+    encrypt_id: int = 0
+    encrypted_keys: tuple[bytes, ...] = field(default=(), repr=False)
 
     @property
     def place(self) -> str:
@@ -55,9 +60,15 @@ class Stripe:
 class Tail:
     """What the end of the file says of the rest; nobody authenticates it."""
 
-    def __init__(self, source: Source, postscript: Message, footer: Message, metadata: tuple[int, int]) -> None:
+    def __init__(
+        self, source: Source, end: memoryview, raw: memoryview, metadata: tuple[int, int], statistics: int
+    ) -> None:
         self._source = source
-        self._metadata = metadata
+        self.metadata = metadata
+        """Offset and length of the metadata section, compressed."""
+        self.raw_postscript, self.raw_footer = end, raw
+        """The messages' bytes, inflated."""
+        footer, postscript = Message(raw), Message(end)
         self.compression = _compression(postscript)
         self.block_size = _block_size(postscript)
         self.writer_version = postscript.number(6)
@@ -69,9 +80,13 @@ class Tail:
         self.row_index_stride = footer.number(8)
         self.hybrid_calendar = footer.number(11) != _HYBRID_UNLESS
         self.schema = Schema(footer.every(4))
-        self.encrypted = _encrypted(footer, self.schema)
+        self.encryption: Encryption | None = None
+        if 10 in footer:
+            place = (metadata[0] - statistics, metadata[0])
+            self.encryption = read_encryption(Message(footer.bytes(10)), self.schema, place)
+        self.encrypted = self.encryption.columns if self.encryption else frozenset[int]()
         """Ids of the columns that are encrypted or masked for some reader."""
-        self.stripes = _stripes(footer, self.row_index_stride, metadata[0])
+        self.stripes = _stripes(footer, self.row_index_stride, metadata[0] - statistics, self.encryption)
 
     def inflate(self, data: memoryview, limit: int) -> memoryview:
         return inflate(data, self.compression, self.block_size, limit)
@@ -79,7 +94,7 @@ class Tail:
     @cached_property
     def stripe_statistics(self) -> list[Message]:
         """One message of column statistics per stripe; empty where the file has none."""
-        offset, length = self._metadata
+        offset, length = self.metadata
         data = memoryview(self._source.read(offset, length))
         found = [Message(one) for one in Message(self.inflate(data, MAX_ORC_FOOTER_BYTES)).every(1)]
         if found and len(found) != len(self.stripes):
@@ -117,7 +132,7 @@ def read_tail(source: Source) -> Tail:
     whole = length + footer
     data = end[-whole:-length] if whole <= take else memoryview(source.read(start, footer))
     inflated = inflate(data, _compression(postscript), _block_size(postscript), MAX_ORC_FOOTER_BYTES)
-    return Tail(source, postscript, Message(inflated), (start - metadata, metadata))
+    return Tail(source, end[-length:-1], inflated, (start - metadata, metadata), rest)
 
 
 def _compression(postscript: Message) -> Compression:
@@ -134,10 +149,11 @@ def _block_size(postscript: Message) -> int:
     return size
 
 
-def _stripes(footer: Message, stride: int, end: int) -> list[Stripe]:
+def _stripes(footer: Message, stride: int, end: int, encryption: Encryption | None) -> list[Stripe]:
     stripes: list[Stripe] = []
-    groups = rows = 0
+    groups = rows = encrypt_id = 0
     free = len(MAGIC)
+    keys: tuple[bytes, ...] = ()
     for index, message in enumerate(map(Message, footer.every(3))):
         offset, index_length, data_length, footer_length, num_rows = (message.number(field) for field in range(1, 6))
         if offset < free:
@@ -150,22 +166,21 @@ def _stripes(footer: Message, stride: int, end: int) -> list[Stripe]:
         groups, rows = groups + count, rows + num_rows
         if groups > MAX_ORC_ROW_GROUPS:
             raise FormatError(f"more than {MAX_ORC_ROW_GROUPS} row groups")
-        stripes.append(Stripe(index, offset, index_length, data_length, footer_length, num_rows, count))
+        if encryption is not None:
+            # A stripe that says nothing follows the one before it, and is under the same keys.
+            encrypt_id = message.number(6, encrypt_id + 1)
+            keys = _local_keys(message, encryption) or keys
+        lengths = (index_length, data_length, footer_length)
+        stripes.append(Stripe(index, offset, *lengths, num_rows, count, encrypt_id, keys))
     if rows != footer.number(6):
         raise FormatError(f"the stripes have {rows} rows, the footer says {footer.number(6)}: corrupt")
     return stripes
 
 
-def _encrypted(footer: Message, schema: Schema) -> frozenset[int]:
-    if 10 not in footer:
-        return frozenset()
-    encryption = Message(footer.bytes(10))
-    roots = [Message(variant).number(1) for variant in encryption.every(3)]
-    for mask in encryption.every(1):
-        roots += Message(mask).numbers(3)
-    found: set[int] = set()
-    for root in roots:
-        if root >= len(schema.columns):
-            raise FormatError(f"column {root} is encrypted, of {len(schema.columns)}: corrupt")
-        found.update(range(root, schema.columns[root].last + 1))
-    return frozenset(found)
+def _local_keys(message: Message, encryption: Encryption) -> tuple[bytes, ...]:
+    keys = tuple(map(bytes, message.every(7)))
+    if keys and len(keys) != len(encryption.variants):
+        raise FormatError(f"{len(keys)} local keys for {len(encryption.variants)} encrypted columns: corrupt")
+    for key, variant in zip(keys, encryption.variants, strict=False):
+        check_length(key, variant.key)
+    return keys

@@ -8,7 +8,7 @@ from .index import FilterKind
 from .schema import Column, Kind
 from .tail import Tail, Writer
 
-__all__ = ["why_untrusted"]
+__all__ = ["timestamps_untrusted", "why_untrusted"]
 
 _ORC_135: Final = 6
 """The writer version of the Java writer that first hashed timestamps independently of the zone."""
@@ -36,11 +36,22 @@ def why_untrusted(column: Column, kind: int, tail: Tail, zone: str) -> str | Non
             return "untrusted: texts were hashed in the writer's own character set"
         if column.kind in _TIMESTAMPS:
             return "untrusted: timestamps were hashed by the writer's time zone"
-    if tail.writer is Writer.CPP:
-        if column.kind is Kind.BYTE:
-            return "untrusted: this writer's tinyint filters miss values"
-        if column.kind is Kind.TIMESTAMP and zone not in _UTC:
-            return "untrusted: this writer's timestamps in a time zone other than UTC"
-    elif column.kind in _TIMESTAMPS and tail.writer_version < _ORC_135:
-        return "untrusted: timestamps were hashed by the writer's time zone"
+    if tail.writer is Writer.CPP and column.kind is Kind.BYTE:
+        return "untrusted: this writer's tinyint filters miss values"
+    return timestamps_untrusted(column, tail, zone) if column.kind in _TIMESTAMPS else None
+
+
+def timestamps_untrusted(column: Column, tail: Tail, zone: str) -> str | None:
+    """Why the moments in a column's filters and statistics prove nothing; None where they do.
+
+    Args:
+        zone: the stripe's writer time zone.
+    """
+    if tail.writer is None:
+        return "untrusted: hash inputs of this writer are not known"
+    if tail.writer is Writer.JAVA:
+        old = tail.writer_version < _ORC_135
+        return "untrusted: timestamps were hashed by the writer's time zone" if old else None
+    if column.kind is Kind.TIMESTAMP and zone not in _UTC:
+        return "untrusted: this writer's timestamps in a time zone other than UTC"
     return None

@@ -6,17 +6,20 @@ The file's type decides, as in Parquet; where writers hash one value in several 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import UsageError
+from ..sbbf.batch import worthwhile
 from ..sbbf.encoding import encode_value, moment_of, stands_for_null, unwrap
 from ..sbbf.types import ColumnType, LogicalType, PhysicalType
+from .arrays import hashed
 from .hashing import hash_bytes, hash_longs, maybe_in, positions
-from .index import BloomFilter, Bounds
+from .index import BloomFilter, Bounds, Filters
 from .schema import Column, Kind
 
 __all__ = ["Asked"]
@@ -47,6 +50,8 @@ _SURE_FROM: Final = (dt.date(1900, 1, 1).toordinal() - _EPOCH) * 86_400_000
 _LONG_END: Final = 1 << 63
 _POSITIONS: Final = 1 << 20
 """Bits chosen that are held in memory at a time, 8 bytes each."""
+_CHECK: Final = 150
+"""Nanoseconds per value and filter without kernels."""
 _UTC: Final = ("GMT", "UTC", "Etc/UTC", "Etc/GMT", "Z")
 
 
@@ -63,9 +68,12 @@ class Asked:
         UsageError: a value of the wrong kind for the column.
     """
 
-    __slots__ = ("_chosen", "_count", "_hashes", "_longs", "_owners", "_undecided")
-
     def __init__(self, values: Iterable[Any], column: Column, *, zone: str, hybrid: bool) -> None:
+        self._longs: npt.NDArray[np.int64] | None = None
+        if (known := hashed(values, column)) is not None:
+            self._count, self._hashes, self._owners, self._longs = known
+            self._undecided = np.zeros(self._count, np.bool_)
+            return
         inputs: list[Any] = []
         owners: list[int] = []
         undecided: list[bool] = []
@@ -77,17 +85,31 @@ class Asked:
         self._count = len(undecided)
         self._undecided = np.array(undecided, np.bool_)
         self._owners = np.array(owners, np.intp)
-        self._longs: list[int] | None = None
-        self._chosen: tuple[tuple[int, int], npt.NDArray[np.int64]] | None = None
         if column.kind in _TEXT or column.kind in (Kind.BINARY, Kind.DECIMAL):
             self._hashes = hash_bytes(inputs)
         else:
-            self._hashes = hash_longs(np.array(inputs, np.int64))
+            longs = np.array(inputs, np.int64)
+            self._hashes = hash_longs(longs)
             if column.kind in _BITS or column.kind is Kind.DATE:
-                self._longs = inputs
+                self._longs = longs
 
     def __len__(self) -> int:
         return self._count
+
+    @cached_property
+    def _each_once(self) -> bool:
+        """Does every value have one input?"""
+        return bool((self._owners == np.arange(len(self._owners))).all())
+
+    @property
+    def hashes(self) -> npt.NDArray[np.int64]:
+        """Of all inputs, to fill a filter with."""
+        return self._hashes
+
+    @property
+    def undecided(self) -> int:
+        """How many values no filter can be asked for."""
+        return int(self._undecided.sum())
 
     def __repr__(self) -> str:
         return f"<{self._count} values>"  # hashes without a key tell the values
@@ -103,22 +125,49 @@ class Asked:
             return self._undecided.copy()
         if self._longs is None or (bounds.least is None and bounds.greatest is None):
             return np.ones(self._count, np.bool_)
-        return self._any(np.array([not bounds.exclude(value) for value in self._longs], np.bool_))
+        inside = np.ones(len(self._longs), np.bool_)
+        if bounds.least is not None:
+            inside &= self._longs >= bounds.least
+        if bounds.greatest is not None:
+            inside &= self._longs <= bounds.greatest
+        return self._any(inside)
 
     def maybe_in(self, bloom_filter: BloomFilter) -> npt.NDArray[np.bool_]:
         """Which values the filter leaves possible."""
         num_hashes, num_bits = bloom_filter.num_hashes, bloom_filter.num_bits
+        if worthwhile(_CHECK * len(self._hashes)):
+            from . import kernels
+
+            found = np.empty(len(self._hashes), np.bool_)
+            kernels.check(self._hashes, num_hashes, num_bits, np.ascontiguousarray(bloom_filter.bitset), found)
+            return self._any(found)
         step = max(1, _POSITIONS // num_hashes)
-        if len(self._hashes) > step:
-            parts = [self._hashes[at : at + step] for at in range(0, len(self._hashes), step)]
-            hits = [maybe_in(bloom_filter.bitset, positions(part, num_hashes, num_bits)) for part in parts]
-            return self._any(np.concatenate(hits))
-        # Filters of a file mostly have one size.
-        if self._chosen is None or self._chosen[0] != (num_hashes, num_bits):
-            self._chosen = (num_hashes, num_bits), positions(self._hashes, num_hashes, num_bits)
-        return self._any(maybe_in(bloom_filter.bitset, self._chosen[1]))
+        parts = [self._hashes[at : at + step] for at in range(0, len(self._hashes), step)] or [self._hashes]
+        hits = [maybe_in(bloom_filter.bitset, positions(part, num_hashes, num_bits)) for part in parts]
+        return self._any(np.concatenate(hits))
+
+    def maybe_in_each(self, filters: Filters) -> Iterator[npt.NDArray[np.bool_]]:
+        """As `maybe_in`, of one filter after the other."""
+        found = self.maybe_in_all(filters)
+        return map(self.maybe_in, filters) if found is None else iter(found)
+
+    def maybe_in_all(self, filters: Filters) -> npt.NDArray[np.bool_] | None:
+        """Few values, asked of filters of one size at once: an array of shape (filters, values). None: too much of both
+        to be held in memory.
+        """
+        stack = filters.stack
+        if stack is None or len(stack) * len(self._hashes) * filters[0].num_hashes > _POSITIONS:
+            return None
+        chosen = positions(self._hashes, filters[0].num_hashes, 8 * stack.shape[1])
+        hits = np.asarray((stack[:, chosen >> 3] >> (chosen & 7).astype(np.uint8) & 1).all(axis=2), np.bool_)
+        maybe = np.tile(self._undecided, (len(stack), 1))
+        for place, owner in enumerate(self._owners.tolist()):
+            maybe[:, owner] |= hits[:, place]
+        return maybe
 
     def _any(self, hits: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        if len(hits) == self._count and not self._undecided.any() and self._each_once:
+            return hits
         maybe = self._undecided.copy()
         maybe[self._owners[hits]] = True
         return maybe

@@ -16,7 +16,7 @@ from ..errors import BloomsealWarning, Hint, PolicyError, UnsupportedError, Usag
 from ..format.minifile import read_row_group
 from ..format.opening import need_verified, open_footer
 from ..format.pages.statistics import all_null
-from ..format.schema import Schema
+from ..format.schema import Leaf, Schema
 from ..format.verify import VerifyReport, verify_walk
 from ..format.walk import Chunk, Walk
 from ..sbbf import KeySet, ProbeSet, SplitBlockBloomFilter
@@ -43,8 +43,6 @@ __all__ = [
     "Survivors",
     "Verdict",
     "open_file",
-    "probe",
-    "verify",
 ]
 
 
@@ -110,6 +108,37 @@ class SealedFile:
     def walk(self) -> Walk:
         """The file as its modules."""
         return self._walk
+
+    @property
+    def source(self) -> Source:
+        """The bytes."""
+        return self._source
+
+    @property
+    def leaves(self) -> Schema:
+        """The columns, as predicates know them."""
+        return self._footer.schema
+
+    def leaf(self, column: str) -> Leaf:
+        """The leaf of a dotted path.
+
+        Raises:
+            UsageError: no such column, or several.
+        """
+        return self.leaves.leaf(column)
+
+    def has(self, column: str) -> bool:
+        """Is there a leaf at or below this dotted path?"""
+        return self.leaves.has(column)
+
+    @property
+    def num_parts(self) -> int:
+        """How many parts the rows are decoded in: row groups, of an ORC file stripes."""
+        return self.num_row_groups
+
+    def rows_in_part(self, part: int) -> int:
+        """How many rows there are in a part."""
+        return self._footer.row_group(part).num_rows or 0
 
     def column_type(self, column: str) -> str:
         """The column's physical and logical type, in words."""
@@ -253,6 +282,10 @@ class SealedFile:
         plan.stats.rows += table.num_rows
         return table
 
+    def scan_part(self, plan: Any, part: int) -> pa.Table | None:
+        """As `scan_row_group`, of a part, whatever parts the file's format has. `plan`: from `plan`."""
+        return self.scan_row_group(plan, part)
+
     def rules_out(self, plan: ReadPlan, row_group: int, left: Left | None = None) -> RuledOut | None:
         """What proves that a row group has no row that the plan asks for; None where nothing does. `left`: see
         `ruled_out`.
@@ -374,28 +407,3 @@ def open_file(
     except BaseException:
         source.close()
         raise
-
-
-def probe(
-    path: FilePlace,
-    column: str,
-    values: Sequence[Any] | pa.Array | pa.ChunkedArray,
-    *,
-    decryption: DecryptionSpec | TablePolicy | None = None,
-    filesystem: FileSystem | None = None,
-) -> list[list[Verdict]]:
-    """`open_file(path).probe(column, values)`."""
-    with open_file(path, decryption=decryption, filesystem=filesystem) as file:
-        return file.probe(column, values)
-
-
-def verify(
-    path: FilePlace,
-    *,
-    decryption: DecryptionSpec | TablePolicy | None = None,
-    filesystem: FileSystem | None = None,
-    filters: bool = False,
-) -> VerifyReport:
-    """`open_file(path).verify(filters=filters)`."""
-    with open_file(path, decryption=decryption, filesystem=filesystem) as file:
-        return file.verify(filters=filters)

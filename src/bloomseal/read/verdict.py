@@ -13,7 +13,9 @@ __all__ = ["Hits", "Verdict", "verdicts"]
 
 
 class Hits(NamedTuple):
-    """One row group's answers: an array with False where a value is absent, all True without a filter."""
+    """One row group's answers: an array with False where a value is absent; without a filter only statistics, which
+    ORC files are asked too, make it so.
+    """
 
     maybe: npt.NDArray[np.bool_]
     no_filter: bool
@@ -21,9 +23,11 @@ class Hits(NamedTuple):
 
 def verdicts(hits: Hits) -> list[Verdict]:
     """The answers by name."""
-    if hits.no_filter:
-        return [Verdict.NO_FILTER] * len(hits.maybe)
-    common, rare, exceptions = Verdict.ABSENT, Verdict.MAYBE_PRESENT, hits.maybe
+    common, rare, exceptions = (
+        Verdict.ABSENT,
+        Verdict.NO_FILTER if hits.no_filter else Verdict.MAYBE_PRESENT,
+        hits.maybe,
+    )
     if 2 * np.count_nonzero(exceptions) > len(exceptions):
         common, rare, exceptions = rare, common, ~exceptions
     # Of a million keys most are absent: to write the few over them is a small part of the work of naming each.

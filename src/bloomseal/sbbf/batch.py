@@ -28,6 +28,7 @@ __all__ = [
     "hash_views",
     "insert",
     "tally",
+    "worthwhile",
 ]
 
 U64 = npt.NDArray[np.uint64]
@@ -59,6 +60,11 @@ def _kernels_for(cost: int) -> ModuleType | None:
 
             _kernels = kernels
     return _kernels
+
+
+def worthwhile(cost: int) -> bool:
+    """Are kernels loaded, or does work of `cost` nanoseconds without them make loading them worth it?"""
+    return _kernels_for(cost) is not None
 
 
 def insert(words: U32, hashes: U64) -> None:

@@ -20,6 +20,8 @@ from .block import SALT, WORDS
 
 __all__ = [
     "check",
+    "compiled_for",
+    "frozen",
     "hash_prefixed",
     "hash_spans32",
     "hash_spans64",
@@ -32,11 +34,12 @@ __all__ = [
 ]
 
 
-def _frozen(dtype: Any) -> Any:
+def frozen(dtype: Any) -> Any:
+    """An array that a kernel only reads."""
     return types.Array(dtype, 1, "C", readonly=True)
 
 
-def _kernel(*signature: Any, result: Any = types.void) -> Callable[[Any], Any]:
+def compiled_for(*signature: Any, result: Any = types.void) -> Callable[[Any], Any]:
     """Compile for one signature; the machine code is cached beside this file or in the user's cache directory."""
 
     def compiled(function: Any) -> Any:
@@ -146,21 +149,21 @@ def _xxh64(address: Any, length: Any) -> Any:
     return _avalanche(h)
 
 
-@_kernel(_frozen(types.uint64), types.uint64[::1])
+@compiled_for(frozen(types.uint64), types.uint64[::1])
 def hash_words64(values: Any, out: Any) -> None:
     """XXH64 of eight-byte values."""
     for i in range(len(values)):
         out[i] = _avalanche(_take64(_P5 + np.uint64(8), values[i]))
 
 
-@_kernel(_frozen(types.uint32), types.uint64[::1])
+@compiled_for(frozen(types.uint32), types.uint64[::1])
 def hash_words32(values: Any, out: Any) -> None:
     """XXH64 of four-byte values."""
     for i in range(len(values)):
         out[i] = _avalanche(_take32(_P5 + np.uint64(4), np.uint64(values[i])))
 
 
-@_kernel(types.intp, types.intp, types.uint64[::1])
+@compiled_for(types.intp, types.intp, types.uint64[::1])
 def hash_width(address: Any, width: Any, out: Any) -> None:
     """XXH64 of ``len(out)`` values of `width` bytes, one after the other from `address`."""
     for i in range(len(out)):
@@ -181,14 +184,14 @@ def _hash_spans(address: Any, size: Any, offsets: Any, out: Any) -> Any:
 
 
 def _spans_kernel(offset: Any) -> Any:
-    return _kernel(types.intp, types.intp, _frozen(offset), types.uint64[::1], result=types.boolean)(_hash_spans)
+    return compiled_for(types.intp, types.intp, frozen(offset), types.uint64[::1], result=types.boolean)(_hash_spans)
 
 
 hash_spans32 = _spans_kernel(types.int32)
 hash_spans64 = _spans_kernel(types.int64)
 
 
-@_kernel(types.intp, types.intp, types.uint64[::1], result=types.intp)
+@compiled_for(types.intp, types.intp, types.uint64[::1], result=types.intp)
 def hash_prefixed(address: Any, size: Any, out: Any) -> Any:
     """XXH64 of values that each stand behind their length (u32le); returns how many there are.
 
@@ -206,11 +209,11 @@ def hash_prefixed(address: Any, size: Any, out: Any) -> Any:
     return count if at == size else -1
 
 
-@_kernel(
+@compiled_for(
     types.intp,
-    _frozen(types.int64),
-    _frozen(types.int64),
-    _frozen(types.boolean),
+    frozen(types.int64),
+    frozen(types.int64),
+    frozen(types.boolean),
     types.uint64[::1],
     result=types.boolean,
 )
@@ -237,7 +240,7 @@ def hash_views(views: Any, addresses: Any, sizes: Any, valid: Any, out: Any) -> 
 _TOO_LONG: Final = np.uint64(1 << 32)
 
 
-@_kernel(types.intp, types.intp, types.intp, types.intp, types.int64[::1], result=types.boolean)
+@compiled_for(types.intp, types.intp, types.intp, types.intp, types.int64[::1], result=types.boolean)
 def tally(address: Any, size: Any, width: Any, count: Any, tallies: Any) -> Any:
     """Add to ``tallies[v]`` how often v is among `count` numbers in the RLE/bit-packing hybrid (Parquet encodings).
 
@@ -362,7 +365,7 @@ def _first_word(h: Any, number_of_blocks: Any) -> Any:
     return (((h >> np.uint64(32)) * number_of_blocks) >> np.uint64(32)) * np.uint64(WORDS)
 
 
-@_kernel(types.uint32[::1], _frozen(types.uint64))
+@compiled_for(types.uint32[::1], frozen(types.uint64))
 def insert(words: Any, hashes: Any) -> None:
     """Insert hashes into words (blocks × 8)."""
     number_of_blocks, last = np.uint64(len(words) // WORDS), len(hashes) - 1
@@ -371,7 +374,7 @@ def insert(words: Any, hashes: Any) -> None:
         _block_insert(words, _first_word(hashes[i], number_of_blocks), np.uint32(hashes[i]))
 
 
-@_kernel(_frozen(types.uint32), _frozen(types.uint64), types.boolean[::1])
+@compiled_for(frozen(types.uint32), frozen(types.uint64), types.boolean[::1])
 def check(words: Any, hashes: Any, out: Any) -> None:
     """Look hashes up in words (blocks × 8)."""
     number_of_blocks, last = np.uint64(len(words) // WORDS), len(hashes) - 1

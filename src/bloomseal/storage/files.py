@@ -1,7 +1,7 @@
 """The rule of discovery: which files a place holds, told once for readers, rotation, audit and Spark.
 
-A reader takes the names that say *Parquet* and are not hidden. Rotation and audit ask for `everything`: all files
-that end as Parquet does, whatever they are called. Whatever could not be looked at is a `Problem`, never left out:
+A reader takes the names that say *Parquet* or *ORC* and are not hidden. Rotation and audit ask for `everything`: all
+files that end as either does, whatever they are called. Whatever could not be looked at is a `Problem`, never left out:
 not seen is not absent. docs/adr/0012-one-rule-of-discovery.md says why.
 """
 
@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from ..errors import BloomsealError, MissingFileError, UsageError
+from .formats import format_of, named_format, says_data
 from .pattern import PathPattern
 from .ref import FileRef
 from .source import Source, refusal, resolve_path, type_at
@@ -43,8 +44,6 @@ __all__ = [
 MATERIAL_PREFIX: Final = "_KEY_MATERIAL_FOR_"
 INDEX_FOLDER: Final = "_bloomseal_index"
 """In a table's folder: its sealed indexes, hidden from whoever reads the table."""
-_ENDINGS: Final = (".parquet", ".parq", ".pq")
-_MAGIC: Final = (b"PAR1", b"PARE")
 _ASIDE: Final = ".bloomseal-tmp"
 """How the names of new files end that have not taken their place, and of the key material beside them; they begin
 hidden."""
@@ -65,9 +64,9 @@ class Kind(StrEnum):
     """What a file's name makes of it."""
 
     DATA = "data"
-    """A reader's: the name says Parquet, and no part of its way is hidden."""
+    """A reader's: the name says Parquet or ORC, and no part of its way is hidden."""
     OTHER = "other"
-    """Visible, under a name that says nothing of Parquet. Spark reads it all the same."""
+    """Visible, under a name that says nothing of either. Spark reads it all the same."""
     HIDDEN = "hidden"
     """In no table: a folder or name that begins with ``.``, or with ``_`` and has no ``=``, or ends ``._COPYING_``."""
     LEFTOVER = "leftover"
@@ -130,7 +129,7 @@ class Listing:
         tables: folders that hold a table with a log, and which; "" is the place itself.
         problems: what could not be looked at.
         unsure: with `everything`, what is no problem for a reader, and may still lead to data, or become some: links of
-            any name that lead nowhere, Parquet files that have no end yet.
+            any name that lead nowhere, files of data that have no end yet.
         root: the folder that was searched; None where a file was named.
     """
 
@@ -179,8 +178,7 @@ def kind_of(relative: str) -> Kind:
     name = posixpath.basename(relative)
     if is_hidden(relative):
         return Kind.LEFTOVER if is_hidden(name) and name.endswith(_ASIDE) else Kind.HIDDEN
-    lower = name.lower()
-    return Kind.DATA if lower.endswith(_ENDINGS) or ".parquet." in lower else Kind.OTHER
+    return Kind.OTHER if named_format(name) is None else Kind.DATA
 
 
 def list_files(
@@ -197,7 +195,7 @@ def list_files(
         path: a file, taken whatever it is called; a folder, searched to any depth; or a pattern
             (``day=2024-*/*.parquet``, ``**`` for any folders), whose matches count as they would below the folder in
             front of it.
-        everything: also files of every other `Kind` that end as Parquet does, and leftovers however they end.
+        everything: also files of every other `Kind` that end as data does, and leftovers however they end.
         any_name: also files that are not hidden, whatever they are: what Spark reads.
         follow_links: follow links that lead out of the folder. Links inside it lead to the same files again.
 
@@ -216,7 +214,9 @@ def list_files(
     else:
         walk.remote()
     if pattern is not None and not (walk.listing.files or walk.listing.problems):
-        raise NothingThereError("nothing matches the pattern", file=os.fspath(path), hint="files named *.parquet*")
+        raise NothingThereError(
+            "nothing matches the pattern", file=os.fspath(path), hint="files named *.parquet or *.orc"
+        )
     return walk.listing
 
 
@@ -314,7 +314,7 @@ class _Walk:
         return True
 
     def _matters(self, name: str, path: str) -> bool:
-        return kind_of(name) in self._named or (self._everything and self._ends_as_parquet(path) is not False)
+        return kind_of(name) in self._named or (self._everything and self._ends_as_data(path) is not False)
 
     def _file(self, name: str, path: str, real: str, regular: bool, *, link: bool = False) -> None:
         if self._pattern is not None and not self._pattern.matches(name):
@@ -372,7 +372,7 @@ class _Walk:
         last = posixpath.basename(name)
         if last.startswith(MATERIAL_PREFIX) and last.endswith(".json"):
             self.listing.sidecars.append(ref)
-            return self._everything and regular and bool(self._ends_as_parquet(ref.path))
+            return self._everything and regular and bool(self._ends_as_data(ref.path))
         if kind_of(name) in self._named:
             return True
         if not self._everything or not regular or f"/{_DELTA_LOG}/" in f"/{posixpath.dirname(name)}/":
@@ -380,19 +380,19 @@ class _Walk:
             return False
         if kind_of(name) is Kind.LEFTOVER:
             return True  # its writer may have been killed half-way, and what there is may be plaintext
-        if (ends := self._ends_as_parquet(ref.path)) is None:
-            self._problem(ref.path, "can't be read, so that nobody knows whether it is Parquet", name)
-        if ends is False and _says_parquet(last):
+        if (ends := self._ends_as_data(ref.path)) is None:
+            self._problem(ref.path, "can't be read, so that nobody knows whether it is data", name)
+        if ends is False and _says_data(last):
             self.listing.unsure.append(
-                Problem(ref.path, "it does not end as Parquet does: it is unfinished, or broken off")
+                Problem(ref.path, "it does not end as Parquet or ORC does: it is unfinished, or broken off")
             )
         return bool(ends)
 
-    def _ends_as_parquet(self, path: str) -> bool | None:
-        """Does the file end as Parquet does? None where it can't be read."""
+    def _ends_as_data(self, path: str) -> bool | None:
+        """Does the file end as Parquet or ORC does? None where it can't be read."""
         try:
             with Source.open(path, self._ref.filesystem) as source:
-                return source.size >= 4 and bytes(source.read(source.size - 4, 4)) in _MAGIC
+                return format_of(source) is not None
         except BloomsealError:
             return None if os.path.lexists(path) or self._ref.filesystem is not None else False  # gone meanwhile
 
@@ -411,12 +411,9 @@ def _unseen(what: str, path: str, error: OSError) -> UsageError:
     return kind(told.what, file=path, hint=told.hint)
 
 
-def _says_parquet(name: str) -> bool:
+def _says_data(name: str) -> bool:
     """Is data to become of a hidden file, by its name? Hadoop's checksums have their file's name too."""
-    lower = name.lower()
-    return name.endswith(_ASIDE) or (
-        any(f"{ending}." in f"{lower}." for ending in _ENDINGS) and not lower.endswith(".crc")
-    )
+    return name.endswith(_ASIDE) or (says_data(name) and not name.lower().endswith(".crc"))
 
 
 _RANK: Final = {kind: rank for rank, kind in enumerate(Kind)}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 from ..errors import BloomsealError, UnsupportedError, UsageError
 from .delta import DeltaLog
 from .files import Found, Kind, Layout, Listing, NothingThereError, Problem, UnseenError, list_files
+from .formats import Format, named_format
 from .iceberg import METADATA_ENDING, IcebergLog
 from .ref import FileRef
 from .snapshot import LiveFile, Snapshot
@@ -89,7 +90,7 @@ def find_files(
 
     Raises:
         UsageError: nothing there. Without `everything` also: a place that can't be listed, a link out of the table, a
-            table with a log below the folder, a folder without Parquet files.
+            table with a log below the folder, a folder without files of data, or with both formats.
         UnsupportedError: without `everything`: a table whose files' rows are not its rows.
         MissingDependencyError: a table with a log, and not the library that reads it.
     """
@@ -111,10 +112,27 @@ def find_files(
     if not everything:
         for problem in result.problems:
             raise UsageError(problem.why, file=problem.path, hint=problem.hint)
+        _need_one_format(result.files)
     if len(listed) > 1:
         result.files = _once(result.files)
         result.others = _once(result.others)
     return result
+
+
+def _need_one_format(files: Sequence[Found]) -> None:
+    """A folder of both formats is most likely two tables, or one that somebody is converting: its rows would be read
+    twice.
+    """
+    first: dict[Format, str] = {}
+    for found in files:
+        if (named := named_format(found.relative)) is not None:
+            first.setdefault(named, found.ref.path)
+    if len(first) > 1:
+        raise UsageError(
+            f"Parquet and ORC files in one table: {first[Format.PARQUET]} beside it",
+            file=first[Format.ORC],
+            hint="a pattern that names those of one format: FOLDER/**/*.orc",
+        )
 
 
 def is_one_file(path: Places, filesystem: FileSystem | None = None) -> bool:
@@ -203,7 +221,9 @@ def _add(
         _keep_live(files, live, listing, folder, below, result, follow_links)
     _sort_out(result, files.values(), listing, everything)
     if not everything and listing.root is not None and not (files or listing.problems or result.logs):
-        raise UsageError("the folder holds no Parquet files", file=ref.path, hint="files named *.parquet*")
+        raise UsageError(
+            "the folder holds no Parquet or ORC files", file=ref.path, hint="files named *.parquet or *.orc"
+        )
 
 
 def _sort_out(result: TableFiles, files: Iterable[Found], listing: Listing, everything: bool) -> None:

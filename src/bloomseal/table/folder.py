@@ -19,6 +19,7 @@ from ..keytools.material.store import MaterialStore, tidy
 from ..storage.aside import aside_name, folder_below, folder_lock
 from ..storage.atomic import storage_errors
 from ..storage.files import Kind, is_hidden, kind_of
+from ..storage.formats import format_of
 from ..storage.ref import FileRef
 from ..storage.source import FilePlace, Source, identity, resolve_path
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Existing", "TargetFolder"]
 
-_MAGIC: Final = (b"PAR1", b"PARE")
 _NO_MARKERS: Final = ("s3", "gcs", "abfs")
 """Stores without folders: an empty object in the place of one serves nobody."""
 
@@ -96,7 +96,7 @@ class TargetFolder:
             return True
         try:
             with Source.open(self._at(relative)) as source:
-                return source.size >= 4 and bytes(source.read(source.size - 4, 4)) in _MAGIC
+                return format_of(source) is not None
         except BloomsealError:
             return False
 

@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..errors import UnsupportedError, UsageError
-from ..read.file import ReadStats, Verdict, open_file
+from ..read.door import open_file
+from ..read.file import ReadStats, Verdict
 from ..read.verdict import Hits, verdicts
 from ..storage.source import FilePlace
 from ..storage.tables import Places, find_files, is_one_file
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from ..format.schema import Schema
     from ..index.sealed import SealedIndex
+    from ..orc import OrcRewriteReport
     from ..policy import TablePolicy
     from ..specs import DecryptionSpec, EncryptionSpec
     from ..write.attach import AttachReport
@@ -74,12 +76,12 @@ class SealedTable:
         Raises:
             As `schema`.
         """
-        from .query.leaves import leaves_of
+        from ..format.leaves import leaves_of
 
         if self._parts.files:
             with self._parts.open(0) as file:
                 if file.plan().empty.schema.equals(self.schema):
-                    return file.walk.footer.schema
+                    return file.leaves
         return leaves_of(self.schema)
 
     @property
@@ -215,7 +217,7 @@ class SealedTable:
         files = [Listed(path, partial(self._parts.open, number)) for number, path in enumerate(self._indexes.relative)]
         return SealedIndex(root, column, files, self._indexes.paths, self._parts.decryption, encryption)
 
-    def attach(self, filters: FilterRequest, **options: Any) -> dict[str, AttachReport]:
+    def attach(self, filters: FilterRequest, **options: Any) -> dict[str, AttachReport | OrcRewriteReport]:
         """Add filters to every file, see `bloomseal.attach_filters`. The first file that can't be done ends it; those
         before it are done.
 
@@ -226,7 +228,7 @@ class SealedTable:
             UnsupportedError: a Delta or Iceberg table: its log keeps the size of each file, which would change.
             As `attach_filters`.
         """
-        from ..write.attach import attach_filters
+        from ..write.door import attach_filters
 
         if self._parts.snapshot is not None:
             raise UnsupportedError(
@@ -289,7 +291,7 @@ class SealedTable:
             if told is not None and told.maybe is None:
                 return self.files[number], told.has, [absent] * told.groups
             with self._parts.open(number) as file:
-                has = file.walk.footer.schema.has(column)
+                has = file.has(column)
                 if not has:
                     file.plan()  # whether the footer is to be believed is asked there
                     return file.path, False, [absent] * file.num_row_groups
@@ -340,7 +342,7 @@ def open_table(
             refuses a look-up for which an index does not answer for every file.
 
     Raises:
-        UsageError: nothing there; a folder without Parquet files, or a part of it that can't be listed.
+        UsageError: nothing there; a folder without Parquet or ORC files, or a part of it that can't be listed.
         UnsupportedError: a table whose log says more than which files are live.
         MissingDependencyError: a Delta or Iceberg table, and not its library.
     """
@@ -393,8 +395,8 @@ def read_table(
         The rows, in the order of the files' paths.
 
     Raises:
-        UsageError: no such file, a folder without Parquet files, a column that no file has, or files whose types have
-            none in common.
+        UsageError: no such file, a folder without Parquet or ORC files, a column that no file has, or files whose types
+            have none in common.
         FormatError, IntegrityError, KeyAccessError, PolicyError: as for a single file; one bad file refuses the read.
     """
     if version is None and is_one_file(path, filesystem):

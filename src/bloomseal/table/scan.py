@@ -108,7 +108,7 @@ def _batches(
     def submit(count: int) -> None:
         for opened, group in islice(units, count):
             pending.append(pool.submit(rows, opened, group))
-            done.append(places[opened.number] + (group + 1) / opened.fragment.file.num_row_groups)
+            done.append(places[opened.number] + (group + 1) / opened.fragment.file.num_parts)
 
     try:
         submit(threads)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from ..format.inspect import Inspection
     from ..format.verify import VerifyReport
+    from ..orc import OrcRewriteReport
     from ..policy import TablePolicy
     from ..read.file import Verdict
     from ..specs import DecryptionSpec
@@ -40,9 +41,9 @@ def probe(
         Of a file: one list per row group, one `Verdict` per value. Of a table: a dictionary, file → such lists.
     """
     if is_one_file(path, filesystem):
-        from ..read import file
+        from ..read import door
 
-        found: list[list[Verdict]] = file.probe(
+        found: list[list[Verdict]] = door.probe(
             cast(Path, path), column, values, decryption=decryption, filesystem=filesystem
         )
         return found
@@ -64,9 +65,9 @@ def verify(
         filters: ask each filter for every value of its own column chunk, too. One that denies a value is a failure.
     """
     if is_one_file(path, filesystem):
-        from ..read import file
+        from ..read import door
 
-        return file.verify(cast(Path, path), decryption=decryption, filesystem=filesystem, filters=filters)
+        return door.verify(cast(Path, path), decryption=decryption, filesystem=filesystem, filters=filters)
     from .open import open_table
 
     return open_table(path, decryption=decryption, filesystem=filesystem).verify(filters=filters)
@@ -79,14 +80,14 @@ def inspect(path: Places, *, filesystem: FileSystem | None = None) -> Any:
         Of a file: an `Inspection`. Of a table: a list of them, in the order of its files.
 
     Raises:
-        FormatError: not a Parquet file, or a broken footer.
+        FormatError: neither a Parquet nor an ORC file, or a broken footer.
     """
-    from ..format import inspect as one
+    from ..read import door
 
     if is_one_file(path, filesystem):
-        return one.inspect(cast(Path, path), filesystem=filesystem)
+        return door.inspect(cast(Path, path), filesystem=filesystem)
     found = find_files(path, filesystem).files
-    inspections: list[Inspection] = [one.inspect(file.ref.path, filesystem=file.ref.filesystem) for file in found]
+    inspections: list[Inspection] = [door.inspect(file.ref) for file in found]
     return inspections
 
 
@@ -100,7 +101,7 @@ def attach_filters(
     progress: Progress | None = None,
 ) -> Any:
     """Add filters to a file, or to every file of a table, or replace those it has. See
-    `bloomseal.write.attach.attach_filters`.
+    `bloomseal.write.attach.attach_filters`, and for ORC files `bloomseal.orc.attach_filters`.
 
     Args:
         path: a file; or whatever `open_table` takes but Delta and Iceberg tables, whose logs keep the sizes of the
@@ -118,9 +119,9 @@ def attach_filters(
         file that can't be done ends it; those before it are done.
     """
     if is_one_file(path, filesystem):
-        from ..write import attach
+        from ..write import door
 
-        report: AttachReport = attach.attach_filters(
+        report: AttachReport | OrcRewriteReport = door.attach_filters(
             cast(Path, path),
             bloom_filters,
             decryption=decryption,

@@ -67,7 +67,8 @@ class Examiner:
         if len(facts.keys) > 1 and not facts.footer_verified and facts.error is None:
             seen.doubt("its footer could not be verified, so that nobody knows all of its keys")
         url = facts.keys[1].kms_url if len(facts.keys) > 1 else None
-        for index, key in enumerate(facts.keys[1:], 1):
+        first = 2 if facts.is_orc else 1
+        for index, key in enumerate(facts.keys[first:], first):
             seen.key(self._scanner, key, url, _column(facts, index))
         sidecar = facts.sidecar or SidecarView(ref)
         if beside or sidecar.used:

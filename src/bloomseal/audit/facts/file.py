@@ -98,6 +98,9 @@ class FileFacts:
         all_sealed: but for the strays, the file holds sealed modules only, so that none of them is a plaintext
             column's.
         broken: modules that fail to open, where the whole file was read.
+        file_format: ``Parquet`` or ``ORC``. Of an ORC file a row group is a stripe, and the footer's key stands for
+            none.
+        hash_masks: columns of an ORC file of whose values readers without a key see hashes.
     """
 
     ref: FileRef
@@ -120,6 +123,12 @@ class FileFacts:
     strays: list[tuple[int, int]] = field(default_factory=list)
     all_sealed: bool = False
     broken: list[Broken] = field(default_factory=list)
+    file_format: str = "Parquet"
+    hash_masks: list[str] = field(default_factory=list)
+
+    @property
+    def is_orc(self) -> bool:
+        return self.file_format == "ORC"
 
     @property
     def path(self) -> str:

@@ -18,7 +18,10 @@ from typing import Final
 from ...errors import BloomsealError
 from ...format.footer import Footer, FooterKind, peek
 from ...format.layout import MAGIC, MAGIC_ENCRYPTED
+from ...orc import OrcFile
+from ...orc.tail import MAGIC as ORC
 from ...storage.files import Found, Kind
+from ...storage.formats import Format, format_of
 from ...storage.source import Source, open_regular
 
 __all__ = ["Content", "Leftover", "look_at", "target_of"]
@@ -86,6 +89,8 @@ def _content(source: Source, path: str) -> tuple[Content, tuple[str, ...]]:
     head = bytes(source.read(0, min(source.size, 5)))
     if head[:4] == MAGIC_ENCRYPTED:
         return Content.ENCRYPTED, ()
+    if head[:3] == ORC:
+        return _orc_content(source)
     if head[:4] != MAGIC:
         # Key material and keyrings are no plaintext. What else was on its way to a file, rows as CSV say, is.
         json = (target_of(path) or path).endswith(".json")
@@ -98,6 +103,15 @@ def _content(source: Source, path: str) -> tuple[Content, tuple[str, ...]]:
         return Content.PLAINTEXT, tuple(sorted(leaf.name for leaf in leaves))
     # Cut off before its footer: only the first page tells.
     return (Content.PLAINTEXT if head[4:5] == bytes([_PAGE]) else Content.ENCRYPTED), ()
+
+
+def _orc_content(source: Source) -> tuple[Content, tuple[str, ...]]:
+    if format_of(source) is not Format.ORC:
+        return Content.UNKNOWN, ()  # cut off before its footer, which alone tells what is encrypted
+    file = OrcFile(source)
+    if file.encryption is not None:
+        return Content.ENCRYPTED, ()
+    return Content.PLAINTEXT, tuple(sorted(leaf.name for leaf in file.schema.leaves))
 
 
 def _at_work(path: str) -> bool:

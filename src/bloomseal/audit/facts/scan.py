@@ -22,6 +22,7 @@ from ...keytools.access_log import AccessLog
 from ...keytools.protocols import KeySource
 from ...limits import MAX_GCM_SEALS
 from ...sbbf import PhysicalType, SplitBlockBloomFilter
+from ...storage.formats import Format, format_of
 from ...storage.ref import FileRef
 from ...storage.source import Source
 from ...thrift.structs import ColumnMetaData, decode
@@ -96,6 +97,11 @@ class Scanner:
                 facts.sidecar = None
 
     def _look(self, facts: FileFacts, source: Source) -> None:
+        if format_of(source) is Format.ORC:
+            from .orc import look_at_orc
+
+            look_at_orc(facts, source, filters=self._filters, truth=self._truth)
+            return
         footer, hand = self._open(facts, source)
         if footer is None:
             if self._visit is not None:

@@ -328,6 +328,8 @@ def _rows(inventory: pa.Table) -> list[dict[str, Any]]:
 def _modes(algorithm: str, bits: int | None) -> list[tuple[str, str, str]]:
     size = str(bits) if bits else "unknown"
     modes = ("gcm", "ctr") if algorithm == "AES_GCM_CTR_V1" else ("gcm",)
+    if algorithm.startswith("AES_CTR"):  # ORC's
+        modes = ("ctr",)
     return [(f"AES-{size}-{mode.upper()}", mode, size) for mode in modes]
 
 

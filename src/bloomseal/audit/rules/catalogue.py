@@ -66,6 +66,10 @@ _TABLE: Final = (
          "everybody can read it.",
          "rm {leftover}", "nothing", "warning where nothing beside it is encrypted, or has its columns, and no policy claims it",
          advice="Nothing of the table needs it, but a running job or an older version of the table may. If not, remove it; else seal it."),
+    Rule("BS116", "unsalted-hash-mask", "Readers without a key see unsalted hashes of an encrypted ORC column", _ERROR,
+         "Equal values have equal hashes, in every file; of a small domain, such as social security numbers, all values can be "
+         "hashed and compared.", "",
+         advice="Mask the column by nullify or redact, and write the data anew with the engine that wrote it."),
     # What can't be trusted
     Rule("BS201", "unreadable-file", "A file that can't be read", _ERROR,
          "It breaks the specification, is truncated, or is no Parquet file. What protects it is unknown.",

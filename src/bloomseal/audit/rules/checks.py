@@ -34,7 +34,7 @@ _EXPOSURE = {
 }
 _LISTED = 3
 _COPIES = re.compile(
-    r"\.(?:parquet|parq|pq)(?=[ ._(~-]|$)|^copy of |[ ._-]*\(\d+\)|~+$"
+    r"\.(?:parquet|parq|pq|orc)(?=[ ._(~-]|$)|^copy of |[ ._-]*\(\d+\)|~+$"
     r"|[ ._-]+(?:bak|backup|old|orig|original|copy|plain|plaintext|clear|decrypted|unsealed|tmp|temp|saved?)(?=[ ._(~-]|$)"
 )
 _BESIDE = {
@@ -111,7 +111,8 @@ def _check_exposure(line: Line) -> Iterator[Finding]:
                 yield line.finding("BS103", "a filter in clear over a column that should be encrypted", severity)
         return
     if chunk.filter == Seen.CLEAR:
-        yield line.finding("BS102", "its filter answers without any key")
+        bloom = chunk.bloom.kind if line.file.is_orc and chunk.bloom else None
+        yield line.finding("BS102", "its filter answers without any key" + (f": {bloom}" if bloom else ""))
     if chunk.column_index == Seen.CLEAR or chunk.offset_index == Seen.CLEAR:
         which = "column index" if chunk.column_index == Seen.CLEAR else "offset index"
         yield line.finding("BS107", f"its {which} can be read without a key")
@@ -145,6 +146,9 @@ def _check_file(facts: Facts, file: FileFacts, policy: TablePolicy | None) -> It
     def here(rule: str, message: str, severity: Severity | None = None) -> Finding:
         return found(rule, message, severity, file.path)
 
+    if file.is_orc:
+        yield from _check_orc(file)
+        return
     unsigned = file.footer == "plaintext" and any(chunk.protection for chunk in file.chunks)
     if file.algorithm is not None and file.file_id is None:
         yield here("BS207", "no aad_file_unique: modules could come from any file")
@@ -175,6 +179,14 @@ def _check_file(facts: Facts, file: FileFacts, policy: TablePolicy | None) -> It
             yield here("BS309", f"the stored prefix is {file.aad_prefix_text!r}, the policy's {wanted!r}")
         elif not policy.store_aad_prefix:
             yield here("BS309", "the prefix is right, but stands in the file", Severity.WARNING)
+
+
+def _check_orc(file: FileFacts) -> Iterator[Finding]:
+    """ORC has neither signatures nor prefixes: nothing of that is any one file's fault."""
+    if file.error is not None:
+        yield found("BS201", file.error, None, file.path)
+    for column in file.hash_masks:
+        yield found("BS116", "readers without a key see SHA-256 of each value, without a salt", None, file.path, column)
 
 
 def _check_broken(file: FileFacts) -> Iterator[Finding]:

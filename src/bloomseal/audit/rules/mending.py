@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["mended"]
 
 _MISSING: Final = "Audit again with the keys, and with the policy's file: the command that mends it needs them."
+_ORC: Final = "No command rewrites ORC files so: write the data anew, with the engine that wrote it set right."
 _MOST_FILES: Final = 50
 
 
@@ -37,7 +38,8 @@ def mended(finding: Finding, facts: Facts) -> Finding:
     """The finding with its command, or with advice where no command mends it."""
     rule = finding.rule
     command = ""
-    if rule.fix and finding.mendable:
+    orc = (file := facts.by_path.get(finding.file or "")) is not None and file.is_orc
+    if rule.fix and finding.mendable and not orc:
         values = _Values(finding, facts)
         parts = [name for _, name, _, _ in Formatter().parse(rule.fix) if name]
         filled = {name: values.get(name) for name in parts}
@@ -45,6 +47,8 @@ def mended(finding: Finding, facts: Facts) -> Finding:
             command = " ".join(rule.fix.format_map(filled).split(" ")).strip()
     names = {"file": finding.file or "the file", "column": finding.column or "the column"}
     advice = rule.advice.format_map(names)
+    if orc and not command:
+        advice = advice or _ORC
     return replace(finding, fix=command, advice=advice or ("" if command else _MISSING))
 
 

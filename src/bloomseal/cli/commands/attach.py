@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from ...errors import UsageError
+from ...orc.rewrite.report import OrcRewriteReport
 from ...table.verbs import attach_filters
 from ...write.attach import AttachReport
 from ..arguments.filters import filter_option, parse_filters
@@ -38,13 +39,33 @@ def attach(file: str, filters: tuple[str, ...], dry_run: bool, opening: OpeningO
     decryption = opening.decryption([file])
     with progress("Building filters") as tell:
         found = attach_filters(file, specs, decryption=decryption, dry_run=dry_run, progress=tell)
-    reports: list[AttachReport] = [*found.values()] if isinstance(found, dict) else [found]
+    reports: list[AttachReport | OrcRewriteReport] = [*found.values()] if isinstance(found, dict) else [found]
     if State.current().json:
         told = [report.to_dict() for report in reports]
         print_json(told if isinstance(found, dict) else told[0])
         return
     for report in reports:
-        _show(report, dry_run)
+        if isinstance(report, OrcRewriteReport):
+            _show_orc(report, dry_run)
+        else:
+            _show(report, dry_run)
+
+
+def _show_orc(report: OrcRewriteReport, dry_run: bool) -> None:
+    table(
+        ["stripe", "column", "row groups", "bytes of each", "encrypted"],
+        [(f["stripe"], f["column"], f["row_groups"], f["num_bytes"], f["encrypted"]) for f in report.filters],
+    )
+    facts(
+        [
+            ("size before", size(report.old_size)),
+            ("size after", size(report.new_size)),
+            ("under new local keys", ", ".join(report.rekeyed) or None),
+            ("old copies", report.old_copies),
+            ("dry run", "nothing was written" if dry_run else None),
+        ],
+        title=report.path,
+    )
 
 
 def _show(report: AttachReport, dry_run: bool) -> None:

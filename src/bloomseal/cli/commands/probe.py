@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...errors import BloomsealError, UsageError
-from ...read.file import Verdict, open_file
+from ...read.door import open_file
+from ...read.file import Verdict
 from ...storage.tables import is_one_file
 from ...table.open import open_table
 from ..arguments.opening import OpeningOptions, opening_options, use_index_option
@@ -79,7 +80,7 @@ def probe(
             _tell_table(file, column, texts, found, per_file)
         return 0 if present else _ABSENT_EXIT
     with open_file(file, decryption=decryption) as opened:
-        leaf = opened.walk.footer.schema.leaf(column)
+        leaf = opened.leaf(column)
         by_group = opened.probe(column, _parsed(texts, leaf, file, column))
     verdicts = [[group[index] for group in by_group] for index in range(len(texts))]
     overall = [_overall(one) for one in verdicts]

@@ -17,7 +17,8 @@ import click
 import pyarrow as pa
 
 from ...errors import BloomsealError, UsageError
-from ...read.file import ReadStats, open_file
+from ...read.door import open_file
+from ...read.file import ReadStats
 from ...specs import DecryptionSpec
 from ...storage.atomic import final_place
 from ...storage.tables import is_one_file
@@ -177,15 +178,15 @@ def _one_file(
     """The rows of one file, whose footer is opened once."""
     with open_file(files[0], decryption=decryption) as opened:
         try:
-            plan = opened.plan(wanted, asked.of(opened.walk.footer.schema), int96_unit=int96_unit)
+            plan = opened.plan(wanted, asked.of(opened.leaves), int96_unit=int96_unit)
         except UsageError as error:
             raise error.at(file=files[0]) from None
 
         def batches() -> Iterator[pa.RecordBatch]:
-            for group in range(opened.num_row_groups):
-                if (found := opened.scan_row_group(plan, group)) is not None:
+            for part in range(opened.num_parts):
+                if (found := opened.scan_part(plan, part)) is not None:
                     yield from found.to_batches()
-                tell(group + 1, opened.num_row_groups)
+                tell(part + 1, opened.num_parts)
 
         yield plan.empty.schema, batches(), plan.stats
 

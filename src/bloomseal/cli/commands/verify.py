@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ...errors import BloomsealError
-from ...read.file import open_file
+from ...read.door import open_file
 from ...storage.tables import files_at
 from ..arguments.opening import OpeningOptions, opening_options
 from ..render import facts, print_json, printable, progress, table

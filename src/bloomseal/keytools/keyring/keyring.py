@@ -21,7 +21,7 @@ from ...storage.atomic import final_place, replace_durably
 from ...storage.source import open_regular
 from ..access import KmsAccessError, Problem, shown
 from ..forked import renewed_in_child
-from ..material.wrapping import unwrap_locally, wrap_locally
+from ..material.wrapping import open_by_ctr, unwrap_locally, wrap_locally
 from ..protocols import KeyDates, KeyState, MasterVersion, VersionFacts
 from . import keyfile
 from .keyfile import KeyVersion, MasterKey, PassphraseKeys
@@ -260,6 +260,15 @@ class Keyring:
     def authenticates_writers(self, wrapped_key: str, master_key_identifier: str) -> bool:  # noqa: ARG002
         """True: its keys are symmetric."""
         return True
+
+    def open_local_key(self, encrypted_key: bytes, master_key_identifier: str, version: int) -> bytes:
+        """As `LocalKeyKms`. There versions begin at 0, here at 1."""
+        found = find(self._key(master_key_identifier, self._load()), version + 1)
+        return open_by_ctr(encrypted_key, usable(found, master_key_identifier))
+
+    def newest_version(self, master_key_identifier: str) -> int:
+        """As `LocalKeyKms`."""
+        return self._key(master_key_identifier, self._load()).current.version - 1
 
     def change_marker(self) -> Hashable:
         """Differs once the file was replaced, so that a disabled or destroyed key stops working at once."""

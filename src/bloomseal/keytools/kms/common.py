@@ -17,11 +17,29 @@ from ...errors import BloomsealError, KeyAccessError, MissingDependencyError, Us
 from ..access import KmsAccessError, Problem
 from ..material.material import parse_object
 
-__all__ = ["Diagnosis", "answered", "is_here", "pack", "unb64", "unpack", "vendor_library"]
+__all__ = ["Diagnosis", "LocalKeysOnly", "answered", "is_here", "pack", "unb64", "unpack", "vendor_library"]
 
 T = TypeVar("T")
 Diagnosis = tuple[Problem, str | None]
 """What a vendor's exception means, and a detail for the message: an error code or a type's name, never free text."""
+
+
+class LocalKeysOnly:
+    """A KMS client that opens local keys of ORC files (`LocalKeyKms`), and can wrap no key that is given to it."""
+
+    kms_name = "the KMS"
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:  # noqa: ARG002
+        """Raises KmsAccessError, always."""
+        raise self._refusal(master_key_identifier)
+
+    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:  # noqa: ARG002
+        """Raises KmsAccessError, always."""
+        raise self._refusal(master_key_identifier)
+
+    def _refusal(self, master_key: str) -> KmsAccessError:
+        detail = "it opens encrypted columns of ORC files, and wraps no keys"
+        return KmsAccessError.because(Problem.INVALID, master_key, self.kms_name, detail=detail, hint="another KMS")
 
 
 def vendor_library(module: str, extra: str) -> Any:

@@ -28,6 +28,8 @@ _BUILT_IN: Final = {
     "aws-kms": "aws",
     "azure-kv": "azure",
     "gcp-kms": "gcp",
+    "hadoop-kms": "hadoop",
+    "jceks": "jceks",
     "keyring": "keyring",
     "pkcs11": "pkcs11",
     "vault": "vault",

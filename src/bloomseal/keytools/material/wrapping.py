@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from ...encryption import SealCounter, SecretKey
 from ...errors import KeyAccessError
 
-__all__ = ["Kek", "kek_id", "unwrap_locally", "wrap_locally"]
+__all__ = ["Kek", "kek_id", "open_by_ctr", "unwrap_locally", "wrap_locally"]
 
 _NONCE_BYTES: Final = 12
+_CTR_IV_BYTES: Final = 16
 _WRAPPED_BYTES: Final = frozenset(_NONCE_BYTES + key + 16 for key in (16, 24, 32))
 
 
@@ -50,6 +52,11 @@ def unwrap_locally(wrapped: str, under: SecretKey, aad: bytes) -> SecretKey:
     except InvalidTag:
         pass
     raise KeyAccessError("a wrapped key that does not open: another wrapping key's, or altered")
+
+
+def open_by_ctr(encrypted: bytes, under: SecretKey) -> bytes:
+    """An ORC local key: AES-CTR, the encrypted key's first 16 bytes as IV. Any key opens it to something."""
+    return Cipher(algorithms.AES(under.reveal()), modes.CTR(encrypted[:_CTR_IV_BYTES])).decryptor().update(encrypted)
 
 
 @dataclass(frozen=True, slots=True)

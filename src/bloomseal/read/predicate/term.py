@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +20,7 @@ from .values import Values
 
 __all__ = ["Left", "Term", "Ways", "column_at"]
 
+T = TypeVar("T")
 _MANY: Final = 16
 """More values than these are ordered before bounds are asked about them."""
 _BOUNDED: Final = frozenset(["==", "in", "<", "<=", ">", ">="])
@@ -106,6 +107,10 @@ class Term:
             ("keys", self.leaf.type, self.int96_utc),
             lambda: KeySet.of(self.values, self.leaf.type, int96_utc=self.int96_utc),
         )
+
+    def once(self, name: Any, make: Callable[[list[Any]], T]) -> T:
+        """What `make` gives for the values without nulls, from the first time on."""
+        return self._shared.once(name, lambda: make(self._shared.known))
 
     def _any(self, column: pa.ChunkedArray, left: pa.Array | None = None) -> pa.ChunkedArray:
         if left is not None and _holds_as_is(column.type, left.type) and all_plain(self._shared, self.leaf):

@@ -45,8 +45,8 @@ class Bound:
     """
 
     def __init__(self, filters: Any, table: pa.Schema, leaves: Schema | None = None) -> None:
+        from ...format.leaves import leaves_of
         from ...read.predicate.predicate import Predicate
-        from .leaves import leaves_of
 
         self.leaves = leaves_of(table) if leaves is None else leaves
         self._predicate = Predicate(filters, self.leaves)
@@ -141,7 +141,7 @@ class Condition:
         """
         if self._tree is None:
             return Rest(None, None)
-        schema, exact = file.walk.footer.schema, True
+        schema, exact = file.leaves, True
 
         def decide(part: Part, negated: bool) -> said.Condition | bool | None:
             nonlocal exact
@@ -169,7 +169,7 @@ class Condition:
         """Do the file's own columns answer as the table's would? A narrower float rounds the value that is
         asked for.
         """
-        schema = file.walk.footer.schema
+        schema = file.leaves
         if not isinstance(part, Expression):
             mine, whole = schema.leaf(part.column), table.leaves.leaf(part.column)
             return mine.path == whole.path and mine.repeated == whole.repeated and alike(mine.type, whole.type)

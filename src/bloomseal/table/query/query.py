@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from ...errors import UnsupportedError, UsageError
 from ...index.manifest import FileState, state_of
-from ...read.file import ReadPlan, ReadStats, SealedFile, open_file
+from ...read.door import open_file
+from ...read.file import ReadPlan, ReadStats, SealedFile
 from ...spelling import named_columns
 from ...storage.files import Found, real_root, refuse_outside
 from .conditions import Condition, Rest, alike, columns_of
@@ -68,7 +69,7 @@ class TableParts:
         file = open_file(ref, decryption=self.decryption)
         if ref.root is not None and not self.follow_links:
             try:
-                refuse_outside(file.walk.source, self._roots)
+                refuse_outside(file.source, self._roots)
             except UsageError:
                 file.close()
                 raise
@@ -115,7 +116,7 @@ class Fragment:
         shape: its columns among those asked for, in the order asked.
         plan: how its rows are read.
         left: what they are asked; None: none of them can match.
-        groups: the row groups to look at.
+        groups: the parts to look at: row groups, of an ORC file stripes.
     """
 
     def __init__(self, query: Query, number: int, file: SealedFile | None = None) -> None:
@@ -127,7 +128,7 @@ class Fragment:
             raise
 
     def _make(self, query: Query, number: int) -> None:
-        schema = self.file.walk.footer.schema
+        schema = self.file.leaves
         known = query.parts.partitions
         if query.parts.snapshot is None and (twice := [name for name in schema.top_level if name in known.values]):
             # A folder's name is sealed by nothing, and must not overrule what is.
@@ -166,17 +167,17 @@ class Fragment:
             return range(0)
         # An index is about one file: another one may have taken its place since the index was asked.
         if kept is None or not is_in_state(self.file, kept.state):
-            return range(self.file.num_row_groups)
+            return range(self.file.num_parts)
         self.plan.stats.pruned_by_index += self.file.num_row_groups - len(kept.groups)
         return kept.groups
 
     def rows(self, group: int) -> pa.Table | None:
-        """The matching rows of one row group; None where there are none."""
+        """The matching rows of one part; None where there are none."""
         filters, bound = self.left or (None, None)
         if not self.shape.schema.names and filters is None and bound is None:
             # Nothing of the file is asked for but the number of its rows.
-            return pa.table({"": pa.nulls(self.file.row_groups[group].num_rows)})
-        rows = self.file.scan_row_group(self.plan, group)
+            return pa.table({"": pa.nulls(self.file.rows_in_part(group))})
+        rows = self.file.scan_part(self.plan, group)
         if rows is None or bound is None:
             return rows
         hits = bound.hits(self._query.in_schema(self._number, rows, bound.schema))
@@ -300,7 +301,7 @@ class Query:
 
 def is_in_state(file: SealedFile, state: FileState) -> bool:
     """Is the open file the one that had this state, unaltered?"""
-    fd = file.walk.source.fd
+    fd = file.source.fd
     return fd is not None and state_of(os.fstat(fd)) == state
 
 

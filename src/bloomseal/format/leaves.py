@@ -1,19 +1,19 @@
-"""Columns that are in no file, as predicates know columns."""
+"""An Arrow schema, as predicates know the columns of a file."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...format.layout import FileMeta
-from ...format.schema import Schema
-from ...thrift import Struct
+from ..thrift import Struct
+from .layout import FileMeta
+from .schema import Schema
 
 __all__ = ["leaves_of"]
 
 
 def leaves_of(schema: pa.Schema) -> Schema:
-    """An Arrow schema as the footer of a file with such columns would have it."""
+    """An Arrow schema as the footer of a Parquet file with such columns would have it."""
     out = pa.BufferOutputStream()
     pq.write_metadata(schema, out)
     raw = out.getvalue().to_pybytes()

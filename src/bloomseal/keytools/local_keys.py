@@ -1,0 +1,135 @@
+"""Local keys of ORC files, opened by master keys that are at hand or by a KMS (`LocalKeyKms`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn, cast
+
+from ..encryption import SecretKey
+from ..errors import UsageError
+from .access import KmsAccessError, Problem
+from .kms.calls import KmsCalls
+from .material.wrapping import open_by_ctr
+from .pinned import PinnedKeys
+from .protocols import KmsClient, LocalKeyKms
+
+__all__ = ["LocalKeyCalls", "MasterKeys", "local_key_calls"]
+
+
+class MasterKeys:
+    """Master keys that the caller holds, for encrypted ORC columns.
+
+    Args:
+        keys: name → key, or its versions from 0 on; None for a version that is gone.
+
+    Raises:
+        KeyAccessError: a key whose length no AES key has.
+        UsageError: a value that is no key.
+    """
+
+    kms_name = "the master keys given"
+
+    def __init__(self, keys: Mapping[str, bytes | SecretKey | Sequence[bytes | SecretKey | None]]) -> None:
+        self._keys = {name: _versions(name, given) for name, given in keys.items()}
+
+    def open_local_key(self, encrypted_key: bytes, master_key_identifier: str, version: int) -> bytes:
+        """As `LocalKeyKms`. Raises KmsAccessError."""
+        versions = self._known(master_key_identifier)
+        if version >= len(versions) or (key := versions[version]) is None:
+            raise KmsAccessError.because(
+                Problem.UNKNOWN, master_key_identifier, self.kms_name, detail=f"version {version}"
+            )
+        return open_by_ctr(encrypted_key, key)
+
+    def newest_version(self, master_key_identifier: str) -> int:
+        """The last one given. Raises KmsAccessError."""
+        return len(self._known(master_key_identifier)) - 1
+
+    def _known(self, name: str) -> list[SecretKey | None]:
+        if name not in self._keys:
+            raise KmsAccessError.because(Problem.UNKNOWN, name, self.kms_name)
+        return self._keys[name]
+
+    def __repr__(self) -> str:
+        return f"<MasterKeys {', '.join(sorted(self._keys))}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("MasterKeys are never pickled; let each process get its own keys")
+
+
+def _versions(name: str, given: Any) -> list[SecretKey | None]:
+    versions = [given] if isinstance(given, bytes | bytearray | SecretKey) else given
+    if isinstance(versions, str) or not isinstance(versions, Sequence) or not versions:
+        raise UsageError(f"master key {name}: a key as bytes, or a list of its versions")
+    return [one if one is None or isinstance(one, SecretKey) else SecretKey(bytes(one)) for one in versions]
+
+
+class LocalKeyCalls:
+    """Calls to a `LocalKeyKms`: bounded in time, repeated where that helps, failing with our errors only.
+
+    Args:
+        pins: the master keys that were agreed on; None: any.
+    """
+
+    def __init__(self, client: LocalKeyKms, pins: PinnedKeys | None = None) -> None:
+        self._client, self._pins = client, pins
+        self._calls = KmsCalls(cast(KmsClient, client), timeout=30.0, attempts=4, max_parallel=16)
+
+    def check(self, master_key: str, column: str) -> None:
+        """Is the column under a master key that was agreed on? Whoever may write files could else name one of his.
+
+        Raises:
+            PolicyError: it is not.
+        """
+        if self._pins is not None:
+            self._pins.check(master_key, column)
+
+    def open(self, encrypted_key: bytes, master_key: str, version: int) -> SecretKey:
+        """The local key.
+
+        Raises:
+            KeyAccessError: refused, unreachable, or an answer of another length.
+        """
+
+        def call() -> bytes:
+            return self._client.open_local_key(encrypted_key, master_key, version)
+
+        key = self._calls.ask(call, master_key)
+        if not isinstance(key, bytes | bytearray) or len(key) != len(encrypted_key):
+            raise KmsAccessError.because(
+                Problem.INVALID, master_key, self._calls.name, detail="it returned no key of the right length"
+            )
+        return SecretKey(bytes(key))
+
+    def newest_version(self, master_key: str) -> int:
+        """The version for new local keys.
+
+        Raises:
+            KeyAccessError: refused, unreachable, or no number.
+        """
+        version = self._calls.ask(lambda: self._client.newest_version(master_key), master_key)
+        if not isinstance(version, int) or version < 0:
+            raise KmsAccessError.because(Problem.INVALID, master_key, self._calls.name, detail="it returned no version")
+        return version
+
+
+def local_key_calls(keys: Any) -> LocalKeyCalls:
+    """From what a caller gives for ``keys=``: a `Keyring`, `MasterKeys`, a KMS URI, a `LocalKeyKms`, key tools over
+    one, or a policy's keys.
+
+    Raises:
+        UsageError: nothing that opens local keys.
+    """
+    if isinstance(keys, str):
+        from .kms.registry import client_for
+
+        keys = client_for(keys)
+    pins = keys if isinstance(keys, PinnedKeys) else None
+    tools = keys if pins is None else pins.tools
+    client = tools if isinstance(tools, LocalKeyKms) else getattr(tools, "kms", None)
+    if not isinstance(client, LocalKeyKms):
+        raise UsageError(
+            f"a {type(keys).__name__} can't open the columns of ORC files",
+            hint="a Keyring, MasterKeys, or the URI of a keyring, a Hadoop KMS or a JCEKS key store",
+        )
+    return LocalKeyCalls(client, pins)

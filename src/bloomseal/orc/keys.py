@@ -1,0 +1,301 @@
+"""The local keys of one file, and what they open (ORC specification, "Column Encryption").
+
+A stream is compressed first and then encrypted by AES-CTR, chunk headers and all. Its IV is *column* (3 bytes), *kind*
+(2), *stripe id* (3), and eight bytes of zeros that count the blocks. Nothing authenticates a stream: a wrong key is
+told by structure only (`LocalKeys.statistics`), and whoever can write to the storage can flip chosen bits.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from copy import copy
+from typing import Final
+
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from ..encryption import SecretKey
+from ..errors import BloomsealError, FormatError, Hint, IntegrityError, KeyAccessError, PolicyError, UnsupportedError
+from ..keytools.access_log import AccessLog
+from ..keytools.local_keys import LocalKeyCalls, local_key_calls
+from ..limits import MAX_ORC_FOOTER_BYTES
+from ..specs import DecryptionSpec
+from ..storage.source import Source
+from .encryption import Encryption, Variant
+from .protobuf import Message
+from .schema import Column, Kind
+from .streams import Stream, StreamKind
+from .tail import Stripe, Tail
+
+__all__ = ["LocalKeys", "ctr", "expect", "opening"]
+
+_MAX: Final = (1 << 24, 1 << 16, 1 << 24)
+_COLUMN_STATISTICS: Final = 1
+_NUMBER_OF_VALUES: Final = 1
+
+
+def ctr(key: SecretKey, column: int, kind: int, stripe_id: int, data: bytes | memoryview) -> bytes:
+    """A stream sealed or opened, which is the same thing.
+
+    Args:
+        stripe_id: from 1; statistics have one more than there are stripes.
+
+    Raises:
+        FormatError: a number that has no room in the IV: it would be that of another stream.
+    """
+    if any(not 0 <= number < most for number, most in zip((column, kind, stripe_id), _MAX, strict=True)):
+        raise FormatError(f"stream {kind} of column {column} in stripe {stripe_id} can't be encrypted: corrupt")
+    iv = column.to_bytes(3, "big") + kind.to_bytes(2, "big") + stripe_id.to_bytes(3, "big") + bytes(8)
+    return Cipher(algorithms.AES(key.reveal()), modes.CTR(iv)).encryptor().update(data)
+
+
+def expect(tail: Tail, decryption: DecryptionSpec | None) -> None:
+    """Is the file encrypted as the caller expects?
+
+    Raises:
+        PolicyError: it is not. Whoever may replace files would else choose what is read.
+    """
+    if decryption is None:
+        return
+    if tail.encryption is None:
+        if not decryption.allow_plaintext:
+            raise PolicyError("keys were given, and the file is not encrypted", hint=Hint.PLAINTEXT)
+        return
+    sealed = {number for one in tail.encryption.variants for number in range(one.root.id, one.root.last + 1)}
+    for leaf in tail.schema.leaves:
+        if leaf.id not in sealed and (decryption.complete or _named(leaf.name, decryption.encrypted_columns)):
+            raise PolicyError("the column must be encrypted, and lies in clear", column=leaf.name)
+
+
+def _named(leaf: str, names: Collection[str]) -> bool:
+    """Is the leaf, or a column above it, among the names?"""
+    parts = leaf.split(".")
+    return any(".".join(parts[:count]) in names for count in range(1, len(parts) + 1))
+
+
+class LocalKeys:
+    """The local keys of one file, each opened by the KMS once. Threads may share it.
+
+    Args:
+        decryption: None where the caller gave no keys.
+    """
+
+    def __init__(self, source: Source, tail: Tail, decryption: DecryptionSpec | None) -> None:
+        self._source, self._tail = source, tail
+        self._decryption = decryption
+        self._log = None if decryption is None else AccessLog.of(decryption.access_log, source.name)
+        self._calls: LocalKeyCalls | None = None
+        self._opened: dict[tuple[str, int, bytes], SecretKey | KeyAccessError] = {}
+        self._checked: set[int] = set()
+        self._statistics: dict[int, list[Message]] = {}
+        self._of_stripes: dict[tuple[int, int], list[Message]] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def allow_ctr(self) -> bool:
+        """The caller takes the word of streams that nobody authenticates."""
+        return self._decryption is not None and self._decryption.allow_ctr
+
+    def need_ctr(self, column: Column) -> None:
+        """Refuse an encrypted column's values, unless the caller accepts that nothing authenticates them.
+
+        Raises:
+            PolicyError: ``allow_ctr`` was not said.
+        """
+        if not self.allow_ctr:
+            raise PolicyError(
+                "the column's values are encrypted, and nothing authenticates them",
+                column=column.name,
+                hint=Hint.CTR,
+            )
+
+    def variant_of(self, column: Column) -> Variant:
+        """The first variant of a column whose key can be had, as other readers choose it; the key is the right one.
+
+        Raises:
+            KeyAccessError: no key of the column can be had.
+            IntegrityError: the key opens nothing that makes sense.
+        """
+        encryption = self._tail.encryption
+        refused: KeyAccessError | None = None
+        for variant in encryption.variants_of(column.id) if encryption else []:
+            try:
+                self._key(variant, variant.encrypted_key)
+            except KeyAccessError as error:
+                if error.retryable:
+                    raise
+                refused = refused or error
+            else:
+                self.statistics(variant)
+                return variant
+        raise refused or KeyAccessError(
+            "the column is masked, and the file has no encrypted form of it", column=column.name
+        )
+
+    def key(self, variant: Variant, stripe: Stripe) -> SecretKey:
+        """A stripe's local key.
+
+        Raises:
+            KeyAccessError: it can't be had.
+            FormatError: the stripe has none.
+        """
+        if variant.index >= len(stripe.encrypted_keys):
+            raise FormatError("a stripe without local keys: corrupt")
+        return self._key(variant, stripe.encrypted_keys[variant.index])
+
+    def footer_key(self, variant: Variant) -> SecretKey:
+        """The local key of statistics. Raises KeyAccessError."""
+        return self._key(variant, variant.encrypted_key)
+
+    def open(self, stream: Stream, stripe: Stripe, data: bytes | memoryview) -> memoryview:
+        """A stream's bytes, still compressed. Whatever the key, something comes out.
+
+        Raises:
+            KeyAccessError: the key can't be had.
+        """
+        assert stream.variant is not None  # noqa: S101
+        variant = self._encryption.variants[stream.variant]
+        return memoryview(ctr(self.key(variant, stripe), stream.column, stream.kind, stripe.encrypt_id, data))
+
+    def statistics(self, variant: Variant) -> list[Message]:
+        """File statistics, one message per column of the variant.
+
+        They are how a wrong key is told: they must inflate, and be one entry for each column, none with more values
+        than the file has rows. A wrong key gets so far once in 65,536 files at most, and then meets the same question
+        at each row index.
+
+        Raises:
+            KeyAccessError: the key can't be had.
+            IntegrityError: wrong key, or altered bytes.
+        """
+        if variant.index not in self._statistics:
+            sealed = (variant.root.id, StreamKind.FILE_STATISTICS, variant.file_statistics)
+            with opening(variant.root):
+                found = self._columns(variant, *sealed, _COLUMN_STATISTICS)
+                if len(found) != variant.root.last - variant.root.id + 1:
+                    raise FormatError(f"statistics of {len(found)} columns")
+                self._check_counts(variant.root, found)
+            self._statistics[variant.index] = found
+        return self._statistics[variant.index]
+
+    def stripe_statistics(self, variant: Variant, column: Column) -> list[Message]:
+        """One message per stripe; empty where the file has none. Raises as `statistics`."""
+        if (variant.index, column.id) not in self._of_stripes:
+            self._of_stripes[variant.index, column.id] = self._read_stripe_statistics(variant, column)
+        return self._of_stripes[variant.index, column.id]
+
+    def _read_stripe_statistics(self, variant: Variant, column: Column) -> list[Message]:
+        for stream in variant.stripe_statistics:
+            if (stream.kind, stream.column) != (StreamKind.STRIPE_STATISTICS, column.id):
+                continue
+            if stream.length > MAX_ORC_FOOTER_BYTES:
+                raise FormatError(f"statistics of more than {MAX_ORC_FOOTER_BYTES} bytes")
+            data = bytes(self._source.read(stream.offset, stream.length))
+            with opening(column):
+                found = self._columns(variant, column.id, StreamKind.STRIPE_STATISTICS, data, _COLUMN_STATISTICS)
+                if len(found) != len(self._tail.stripes):
+                    raise FormatError(f"statistics of {len(found)} stripes")
+            return found
+        return []
+
+    def _columns(self, variant: Variant, column: int, kind: int, data: bytes, field: int) -> list[Message]:
+        stripe_id = len(self._tail.stripes) + 1
+        opened = memoryview(ctr(self.footer_key(variant), column, kind, stripe_id, data))
+        message = Message(self._tail.inflate(opened, MAX_ORC_FOOTER_BYTES))
+        return [Message(one) for one in message.every(field)]
+
+    def _check_counts(self, root: Column, found: list[Message]) -> None:
+        for place, statistics in enumerate(found):
+            column = self._tail.schema.columns[root.id + place]
+            if column.kind in (Kind.LIST, Kind.MAP):
+                break  # below it are more values than rows
+            if statistics.number(_NUMBER_OF_VALUES) > self._tail.num_rows:
+                raise FormatError("statistics of more values than rows")
+
+    def _check(self, variant: Variant) -> None:
+        """Each column is held to its own master keys: another one's local key, named for it, is refused."""
+        if self._calls is None or variant.index in self._checked:
+            return
+        for leaf in self._tail.schema.leaves:
+            if variant.root.id <= leaf.id <= variant.root.last:
+                try:
+                    self._calls.check(variant.key.name, leaf.name)
+                except BloomsealError as error:
+                    self._tell(variant, error)
+                    raise
+        self._checked.add(variant.index)
+
+    def _key(self, variant: Variant, encrypted: bytes) -> SecretKey:
+        key = variant.key
+        if self._decryption is not None and self._calls is None:
+            self._calls = local_key_calls(self._decryption.keys)
+        self._check(variant)
+        name = (key.name, key.version, encrypted)
+        with self._lock:
+            held = self._opened.get(name)
+        if held is None:
+            try:
+                held = self._ask(variant, encrypted)
+            except BloomsealError as error:
+                self._tell(variant, error)
+                if not isinstance(error, KeyAccessError) or error.retryable:
+                    raise
+                held = error
+            else:
+                self._tell(variant)
+            with self._lock:
+                self._opened[name] = held
+        if isinstance(held, KeyAccessError):
+            raise copy(held)  # callers add their own place to it
+        return held
+
+    def _ask(self, variant: Variant, encrypted: bytes) -> SecretKey:
+        if self._calls is None:
+            raise KeyAccessError("no keys were given", column=variant.root.name, hint=Hint.KEYS)
+        if variant.key.algorithm is None:
+            raise UnsupportedError("the encryption algorithm is not known", column=variant.root.name)
+        return self._calls.open(encrypted, variant.key.name, variant.key.version)
+
+    def new_key(self, variant: Variant, version: int) -> tuple[SecretKey, bytes]:
+        """A fresh local key under a version of the variant's master key, and its encrypted form.
+
+        Raises:
+            KeyAccessError: the master key can't be had.
+        """
+        assert variant.key.algorithm is not None  # noqa: S101  # its old key was opened before
+        if self._calls is None:
+            raise KeyAccessError("no keys were given", column=variant.root.name, hint=Hint.KEYS)
+        # Any random bytes are the encrypted form of some key.
+        encrypted = SecretKey.generate(8 * variant.key.algorithm.key_bytes).reveal()
+        key = self._calls.open(encrypted, variant.key.name, version)
+        self._tell(variant, action="seal")
+        return key, encrypted
+
+    def newest_version(self, variant: Variant) -> int:
+        """Of the variant's master key. Raises KeyAccessError."""
+        if self._calls is None:
+            raise KeyAccessError("no keys were given", column=variant.root.name, hint=Hint.KEYS)
+        return self._calls.newest_version(variant.key.name)
+
+    def _tell(self, variant: Variant, error: BloomsealError | None = None, action: str = "open") -> None:
+        if self._log is not None:
+            self._log.say(action, variant.root.name, variant.key.name, str(variant.key.version), None, error)
+
+    @property
+    def _encryption(self) -> Encryption:
+        assert self._tail.encryption is not None  # noqa: S101
+        return self._tail.encryption
+
+
+@contextmanager
+def opening(column: Column) -> Iterator[None]:
+    """Whatever does not parse once it was opened: the key is wrong, or somebody altered the bytes."""
+    try:
+        yield
+    except (FormatError, UnsupportedError) as error:
+        raise IntegrityError(
+            "an encrypted stream opens to nothing that makes sense: wrong key, or altered bytes",
+            column=column.name,
+            hint="check the master key and its version",
+        ) from error

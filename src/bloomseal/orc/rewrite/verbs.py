@@ -1,0 +1,203 @@
+"""Add filters to an ORC file, repair those that lie in clear, give its columns new local keys."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
+
+from ...errors import BloomsealError, UsageError
+from ...sbbf import FilterSpec
+from ...specs import DecryptionSpec, decryption_for
+from ...storage.atomic import AtomicFile
+from ...storage.ref import FileRef
+from ...storage.source import Source
+from ..encryption import Variant
+from ..file import OrcFile
+from ..streams import StreamKind
+from ..trust import why_untrusted
+from .report import OrcRewriteReport
+from .rewrite import Progress, Rewriting, Wish
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+    from ...policy import TablePolicy
+
+__all__ = ["attach_filters", "rekey", "repair_filters"]
+
+_Choose = Callable[[OrcFile], list[Wish]]
+
+
+def attach_filters(
+    path: str | os.PathLike[str] | FileRef,
+    bloom_filters: Mapping[str, FilterSpec | bool] | Collection[str],
+    *,
+    decryption: DecryptionSpec | TablePolicy | None = None,
+    filesystem: FileSystem | None = None,
+    drop_masked: bool = False,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> OrcRewriteReport:
+    """Add Bloom filters to a file, or replace those it has. Data streams are copied, never decoded and encoded again.
+
+    A filter of an encrypted column lies under the column's local key, beside its row index. Its column gets a *new*
+    local key, and all its streams are sealed anew: another stream under a key and IV that were used would show both.
+
+    Args:
+        bloom_filters: dotted paths of leaves → `FilterSpec` (only its ``fpp`` counts: sizes are for a whole row group,
+            so that they tell nothing of its values) or True; or a list of such paths.
+        decryption: must open the encrypted ones of these columns, and say ``allow_ctr``.
+        drop_masked: of filters in clear on these columns, leave out also those over masked values.
+        dry_run: build the filters and report, but write nothing.
+        progress: called with (stripes done, stripes in all).
+
+    Raises:
+        KeyAccessError, PolicyError: a column's key is not at hand, or ``allow_ctr`` was not said.
+        UsageError: no such column, or one whose filters nobody believes.
+        FormatError, IntegrityError, UnsupportedError; BloomsealError where the storage failed or somebody else changed
+            the file meanwhile. In every case the file is as it was.
+    """
+
+    def wishes(file: OrcFile) -> list[Wish]:
+        return [_wish(file, name, fpp, drop_masked) for name, fpp in _asked(bloom_filters).items()]
+
+    return _rewritten(path, filesystem, decryption, wishes, dry_run=dry_run, progress=progress)
+
+
+def repair_filters(
+    path: str | os.PathLike[str] | FileRef,
+    *,
+    decryption: DecryptionSpec | TablePolicy | None = None,
+    filesystem: FileSystem | None = None,
+    drop_masked: bool = False,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> OrcRewriteReport:
+    """Seal the filters that a writer left in clear on encrypted columns: built anew over the true values, as large as
+    they were, under a new local key. A file without such filters stays as it is.
+
+    Arguments and errors are those of `attach_filters`. Copies of the old file still leak: the report's ``old_copies``.
+    """
+
+    def wishes(file: OrcFile) -> list[Wish]:
+        return [_wish(file, name, None, drop_masked) for name in file.encrypted_columns if _leaks(file, name)]
+
+    return _rewritten(path, filesystem, decryption, wishes, dry_run=dry_run, progress=progress)
+
+
+def rekey(
+    path: str | os.PathLike[str] | FileRef,
+    *,
+    decryption: DecryptionSpec | TablePolicy | None = None,
+    filesystem: FileSystem | None = None,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> OrcRewriteReport:
+    """New local keys for all encrypted columns, under the newest version of their master keys.
+
+    ORC knows no other rotation: an encrypted local key is random bytes, and what they open to follows from the master
+    key, so that a local key can't be wrapped anew under another version.
+
+    Args:
+        decryption: must open all encrypted columns, and say ``allow_ctr``.
+
+    Raises:
+        As `attach_filters`.
+    """
+
+    def wishes(file: OrcFile) -> list[Wish]:  # noqa: ARG001
+        return []
+
+    return _rewritten(path, filesystem, decryption, wishes, dry_run=dry_run, progress=progress, rotate=True)
+
+
+def _rewritten(
+    path: str | os.PathLike[str] | FileRef,
+    filesystem: FileSystem | None,
+    decryption: DecryptionSpec | TablePolicy | None,
+    choose: _Choose,
+    *,
+    dry_run: bool,
+    progress: Progress | None,
+    rotate: bool = False,
+) -> OrcRewriteReport:
+    with Source.open(path, filesystem) as source:
+        spec = decryption_for(decryption, source.ref)
+        file = OrcFile(source, spec)
+        report = OrcRewriteReport(file.path, dry_run, old_size=source.size, new_size=source.size)
+        wishes = choose(file)
+        fresh = {one.variant.index: one.variant for one in wishes if one.variant is not None}
+        versions: dict[str, int] = {}
+        if rotate:
+            fresh, versions = _all_variants(file)
+        if not wishes and not fresh:
+            return report
+        report.rekeyed = [variant.root.name for variant in fresh.values()]
+        old = {key.name: key.version for key in file.encryption.keys} if file.encryption else {}
+        report.versions = {name: version for name, version in versions.items() if old[name] != version}
+        rewriting = Rewriting(file, {wish.leaf.id: wish for wish in wishes}, fresh, versions, report)
+        if dry_run:
+            return rewriting.run(None, progress)
+        with AtomicFile(source.ref, replaces=source.identity, like=source) as out:
+            rewriting.run(out, progress)
+            out.commit(lambda reopened: rewriting.check(reopened, spec))
+        return report
+
+
+def _leaks(file: OrcFile, name: str) -> bool:
+    """Does a filter in clear tell the true values of an encrypted column? One entry per row group, beside a filter
+    under the column's key, is over masked values.
+    """
+    column = file.schema.leaf(name).id
+    variants = file.encryption.variants_of(column) if file.encryption else []
+    for stripe in file.stripes:
+        index = file.index(stripe.index)
+        for stream in index.filter_streams(column, None):
+            sealed = any(index.filter_stream(column, one.index) is not None for one in variants)
+            if not sealed or index.masked_entries(stream) is not None:
+                return True
+    return False
+
+
+def _all_variants(file: OrcFile) -> tuple[dict[int, Variant], dict[str, int]]:
+    fresh, versions = {}, {}
+    for variant in file.encryption.variants if file.encryption else ():
+        try:
+            file.keys.need_ctr(variant.root)
+            file.keys.footer_key(variant)
+            file.keys.statistics(variant)  # a wrong key would seal nonsense
+            versions[variant.key.name] = file.keys.newest_version(variant)
+        except BloomsealError as error:
+            raise error.at(file=file.path, column=variant.root.name) from None
+        fresh[variant.index] = variant
+    return fresh, versions
+
+
+def _asked(given: Mapping[str, FilterSpec | bool] | Collection[str]) -> dict[str, float | None]:
+    if isinstance(given, str):
+        raise UsageError("bloom_filters= takes a list of columns, or a dict")
+    if not isinstance(given, Mapping):
+        return dict.fromkeys(given)
+    found: dict[str, float | None] = {}
+    for name, spec in given.items():
+        if not isinstance(spec, FilterSpec | bool):
+            raise UsageError("a filter is asked for by FilterSpec or True", column=name)
+        if spec is not False:
+            found[name] = spec.fpp if isinstance(spec, FilterSpec) else None
+    return found
+
+
+def _wish(file: OrcFile, name: str, fpp: float | None, drop_masked: bool) -> Wish:
+    leaf, variant = file.leaf(name)
+    if variant is not None:
+        try:
+            file.keys.need_ctr(leaf)
+        except BloomsealError as error:
+            raise error.at(file=file.path) from None
+    for stripe in file.stripes:
+        zone = file.index(stripe.index).writer_timezone
+        why = why_untrusted(leaf, StreamKind.BLOOM_FILTER_UTF8, file.tail, zone)
+        if why is not None:
+            raise UsageError(f"nobody would believe a filter here: {why}", file=file.path, column=name)
+    return Wish(leaf, variant, fpp, drop_masked)

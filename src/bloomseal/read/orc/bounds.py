@@ -1,0 +1,150 @@
+"""What ORC's statistics prove about a column (ORC specification, "Column Statistics"), in the plain encoding that terms
+compare themselves with. Nobody authenticates them; where a writer is known to get them wrong, they prove nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from decimal import Decimal, InvalidOperation
+from typing import Final, NamedTuple
+
+from ...format.schema import Leaf
+from ...orc import Column
+from ...orc.protobuf import Message, signed, zigzag
+from ...orc.schema import Kind
+from ...orc.tail import Tail, Writer
+from ...orc.trust import timestamps_untrusted
+
+__all__ = ["NOTHING_SAID", "Said", "nanoseconds", "said"]
+
+_HIVE_8732: Final = 1
+"""The writer version of the Java writer that first merged the bounds of texts rightly."""
+_SURE_FROM: Final = -2_208_988_800_000
+"""1900-01-01 in milliseconds: before it writers differ in calendars and local mean times."""
+_SLACK: Final = 2 * 3_600_000
+"""Milliseconds by which bounds of moments are widened: writers round them, and differ where clocks were changed."""
+_INTS: Final = (Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG)
+_MOMENTS: Final = (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
+_LONGEST_NUMBER: Final = 200
+
+
+class Said(NamedTuple):
+    """What statistics say of a column's values.
+
+    Attributes:
+        only_nulls, no_nulls: both False where nobody knows.
+        between: the least and the greatest value that is not NaN, in plain encoding; None: no bounds.
+    """
+
+    only_nulls: bool = False
+    no_nulls: bool = False
+    between: tuple[bytes, bytes] | None = None
+
+
+NOTHING_SAID: Final = Said()
+
+
+def said(statistics: Message, column: Column, leaf: Leaf, tail: Tail, zone: str, *, merged: bool) -> Said:
+    """Take a ``ColumnStatistics`` apart.
+
+    Args:
+        leaf: the column, as terms know it.
+        zone: the stripe's writer time zone.
+        merged: of a whole stripe, that is made of those of its row groups.
+    """
+    if 1 not in statistics:
+        return NOTHING_SAID
+    values = signed(statistics.number(1))
+    nulls = statistics.number(10, 1)
+    # A null struct is no null to what is inside it.
+    no_nulls = not nulls and len(leaf.path) == 1 and values > 0
+    return Said(values == 0, no_nulls, _between(statistics, values, column, leaf, tail, zone, merged))
+
+
+def nanoseconds(statistics: Message) -> tuple[int, int] | None:
+    """Between which the moments of a column lie, since 1970 and in UTC; None where nothing is said."""
+    ends = Message(statistics.bytes(9))
+    if 3 not in ends or 4 not in ends:
+        return None
+    return zigzag(ends.number(3)) * 1_000_000, zigzag(ends.number(4)) * 1_000_000
+
+
+def _between(
+    statistics: Message, values: int, column: Column, leaf: Leaf, tail: Tail, zone: str, merged: bool
+) -> tuple[bytes, bytes] | None:
+    kind = column.kind
+    if kind in _INTS or kind is Kind.DATE:
+        ends = Message(statistics.bytes(7 if kind is Kind.DATE else 2))
+        return _encoded(ends, 8 if leaf.type.physical.name == "INT64" else 4)
+    if kind in (Kind.FLOAT, Kind.DOUBLE):
+        # Where the first value is NaN, so are both bounds; merging then leaves that row group's values out.
+        return None if merged else _floats(Message(statistics.bytes(3)), leaf)
+    if kind in (Kind.STRING, Kind.VARCHAR):
+        ends = Message(statistics.bytes(4))
+        sure = tail.writer is Writer.CPP or tail.writer_version >= _HIVE_8732
+        return (bytes(ends.bytes(1)), bytes(ends.bytes(2))) if sure and 1 in ends and 2 in ends else None
+    if kind is Kind.BOOLEAN:
+        true = Message(statistics.bytes(5)).numbers(1)
+        if len(true) != 1 or not 0 <= true[0] <= values or not values:
+            return None
+        return bytes([true[0] == values]), bytes([true[0] > 0])
+    if kind is Kind.DECIMAL:
+        return _decimals(Message(statistics.bytes(6)), column, leaf)
+    if kind in _MOMENTS and timestamps_untrusted(column, tail, zone) is None:
+        return _moments(statistics)
+    return None
+
+
+def _encoded(ends: Message, width: int) -> tuple[bytes, bytes] | None:
+    if 1 not in ends or 2 not in ends:
+        return None
+    least, greatest = (zigzag(ends.number(field)) for field in (1, 2))
+    half = 1 << 8 * width - 1
+    if not -half <= least <= greatest < half:
+        return None
+    return least.to_bytes(width, "little", signed=True), greatest.to_bytes(width, "little", signed=True)
+
+
+def _floats(ends: Message, leaf: Leaf) -> tuple[bytes, bytes] | None:
+    if 1 not in ends or 2 not in ends or len(ends.bytes(1)) != 8 or len(ends.bytes(2)) != 8:
+        return None
+    least, greatest = (struct.unpack("<d", ends.bytes(field))[0] for field in (1, 2))
+    if math.isnan(least) or math.isnan(greatest):
+        return None
+    try:
+        form = "<f" if leaf.type.physical.name == "FLOAT" else "<d"
+        return struct.pack(form, least), struct.pack(form, greatest)
+    except OverflowError:
+        return None
+
+
+def _decimals(ends: Message, column: Column, leaf: Leaf) -> tuple[bytes, bytes] | None:
+    found = []
+    for field in (1, 2):
+        text = bytes(ends.bytes(field))
+        try:
+            value = Decimal(text.decode("ascii")) if 0 < len(text) <= _LONGEST_NUMBER else None
+        except (InvalidOperation, UnicodeDecodeError):
+            return None
+        if value is None or not value.is_finite() or abs(value.adjusted()) > _LONGEST_NUMBER:
+            return None
+        sign, digits, exponent = value.as_tuple()
+        shift = int(exponent) + column.scale
+        if shift < 0 and any(digits[shift:]):
+            return None
+        unscaled = int("".join(map(str, digits))) * 10 ** max(shift, 0) // 10 ** max(-shift, 0)
+        width = leaf.type.type_length or 16
+        if unscaled >> 8 * width - 1:
+            return None
+        found.append((-unscaled if sign else unscaled).to_bytes(width, "big", signed=True))
+    return found[0], found[1]
+
+
+def _moments(statistics: Message) -> tuple[bytes, bytes] | None:
+    if (ends := nanoseconds(statistics)) is None:
+        return None
+    least, greatest = ends[0] // 1_000_000 - _SLACK, ends[1] // 1_000_000 + _SLACK
+    if least < _SURE_FROM or greatest * 1_000_000 >= 1 << 63:
+        return None
+    return tuple((end * 1_000_000).to_bytes(8, "little", signed=True) for end in (least, greatest))  # type: ignore[return-value]

@@ -1,0 +1,50 @@
+"""Adding filters to a file of either format."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ..storage.formats import Format, format_of
+from ..storage.ref import FileRef
+from ..storage.source import Source
+from . import attach
+from .attach import AttachReport, Progress
+from .writer import FilterRequest
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+    from ..orc import OrcRewriteReport
+    from ..policy import TablePolicy
+    from ..specs import DecryptionSpec
+
+__all__ = ["attach_filters"]
+
+
+def attach_filters(
+    path: str | os.PathLike[str] | FileRef,
+    bloom_filters: FilterRequest,
+    *,
+    decryption: DecryptionSpec | TablePolicy | None = None,
+    filesystem: FileSystem | None = None,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> AttachReport | OrcRewriteReport:
+    """Add filters to a file, see `bloomseal.write.attach.attach_filters`, and of an ORC file
+    `bloomseal.orc.attach_filters`.
+
+    Raises:
+        As those.
+    """
+    with Source.open(path, filesystem) as source:
+        orc = format_of(source) is Format.ORC
+    if orc:
+        from ..orc.rewrite.verbs import attach_filters as attach_to_orc
+
+        return attach_to_orc(
+            path, bloom_filters, decryption=decryption, filesystem=filesystem, dry_run=dry_run, progress=progress
+        )
+    return attach.attach_filters(
+        path, bloom_filters, decryption=decryption, filesystem=filesystem, dry_run=dry_run, progress=progress
+    )

@@ -1,0 +1,207 @@
+"""Whoever opens the local keys of ORC files: master keys at hand, JCEKS key stores, a Hadoop KMS."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from bloomseal import DecryptionSpec, orc
+from bloomseal.errors import BloomsealError, KeyAccessError, PolicyError, UsageError
+from bloomseal.keytools import KmsAccessError, MasterKeys, Problem, client_for
+from bloomseal.keytools.kms.hadoop import HadoopKms
+from bloomseal.keytools.kms.jceks import PASSWORD_VARIABLE, JceksStore
+from bloomseal.keytools.local_keys import local_key_calls
+from support.hadoop_kms import hadoop_kms
+from support.jvm import JavaUnavailableError, start_jvm
+from support.orc_java import hadoop_keys, java_orc_rows, java_orc_write, make_key_store, memory_keys, store_opens
+
+KEYS = {"pii": [bytes(16), bytes(range(16))], "wide": [bytes(range(32))]}
+SCHEMA = "struct<id:bigint,name:string,num:int>"
+ROWS = [[i, f"name{i}", 10 * i] for i in range(1_500)]
+
+
+@pytest.fixture
+def java() -> None:
+    try:
+        start_jvm()
+    except JavaUnavailableError as error:
+        pytest.skip(str(error))
+
+
+def _open(encrypted: bytes, key: bytes) -> bytes:
+    return Cipher(algorithms.AES(key), modes.CTR(encrypted[:16])).decryptor().update(encrypted)
+
+
+def test_master_keys_at_hand() -> None:
+    encrypted = bytes(range(100, 132))
+    keys = MasterKeys({"pii": [None, KEYS["wide"][0]], "one": KEYS["pii"][1]})
+    assert keys.open_local_key(encrypted, "pii", 1) == _open(encrypted, KEYS["wide"][0])
+    assert (keys.newest_version("pii"), keys.newest_version("one")) == (1, 0)
+    for name, version in (("pii", 0), ("pii", 2), ("two", 0)):
+        with pytest.raises(KmsAccessError) as refused:
+            keys.open_local_key(encrypted, name, version)
+        assert refused.value.problem is Problem.UNKNOWN
+    assert KEYS["wide"][0].hex() not in repr(keys)
+    with pytest.raises(TypeError):
+        pickle.dumps(keys)
+    for wrong in ({"a": "text"}, {"a": []}, {"a": 3}):
+        with pytest.raises(UsageError):
+            MasterKeys(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize(("bits", "versions"), [(128, 3), (192, 1), (256, 2)])
+def test_a_key_store_is_read_without_a_jvm(
+    java: None, tmp_path: Path, bits: int, versions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = f"jceks://file{tmp_path}/store.jceks"
+    keys = make_key_store(uri, "pii", bits=bits, versions=versions)
+    monkeypatch.delenv(PASSWORD_VARIABLE, raising=False)
+    store = JceksStore(tmp_path / "store.jceks")
+    assert store.newest_version("pii") == versions - 1
+    encrypted = bytes(range(50, 82))
+    iv = bytes(0xFF ^ byte for byte in encrypted[:16])
+    for version in {0, versions - 1}:
+        assert store.open_local_key(encrypted, "pii", version) == _open(encrypted, keys[version])
+    # A KMS over this store makes the same of it, once it has turned the IV over.
+    assert store_opens(uri, f"pii@{versions - 1}", iv, encrypted) == store.open_local_key(
+        encrypted, "pii", versions - 1
+    )
+    with pytest.raises(KmsAccessError, match=f"version {versions}"):
+        store.open_local_key(encrypted, "pii", versions)
+    with pytest.raises(KmsAccessError, match="no master key"):
+        store.newest_version("pi")
+    if bits == 192:
+        return
+    path = tmp_path / "file.orc"
+    java_orc_write(path, SCHEMA, ROWS, memory_keys(("pii", versions - 1, keys[-1])), encrypt="pii:num")
+    with orc.open_file(path, decryption=DecryptionSpec(keys=uri, allow_ctr=True)) as file:
+        assert file.rows(0, ["num"])["num"].to_pylist() == [row[2] for row in ROWS]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    try:
+        start_jvm()
+    except JavaUnavailableError as error:
+        pytest.skip(str(error))
+    path = tmp_path_factory.mktemp("jceks") / "store.jceks"
+    make_key_store(f"jceks://file{path}", "pii")
+    return path
+
+
+@pytest.mark.jvm
+def test_a_key_store_that_is_not_to_be_used(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PASSWORD_VARIABLE, "another")
+    with pytest.raises(KeyAccessError, match="another password"):
+        JceksStore(store)
+    assert JceksStore(store, password="none").newest_version("pii") == 0
+    with pytest.raises(KeyAccessError, match="can't be read"):
+        JceksStore(tmp_path / "nowhere")
+    wide = tmp_path / "wide.jceks"
+    wide.write_bytes(store.read_bytes())
+    wide.chmod(0o644)
+    with pytest.raises(PolicyError, match="others"):
+        JceksStore(wide, password="none")
+    for uri in ("jceks://hdfs@nn/a.jceks", "jceks://file", "jceks://file/a?b"):
+        with pytest.raises(UsageError, match="jceks://file/"):
+            local_key_calls(uri)
+
+
+@pytest.mark.jvm
+def test_a_broken_key_store_gives_an_error_of_ours(store: Path, tmp_path: Path) -> None:
+    import hashlib
+
+    whole, chance, place = store.read_bytes()[:-20], random.Random(3), tmp_path / "broken.jceks"
+    for _ in range(300):
+        broken = bytearray(whole)
+        for _ in range(chance.randint(1, 3)):
+            at = chance.randrange(4, len(broken))
+            match chance.randrange(3):
+                case 0:
+                    broken[at] = chance.randrange(256)
+                case 1:
+                    del broken[at : at + chance.randint(1, 9)]
+                case _:
+                    broken[at : at + 4] = b"\x7f\xff\xff\xff"
+        salted = "none".encode("utf-16-be") + b"Mighty Aphrodite" + broken
+        place.write_bytes(broken + hashlib.sha1(salted, usedforsecurity=False).digest())
+        place.chmod(0o600)
+        try:
+            store_ = JceksStore(place, password="none")
+            if len(broken) != len(whole):
+                store_.open_local_key(bytes(16), "pii", 0)
+        except BloomsealError as error:
+            assert isinstance(error, KeyAccessError)  # noqa: PT017
+
+
+@pytest.mark.jvm
+def test_the_java_client_and_ours_meet_at_one_kms(java: None, tmp_path: Path) -> None:
+    path = tmp_path / "file.orc"
+    with hadoop_kms(KEYS) as kms:
+        java_orc_write(path, SCHEMA, ROWS, hadoop_keys(kms.java_uri), encrypt="pii:name;wide:num", filters="name")
+        spec = DecryptionSpec(keys=kms.uri, allow_ctr=True)
+        kms.calls.clear()
+        with orc.open_file(path, decryption=spec) as file:
+            assert file.rows(0, ["name"])["name"].to_pylist() == [row[1] for row in ROWS]
+            assert file.rows(0, ["num"])["num"].to_pylist() == [row[2] for row in ROWS]
+            file.probe("num", [5])
+        assert len(kms.calls) == 2  # one for each local key
+        kms.keys = {**KEYS, "wide": [*KEYS["wide"], bytes(range(1, 33))]}
+        assert orc.rekey(path, decryption=spec).versions == {"wide": 1}
+        assert java_orc_rows(path, hadoop_keys(kms.java_uri)) == ROWS
+
+
+def test_what_a_kms_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    encrypted = bytes(range(16))
+    monkeypatch.setenv("HADOOP_USER_NAME", "ana")
+    with hadoop_kms(KEYS) as kms:
+        client = HadoopKms(f"http://127.0.0.1:{kms.port}/kms")
+        assert client.open_local_key(encrypted, "pii", 1) == _open(encrypted, KEYS["pii"][1])
+        assert client.newest_version("pii") == 1
+        assert kms.calls[-1] == ("GET", "/kms/v1/key/pii/_metadata", "ana")
+
+        def problem(call: str = "open", name: str = "pii") -> Problem:
+            with pytest.raises(KmsAccessError) as refused:
+                client.open_local_key(encrypted, name, 0) if call == "open" else client.newest_version(name)
+            return refused.value.problem
+
+        assert problem(name="nobody") is Problem.UNKNOWN
+        assert problem("newest", "nobody") is Problem.UNKNOWN
+        before = len(kms.calls)
+        for name in ("../keys/names", "a/b", "", "a b", "."):
+            assert problem(name=name) is Problem.UNKNOWN
+        assert len(kms.calls) == before
+        kms.denied.add("ana")
+        assert problem() is Problem.DENIED
+        kms.denied.clear()
+        for status, body, expected in (
+            (503, b"", Problem.UNREACHABLE),
+            (429, b"", Problem.THROTTLED),
+            (302, b"", Problem.INVALID),
+            (200, b"<html>", Problem.INVALID),
+            (200, b"[]", Problem.INVALID),
+            (200, b'{"material": 7}', Problem.INVALID),
+            (200, b'{"material": "AAAA"}', Problem.INVALID),
+        ):
+            kms.status, kms.body = status, body
+            assert problem() is expected, (status, body)
+    assert problem() is Problem.UNREACHABLE
+
+
+def test_addresses_of_a_hadoop_kms() -> None:
+    for uri in ("hadoop-kms:", "hadoop-kms://h/kms?token=x", "hadoop-kms://u@h/kms", "hadoop-kms://h?a=b"):
+        with pytest.raises(UsageError):
+            local_key_calls(uri)
+    with pytest.raises(UsageError, match="plain HTTP"):
+        local_key_calls("hadoop-kms://kms.example:9600/kms?plain_http=true")
+    local_key_calls("hadoop-kms://kms.example:9600/kms")
+    # They wrap no keys, so that Parquet can't use them.
+    client = client_for("hadoop-kms://kms.example:9600/kms")
+    for call in (lambda: client.wrap_key(bytes(16), "pii"), lambda: client.unwrap_key("x", "pii")):
+        with pytest.raises(KmsAccessError, match="ORC"):
+            call()

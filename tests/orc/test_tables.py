@@ -1,0 +1,231 @@
+"""A folder of ORC files is a table: the same rows as without pruning, whatever is asked, and pruning that works."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.orc as po
+import pyarrow.parquet as pq
+import pytest
+
+import bloomseal as bs
+from bloomseal.errors import FormatError, PolicyError, UnsupportedError, UsageError
+from bloomseal.read.orc.file import OrcPlan, SealedOrcFile
+
+from .generated import columns, write
+
+_NESTED = ("group", "list")
+_CODECS = ("zstd", "zlib", "uncompressed")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three files of all types; in each another column ascends, so that statistics tell row groups apart."""
+    folder = tmp_path_factory.mktemp("lake")
+    for number, (codec, by) in enumerate(zip(_CODECS, ("i64", "text", "wall"), strict=True)):
+        rows = columns(2_100, seed=number).sort_by(by)
+        write(rows, folder / f"{number}.orc", compression=codec, stride=200, batch_size=100)
+    return folder
+
+
+def _whole(folder: Path) -> pa.Table:
+    return pa.concat_tables([po.read_table(path) for path in sorted(folder.glob("*.orc"))])
+
+
+def condition(rng: random.Random, values: dict[str, list[Any]], schema: pa.Schema, depth: int = 2) -> pc.Expression:
+    if depth and rng.random() < 0.5:
+        one, other = (condition(rng, values, schema, depth - 1) for _ in range(2))
+        return rng.choice([one & other, one | other, ~one])
+    name = rng.choice(sorted(values))
+    kind = schema.field(name).type
+    field, found = pc.field(name), pa.array([rng.choice(values[name]) for _ in range(3)], kind)
+    return rng.choice(
+        [field == found[0], field != found[0], field < found[0], field <= found[0], field > found[0],
+         field >= found[0], field.isin(found), field.is_null(), field.is_valid(), field == found[1]]
+    )  # fmt: skip
+
+
+def test_generated_conditions_give_what_pyarrow_gives(folder: Path) -> None:
+    rng, whole, table = random.Random(3), _whole(folder), bs.open_table(folder)
+    assert table.read().equals(whole)
+    values = {name: whole[name].drop_null().to_pylist() for name in whole.column_names if name not in _NESTED}
+    del values["nulls"]
+    done: Counter[str] = Counter()
+    for _ in range(70):
+        asked = condition(rng, values, whole.schema)
+        names = rng.choice([None, ["i32", "text"], ["group", "day"], ["list"]])
+        wanted = whole.filter(asked)
+        found = table.read(names, asked)
+        assert found.equals(wanted if names is None else wanted.select(names)), asked
+        done["statistics"] += table.stats.pruned_by_statistics
+        done["filter"] += table.stats.pruned_by_filter
+        done["matched"] += 0 < found.num_rows < whole.num_rows
+        assert table.stats.row_groups == sum(
+            (table.stats.pruned_by_statistics, table.stats.pruned_by_filter, table.stats.decoded)
+        )
+    assert done["statistics"] > 50
+    assert done["filter"] > 50
+    assert done["matched"] > 15
+
+
+def test_tuples_nested_fields_and_streams(folder: Path) -> None:
+    whole, table = _whole(folder), bs.open_table(folder)
+    inner = pc.struct_field(whole["group"], "inner")
+    value = inner.drop_null()[17].as_py()
+    wanted = whole.filter(pc.equal(inner, value))
+    assert table.read(["group.inner", "i8"], [("group.inner", "==", value)]).equals(wanted.select(["group", "i8"]))
+    assert table.stats.pruned_by_filter > 0
+    with table.scan(["i8"], [("group.inner", "==", value)]) as reader:
+        assert reader.read_all().equals(wanted.select(["i8"]))
+    assert table.read(["text"], [("i64", ">=", 2**70)]).num_rows == 0
+    assert table.maybe_present("i64", [2**70]).any() == False  # noqa: E712
+    assert bs.read_table(folder / "0.orc", columns=["i8"]).equals(po.read_table(folder / "0.orc", columns=["i8"]))
+
+
+def test_only_surviving_stripes_are_decoded(tmp_path: Path) -> None:
+    path = tmp_path / "big.orc"
+    rows = pa.table({"id": range(60_000), "text": [f"{number:040d}" for number in range(60_000)]})
+    write(rows, path, stride=1_000, stripe_size=200_000, batch_size=1_000, compression="uncompressed")
+    with bs.open_file(path) as file:
+        assert isinstance(file, SealedOrcFile)
+        assert file.num_parts > 3
+        plan = file.plan(["text"], [("id", "==", 31_234)])
+        found = [*file.scan(plan)]
+        assert [one["text"].to_pylist() for one in found] == [[f"{31_234:040d}"]]
+        assert isinstance(plan, OrcPlan)
+        assert plan.stats.decoded == 1
+        assert plan.stats.pruned_by_statistics == 59
+        assert 0 < plan.bytes_read < path.stat().st_size / 15  # a stripe of 30, and the tail for each pass
+        nothing = file.plan(None, [("text", "==", "nobody")])
+        assert [*file.scan(nothing)] == []
+        assert nothing.bytes_read == 0
+
+
+def test_nan_hides_no_row(tmp_path: Path) -> None:
+    """Where a row group begins with NaN, its bounds are NaN, and the stripe's leave its values out."""
+    path = tmp_path / "nan.orc"
+    values = [1.0, 2.0, float("nan"), 100.0]
+    write(pa.table({"d": values, "f": pa.array(values, pa.float32())}), path, stride=2, batch_size=1)
+    for column in ("d", "f"):
+        assert bs.read_table(path, filters=[(column, ">", 50)])[column].to_pylist() == [100.0]
+        assert bs.read_table(path, filters=[(column, "==", 100)])[column].to_pylist() == [100.0]
+        assert bs.read_table(path, filters=[(column, "!=", 1)]).num_rows == 3
+        assert bs.read_table(path, filters=~(pc.field(column) < 50)).num_rows == 2
+
+
+def test_null_structs_are_null_inside(tmp_path: Path) -> None:
+    path = tmp_path / "structs.orc"
+    rows = pa.table({"s": pa.array([None, {"a": 1}], pa.struct([("a", pa.int64())]))})
+    write(rows, path)
+    assert bs.read_table(path, filters=pc.field("s", "a").is_null()).num_rows == 1
+
+
+def test_folders_names_and_other_endings(folder: Path, tmp_path: Path) -> None:
+    for country, name in (("DE", "a.ORC"), ("FR", "part-0.snappy.orc")):
+        place = tmp_path / f"country={country}" / name
+        place.parent.mkdir()
+        place.write_bytes((folder / "0.orc").read_bytes())
+    (tmp_path / "country=FR" / "_part.orc").write_bytes(b"hidden")
+    table = bs.open_table(tmp_path)
+    assert len(table) == 2
+    found = table.read(["i8"], [("country", "==", "FR")])
+    assert found.num_rows == 2_100
+    assert table.columns[-1] == "country"
+    bare = tmp_path / "data"
+    bare.write_bytes((folder / "1.orc").read_bytes())
+    assert bs.read_table(bare, columns=["i8"]).num_rows == 2_100  # its end says ORC, whatever its name
+
+
+def test_a_folder_of_both_formats_is_refused(tmp_path: Path) -> None:
+    rows = pa.table({"a": [1]})
+    pq.write_table(rows, tmp_path / "a.parquet")
+    po.write_table(rows, tmp_path / "b.orc")
+    with pytest.raises(UsageError, match=r"Parquet and ORC files in one table.*\*\.orc"):
+        bs.open_table(tmp_path)
+    assert bs.open_table(f"{tmp_path}/*.orc").read().equals(rows)
+    assert bs.read_table(f"{tmp_path}/*.parquet").equals(rows)
+
+
+def test_the_verbs_of_files(folder: Path) -> None:
+    seen = bs.inspect(folder / "0.orc")
+    assert (seen.file_format, seen.num_rows, seen.num_row_groups) == ("ORC", 2_100, 11)
+    assert {one.column: one.filter for one in seen.columns}["text"] == "in clear"
+    assert len(bs.inspect(folder)) == 3
+    report = bs.verify(folder / "0.orc", filters=True)
+    assert report.ok
+    assert report.filters_true == 11 * 16
+    assert not report.complete
+    assert bs.probe(folder, "list.list.element", [5, 500])[str(folder / "0.orc")][0][1] == bs.Verdict.ABSENT
+    with bs.open_file(folder / "0.orc") as file:
+        assert file.probe("list._elem", [5]) == file.probe("list.list.element", [5])
+        for call in (
+            lambda: file.walk,
+            lambda: file.filter(0, "i8"),
+            lambda: file.key_set("i8", [1]),
+            lambda: [*file.survivors("i8", None)],  # type: ignore[arg-type]
+        ):
+            with pytest.raises(UnsupportedError):
+                call()
+    with pytest.raises(UnsupportedError, match="ORC file"):
+        bs.open_table(folder).index("i8").build()
+
+
+def test_plaintext_where_encryption_is_expected(folder: Path) -> None:
+    spec = bs.DecryptionSpec(keys=bs.ExplicitKeys(footer_key=b"f" * 16, column_keys={"text": b"c" * 16}))
+    with pytest.raises(PolicyError):
+        bs.open_table(folder, decryption=spec).read(["i8"])
+    lenient = bs.DecryptionSpec(None, encrypted_columns=["text"], allow_plaintext=True)
+    table = bs.open_table(folder, decryption=lenient)
+    assert table.read(["i8"]).num_rows == 6_300
+    for call in (
+        lambda: table.read(["text"]),
+        lambda: table.read(["i8"], [("text", "==", "a")]),
+        lambda: table.probe("text", ["a"]),
+    ):
+        with pytest.raises(PolicyError):
+            call()
+
+
+def test_moments_beyond_nanoseconds_are_refused(tmp_path: Path) -> None:
+    """pyarrow gives other moments for them without a word."""
+    path = tmp_path / "late.orc"
+    rows = pa.table({"t": pa.array([dt.datetime(2600, 1, 1)], pa.timestamp("ms")), "a": [1]})
+    po.write_table(rows, path)
+    with pytest.raises(UnsupportedError, match="1677"):
+        bs.read_table(path)
+    assert bs.read_table(path, columns=["a"]).num_rows == 1
+    po.write_table(pa.table({"t": pa.array([dt.datetime(2260, 1, 1)], pa.timestamp("ms"))}), path)
+    assert bs.read_table(path)["t"][0].as_py() == dt.datetime(2260, 1, 1)
+
+
+def test_types_that_only_orc_has(tmp_path: Path) -> None:
+    path = tmp_path / "union.orc"
+    kinds, offsets = pa.array([0, 1, 0], pa.int8()), pa.array([0, 0, 1], pa.int32())
+    union = pa.UnionArray.from_dense(kinds, offsets, [pa.array([1, 2]), pa.array(["x"])], ["_union_0", "_union_1"])
+    po.write_table(pa.table({"u": union, "a": [1, 2, 3]}), path)
+    assert bs.read_table(path, columns=["a"], filters=[("a", ">", 1)])["a"].to_pylist() == [2, 3]
+    with pytest.raises(UnsupportedError, match="only ORC"):
+        bs.read_table(path)
+
+
+def test_altered_files_give_our_errors(folder: Path) -> None:
+    sound, chance = (folder / "0.orc").read_bytes(), random.Random(8)
+    for _ in range(25):
+        data = bytearray(sound)
+        for _ in range(3):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        try:
+            with bs.open_file(bytes(data)) as file:
+                file.read(["i32", "text", "wall", "list"], [("i32", "==", 0)])
+                file.verify(filters=True)
+        except bs.BloomsealError:
+            pass
+    for size in (0, 3, 10, len(sound) // 2, len(sound) - 1):
+        with pytest.raises(FormatError):
+            bs.open_file(sound[:size])
