@@ -122,7 +122,7 @@ def _arrow_write(keys: Keys, folder: str, tables: Iterable[pa.Table], group: int
 
 
 def _read(keys: Keys, path: str) -> None:
-    from bloomseal.format.minifile import read_row_group
+    from bloomseal.format.decode import read_row_group
 
     with bs.open_file(path, decryption=keys.decryption) as file:
         for group in range(file.num_row_groups):

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from ..encryption import ModuleType
 from ..errors import FormatError
-from ..format.minifile import PageSelection, decode_batches, leaf_values, mini_file
+from ..format.decode import decode_batches, leaf_values
+from ..format.minifile import PageSelection, mini_file
 from ..format.walk import Walk
 from ..read.file import SealedFile
 from ..thrift.structs import ColumnIndex, OffsetIndex, decode

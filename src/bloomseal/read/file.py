@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..errors import BloomsealWarning, Hint, PolicyError, UnsupportedError, UsageError
-from ..format.minifile import read_row_group
+from ..format.decode import read_row_group
 from ..format.opening import need_verified, open_footer
 from ..format.pages.statistics import all_null
 from ..format.schema import Schema
@@ -255,6 +255,17 @@ class SealedFile:
             table = found
         plan.stats.rows += table.num_rows
         return table
+
+    def pieces(self, plan: ReadPlan, row_group: int) -> Iterator[pa.Table]:
+        """As `scan_row_group`, in pieces of some megabytes where every row is asked for."""
+        if plan.predicate is not None:
+            if (found := self.scan_row_group(plan, row_group)) is not None:
+                yield found
+            return
+        plan.stats.decoded += 1
+        for table in plan.pieces(row_group):
+            plan.stats.rows += table.num_rows
+            yield table
 
     def rules_out(self, plan: ReadPlan, row_group: int, left: Left | None = None) -> RuledOut | None:
         """What proves that a row group has no row that the plan asks for; None where nothing does. `left`: see

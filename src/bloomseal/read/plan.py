@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from ..format.decode import read_in_pieces, read_row_group
 from ..format.layout import FileMeta
-from ..format.minifile import read_row_group
 from ..format.walk import Walk
 
 if TYPE_CHECKING:
@@ -83,6 +84,17 @@ class ReadPlan:
                 _EMPTY.clear()
             _EMPTY[asked] = found
         return found
+
+    def size_of(self, row_group: int) -> int:
+        """Roughly the bytes of the columns asked for, in one row group."""
+        footer = self.walk.footer
+        whole = max(footer.row_group(row_group).total_byte_size or 0, 0)
+        return whole * len(self.wanted) // len(footer.schema.leaves)
+
+    def pieces(self, row_group: int) -> Iterator[pa.Table]:
+        """All rows of one row group, see `read_in_pieces`."""
+        for table in read_in_pieces(self.walk, row_group, self.wanted, int96_unit=self.int96_unit):
+            yield table.select(self.order)
 
     def matching(self, row_group: int, left: Left | None = None) -> pa.Table | None:
         """The rows of one row group that the predicate asks for; None where there are none. `left`: of `ruled_out`."""

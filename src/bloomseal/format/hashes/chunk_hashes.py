@@ -12,7 +12,8 @@ import pyarrow as pa
 from ...errors import BloomsealError, FormatError, UnsupportedError, UsageError
 from ...sbbf import ColumnType, PhysicalType, hash_array
 from ...storage.source import Buffer
-from ..minifile import PageSelection, decode_batches, leaf_values, mini_file
+from ..decode import decode_batches, leaf_values
+from ..minifile import PageSelection, mini_file
 from ..pages.levels import check_clear_levels
 from ..schema import Leaf
 from ..walk import Walk
