@@ -15,7 +15,7 @@ from ..storage.source import Buffer
 from ..thrift import Struct
 from .footer import plain_footer
 from .layout import Column, FileMeta, Group, Meta
-from .minifile import PageSelection, mini_file
+from .minifile import MiniFile, PageSelection, mini_file
 from .pages.int96 import check_moments
 from .walk import Walk
 
@@ -52,7 +52,7 @@ def read_row_group(
     """
     try:
         if row_group is None:
-            return _decode(mini_file(walk, None, leaves), coerce_int96_timestamp_unit=int96_unit, **options)
+            return _decode(mini_file(walk, None, leaves).view, coerce_int96_timestamp_unit=int96_unit, **options)
         # Each part's file in memory is gone before the next one's is made.
         tables = [
             _decode_moments(walk, part, mini_file(walk, row_group, part), int96_unit, cut_moments, **options)
@@ -183,32 +183,32 @@ def _decode(data: Buffer, *, use_threads: bool = False, **options: Any) -> pa.Ta
 
 
 def _decode_moments(
-    walk: Walk, leaves: Sequence[int], data: bytearray, unit: str, cut: bool = False, **options: Any
+    walk: Walk, leaves: Sequence[int], data: MiniFile, unit: str, cut: bool = False, **options: Any
 ) -> pa.Table:
     """Decode a mini-file of these leaves; see `_checked_moments`."""
     view = _checked_moments(walk, leaves, data, unit, cut)
     return _decode(view, coerce_int96_timestamp_unit=unit, **options)
 
 
-def _checked_moments(walk: Walk, leaves: Sequence[int], data: bytearray, unit: str, cut: bool = False) -> memoryview:
+def _checked_moments(walk: Walk, leaves: Sequence[int], data: MiniFile, unit: str, cut: bool = False) -> memoryview:
     """A mini-file of these leaves, unless it holds INT96 moments that Arrow would turn into others.
 
     Those are looked at first, on the same pages, by way of more footers, which call them 12 plain bytes.
     """
-    known, end, ends = walk.footer.schema.leaves, len(data), {}
+    known, end, ends = walk.footer.schema.leaves, data.size, {}
     for place, leaf in enumerate(leaves):
         if known[leaf].type.physical is PhysicalType.INT96:
-            whole = bytes(data[end - 8 - int.from_bytes(data[end - 8 : end - 4], "little") : end - 8])
-            data += plain_footer(_int96_footer(walk, leaf, whole, place))
-            ends[leaf] = len(data)
-    view = memoryview(data)
+            view = data.view[:end]
+            whole = bytes(view[-8 - int.from_bytes(view[-8:-4], "little") : -8])
+            data.append(plain_footer(_int96_footer(walk, leaf, whole, place)))
+            ends[leaf] = data.size
     for leaf, last in ends.items():
         try:
-            for column in decode_batches(view[:last], _CHECKED_ROWS):
+            for column in decode_batches(data.view[:last], _CHECKED_ROWS):
                 check_moments(leaf_values(column), unit, cut=cut)
         except BloomsealError as error:
             raise error.at(column=known[leaf].name) from None
-    return view[:end]
+    return data.view[:end]
 
 
 def _int96_footer(walk: Walk, leaf: int, whole: bytes, place: int) -> bytes:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ..errors import BloomsealError, FormatError
 from ..sbbf import PhysicalType
+from ..storage.source import Buffer, fresh
 from ..thrift import Struct, WireType, encode_binary
 from .footer import plain_footer
 from .layout import MAGIC, Column, FileMeta, Group, Meta
@@ -18,10 +19,11 @@ from .pages.page import Page, resized_header
 from .schema import Schema
 from .walk import Chunk, Walk
 
-__all__ = ["PageSelection", "mini_file", "plain_header"]
+__all__ = ["MiniFile", "PageSelection", "mini_file", "plain_header"]
 
 _ARROW_SCHEMA = b"ARROW:schema"
 _UNCOMPRESSED = 0
+_FOOTER_ROOM = 1 << 14
 _REMEMBERED = 64
 """Files of one table have one schema: what is cut from it for a set of columns is kept for so many sets."""
 
@@ -34,6 +36,38 @@ class PageSelection:
     num_rows: int
 
 
+class MiniFile:
+    """A file in memory, as it grows.
+
+    Args:
+        room: bytes that it is likely to have.
+    """
+
+    __slots__ = ("_buffer", "size")
+
+    def __init__(self, room: int) -> None:
+        self._buffer = fresh(room)
+        self.size = 0
+
+    @property
+    def view(self) -> memoryview:
+        """What was written."""
+        return memoryview(self._buffer)[: self.size]
+
+    def take(self, size: int) -> memoryview:
+        """So many more bytes, to be filled before others are taken."""
+        begin, end = self.size, self.size + size
+        if end > len(self._buffer):
+            larger = fresh(end + end // 8)
+            memoryview(larger)[:begin] = self.view
+            self._buffer = larger
+        self.size = end
+        return memoryview(self._buffer)[begin:end]
+
+    def append(self, data: Buffer) -> None:
+        self.take(len(data))[:] = data
+
+
 def mini_file(
     walk: Walk,
     row_group: int | None,
@@ -41,7 +75,7 @@ def mini_file(
     *,
     physical: bool = False,
     selection: PageSelection | None = None,
-) -> bytearray:
+) -> MiniFile:
     """A plaintext Parquet file of these leaves (indexes, ascending) of one row group, or of none.
 
     Pages are opened straight into the file's bytes; page headers say the plaintext size; statistics, indexes and
@@ -66,24 +100,21 @@ def mini_file(
         raise FormatError("column chunks overlap: together they are larger than the file", row_group=row_group)
     if selection is not None:
         room += sum(len(page.inflated or b"") for pages in selection.pages.values() for page in pages)
-    out = bytearray(room + 4)
-    out[:4] = MAGIC
-    position = 4
+    out = MiniFile(room + _FOOTER_ROOM)
+    out.append(MAGIC)
     columns = []
     for chunk in chunks:
         pages = walk.pages(chunk) if selection is None else selection.pages[chunk.leaf.index]
-        position, column = _add_chunk(walk, chunk, pages, out, position, physical)
-        columns.append(column)
+        columns.append(_add_chunk(walk, chunk, pages, out, physical))
     rows, groups = 0, []
     if row_group is not None:
         rows = selection.num_rows if selection else walk.footer.row_group(row_group).num_rows or 0
         struct = Struct()
         struct.set_list(Group.COLUMNS, columns)
-        struct.set_i64(Group.TOTAL_BYTE_SIZE, position)
+        struct.set_i64(Group.TOTAL_BYTE_SIZE, out.size)
         struct.set_i64(Group.NUM_ROWS, rows)
         groups.append(struct.to_bytes())
-    del out[position:]
-    out += plain_footer(_footer(walk, leaves, rows, groups, physical))
+    out.append(plain_footer(_footer(walk, leaves, rows, groups, physical)))
     return out
 
 
@@ -101,12 +132,10 @@ def _footer(walk: Walk, leaves: Sequence[int], rows: int, groups: list[bytes], p
     return footer.to_bytes()
 
 
-def _add_chunk(
-    walk: Walk, chunk: Chunk, pages: Iterable[Page], out: bytearray, position: int, physical: bool
-) -> tuple[int, bytes]:
+def _add_chunk(walk: Walk, chunk: Chunk, pages: Iterable[Page], out: MiniFile, physical: bool) -> bytes:
     original = walk.meta(chunk)
     inflated = isinstance(pages, Sequence) and all(page.inflated is not None for page in pages)
-    start, uncompressed, values, dictionary, first_data = position, 0, 0, None, None
+    start, uncompressed, values, dictionary, first_data = out.size, 0, 0, None, None
     some = bool(original.num_values)
     for page in pages:
         if some and page.ordinal >= 0 and not page.num_values:
@@ -121,22 +150,17 @@ def _add_chunk(
             )
         body = page.inflated if inflated else None
         header = plain_header(page, page.size if body is None else len(body))
-        end = position + len(header) + (page.size if body is None else len(body))
-        if end > len(out):
-            out.extend(bytes(end - len(out)))
         if page.ordinal < 0:
-            dictionary = position
+            dictionary = out.size
         elif first_data is None:
-            first_data = position
-        out[position : position + len(header)] = header
-        with memoryview(out) as view:
-            if body is not None:
-                view[position + len(header) : end] = body
-            else:
-                _open_into(walk, chunk, page, view[position + len(header) : end])
+            first_data = out.size
+        out.append(header)
+        if body is not None:
+            out.append(body)
+        else:
+            _open_into(walk, chunk, page, out.take(page.size))
         uncompressed += len(header) + (page.view.uncompressed_size or 0)
         values += page.num_values
-        position = end
     kind = original.type or 0
     if physical and kind == PhysicalType.INT96:
         kind = PhysicalType.FIXED_LEN_BYTE_ARRAY
@@ -147,14 +171,14 @@ def _add_chunk(
     meta.set_i32(Meta.CODEC, _UNCOMPRESSED if inflated else original.codec or _UNCOMPRESSED)
     meta.set_i64(Meta.NUM_VALUES, values)
     meta.set_i64(Meta.UNCOMPRESSED, uncompressed)
-    meta.set_i64(Meta.COMPRESSED, position - start)
+    meta.set_i64(Meta.COMPRESSED, out.size - start)
     meta.set_i64(Meta.DATA_PAGE, start if first_data is None else first_data)
     if dictionary is not None:
         meta.set_i64(Meta.DICTIONARY_PAGE, dictionary)
     column = Struct()
     column.set_i64(Column.FILE_OFFSET, 0)
     column.set_struct(Column.META, meta)
-    return position, column.to_bytes()
+    return column.to_bytes()
 
 
 def _open_into(walk: Walk, chunk: Chunk, page: Page, out: memoryview) -> None:

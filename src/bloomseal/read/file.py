@@ -241,10 +241,10 @@ class SealedFile:
         """The matching rows of one row group; None where there are none. Counts into ``plan.stats``."""
         left: Left = {}
         if (proof := self.rules_out(plan, row_group, left)) is not None:
-            plan.stats.pruned_by_statistics += proof is RuledOut.BY_STATISTICS
-            plan.stats.pruned_by_filter += proof is RuledOut.BY_FILTER
+            by_filter = proof is RuledOut.BY_FILTER
+            plan.count(pruned_by_statistics=not by_filter, pruned_by_filter=by_filter)
             return None
-        plan.stats.decoded += 1
+        plan.count(decoded=1)
         if plan.predicate is None:
             how: dict[str, Any] = {"int96_unit": plan.int96_unit, "use_threads": len(plan.wanted) > 1}
             table = read_row_group(self._walk, row_group, plan.wanted, **how).select(plan.order)
@@ -253,7 +253,7 @@ class SealedFile:
             if found is None:
                 return None
             table = found
-        plan.stats.rows += table.num_rows
+        plan.count(rows=table.num_rows)
         return table
 
     def pieces(self, plan: ReadPlan, row_group: int) -> Iterator[pa.Table]:
@@ -262,9 +262,9 @@ class SealedFile:
             if (found := self.scan_row_group(plan, row_group)) is not None:
                 yield found
             return
-        plan.stats.decoded += 1
+        plan.count(decoded=1)
         for table in plan.pieces(row_group):
-            plan.stats.rows += table.num_rows
+            plan.count(rows=table.num_rows)
             yield table
 
     def rules_out(self, plan: ReadPlan, row_group: int, left: Left | None = None) -> RuledOut | None:

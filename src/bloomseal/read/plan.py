@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -21,11 +22,13 @@ __all__ = ["ReadPlan", "ReadStats"]
 _EMPTY: dict[object, pa.Table] = {}
 """Results without rows by footer schema, key-value metadata and what is asked for: files of one table share them."""
 _REMEMBERED = 64
+_COUNTING = threading.Lock()
 
 
 @dataclass(slots=True)
 class ReadStats:
-    """What a read did: row groups in the file, pruned by statistics, pruned by filters, and decoded.
+    """What a read did: row groups in the file, pruned by statistics, pruned by filters, and decoded; rows of the
+    answer.
 
     Of a table also: row groups that an index ruled out, files that were not opened for that, and files that no index
     of the predicate's columns covers (0 where nothing is asked, and where there is no index).
@@ -65,6 +68,11 @@ class ReadPlan:
     predicate: Predicate | None
     int96_unit: str
     stats: ReadStats
+
+    def count(self, **more: int) -> None:
+        """Add to `stats`. Threads share a plan, and adding takes more than one step."""
+        with _COUNTING:
+            self.stats.add(ReadStats(**more))
 
     @cached_property
     def empty(self) -> pa.Table:

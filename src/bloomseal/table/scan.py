@@ -28,6 +28,7 @@ Progress = Callable[[float, int], None]
 _COUNTING = threading.Lock()
 _PORTION: Final = 8 << 20
 """Bytes of decoded rows after which a row group waits until they are taken."""
+_WORTH_RELEASING: Final = 1 << 20
 _AHEAD: Final = 256 << 20
 """Bytes of row groups under way beyond which no other is begun, however many threads there are."""
 
@@ -108,18 +109,20 @@ class _Unit:
     def portion(self) -> tuple[deque[pa.RecordBatch], bool]:
         """The next rows, and whether that is all of them."""
         batches: deque[pa.RecordBatch] = deque()
-        held = 0
+        held, more = 0, False
         try:
             for rows in self._pieces:
                 batches.extend(rows.to_batches())
                 held += rows.nbytes
-                if held >= _PORTION:
-                    return batches, False
-        except BaseException:
-            self._opened.done()
-            raise
-        self._opened.done()
-        return batches, True
+                if more := held >= _PORTION:
+                    break
+        finally:
+            if not more:
+                self._opened.done()
+            if held >= _WORTH_RELEASING:
+                # Arrow's pools keep what was freed a moment ago: several times as much as is in use here.
+                pa.default_memory_pool().release_unused()
+        return batches, not more
 
 
 def _batches(

@@ -191,7 +191,9 @@ class Fragment:
         return not self.shape.schema.names and self.left == Rest(None, None)
 
     def _counted(self, group: int) -> pa.Table:
-        return pa.table({"": pa.nulls(self.file.row_groups[group].num_rows)})
+        rows = self.file.row_groups[group].num_rows
+        self.plan.count(rows=rows)
+        return pa.table({"": pa.nulls(rows)})
 
     def _matching(self, rows: pa.Table) -> pa.Table | None:
         """Those that the table's schema is needed for to tell."""
@@ -199,6 +201,7 @@ class Fragment:
         if bound is None:
             return rows
         hits = bound.hits(self._query.in_schema(self._number, rows, bound.schema))
+        self.plan.count(rows=len(hits) - rows.num_rows)
         return rows.take(pa.array(hits)) if len(hits) else None
 
     def _least(self, schema: Schema, filters: Any) -> list[str]:
