@@ -24,8 +24,8 @@ __all__ = ["decode_batches", "leaf_values", "read_in_pieces", "read_pages", "rea
 _CHECKED_ROWS = 1 << 16
 _PART_BYTES = 4 << 20
 """Columns of fewer bytes than these are decoded together."""
-_PIECE_BYTES = 4 << 20
-_PIECE_ROWS = (1 << 10, 1 << 16)
+_PIECE_BYTES = 2 << 20
+_PIECE_ROWS = (1 << 10, 1 << 15)
 _LEAST_WIDTH = 16
 """Bytes that a value is taken to have at least once it is decoded: dictionaries make it less as it is stored."""
 
@@ -83,7 +83,8 @@ def read_in_pieces(walk: Walk, row_group: int, leaves: Sequence[int], *, int96_u
         return
     try:
         data = _checked_moments(walk, leaves, mini_file(walk, row_group, leaves), int96_unit)
-        yield from _batches(data, piece, coerce_int96_timestamp_unit=int96_unit)
+        several = len(leaves) > 1
+        yield from _batches(data, piece, use_threads=several, coerce_int96_timestamp_unit=int96_unit)
     except BloomsealError as error:
         raise error.at(file=walk.source.name, row_group=row_group) from error.__cause__
 
@@ -132,10 +133,10 @@ def decode_batches(data: Buffer, rows: int) -> Iterator[pa.ChunkedArray]:
         yield table.column(0)
 
 
-def _batches(data: Buffer, rows: int, **options: Any) -> Iterator[pa.Table]:
+def _batches(data: Buffer, rows: int, *, use_threads: bool = False, **options: Any) -> Iterator[pa.Table]:
     with _decoding():
         file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)), **options)
-        batches = file.iter_batches(rows, use_threads=False)
+        batches = file.iter_batches(rows, use_threads=use_threads)
     decoded = 0
     while True:
         # Not around the yield: an error of whoever takes the rows is not the decoder's.

@@ -26,7 +26,7 @@ __all__ = ["Progress", "stream"]
 T = TypeVar("T")
 Progress = Callable[[float, int], None]
 _COUNTING = threading.Lock()
-_PORTION: Final = 8 << 20
+_PORTION: Final = 4 << 20
 """Bytes of decoded rows after which a row group waits until they are taken."""
 _WORTH_RELEASING: Final = 1 << 20
 _AHEAD: Final = 256 << 20
