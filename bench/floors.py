@@ -68,7 +68,7 @@ def look_up(path: Path, column: str, value: str, decryption: bs.DecryptionSpec) 
         for page in others:
             os.pread(fd, page.length, page.offset)
             page.open_into(opened[: page.size])
-        table = pq.ParquetFile(pa.BufferReader(mini)).read(use_threads=False)
+        table = pq.ParquetFile(pa.BufferReader(pa.py_buffer(mini.view))).read(use_threads=False)
         rows: int = table.filter(pc.equal(table.column(column), value)).num_rows
         return rows
 

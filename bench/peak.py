@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 import bloomseal as bs
@@ -56,6 +57,8 @@ def _jobs(
             sealed, filters=[("ssn", "==", value)], decryption=keys.decryption
         ),
         ("bloomseal", "attach"): lambda: _attach(keys, sealed, folder),
+        **{("bloomseal", f"scan-{n}"): lambda n=n: _scan(keys, sealed, n) for n in (1, 2)},
+        ("pyarrow", "scan-1"): lambda: _arrow_scan(keys, sealed),
         ("pyarrow", "write"): lambda: _arrow_write(keys, folder, _copies(messages, groups), group),
         ("pyarrow", "read"): lambda: _arrow_read(keys, sealed),
         ("pyarrow", "lookup"): lambda: pq.read_table(
@@ -122,7 +125,7 @@ def _arrow_write(keys: Keys, folder: str, tables: Iterable[pa.Table], group: int
 
 
 def _read(keys: Keys, path: str) -> None:
-    from bloomseal.format.minifile import read_row_group
+    from bloomseal.format.decode import read_row_group
 
     with bs.open_file(path, decryption=keys.decryption) as file:
         for group in range(file.num_row_groups):
@@ -133,6 +136,16 @@ def _arrow_read(keys: Keys, path: str) -> None:
     with pq.ParquetFile(path, decryption_properties=keys.arrow_decryption()) as file:
         for group in range(file.num_row_groups):
             file.read_row_group(group, use_threads=False)
+
+
+def _scan(keys: Keys, path: str, threads: int) -> None:
+    for _ in bs.open_table(path, decryption=keys.decryption).scan(threads=threads):
+        pass
+
+
+def _arrow_scan(keys: Keys, path: str) -> None:
+    for _ in ds.dataset(path, format=keys.arrow_dataset_format()).to_batches(use_threads=False):
+        pass
 
 
 def _attach(keys: Keys, sealed: str, folder: str) -> None:

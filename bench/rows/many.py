@@ -65,9 +65,9 @@ def files(work: Workspace) -> Iterator[Comparison]:
     )
 
 
-def many_files(work: Workspace, count: int) -> Path:
+def many_files(work: Workspace, count: int, name: str = "many") -> Path:
     """A folder of files with five row groups each, written under one set of key encryption keys."""
-    folder, rows = work.path("many"), work.size.many_rows
+    folder, rows = work.path(name), work.size.many_rows
     folder.mkdir(exist_ok=True)
     spec = bs.FilterSpec(fpp=0.0001, ndv=rows // _GROUPS)
     for i in range(count):

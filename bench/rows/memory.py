@@ -19,8 +19,10 @@ from ..peak import write
 from ..timing import CantError, Comparison, Contender, Goal, Timed
 from ..workspace import Workspace, row
 
-_FRUGAL = "ARROW_DEFAULT_MEMORY_POOL=jemalloc"
-_WHOLE = "the plaintext of one row group"
+__all__ = ["FRUGAL", "WHOLE", "measured"]
+
+FRUGAL = "ARROW_DEFAULT_MEMORY_POOL=jemalloc"
+WHOLE = "the plaintext of one row group"
 _JOBS = {
     "write": ("Bloomseal, streaming write", 3.0, "write ≤ 3 row groups"),
     "read": ("Bloomseal, reading row by row group", 3.0, "read ≤ 3 row groups"),
@@ -42,18 +44,18 @@ def memory(work: Workspace) -> Iterator[Comparison]:
         for job, (name, bound, text) in _JOBS.items():
             needed, what = _needed(table, job, rows // group)
             size = f"row groups of {group:,} rows, {table.nbytes / 1e6:.2g} MB"
-            frugal = f"{name}, {_FRUGAL}"
+            frugal = f"{name}, {FRUGAL}"
             yield Comparison(
                 f"memory: {job}, {size}",
                 [
-                    Contender(name, _measured("bloomseal", job, work, sealed, rows, group), ours=True, warm_up=0),
+                    Contender(name, measured("bloomseal", job, work, sealed, rows, group), ours=True, warm_up=0),
                     Contender(
                         frugal,
-                        _measured("bloomseal", job, work, sealed, rows, group, frugal=True),
+                        measured("bloomseal", job, work, sealed, rows, group, frugal=True),
                         ours=True,
                         warm_up=0,
                     ),
-                    Contender(f"pyarrow, {job}", _measured("pyarrow", job, work, sealed, rows, group), warm_up=0),
+                    Contender(f"pyarrow, {job}", measured("pyarrow", job, work, sealed, rows, group), warm_up=0),
                     Contender(what, lambda needed=needed: Timed(needed)),
                 ],
                 [Goal(one, what, bound, True, text) for one in (name, frugal)],
@@ -69,13 +71,14 @@ def _needed(group: pa.Table, job: str, groups: int) -> tuple[float, str]:
         return group.nbytes + bitset * groups, "the surviving row group and the filters"
     if job == "attach":
         return group.column("email").nbytes + bitset, "one column chunk and its filter"
-    return group.nbytes, _WHOLE
+    return group.nbytes, WHOLE
 
 
-def _measured(
+def measured(
     who: str, job: str, work: Workspace, sealed: Path, rows: int, group: int, *, frugal: bool = False
 ) -> Callable[[], Timed]:
-    name, _, value = _FRUGAL.partition("=")
+    """What a process of its own needs for a job, see `peak`."""
+    name, _, value = FRUGAL.partition("=")
 
     def run() -> Timed:
         arguments = [

@@ -3,215 +3,29 @@
 from __future__ import annotations
 
 import base64
-import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ..errors import BloomsealError, FormatError
 from ..sbbf import PhysicalType
-from ..storage.source import Buffer
+from ..storage.source import Buffer, fresh
 from ..thrift import Struct, WireType, encode_binary
 from .footer import plain_footer
 from .layout import MAGIC, Column, FileMeta, Group, Meta
-from .pages.int96 import check_moments
 from .pages.page import Page, resized_header
 from .schema import Schema
 from .walk import Chunk, Walk
 
-__all__ = [
-    "PageSelection",
-    "decode_batches",
-    "leaf_values",
-    "mini_file",
-    "plain_header",
-    "read_pages",
-    "read_row_group",
-]
+__all__ = ["MiniFile", "PageSelection", "mini_file", "plain_header"]
 
 _ARROW_SCHEMA = b"ARROW:schema"
 _UNCOMPRESSED = 0
-_CHECKED_ROWS = 1 << 16
-_PART_BYTES = 4 << 20
-"""Columns of fewer bytes than these are decoded together."""
+_FOOTER_ROOM = 1 << 14
 _REMEMBERED = 64
 """Files of one table have one schema: what is cut from it for a set of columns is kept for so many sets."""
-
-
-def read_row_group(
-    walk: Walk,
-    row_group: int | None,
-    leaves: Sequence[int],
-    *,
-    int96_unit: str = "ns",
-    cut_moments: bool = False,
-    **options: Any,
-) -> pa.Table:
-    """Decode these leaves of one row group (None: of no row group, for the schema alone).
-
-    Args:
-        int96_unit: of the timestamps that INT96 becomes, ``ns`` or ``us``.
-        cut_moments: INT96 that is finer than `int96_unit` is cut off instead of refused.
-        options: for pyarrow's reader.
-
-    Raises:
-        FormatError: pyarrow could not decode what the modules held.
-        UnsupportedError: INT96 moments that `int96_unit` can't hold.
-    """
-    try:
-        if row_group is None:
-            return _decode(mini_file(walk, None, leaves), coerce_int96_timestamp_unit=int96_unit, **options)
-        # Each part's file in memory is gone before the next one's is made.
-        tables = [
-            _decode_moments(walk, part, mini_file(walk, row_group, part), int96_unit, cut_moments, **options)
-            for part in _parts(walk, row_group, leaves)
-        ]
-        if len(tables) == 1:
-            return tables[0]
-        fields = [field for table in tables for field in table.schema]
-        columns = [column for table in tables for column in table.columns]
-        return pa.Table.from_arrays(columns, schema=pa.schema(fields, tables[0].schema.metadata))
-    except BloomsealError as error:
-        raise error.at(file=walk.source.name, row_group=row_group) from error.__cause__
-
-
-def _parts(walk: Walk, row_group: int, leaves: Sequence[int]) -> list[Sequence[int]]:
-    """The leaves of whole top-level fields that are decoded at once: all, unless they are many bytes.
-
-    Raises:
-        FormatError: column chunks that overlap.
-    """
-    sizes = [walk.extent(walk.chunk(row_group, leaf))[1] for leaf in leaves]
-    if sum(sizes) > walk.source.size:
-        # A thousand chunks that all claim the whole file would ask for a thousand times its size.
-        raise FormatError("column chunks overlap: together they are larger than the file", row_group=row_group)
-    parts: list[list[int]] = [[]]
-    held = 0
-    for leaf, size in zip(leaves, sizes, strict=True):
-        begins = (
-            not parts[-1] or walk.footer.schema.leaves[leaf].path[0] != walk.footer.schema.leaves[parts[-1][-1]].path[0]
-        )
-        if begins and held >= _PART_BYTES:
-            parts.append([])
-            held = 0
-        parts[-1].append(leaf)
-        held += size
-    return list(parts)
-
-
-def read_pages(walk: Walk, row_group: int, selection: PageSelection, *, int96_unit: str = "ns") -> pa.Table:
-    """Decode some pages of some flat columns, as `read_row_group` does."""
-    try:
-        leaves = sorted(selection.pages)
-        data = mini_file(walk, row_group, leaves, selection=selection)
-        return _decode_moments(walk, leaves, data, int96_unit)
-    except BloomsealError as error:
-        raise error.at(file=walk.source.name, row_group=row_group) from error.__cause__
-
-
-def decode_batches(data: Buffer, rows: int) -> Iterator[pa.ChunkedArray]:
-    """The only column of a mini-file, so many rows at a time.
-
-    Raises:
-        FormatError: pyarrow could not decode it.
-    """
-    with _decoding():
-        file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
-        decoded = 0
-        for batch in file.iter_batches(rows, use_threads=False):
-            decoded += batch.num_rows
-            yield pa.chunked_array([batch.column(0)])
-    _need_all(decoded, file)
-
-
-def leaf_values(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The values of a column with one leaf, without nesting."""
-    chunks = column.chunks
-    while True:
-        kind = chunks[0].type if chunks else column.type
-        if pa.types.is_struct(kind):
-            # flatten() gives children the parent's nulls, which field() would not.
-            chunks = [chunk.flatten()[0] for chunk in chunks]
-        elif pa.types.is_map(kind):
-            keys_only = kind.item_type == pa.null()
-            chunks = [chunk.keys if keys_only else chunk.items for chunk in chunks]
-        elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-            chunks = [chunk.flatten() for chunk in chunks]
-        else:
-            return pa.chunked_array(chunks, type=None if chunks else kind)
-        if not chunks:
-            return pa.chunked_array([], type=_leaf_type(kind))
-
-
-def _leaf_type(kind: pa.DataType) -> pa.DataType:
-    while pa.types.is_nested(kind):
-        kind = kind.field(0).type
-    return kind
-
-
-def _decode(data: Buffer, *, use_threads: bool = False, **options: Any) -> pa.Table:
-    with _decoding():
-        file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)), **options)
-        table = file.read(use_threads=use_threads)
-    _need_all(table.num_rows, file)
-    return table
-
-
-def _decode_moments(
-    walk: Walk, leaves: Sequence[int], data: bytearray, unit: str, cut: bool = False, **options: Any
-) -> pa.Table:
-    """Decode a mini-file of these leaves, unless it holds INT96 moments that Arrow would turn into others.
-
-    Those are looked at first, on the same pages, by way of more footers, which call them 12 plain bytes.
-    """
-    known, end, ends = walk.footer.schema.leaves, len(data), {}
-    for place, leaf in enumerate(leaves):
-        if known[leaf].type.physical is PhysicalType.INT96:
-            whole = bytes(data[end - 8 - int.from_bytes(data[end - 8 : end - 4], "little") : end - 8])
-            data += plain_footer(_int96_footer(walk, leaf, whole, place))
-            ends[leaf] = len(data)
-    view = memoryview(data)
-    for leaf, last in ends.items():
-        try:
-            for column in decode_batches(view[:last], _CHECKED_ROWS):
-                check_moments(leaf_values(column), unit, cut=cut)
-        except BloomsealError as error:
-            raise error.at(column=known[leaf].name) from None
-    return _decode(view[:end], coerce_int96_timestamp_unit=unit, **options)
-
-
-def _int96_footer(walk: Walk, leaf: int, whole: bytes, place: int) -> bytes:
-    """A footer of a mini-file's column `place` alone, without its type; `whole` is the mini-file's own."""
-    footer = Struct.parse(whole)
-    group = Struct.parse(footer.elements(FileMeta.ROW_GROUPS)[0])
-    column = Struct.parse(group.elements(Group.COLUMNS)[place])
-    meta = Struct.parse(column.raw(Column.META) or b"\0")
-    meta.set_i32(Meta.TYPE, PhysicalType.FIXED_LEN_BYTE_ARRAY)
-    column.set_struct(Column.META, meta)
-    group.set_list(Group.COLUMNS, [column.to_bytes()])
-    footer.set_list(FileMeta.SCHEMA, walk.footer.schema.cut([leaf], physical=True))
-    footer.set_list(FileMeta.ROW_GROUPS, [group.to_bytes()])
-    footer.remove(FileMeta.KEY_VALUE)
-    return footer.to_bytes()
-
-
-def _need_all(decoded: int, file: pq.ParquetFile) -> None:
-    """Arrow says nothing where the pages of lists hold fewer rows than the row group."""
-    if decoded != file.metadata.num_rows:
-        raise FormatError(f"the decoder found {decoded} rows of {file.metadata.num_rows}")
-
-
-@contextlib.contextmanager
-def _decoding() -> Iterator[None]:
-    try:
-        yield
-    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, MemoryError) as error:
-        # Plaintext pages and CTR pages are not authenticated: hostile bytes get as far as the decoder.
-        raise FormatError(f"the decoder refused the pages ({type(error).__name__})") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +36,38 @@ class PageSelection:
     num_rows: int
 
 
+class MiniFile:
+    """A file in memory, as it grows.
+
+    Args:
+        room: bytes that it is likely to have.
+    """
+
+    __slots__ = ("_buffer", "size")
+
+    def __init__(self, room: int) -> None:
+        self._buffer = fresh(room)
+        self.size = 0
+
+    @property
+    def view(self) -> memoryview:
+        """What was written."""
+        return memoryview(self._buffer)[: self.size]
+
+    def take(self, size: int) -> memoryview:
+        """So many more bytes, to be filled before others are taken."""
+        begin, end = self.size, self.size + size
+        if end > len(self._buffer):
+            larger = fresh(end + end // 8)
+            memoryview(larger)[:begin] = self.view
+            self._buffer = larger
+        self.size = end
+        return memoryview(self._buffer)[begin:end]
+
+    def append(self, data: Buffer) -> None:
+        self.take(len(data))[:] = data
+
+
 def mini_file(
     walk: Walk,
     row_group: int | None,
@@ -229,7 +75,7 @@ def mini_file(
     *,
     physical: bool = False,
     selection: PageSelection | None = None,
-) -> bytearray:
+) -> MiniFile:
     """A plaintext Parquet file of these leaves (indexes, ascending) of one row group, or of none.
 
     Pages are opened straight into the file's bytes; page headers say the plaintext size; statistics, indexes and
@@ -254,24 +100,21 @@ def mini_file(
         raise FormatError("column chunks overlap: together they are larger than the file", row_group=row_group)
     if selection is not None:
         room += sum(len(page.inflated or b"") for pages in selection.pages.values() for page in pages)
-    out = bytearray(room + 4)
-    out[:4] = MAGIC
-    position = 4
+    out = MiniFile(room + _FOOTER_ROOM)
+    out.append(MAGIC)
     columns = []
     for chunk in chunks:
         pages = walk.pages(chunk) if selection is None else selection.pages[chunk.leaf.index]
-        position, column = _add_chunk(walk, chunk, pages, out, position, physical)
-        columns.append(column)
+        columns.append(_add_chunk(walk, chunk, pages, out, physical))
     rows, groups = 0, []
     if row_group is not None:
         rows = selection.num_rows if selection else walk.footer.row_group(row_group).num_rows or 0
         struct = Struct()
         struct.set_list(Group.COLUMNS, columns)
-        struct.set_i64(Group.TOTAL_BYTE_SIZE, position)
+        struct.set_i64(Group.TOTAL_BYTE_SIZE, out.size)
         struct.set_i64(Group.NUM_ROWS, rows)
         groups.append(struct.to_bytes())
-    del out[position:]
-    out += plain_footer(_footer(walk, leaves, rows, groups, physical))
+    out.append(plain_footer(_footer(walk, leaves, rows, groups, physical)))
     return out
 
 
@@ -289,12 +132,10 @@ def _footer(walk: Walk, leaves: Sequence[int], rows: int, groups: list[bytes], p
     return footer.to_bytes()
 
 
-def _add_chunk(
-    walk: Walk, chunk: Chunk, pages: Iterable[Page], out: bytearray, position: int, physical: bool
-) -> tuple[int, bytes]:
+def _add_chunk(walk: Walk, chunk: Chunk, pages: Iterable[Page], out: MiniFile, physical: bool) -> bytes:
     original = walk.meta(chunk)
     inflated = isinstance(pages, Sequence) and all(page.inflated is not None for page in pages)
-    start, uncompressed, values, dictionary, first_data = position, 0, 0, None, None
+    start, uncompressed, values, dictionary, first_data = out.size, 0, 0, None, None
     some = bool(original.num_values)
     for page in pages:
         if some and page.ordinal >= 0 and not page.num_values:
@@ -309,22 +150,17 @@ def _add_chunk(
             )
         body = page.inflated if inflated else None
         header = plain_header(page, page.size if body is None else len(body))
-        end = position + len(header) + (page.size if body is None else len(body))
-        if end > len(out):
-            out.extend(bytes(end - len(out)))
         if page.ordinal < 0:
-            dictionary = position
+            dictionary = out.size
         elif first_data is None:
-            first_data = position
-        out[position : position + len(header)] = header
-        with memoryview(out) as view:
-            if body is not None:
-                view[position + len(header) : end] = body
-            else:
-                _open_into(walk, chunk, page, view[position + len(header) : end])
+            first_data = out.size
+        out.append(header)
+        if body is not None:
+            out.append(body)
+        else:
+            _open_into(walk, chunk, page, out.take(page.size))
         uncompressed += len(header) + (page.view.uncompressed_size or 0)
         values += page.num_values
-        position = end
     kind = original.type or 0
     if physical and kind == PhysicalType.INT96:
         kind = PhysicalType.FIXED_LEN_BYTE_ARRAY
@@ -335,14 +171,14 @@ def _add_chunk(
     meta.set_i32(Meta.CODEC, _UNCOMPRESSED if inflated else original.codec or _UNCOMPRESSED)
     meta.set_i64(Meta.NUM_VALUES, values)
     meta.set_i64(Meta.UNCOMPRESSED, uncompressed)
-    meta.set_i64(Meta.COMPRESSED, position - start)
+    meta.set_i64(Meta.COMPRESSED, out.size - start)
     meta.set_i64(Meta.DATA_PAGE, start if first_data is None else first_data)
     if dictionary is not None:
         meta.set_i64(Meta.DICTIONARY_PAGE, dictionary)
     column = Struct()
     column.set_i64(Column.FILE_OFFSET, 0)
     column.set_struct(Column.META, meta)
-    return position, column.to_bytes()
+    return column.to_bytes()
 
 
 def _open_into(walk: Walk, chunk: Chunk, page: Page, out: memoryview) -> None:

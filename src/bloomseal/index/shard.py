@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from ..encryption import ModuleType
 from ..errors import FormatError
-from ..format.minifile import PageSelection, decode_batches, leaf_values, mini_file
+from ..format.decode import decode_batches, leaf_values
+from ..format.minifile import PageSelection, mini_file
 from ..format.walk import Walk
 from ..read.file import SealedFile
 from ..thrift.structs import ColumnIndex, OffsetIndex, decode
@@ -216,6 +217,6 @@ def _decoded(walk: Walk, selection: PageSelection | None) -> I64:
     """The entries on these pages; None: on all."""
     if not len(walk.footer.row_groups):
         return np.empty(0, dtype=np.int64)
-    data = mini_file(walk, 0, [0], physical=True, selection=selection)
+    data = mini_file(walk, 0, [0], physical=True, selection=selection).view
     parts = [chunk.to_numpy() for column in decode_batches(data, _ROWS_AT_ONCE) for chunk in leaf_values(column).chunks]
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -12,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..errors import BloomsealWarning, Hint, PolicyError, UnsupportedError, UsageError
-from ..format.minifile import read_row_group
+from ..errors import Hint, UnsupportedError, UsageError
+from ..format.decode import read_row_group
 from ..format.opening import need_verified, open_footer
-from ..format.pages.statistics import all_null
 from ..format.schema import Leaf, Schema
 from ..format.verify import VerifyReport, verify_walk
 from ..format.walk import Chunk, Walk
@@ -23,7 +21,8 @@ from ..sbbf import KeySet, ProbeSet, SplitBlockBloomFilter
 from ..specs import DecryptionSpec, decryption_for
 from ..spelling import named_columns
 from ..storage.ref import FileRef
-from ..storage.source import FilePlace, Scratch, Source, lend
+from ..storage.source import FilePlace, Source, lend
+from .filters import believed_filter
 from .plan import ReadPlan, ReadStats
 from .prune import RuledOut, Survivors, ruled_out, survivors
 from .verdict import Hits, Verdict, verdicts
@@ -267,10 +266,10 @@ class SealedFile:
         """The matching rows of one row group; None where there are none. Counts into ``plan.stats``."""
         left: Left = {}
         if (proof := self.rules_out(plan, row_group, left)) is not None:
-            plan.stats.pruned_by_statistics += proof is RuledOut.BY_STATISTICS
-            plan.stats.pruned_by_filter += proof is RuledOut.BY_FILTER
+            by_filter = proof is RuledOut.BY_FILTER
+            plan.stats.count(pruned_by_statistics=not by_filter, pruned_by_filter=by_filter)
             return None
-        plan.stats.decoded += 1
+        plan.stats.count(decoded=1)
         if plan.predicate is None:
             how: dict[str, Any] = {"int96_unit": plan.int96_unit, "use_threads": len(plan.wanted) > 1}
             table = read_row_group(self._walk, row_group, plan.wanted, **how).select(plan.order)
@@ -279,12 +278,23 @@ class SealedFile:
             if found is None:
                 return None
             table = found
-        plan.stats.rows += table.num_rows
+        plan.stats.count(rows=table.num_rows)
         return table
 
     def scan_part(self, plan: Any, part: int) -> pa.Table | None:
         """As `scan_row_group`, of a part, whatever parts the file's format has. `plan`: from `plan`."""
         return self.scan_row_group(plan, part)
+
+    def pieces(self, plan: Any, part: int) -> Iterator[pa.Table]:
+        """As `scan_part`, in pieces of some megabytes where every row is asked for."""
+        if plan.predicate is not None:
+            if (found := self.scan_part(plan, part)) is not None:
+                yield found
+            return
+        plan.stats.count(decoded=1)
+        for table in plan.pieces(part):
+            plan.stats.count(rows=table.num_rows)
+            yield table
 
     def rules_out(self, plan: ReadPlan, row_group: int, left: Left | None = None) -> RuledOut | None:
         """What proves that a row group has no row that the plan asks for; None where nothing does. `left`: see
@@ -344,37 +354,11 @@ class SealedFile:
                     self._walk.expected(self._walk.chunk(group, index))
 
     def _lent_filter(self, chunk: Chunk) -> SplitBlockBloomFilter | None:
-        """As `_filter`, in memory that the thread's next filter takes."""
-        return self._filter(chunk, (lend(0), lend(1)))
+        """As `filter`, in memory that the thread's next filter takes."""
+        return believed_filter(self._walk, chunk, (lend(0), lend(1)))
 
-    def _filter(self, chunk: Chunk, scratch: tuple[Scratch, Scratch] | None = None) -> SplitBlockBloomFilter | None:
-        if not self._footer.verified and not chunk.leaf.type.encodes_itself:
-            # The type that nobody has authenticated says how a value is encoded, and so what its filter is asked.
-            return None
-        try:
-            found = self._walk.filter(chunk, scratch)
-        except UnsupportedError as error:
-            # A filter of a kind that we don't know proves nothing, and is no reason to refuse the rows.
-            warnings.warn(str(error), BloomsealWarning, stacklevel=3)
-            return None
-        if found is None:
-            return None
-        place: dict[str, Any] = {"file": self.path, **chunk.place}
-        if chunk.encrypted and not found.sealed:
-            if self._expectation.must_be_encrypted(chunk.leaf.name):
-                raise PolicyError("the filter of an encrypted column stands in clear", hint=Hint.ATTACH, **place)
-            warnings.warn(
-                f"{self.path}: the filter of encrypted column {chunk.leaf.name} stands in clear; it was ignored",
-                BloomsealWarning,
-                stacklevel=3,
-            )
-            return None
-        bloom_filter = SplitBlockBloomFilter.from_bitset(found.bitset)
-        if bloom_filter.is_empty and not all_null(self._walk.meta(chunk), chunk.leaf):
-            # No value ever leaves a filter empty: whoever wrote this one did not insert (booleans of parquet-java), or
-            # somebody has zeroed it.
-            return None
-        return bloom_filter
+    def _filter(self, chunk: Chunk) -> SplitBlockBloomFilter | None:
+        return believed_filter(self._walk, chunk)
 
 
 def _predicate(filters: Any, schema: Schema, int96_utc: bool) -> Predicate:

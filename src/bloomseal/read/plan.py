@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from ..format.decode import read_in_pieces, read_row_group
 from ..format.layout import FileMeta
-from ..format.minifile import read_row_group
 from ..format.walk import Walk
 
 if TYPE_CHECKING:
@@ -20,11 +22,13 @@ __all__ = ["ReadPlan", "ReadStats"]
 _EMPTY: dict[object, pa.Table] = {}
 """Results without rows by footer schema, key-value metadata and what is asked for: files of one table share them."""
 _REMEMBERED = 64
+_COUNTING = threading.Lock()
 
 
 @dataclass(slots=True)
 class ReadStats:
-    """What a read did: row groups in the file, pruned by statistics, pruned by filters, and decoded.
+    """What a read did: row groups in the file, pruned by statistics, pruned by filters, and decoded; rows of the
+    answer.
 
     Of a table also: row groups that an index ruled out, files that were not opened for that, and files that no index
     of the predicate's columns covers (0 where nothing is asked, and where there is no index).
@@ -43,6 +47,12 @@ class ReadStats:
         """Count another read's in."""
         for one in fields(other):
             setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
+
+    def count(self, **more: int) -> None:
+        """Add to these counts. Threads share a plan, and adding takes more than one step."""
+        with _COUNTING:
+            for name, number in more.items():
+                setattr(self, name, getattr(self, name) + number)
 
 
 @dataclass
@@ -83,6 +93,17 @@ class ReadPlan:
                 _EMPTY.clear()
             _EMPTY[asked] = found
         return found
+
+    def size_of(self, row_group: int) -> int:
+        """Roughly the bytes of the columns asked for, in one row group."""
+        footer = self.walk.footer
+        whole = max(footer.row_group(row_group).total_byte_size or 0, 0)
+        return whole * len(self.wanted) // len(footer.schema.leaves)
+
+    def pieces(self, row_group: int) -> Iterator[pa.Table]:
+        """All rows of one row group, see `read_in_pieces`."""
+        for table in read_in_pieces(self.walk, row_group, self.wanted, int96_unit=self.int96_unit):
+            yield table.select(self.order)
 
     def matching(self, row_group: int, left: Left | None = None) -> pa.Table | None:
         """The rows of one row group that the predicate asks for; None where there are none. `left`: of `ruled_out`."""

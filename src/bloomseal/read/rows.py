@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from ..encryption import ModuleType
 from ..errors import FormatError
-from ..format.minifile import PageSelection, read_pages, read_row_group
+from ..format.decode import read_pages, read_row_group
+from ..format.minifile import PageSelection
 from ..format.pages.page import Page
 from ..format.walk import Chunk, Walk
 from ..storage.source import Scratch, leased

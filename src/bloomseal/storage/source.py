@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import mmap
 import os
 import stat
 import sys
@@ -24,6 +25,7 @@ __all__ = [
     "FilePlace",
     "Scratch",
     "Source",
+    "fresh",
     "identity",
     "is_object",
     "leased",
@@ -40,13 +42,25 @@ FilePlace = str | os.PathLike[str] | IO[bytes] | Buffer
 """A path or URI; a file object opened for bytes; to read from, also the bytes themselves."""
 
 
+_PAGED: Final = 1 << 20
+
+
+def fresh(size: int) -> bytearray | mmap.mmap:
+    """New memory of that many bytes. A large one goes back to the system when it is dropped: the C library's allocator
+    would keep up to 64 MiB of them for each thread.
+    """
+    if size < _PAGED:
+        return bytearray(size)
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
 class Scratch:
     """Memory that one reader after another fills: fresh memory costs more than opening what is read into it."""
 
     __slots__ = ("_buffer",)
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
+        self._buffer: bytearray | mmap.mmap = bytearray()
 
     @property
     def size(self) -> int:
@@ -57,7 +71,7 @@ class Scratch:
         """`length` bytes, whose content is whatever was there before; good until the next `take`."""
         if len(self._buffer) < length:
             # A new one, not a longer one: somebody may still look at the old.
-            self._buffer = bytearray(length)
+            self._buffer = fresh(length)
         return memoryview(self._buffer)[:length]
 
 

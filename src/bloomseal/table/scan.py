@@ -1,4 +1,8 @@
-"""A table as a stream: row groups decoded ahead of whoever takes them, in order, never more than there are threads."""
+"""A table as a stream: row groups decoded ahead of whoever takes them, in order, and not far ahead.
+
+Of each row group under way its pages are held as they are stored, and one portion of decoded rows. A condition's own
+columns are decoded a row group at a time.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 
@@ -22,6 +26,11 @@ __all__ = ["Progress", "stream"]
 T = TypeVar("T")
 Progress = Callable[[float, int], None]
 _COUNTING = threading.Lock()
+_PORTION: Final = 4 << 20
+"""Bytes of decoded rows after which a row group waits until they are taken."""
+_WORTH_RELEASING: Final = 1 << 20
+_AHEAD: Final = 256 << 20
+"""Bytes of row groups under way beyond which no other is begun, however many threads there are."""
 
 
 def stream(
@@ -38,7 +47,7 @@ def stream(
 
     Args:
         schema: of the answer, see `Query.target`.
-        threads: row groups that are decoded at the same time, and so held; None: one per processor.
+        threads: row groups that are under way at the same time, if they are not many bytes; None: one per processor.
         stats: what was done for each file is added to it, when the file is done with.
         progress: see `SealedTable.scan`.
     """
@@ -78,6 +87,44 @@ class _Opened:
         self.fragment.file.close()
 
 
+class _Unit:
+    """A row group, whose matching rows are decoded portion by portion.
+
+    Args:
+        schema: of the answer.
+
+    Attributes:
+        part: of its file, that is done with it.
+        size: roughly its bytes.
+    """
+
+    def __init__(self, opened: _Opened, group: int, query: Query, schema: pa.Schema) -> None:
+        fragment = opened.fragment
+        self.part = (group + 1) / fragment.file.num_parts
+        self.size = fragment.plan.size_of(group)
+        self.number = opened.number
+        self._opened = opened
+        self._pieces = (query.in_schema(opened.number, rows, schema) for rows in fragment.pieces(group))
+
+    def portion(self) -> tuple[deque[pa.RecordBatch], bool]:
+        """The next rows, and whether that is all of them."""
+        batches: deque[pa.RecordBatch] = deque()
+        held, more = 0, False
+        try:
+            for rows in self._pieces:
+                batches.extend(rows.to_batches())
+                held += rows.nbytes
+                if more := held >= _PORTION:
+                    break
+        finally:
+            if not more:
+                self._opened.done()
+            if held >= _WORTH_RELEASING:
+                # Arrow's pools keep what was freed a moment ago: several times as much as is in use here.
+                pa.default_memory_pool().release_unused()
+        return batches, not more
+
+
 def _batches(
     query: Query,
     numbers: Sequence[int],
@@ -91,34 +138,31 @@ def _batches(
     places = {number: place for place, number in enumerate(numbers)}
     # Two files at a time are enough to never wait for one: row groups keep the other threads at work.
     coming = _ahead((pool.submit(_Opened, query, number, alive, stats) for number in numbers), 2)
-    units = ((opened, group) for one in coming for opened in (one.result(),) for group in opened.fragment.groups)
-    pending: deque[Future[list[pa.RecordBatch]]] = deque()
-    done: deque[float] = deque()
-
-    def rows(opened: _Opened, group: int) -> list[pa.RecordBatch]:
-        try:
-            found = opened.fragment.rows(group)
-            batches: list[pa.RecordBatch] = (
-                [] if found is None else query.in_schema(opened.number, found, schema).to_batches()
-            )
-            return batches
-        finally:
-            opened.done()
-
-    def submit(count: int) -> None:
-        for opened, group in islice(units, count):
-            pending.append(pool.submit(rows, opened, group))
-            done.append(places[opened.number] + (group + 1) / opened.fragment.file.num_parts)
-
+    units = (
+        _Unit(opened, group, query, schema)
+        for one in coming
+        for opened in (one.result(),)
+        for group in opened.fragment.groups
+    )
+    pending: deque[tuple[_Unit, Future[tuple[deque[pa.RecordBatch], bool]]]] = deque()
     try:
-        submit(threads)
-        while pending:
+        while True:
+            while len(pending) < threads and sum(unit.size for unit, _ in pending) < _AHEAD:
+                if (unit := next(units, None)) is None:
+                    break
+                pending.append((unit, pool.submit(unit.portion)))
+            if not pending:
+                return
+            unit, future = pending.popleft()
+            batches, whole = future.result()
             # Nothing else holds the rows on: neither the queue nor a name.
-            yield from pending.popleft().result()
-            if progress is not None:
-                progress(done[0], len(numbers))
-            done.popleft()
-            submit(1)
+            del future
+            if not whole:
+                pending.appendleft((unit, pool.submit(unit.portion)))
+            while batches:
+                yield batches.popleft()
+            if whole and progress is not None:
+                progress(places[unit.number] + unit.part, len(numbers))
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
         for opened in [*alive]:

@@ -13,7 +13,7 @@ from ..format.footer import Footer
 from ..format.layout import Meta, read_tail
 from ..format.opening import KeysAtHand
 from ..format.walk import Walk
-from ..storage.source import Source
+from ..storage.source import Buffer, Source
 from ..thrift import Struct
 
 __all__ = ["Encoder"]
@@ -23,6 +23,9 @@ _SPARE_BYTES: Final = 1 << 20
 _SAMPLE_ROWS: Final = 20_000
 _LEAST_SAMPLE: Final = 1_000
 _DIFFERENT: Final = 0.95
+_EMPTY: dict[object, bytes] = {}
+"""Files without rows, by schema and options."""
+_REMEMBERED: Final = 64
 
 
 class Encoder:
@@ -53,7 +56,7 @@ class Encoder:
             empty = schema.empty_table()
         except pa.ArrowException as error:
             raise UsageError(f"pyarrow can't encode this schema: {error}", file=path) from None
-        self.template = self.encode(empty).footer
+        self.template = self._parsed(self._without_rows(empty), 0).footer
 
     def look_at(self, rows: pa.Table) -> None:
         """Before the first row group is encoded: which columns get no dictionary, unless the options say it."""
@@ -69,16 +72,34 @@ class Encoder:
         if self._choose_dictionaries:
             self._options["use_dictionary"] = _with_dictionary(walk)
 
+    def _without_rows(self, empty: pa.Table) -> Buffer:
+        """A file without rows. A dataset's files have one schema and the same options, so it is made once for all."""
+        if not all(isinstance(value, bool | int | float | str | None) for value in self._options.values()):
+            return self._refusing(empty)
+        options = sorted((name, type(value).__name__, value) for name, value in self._options.items())
+        asked = (empty.schema.serialize().to_pybytes(), *options)
+        if (found := _EMPTY.get(asked)) is None:
+            if len(_EMPTY) >= _REMEMBERED:
+                _EMPTY.clear()
+            found = _EMPTY[asked] = bytes(self._refusing(empty))
+        return found
+
     def encode(self, rows: pa.Table) -> Walk:
         """The rows as a plaintext Parquet file of one row group, in memory only."""
+        return self._parsed(self._refusing(rows), rows.num_rows)
+
+    def _refusing(self, rows: pa.Table) -> memoryview:
+        """As `_encoded`, with pyarrow's errors as ours."""
         try:
-            data = self._encoded(rows)
+            return self._encoded(rows)
         except (pa.ArrowException, OSError, ValueError, TypeError, AttributeError, LookupError) as error:
             # OSError is what Parquet's own refusals come as; no storage is concerned.
             raise UsageError(f"pyarrow can't encode this table: {error}", file=self._path) from None
+
+    def _parsed(self, data: Buffer, rows: int) -> Walk:
         source = Source.memory(data, self._path)
         walk = Walk(source, Footer(read_tail(source).data, 0, None, True), KeysAtHand(None, None))
-        if len(walk.footer.row_groups) != (1 if rows.num_rows else 0):
+        if len(walk.footer.row_groups) != (1 if rows else 0):
             raise UsageError("the options split the row group", hint=Hint.ROW_GROUP_SIZE)
         return walk
 
@@ -120,6 +141,8 @@ def _all_different(rows: pa.Table) -> set[str]:
     """
     import pyarrow.compute as pc
 
+    if rows.num_rows < _LEAST_SAMPLE:
+        return set()
     found = set()
     for field in rows.schema:
         if pa.types.is_nested(field.type) or pa.types.is_dictionary(field.type):

@@ -244,7 +244,7 @@ class SealedWriter:
             return
         self._need_open()
         with self._at_work():
-            self._flush()
+            self._flush(last=True)
             while self._ahead:
                 self._take_over(self._ahead.popleft().result())
             self._out.finish(self._template.struct)
@@ -292,7 +292,7 @@ class SealedWriter:
         yield
         self._state = _State.OPEN
 
-    def _flush(self) -> None:
+    def _flush(self, *, last: bool = False) -> None:
         if not self._pending:
             return
         rows = pa.concat_tables(self._pending)
@@ -303,7 +303,7 @@ class SealedWriter:
             if ordinal == 0:
                 self._encoder.look_at(rows)
             encoded = self._prepare(rows, ordinal)
-            if ordinal == 0:
+            if ordinal == 0 and not last:
                 self._encoder.learn(encoded.walk)
             self._take_over(encoded)
             return

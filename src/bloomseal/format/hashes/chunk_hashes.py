@@ -12,7 +12,8 @@ import pyarrow as pa
 from ...errors import BloomsealError, FormatError, UnsupportedError, UsageError
 from ...sbbf import ColumnType, PhysicalType, hash_array
 from ...storage.source import Buffer
-from ..minifile import PageSelection, decode_batches, leaf_values, mini_file
+from ..decode import decode_batches, leaf_values
+from ..minifile import PageSelection, mini_file
 from ..pages.levels import check_clear_levels
 from ..schema import Leaf
 from ..walk import Walk
@@ -86,7 +87,7 @@ def _hashes(walk: Walk, row_group: int, leaf: Leaf) -> list[npt.NDArray[np.uint6
         # Its pages may share rows: all of them are decoded, or none.
         hashes.clear()
         selection = None
-    data = mini_file(walk, row_group, [leaf.index], physical=True, selection=selection)
+    data = mini_file(walk, row_group, [leaf.index], physical=True, selection=selection).view
     del selection, rest, data_pages, page  # and the memory that they were read into
     stored = ColumnType(leaf.type.physical, leaf.type.type_length)
     hashes += (hash_array(values, stored) for values in _decoded(data))

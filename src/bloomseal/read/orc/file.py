@@ -43,6 +43,7 @@ class OrcPlan:
         order: its top-level fields.
         predicate: which rows; None for all.
         empty: the result without rows.
+        stripe_bytes: as stored, all columns together.
         stats: filled while it runs.
         bytes_read: of the stripes' data; those of indexes and filters are not counted.
     """
@@ -51,8 +52,13 @@ class OrcPlan:
     order: list[str]
     predicate: Predicate | None
     empty: pa.Table
+    stripe_bytes: list[int]
     stats: ReadStats = field(default_factory=ReadStats)
     bytes_read: int = 0
+
+    def size_of(self, part: int) -> int:
+        """Roughly the bytes of one stripe, as stored."""
+        return self.stripe_bytes[part]
 
 
 class SealedOrcFile(SealedFile):
@@ -209,7 +215,14 @@ class SealedOrcFile(SealedFile):
             self._expect(stored)
         known.names(wanted)  # refuses a part of a list
         empty = known.cut(wanted, order).empty_table()
-        return OrcPlan(wanted, order, predicate, empty, ReadStats(row_groups=self.num_row_groups))
+        return OrcPlan(
+            wanted,
+            order,
+            predicate,
+            empty,
+            [stripe.data_length for stripe in self.orc.stripes],
+            ReadStats(row_groups=self.num_row_groups),
+        )
 
     def scan(self, plan: Any) -> Iterator[pa.Table]:
         """The matching rows, one table per stripe that has any. Counts into ``plan.stats``."""
@@ -222,21 +235,25 @@ class SealedOrcFile(SealedFile):
         assert isinstance(plan, OrcPlan)  # noqa: S101
         spans = row_groups(self.orc, part)
         if plan.predicate is None:
-            plan.stats.decoded += len(spans)
+            plan.stats.count(decoded=len(spans))
             table = self._decoded(plan, part, plan.wanted)
         else:
             left = self.pruned(plan, part)
-            plan.stats.pruned_by_statistics += left.by_statistics
-            plan.stats.pruned_by_filter += left.by_filter
+            plan.stats.count(pruned_by_statistics=left.by_statistics, pruned_by_filter=left.by_filter)
             if not left.kept:
                 return None
-            plan.stats.decoded += len(left.kept)
+            plan.stats.count(decoded=len(left.kept))
             found = self._matching(plan, part, [spans[group] for group in left.kept])
             if found is None:
                 return None
             table = found
-        plan.stats.rows += table.num_rows
+        plan.stats.count(rows=table.num_rows)
         return table.select(plan.order)
+
+    def pieces(self, plan: Any, part: int) -> Iterator[pa.Table]:
+        """As `scan_part`: pyarrow decodes a stripe in one piece."""
+        if (found := self.scan_part(plan, part)) is not None:
+            yield found
 
     def pruned(self, plan: Any, part: int) -> Pruned:
         """The row groups of a stripe that statistics and filters leave.

@@ -42,12 +42,19 @@ def all_plain(values: Values, leaf: Leaf) -> bool:
     if values.kinds == {int}:
         return physical in (PhysicalType.INT32, PhysicalType.INT64) and kind in ("", "int")
     if values.kinds == {str}:
-        try:
-            "".join(values).encode()
-        except UnicodeEncodeError:
-            return False
-        return physical is PhysicalType.BYTE_ARRAY and kind in ("string", "enum", "json")
+        texts = physical is PhysicalType.BYTE_ARRAY and kind in ("string", "enum", "json")
+        # Asked once for each row group, and the values may be many.
+        return texts and values.once("encodable", lambda: _encodable(values))
     return False
+
+
+def _encodable(texts: Values) -> bool:
+    """Has every character an encoding? Surrogates have none."""
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def nowhere(column: pa.ChunkedArray) -> pa.ChunkedArray:

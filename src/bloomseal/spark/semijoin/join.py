@@ -17,7 +17,7 @@ from pyspark.sql import types as st
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from ...errors import BloomsealError, BloomsealWarning, PolicyError, UnsupportedError, UsageError
-from ...format.minifile import read_row_group
+from ...format.decode import read_row_group
 from ...policy import Policy, TablePolicy
 from ...read.predicate.predicate import column_at
 from ...sbbf import KeySet, ProbeSet

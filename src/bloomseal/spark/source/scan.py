@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import types as st
 
 from ...errors import BloomsealError, FormatError, KeyAccessError, UnsupportedError
-from ...format.minifile import read_row_group
+from ...format.decode import read_row_group
 from ...format.schema import Leaf
 from ...keytools.access import KmsAccessError, Problem
 from ...read.file import ReadPlan, RuledOut, SealedFile

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from pyspark.sql import types as st
 
 from ...errors import BloomsealError, UnsupportedError
+from ...format.decode import read_row_group
 from ...format.layout import FileMeta
-from ...format.minifile import read_row_group
 from ...format.schema import Leaf
 from ...read.file import SealedFile
 from ...sbbf import PhysicalType

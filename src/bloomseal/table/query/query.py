@@ -173,14 +173,37 @@ class Fragment:
 
     def rows(self, group: int) -> pa.Table | None:
         """The matching rows of one part; None where there are none."""
-        filters, bound = self.left or (None, None)
-        if not self.shape.schema.names and filters is None and bound is None:
-            # Nothing of the file is asked for but the number of its rows.
-            return pa.table({"": pa.nulls(self.file.rows_in_part(group))})
+        if self._only_counted:
+            return self._counted(group)
         rows = self.file.scan_part(self.plan, group)
-        if rows is None or bound is None:
+        return None if rows is None else self._matching(rows)
+
+    def pieces(self, group: int) -> Iterator[pa.Table]:
+        """As `rows`, in pieces, see `SealedFile.pieces`."""
+        if self._only_counted:
+            yield self._counted(group)
+            return
+        for rows in self.file.pieces(self.plan, group):
+            if (found := self._matching(rows)) is not None:
+                yield found
+
+    @property
+    def _only_counted(self) -> bool:
+        """Is nothing of the file asked for but the number of its rows?"""
+        return not self.shape.schema.names and self.left == Rest(None, None)
+
+    def _counted(self, group: int) -> pa.Table:
+        rows = self.file.rows_in_part(group)
+        self.plan.stats.count(rows=rows)
+        return pa.table({"": pa.nulls(rows)})
+
+    def _matching(self, rows: pa.Table) -> pa.Table | None:
+        """Those that the table's schema is needed for to tell."""
+        bound = None if self.left is None else self.left.bound
+        if bound is None:
             return rows
         hits = bound.hits(self._query.in_schema(self._number, rows, bound.schema))
+        self.plan.stats.count(rows=len(hits) - rows.num_rows)
         return rows.take(pa.array(hits)) if len(hits) else None
 
     def _least(self, schema: Schema, filters: Any) -> list[str]:

@@ -1,0 +1,111 @@
+"""Tables: many values asked for at once, and the memory of a scan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+import bloomseal as bs
+
+from .. import data
+from ..peak import write
+from ..timing import Comparison, Contender, Goal, Timed
+from ..workspace import Workspace, row
+from .many import many_files
+from .memory import FRUGAL, WHOLE, measured
+
+_FILES, _IDS = 20, 50_000
+_ENCRYPTED, _PLAIN = "pyarrow dataset, is_in, the same files and keys", "pyarrow dataset, is_in, plaintext copy"
+_OURS = "Bloomseal, Arrow array"
+_FORMS: dict[str, Callable[[pa.Array], Any]] = {
+    _OURS: lambda ids: ids,
+    "Bloomseal, list": lambda ids: ids.to_pylist(),
+    "Bloomseal, numpy": lambda ids: ids.to_numpy(zero_copy_only=False),
+    "Bloomseal, pandas": lambda ids: pd.Series(ids.to_pylist()),
+    "Bloomseal, Polars": lambda ids: pl.from_arrow(ids),
+}
+
+
+@row("tables")
+def tables(work: Workspace) -> Iterator[Comparison]:
+    """Many values asked of a table at once, in every form in which they come; what a full scan holds in memory."""
+    files, rows = min(_FILES, work.size.many_files), work.size.many_rows
+    folder = many_files(work, files, "ids")
+    plain = work.path("ids-plain")
+    plain.mkdir(exist_ok=True)
+    for i in range(files):
+        pq.write_table(data.people(i * rows, rows), plain / f"{i:05d}.parquet", row_group_size=rows // 5)
+    count = min(_IDS, files * rows // 4)
+    spread = np.sort(np.random.default_rng(7).choice(files * rows, count, replace=False))
+    everywhere = pa.array([data.ssn(int(i)) for i in spread])
+    for title, ids in (("in all row groups", everywhere), ("in no file", pa.array(data.absent_ssns(count)))):
+        yield Comparison(
+            f"{len(ids):,} values {title}, of {files} files × 5 row groups of {rows // 5:,} rows",
+            [
+                *(
+                    Contender(name, _ask(work, folder, form(ids)), ours=True, work=count)
+                    for name, form in _FORMS.items()
+                ),
+                Contender(_ENCRYPTED, _scan(folder, work.keys.arrow_dataset_format(), ids), work=count),
+                Contender(_PLAIN, _scan(plain, "parquet", ids), work=count),
+            ],
+            [
+                Goal(_OURS, _ENCRYPTED, 1.0, True, "≤ a scan with is_in of the same files"),
+                *(
+                    Goal(name, _OURS, 1.3, True, f"{name.partition(', ')[2]} ≤ 1.3× an Arrow array")
+                    for name in _FORMS
+                    if name != _OURS
+                ),
+            ],
+            work_unit="values",
+            repetitions=work.size.repetitions,
+            note="One thread, the column asked about. pyarrow's is_in gets an Arrow array.",
+        )
+    yield from _memory(work)
+
+
+def _ask(work: Workspace, folder: Path, ids: Any) -> Callable[[], int]:
+    table = bs.open_table(folder, decryption=work.keys.decryption)
+    return lambda: table.read(["ssn"], [("ssn", "in", ids)], threads=1).num_rows
+
+
+def _scan(folder: Path, how: Any, ids: pa.Array) -> Callable[[], int]:
+    dataset = ds.dataset(sorted(map(str, folder.glob("*.parquet"))), format=how)
+    return lambda: dataset.to_table(columns=["ssn"], filter=ds.field("ssn").isin(ids), use_threads=False).num_rows
+
+
+def _memory(work: Workspace) -> Iterator[Comparison]:
+    for group in dict.fromkeys((work.size.big_group, work.size.row_group)):
+        rows = 4 * group
+        sealed = work.path(f"scan-{group}.parquet")
+        write(work.keys, sealed, data.batches(0, rows, max(group // 20, 1)), group)
+        held = data.people(0, group).nbytes
+        ours = {f"Bloomseal, scan, {n} thread{'s' * (n > 1)}": f"scan-{n}" for n in (1, 2)}
+        yield Comparison(
+            f"memory: scan of a table, row groups of {group:,} rows, {held / 1e6:.2g} MB",
+            [
+                *(
+                    Contender(
+                        name + (f", {FRUGAL}" if frugal else ""),
+                        measured("bloomseal", job, work, sealed, rows, group, frugal=frugal),
+                        ours=True,
+                        warm_up=0,
+                    )
+                    for name, job in ours.items()
+                    for frugal in (False, True)
+                ),
+                Contender("pyarrow dataset, scan", measured("pyarrow", "scan-1", work, sealed, rows, group), warm_up=0),
+                Contender(WHOLE, lambda held=held: Timed(held)),
+            ],
+            [Goal(name, WHOLE, 3.0, True, f"{name.partition(', ')[2]} ≤ 3 row groups") for name in ours],
+            unit="B",
+            repetitions=work.size.memory_repetitions,
+        )

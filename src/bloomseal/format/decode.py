@@ -1,0 +1,242 @@
+"""Decoding: pyarrow reads the rows of opened modules, by way of plaintext files in memory (`minifile`)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..errors import BloomsealError, FormatError
+from ..sbbf import PhysicalType
+from ..storage.source import Buffer
+from ..thrift import Struct
+from .footer import plain_footer
+from .layout import Column, FileMeta, Group, Meta
+from .minifile import MiniFile, PageSelection, mini_file
+from .pages.int96 import check_moments
+from .walk import Walk
+
+__all__ = ["decode_batches", "leaf_values", "read_in_pieces", "read_pages", "read_row_group"]
+
+_CHECKED_ROWS = 1 << 16
+_PART_BYTES = 4 << 20
+"""Columns of fewer bytes than these are decoded together."""
+_PIECE_BYTES = 2 << 20
+_PIECE_ROWS = (1 << 10, 1 << 15)
+_LEAST_WIDTH = 16
+"""Bytes that a value is taken to have at least once it is decoded: dictionaries make it less as it is stored."""
+
+
+def read_row_group(
+    walk: Walk,
+    row_group: int | None,
+    leaves: Sequence[int],
+    *,
+    int96_unit: str = "ns",
+    cut_moments: bool = False,
+    **options: Any,
+) -> pa.Table:
+    """Decode these leaves of one row group (None: of no row group, for the schema alone).
+
+    Args:
+        int96_unit: of the timestamps that INT96 becomes, ``ns`` or ``us``.
+        cut_moments: INT96 that is finer than `int96_unit` is cut off instead of refused.
+        options: for pyarrow's reader.
+
+    Raises:
+        FormatError: pyarrow could not decode what the modules held.
+        UnsupportedError: INT96 moments that `int96_unit` can't hold.
+    """
+    try:
+        if row_group is None:
+            return _decode(mini_file(walk, None, leaves).view, coerce_int96_timestamp_unit=int96_unit, **options)
+        # Each part's file in memory is gone before the next one's is made.
+        tables = [
+            _decode_moments(walk, part, mini_file(walk, row_group, part), int96_unit, cut_moments, **options)
+            for part in _parts(walk, row_group, leaves)
+        ]
+        if len(tables) == 1:
+            return tables[0]
+        fields = [field for table in tables for field in table.schema]
+        columns = [column for table in tables for column in table.columns]
+        return pa.Table.from_arrays(columns, schema=pa.schema(fields, tables[0].schema.metadata))
+    except BloomsealError as error:
+        raise error.at(file=walk.source.name, row_group=row_group) from error.__cause__
+
+
+def read_in_pieces(walk: Walk, row_group: int, leaves: Sequence[int], *, int96_unit: str = "ns") -> Iterator[pa.Table]:
+    """As `read_row_group`, some megabytes of rows after the other: all that is held of the row group are its pages,
+    opened, but as small as they are stored.
+
+    Raises:
+        As `read_row_group`; what the decoder refuses, after the pieces before it.
+    """
+    rows = walk.footer.row_group(row_group).num_rows or 0
+    stored = sum(walk.extent(walk.chunk(row_group, leaf))[1] for leaf in leaves)
+    least, most = _PIECE_ROWS
+    piece = min(max(rows * _PIECE_BYTES // max(stored, rows * len(leaves) * _LEAST_WIDTH, 1), least), most)
+    if rows <= piece:
+        yield read_row_group(walk, row_group, leaves, int96_unit=int96_unit)
+        return
+    try:
+        data = _checked_moments(walk, leaves, mini_file(walk, row_group, leaves), int96_unit)
+        several = len(leaves) > 1
+        yield from _batches(data, piece, use_threads=several, coerce_int96_timestamp_unit=int96_unit)
+    except BloomsealError as error:
+        raise error.at(file=walk.source.name, row_group=row_group) from error.__cause__
+
+
+def _parts(walk: Walk, row_group: int, leaves: Sequence[int]) -> list[Sequence[int]]:
+    """The leaves of whole top-level fields that are decoded at once: all, unless they are many bytes.
+
+    Raises:
+        FormatError: column chunks that overlap.
+    """
+    sizes = [walk.extent(walk.chunk(row_group, leaf))[1] for leaf in leaves]
+    if sum(sizes) > walk.source.size:
+        # A thousand chunks that all claim the whole file would ask for a thousand times its size.
+        raise FormatError("column chunks overlap: together they are larger than the file", row_group=row_group)
+    parts: list[list[int]] = [[]]
+    held = 0
+    for leaf, size in zip(leaves, sizes, strict=True):
+        begins = (
+            not parts[-1] or walk.footer.schema.leaves[leaf].path[0] != walk.footer.schema.leaves[parts[-1][-1]].path[0]
+        )
+        if begins and held >= _PART_BYTES:
+            parts.append([])
+            held = 0
+        parts[-1].append(leaf)
+        held += size
+    return list(parts)
+
+
+def read_pages(walk: Walk, row_group: int, selection: PageSelection, *, int96_unit: str = "ns") -> pa.Table:
+    """Decode some pages of some flat columns, as `read_row_group` does."""
+    try:
+        leaves = sorted(selection.pages)
+        data = mini_file(walk, row_group, leaves, selection=selection)
+        return _decode_moments(walk, leaves, data, int96_unit)
+    except BloomsealError as error:
+        raise error.at(file=walk.source.name, row_group=row_group) from error.__cause__
+
+
+def decode_batches(data: Buffer, rows: int) -> Iterator[pa.ChunkedArray]:
+    """The only column of a mini-file, so many rows at a time.
+
+    Raises:
+        FormatError: pyarrow could not decode it.
+    """
+    for table in _batches(data, rows):
+        yield table.column(0)
+
+
+def _batches(data: Buffer, rows: int, *, use_threads: bool = False, **options: Any) -> Iterator[pa.Table]:
+    with _decoding():
+        file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)), **options)
+        batches = file.iter_batches(rows, use_threads=use_threads)
+    decoded = 0
+    while True:
+        # Not around the yield: an error of whoever takes the rows is not the decoder's.
+        with _decoding():
+            batch = next(batches, None)
+        if batch is None:
+            break
+        decoded += batch.num_rows
+        yield pa.Table.from_batches([batch])
+        del batch
+    _need_all(decoded, file)
+
+
+def leaf_values(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The values of a column with one leaf, without nesting."""
+    chunks = column.chunks
+    while True:
+        kind = chunks[0].type if chunks else column.type
+        if pa.types.is_struct(kind):
+            # flatten() gives children the parent's nulls, which field() would not.
+            chunks = [chunk.flatten()[0] for chunk in chunks]
+        elif pa.types.is_map(kind):
+            keys_only = kind.item_type == pa.null()
+            chunks = [chunk.keys if keys_only else chunk.items for chunk in chunks]
+        elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+            chunks = [chunk.flatten() for chunk in chunks]
+        else:
+            return pa.chunked_array(chunks, type=None if chunks else kind)
+        if not chunks:
+            return pa.chunked_array([], type=_leaf_type(kind))
+
+
+def _leaf_type(kind: pa.DataType) -> pa.DataType:
+    while pa.types.is_nested(kind):
+        kind = kind.field(0).type
+    return kind
+
+
+def _decode(data: Buffer, *, use_threads: bool = False, **options: Any) -> pa.Table:
+    with _decoding():
+        file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)), **options)
+        table = file.read(use_threads=use_threads)
+    _need_all(table.num_rows, file)
+    return table
+
+
+def _decode_moments(
+    walk: Walk, leaves: Sequence[int], data: MiniFile, unit: str, cut: bool = False, **options: Any
+) -> pa.Table:
+    """Decode a mini-file of these leaves; see `_checked_moments`."""
+    view = _checked_moments(walk, leaves, data, unit, cut)
+    return _decode(view, coerce_int96_timestamp_unit=unit, **options)
+
+
+def _checked_moments(walk: Walk, leaves: Sequence[int], data: MiniFile, unit: str, cut: bool = False) -> memoryview:
+    """A mini-file of these leaves, unless it holds INT96 moments that Arrow would turn into others.
+
+    Those are looked at first, on the same pages, by way of more footers, which call them 12 plain bytes.
+    """
+    known, end, ends = walk.footer.schema.leaves, data.size, {}
+    for place, leaf in enumerate(leaves):
+        if known[leaf].type.physical is PhysicalType.INT96:
+            view = data.view[:end]
+            whole = bytes(view[-8 - int.from_bytes(view[-8:-4], "little") : -8])
+            data.append(plain_footer(_int96_footer(walk, leaf, whole, place)))
+            ends[leaf] = data.size
+    for leaf, last in ends.items():
+        try:
+            for column in decode_batches(data.view[:last], _CHECKED_ROWS):
+                check_moments(leaf_values(column), unit, cut=cut)
+        except BloomsealError as error:
+            raise error.at(column=known[leaf].name) from None
+    return data.view[:end]
+
+
+def _int96_footer(walk: Walk, leaf: int, whole: bytes, place: int) -> bytes:
+    """A footer of a mini-file's column `place` alone, without its type; `whole` is the mini-file's own."""
+    footer = Struct.parse(whole)
+    group = Struct.parse(footer.elements(FileMeta.ROW_GROUPS)[0])
+    column = Struct.parse(group.elements(Group.COLUMNS)[place])
+    meta = Struct.parse(column.raw(Column.META) or b"\0")
+    meta.set_i32(Meta.TYPE, PhysicalType.FIXED_LEN_BYTE_ARRAY)
+    column.set_struct(Column.META, meta)
+    group.set_list(Group.COLUMNS, [column.to_bytes()])
+    footer.set_list(FileMeta.SCHEMA, walk.footer.schema.cut([leaf], physical=True))
+    footer.set_list(FileMeta.ROW_GROUPS, [group.to_bytes()])
+    footer.remove(FileMeta.KEY_VALUE)
+    return footer.to_bytes()
+
+
+def _need_all(decoded: int, file: pq.ParquetFile) -> None:
+    """Arrow says nothing where the pages of lists hold fewer rows than the row group."""
+    if decoded != file.metadata.num_rows:
+        raise FormatError(f"the decoder found {decoded} rows of {file.metadata.num_rows}")
+
+
+@contextlib.contextmanager
+def _decoding() -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, MemoryError) as error:
+        # Plaintext pages and CTR pages are not authenticated: hostile bytes get as far as the decoder.
+        raise FormatError(f"the decoder refused the pages ({type(error).__name__})") from None
