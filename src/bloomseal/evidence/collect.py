@@ -7,7 +7,7 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
@@ -29,7 +29,7 @@ from ..storage.ref import FileRef
 from ..storage.snapshot import library
 from . import rotations as journal_room
 from .access import summary
-from .bundle.archive import check_free, write
+from .bundle.archive import Member, Spool, check_free, write
 from .bundle.manifest import sealed
 from .bundle.signing import Signer
 from .columns import answered_columns, other_requirements, scope_of, scoped_columns
@@ -56,14 +56,14 @@ class Evidence(ShownInNotebooks):
     Attributes:
         told: the content of ``evidence.json``, as ``evidence.schema.json`` has it.
         report: the audit that it was made from.
-        members: name → bytes of everything in the bundle but manifest and signatures.
+        members: name → bytes (`Spool` where they are many) of everything in the bundle but manifest and signatures.
         signatures_required: how many persons have to sign.
         bundle: the file; None before it was written.
     """
 
     told: dict[str, Any]
     report: Report
-    members: dict[str, bytes] = field(repr=False)
+    members: dict[str, Member] = field(repr=False)
     signatures_required: int = 1
     bundle: str | None = None
 
@@ -176,7 +176,7 @@ def gather(
     versions = key_versions(uses, key_policies, ages, lambda key, seen: ask(client, key, seen), now)
     refs = {ref.path: ref for ref in places.files}
     leaks = leaks_of(report.inventory, lambda path: refs.get(path) or FileRef(path), keys)
-    members: dict[str, bytes] = {}
+    members: dict[str, Member] = {}
     rotations = _rotations(journals, set(refs), versions, not unseen, members)
     certificates = [
         _certificate(
@@ -229,27 +229,28 @@ def gather(
 
 def _renderings(
     report: Report, versions: Sequence[KeyVersion], told: dict[str, Any], leaks: Sequence[ColumnLeak]
-) -> dict[str, bytes]:
+) -> dict[str, Member]:
     from ..audit.rendering.cbom import to_cbom
-    from ..audit.rendering.html import to_html
-    from ..audit.rendering.sarif import to_sarif
+    from ..audit.rendering.html import html_pieces
+    from ..audit.rendering.sarif import sarif_pieces
+    from ..audit.rendering.streamed import encoded, json_pieces
     from .pages import index_page, leak_page
 
     inventory = io.BytesIO()
     pq.write_table(report.inventory, inventory, compression="zstd")
     lives = {(one.master_key, one.version): one for one in versions}
-    texts = {
-        "audit.html": to_html(report),
-        "audit.json": report.to_json(),
-        "audit.sarif": to_sarif(report),
-        "cbom-1.6.json": to_cbom(report, version="1.6", lives=lives),
-        "cbom-1.7.json": to_cbom(report, version="1.7", lives=lives),
-        "index.html": index_page(told),
-        "leaks.html": leak_page(told, leaks),
+    texts: dict[str, Iterable[str]] = {
+        "audit.html": html_pieces(report),
+        "audit.json": json_pieces(report, inventory=False),
+        "audit.sarif": sarif_pieces(report),
+        "cbom-1.6.json": [to_cbom(report, version="1.6", lives=lives)],
+        "cbom-1.7.json": [to_cbom(report, version="1.7", lives=lives)],
+        "index.html": [index_page(told)],
+        "leaks.html": [leak_page(told, leaks)],
     }
     return {
         "inventory.parquet": inventory.getvalue(),
-        **{name: text.encode(errors="backslashreplace") for name, text in texts.items()},
+        **{name: Spool(encoded(pieces)) for name, pieces in texts.items()},
     }
 
 
@@ -296,7 +297,7 @@ def _rotations(
     files: set[str],
     versions: Sequence[KeyVersion],
     seen_all: bool,
-    members: dict[str, bytes],
+    members: dict[str, Member],
 ) -> list[journal_room.Rotation]:
     if journals is None:
         listed = journal_room.about(journal_room.default_journals(), files)

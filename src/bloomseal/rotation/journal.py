@@ -37,7 +37,7 @@ from ..errors import BloomsealError, FormatError, UsageError
 from ..keytools.access_log import host_name, user_name
 from ..storage.source import open_regular
 
-__all__ = ["Journal", "NoJournal", "check_chain", "default_journal", "job_digest"]
+__all__ = ["Chain", "Journal", "NoJournal", "check_chain", "default_journal", "job_digest"]
 
 _VERSION: Final = 1
 _START: Final = b'{"event": "start", '
@@ -75,15 +75,33 @@ def check_chain(lines: Sequence[bytes], events: Sequence[Mapping[str, Any]]) -> 
     Raises:
         FormatError: a line was altered, taken out or put in.
     """
-    first, before = None, _NO_LINE
-    for index, (line, event) in enumerate(zip(lines, events, strict=True)):
+    chain = Chain()
+    for line, event in zip(lines, events, strict=True):
+        chain.take(line, event)
+    return chain.first
+
+
+class Chain:
+    """`check_chain`, line by line: a journal of a hundred thousand files need not be held.
+
+    Attributes:
+        first: the index of the first line that is chained; None where none is.
+        head: the digest of the last line.
+    """
+
+    def __init__(self) -> None:
+        self.first: int | None = None
+        self.head = _NO_LINE
+        self._count = 0
+
+    def take(self, line: bytes, event: Mapping[str, Any]) -> None:
+        """The next line. Raises FormatError: it is not the successor of the one before."""
         chain = event.get("chain")
-        if (chain is None and first is not None) or (chain is not None and chain != before):
-            raise FormatError(f"the journal was altered at line {index + 1}, or just before it")
-        if chain is not None and first is None:
-            first = index
-        before = _digest(line)
-    return first
+        if (chain is None and self.first is not None) or (chain is not None and chain != self.head):
+            raise FormatError(f"the journal was altered at line {self._count + 1}, or just before it")
+        if chain is not None and self.first is None:
+            self.first = self._count
+        self.head, self._count = _digest(line), self._count + 1
 
 
 class Journal:

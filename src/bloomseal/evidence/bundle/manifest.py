@@ -16,7 +16,7 @@ from typing import Any, Final
 from ..._version import __version__
 from ...errors import BloomsealError, IntegrityError, UsageError
 from ...notebook import ShownInNotebooks
-from .archive import MANIFEST, SIGNATURES, unpack, write
+from .archive import MANIFEST, SIGNATURES, Member, pieces_of, unpack, write
 from .signing import SIGNATURE_BYTES, PublicKey, Signer
 
 __all__ = ["Verification", "add_signature", "checked", "sealed", "verify"]
@@ -60,8 +60,8 @@ class Verification(ShownInNotebooks):
 
 
 def sealed(
-    members: Mapping[str, bytes], signers: Sequence[Signer] = (), *, made: datetime, required: int = 1
-) -> dict[str, bytes]:
+    members: Mapping[str, Member], signers: Sequence[Signer] = (), *, made: datetime, required: int = 1
+) -> dict[str, Member]:
     """The members with a manifest, and with a signature by each signer.
 
     Args:
@@ -78,14 +78,21 @@ def sealed(
         "made": made.isoformat(timespec="seconds"),
         "signatures_required": required,
         "members": {
-            name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-            for name, data in sorted(members.items())
+            name: {"bytes": len(member), "sha256": _digest(member)} for name, member in sorted(members.items())
         },
     }
-    whole = {**members, MANIFEST: _json(manifest)}
+    told = _json(manifest)
+    whole: dict[str, Member] = {**members, MANIFEST: told}
     for signer in signers:
-        whole |= _signature(whole[MANIFEST], PublicKey(signer.public_key()), signer.sign(whole[MANIFEST]))
+        whole |= _signature(told, PublicKey(signer.public_key()), signer.sign(told))
     return whole
+
+
+def _digest(member: Member) -> str:
+    digest = hashlib.sha256()
+    for piece in pieces_of(member):
+        digest.update(piece)
+    return digest.hexdigest()
 
 
 def add_signature(path: str | os.PathLike[str], signer: Signer) -> Verification:
@@ -198,7 +205,7 @@ def _read(members: Mapping[str, bytes]) -> dict[str, Any]:
         if names:
             raise IntegrityError(f"{', '.join(sorted(names)[:5])}: {what}")
     for name, data in present.items():
-        if listed[name] != (len(data), hashlib.sha256(data).hexdigest()):
+        if listed[name] != (len(data), _digest(data)):
             raise IntegrityError(f"{name}: altered")
     read: dict[str, Any] = manifest
     return read
