@@ -31,7 +31,7 @@ from . import rotations as journal_room
 from .access import summary
 from .bundle.archive import Member, Spool, check_free, write
 from .bundle.manifest import sealed
-from .bundle.signing import Signer
+from .bundle.signing import PublicKey, Signer
 from .columns import answered_columns, other_requirements, scope_of, scoped_columns
 from .destruction import Certificate, certify, named_version
 from .keys import KeyVersion, key_versions
@@ -107,7 +107,7 @@ def make(
         IntegrityError: a signer whose signature does not hold.
         BloomsealError: the bundle can't be written. Whatever is in the data files is no error.
     """
-    ready(out, overwrite=overwrite)
+    ready(out, signers, overwrite=overwrite)
     moment = (now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)
     digest, loaded = _policy(policy)
     policies = Policies(loaded, table)
@@ -259,12 +259,15 @@ def _unseen(report: Report) -> list[str]:
     return [*report.unseen, *report.hidden]
 
 
-def ready(out: str | os.PathLike[str], *, overwrite: bool) -> None:
+def ready(out: str | os.PathLike[str], signers: Sequence[Signer], *, overwrite: bool) -> None:
     """What would end it is told before the long look.
 
     Raises:
         MissingDependencyError: the extra ``report`` is not installed. UsageError: a file at `out`.
+        KeyAccessError: the KMS of a signer does not give its public key.
     """
+    for signer in signers:
+        PublicKey(signer.public_key())
     if not overwrite:
         check_free(out)
     for name, module in (("cyclonedx-python-lib", "cyclonedx"), ("jinja2", "jinja2")):

@@ -17,7 +17,7 @@ from ..._version import __version__
 from ...errors import BloomsealError, IntegrityError, UsageError
 from ...notebook import ShownInNotebooks
 from .archive import MANIFEST, SIGNATURES, Member, pieces_of, unpack, write
-from .signing import SIGNATURE_BYTES, PublicKey, Signer
+from .signing import PublicKey, Signer, has_form
 
 __all__ = ["Verification", "add_signature", "checked", "sealed", "verify"]
 
@@ -167,7 +167,7 @@ def _check_signatures(members: Mapping[str, bytes], keys: Mapping[str, PublicKey
     if MANIFEST not in members:
         raise IntegrityError("the bundle has no manifest")
     found = {match[1]: members[name] for name in members if (match := _SIGNATURE.fullmatch(name))}
-    if len(found) > _MOST_SIGNATURES or any(len(one) != SIGNATURE_BYTES for one in found.values()):
+    if len(found) > _MOST_SIGNATURES or not all(map(has_form, found.values())):
         raise IntegrityError("the bundle's signatures are none that are made here")
     for fingerprint, key in keys.items():
         if fingerprint not in found:
@@ -212,7 +212,11 @@ def _read(members: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def _signature(manifest: bytes, key: PublicKey, signature: bytes) -> dict[str, bytes]:
-    if len(signature) != SIGNATURE_BYTES or not key.verifies(signature, manifest):
+    try:
+        signature = key.in_one_form(signature)
+    except ValueError:
+        signature = b""
+    if not key.verifies(signature, manifest):
         raise IntegrityError("the signature does not hold under the signer's own public key")
     return {f"{SIGNATURES}{key.fingerprint}.sig": signature}
 
