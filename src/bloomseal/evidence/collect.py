@@ -239,18 +239,22 @@ def _renderings(
     inventory = io.BytesIO()
     pq.write_table(report.inventory, inventory, compression="zstd")
     lives = {(one.master_key, one.version): one for one in versions}
-    texts: dict[str, Iterable[str]] = {
+    # A line for each finding, of which each file may have some; the others grow with keys and columns.
+    long: dict[str, Iterable[str]] = {
         "audit.html": html_pieces(report),
         "audit.json": json_pieces(report, inventory=False),
         "audit.sarif": sarif_pieces(report),
-        "cbom-1.6.json": [to_cbom(report, version="1.6", lives=lives)],
-        "cbom-1.7.json": [to_cbom(report, version="1.7", lives=lives)],
-        "index.html": [index_page(told)],
-        "leaks.html": [leak_page(told, leaks)],
+    }
+    short = {
+        "cbom-1.6.json": to_cbom(report, version="1.6", lives=lives),
+        "cbom-1.7.json": to_cbom(report, version="1.7", lives=lives),
+        "index.html": index_page(told),
+        "leaks.html": leak_page(told, leaks),
     }
     return {
         "inventory.parquet": inventory.getvalue(),
-        **{name: Spool(encoded(pieces)) for name, pieces in texts.items()},
+        **{name: Spool(encoded(pieces)) for name, pieces in long.items()},
+        **{name: text.encode(errors="backslashreplace") for name, text in short.items()},
     }
 
 

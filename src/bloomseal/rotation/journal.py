@@ -35,6 +35,7 @@ from typing import Any, Final, Self
 
 from ..errors import BloomsealError, FormatError, UsageError
 from ..keytools.access_log import host_name, user_name
+from ..storage.shared_sync import SharedSync
 from ..storage.source import open_regular
 
 __all__ = ["Chain", "Journal", "NoJournal", "check_chain", "default_journal", "job_digest"]
@@ -130,8 +131,7 @@ class Journal:
         self.begun: dict[str, list[int] | None] = {}
         self.finished: str | None = None
         self.resumed = False
-        self._lock, self._syncing = threading.Lock(), threading.Lock()
-        self._written = self._synced = 0
+        self._lock, self._syncs = threading.Lock(), SharedSync()
         self._last = _NO_LINE
         self._told_who = False
         self._file = self._opened()
@@ -278,9 +278,9 @@ class Journal:
                     self._told_who = True
                     self._put(event="resume", user=user_name(), host=host_name())
                 self._put(**event)
-                self._written = mine = self._written + 1
+                mine = self._syncs.wrote()
             if sync:
-                self._sync(mine)
+                self._syncs.until(mine, self._file.fileno())
         except OSError as error:
             raise BloomsealError(f"the journal can't be written: {error.strerror}", file=str(self.path)) from None
 
@@ -296,14 +296,6 @@ class Journal:
             self._file.seek(end)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._last = _digest(line)
-
-    def _sync(self, mine: int) -> None:
-        """Have line `mine` on the disk. Of several threads one syncs for all that have written by then."""
-        with self._syncing:
-            if self._synced < mine:
-                written = self._written
-                os.fsync(self._file.fileno())
-                self._synced = written
 
     def __enter__(self) -> Self:
         return self
