@@ -102,6 +102,14 @@ def test_dead_files_of_a_log(lab: Lab) -> None:
         seal_file(path, encryption=spec)
     (dead,) = set(folder.glob("*.parquet")) - {Path(os.path.realpath(path)) for path in live}
     assert _criticals(lab, folder) == [str(dead)]
+    (found,) = [one for one in lab.case(folder).report().findings if one.rule.id == "BS115"]
+    assert "dead file" in found.message
+    assert not found.fix
+    assert f"VACUUM delta.`{folder}`" in found.advice
+    # And so it is.
+    table = deltalake.DeltaTable(str(folder))
+    assert table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False) == [dead.name]
+    assert "BS115" not in lab.case(folder).ids()
 
 
 @pytest.mark.parametrize("what", ["flipped page", "copied module"])

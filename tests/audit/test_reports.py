@@ -25,6 +25,7 @@ from bloomseal.cli.main import main
 from bloomseal.policy import Policy
 from bloomseal.thrift import Struct
 from support.lab import Lab, edit_meta
+from support.sarif import check_sarif
 
 HOSTILE = '<script>alert("x")</script>'
 
@@ -95,6 +96,32 @@ def test_sarif(report: Report) -> None:
         assert re.fullmatch(r"[A-Za-z0-9._~:/%()=!*'-]+", uri), uri
     prints = [one["partialFingerprints"]["placeAndRule/v1"] for one in run["results"]]
     assert len(set(prints)) == len(prints)
+
+
+def test_sarif_satisfies_its_own_validator(lab: Lab, report: Report) -> None:
+    """With findings of every kind of place, with what was not seen, with a base, and empty."""
+    (lab.folder / "empty").mkdir()
+    empty = lab.case(lab.folder / "empty").report()
+    assert empty.unseen
+    for one in (report, lab.keyed(lab.folder / "t", deep=True).report(), lab.case(lab.folder / "t").report(), empty):
+        for base in (None, lab.folder):
+            check_sarif(to_sarif(one, base=base))
+    good = json.loads(to_sarif(report))
+    wrong: list[Callable[[dict[str, Any]], object]] = [
+        lambda log: log.pop("version"),
+        lambda log: log["runs"][0].pop("tool"),
+        lambda log: log["runs"][0]["results"][0].pop("message"),
+        lambda log: log["runs"][0]["results"][0].update(level="bad"),
+        lambda log: log["runs"][0]["results"][0].update(ruleIndex="first"),
+        lambda log: log["runs"][0]["results"][0].update(mended=True),
+        lambda log: log["runs"][0]["invocations"][0].pop("executionSuccessful"),
+        lambda log: log["runs"][0]["tool"]["driver"]["rules"][0].pop("id"),
+    ]
+    for spoil in wrong:
+        log = json.loads(json.dumps(good))
+        spoil(log)
+        with pytest.raises(AssertionError):
+            check_sarif(json.dumps(log))
 
 
 def test_sarif_names_files_below_a_base(lab: Lab, report: Report) -> None:

@@ -11,7 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
+from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 import bloomseal as bs
@@ -227,3 +230,36 @@ def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
     with pytest.raises(bs.UsageError, match="already"):
         write(path, MEMBERS)
     assert path.read_bytes() == b"PAR1"
+
+
+def test_an_ecdsa_signature_has_one_form(made: tuple[Path, Path]) -> None:
+    """Of any ECDSA signature somebody without the key makes another one, (r, n - s), and other DER."""
+    private, order = (
+        ec.generate_private_key(ec.SECP256R1()),
+        int("FFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551", 16),
+    )
+    public = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+    class Kms:
+        """One that gives whichever of the two comes."""
+
+        def __init__(self, high: bool) -> None:
+            self.high = high
+
+        def public_key(self) -> bytes:
+            return public
+
+        def sign(self, message: bytes) -> bytes:
+            r, s = decode_dss_signature(private.sign(message, ec.ECDSA(SHA256())))
+            return encode_dss_signature(r, max(s, order - s) if self.high else min(s, order - s))
+
+    for high in (True, False):
+        assert add_signature(made[0], Kms(high)).ok
+    whole = made[0].read_bytes()
+    (name,) = (one for one in unpack(made[0]) if one.endswith(f"{PublicKey(public).fingerprint}.sig"))
+    signature = unpack(made[0])[name]
+    r, s = decode_dss_signature(signature)
+    for other in (encode_dss_signature(r, order - s), signature + b"\0", b"", b"\0" * 64):
+        made[0].write_bytes(whole)
+        rewritten(made[0], lambda members, other=other: members.__setitem__(name, other))  # type: ignore[misc]
+        assert not verify(made[0], public).ok

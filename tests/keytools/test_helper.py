@@ -235,3 +235,47 @@ def test_unusable_uris_are_refused_without_going_there(uri: str) -> None:
 def test_usable_uris_are_accepted_without_going_there() -> None:
     check_uri("keyring:///nowhere/at/all.json")
     check_uri("vault://vault.invalid:8200/transit")
+
+
+def test_what_it_hands_out_is_in_the_access_log(ring: Keyring, tmp_path: Path) -> None:
+    log = tmp_path / "access.jsonl"
+    kms = f"keyring://{ring.path}"
+    helper = Helper({**os.environ, "BLOOMSEAL_ACCESS_LOG": str(log)}, tmp_path)
+    try:
+        wrapped = helper.ask(id=1, op="wrap", kms=kms, master_key="pii", key=base64.b64encode(KEY).decode())["wrapped"]
+        for number in (2, 3):  # the second from its cache
+            answer = helper.ask(id=number, op="unwrap", kms=kms, master_key="pii", wrapped=wrapped)
+            assert base64.b64decode(answer["key"]) == KEY
+        assert helper.ask(id=4, op="unwrap", kms=kms, master_key="nobody", wrapped=wrapped)["problem"] == "unknown"
+        told = [json.loads(line) for line in log.read_text().splitlines()]
+        assert [(one["action"], one["master_key"], one.get("version"), one["outcome"]) for one in told] == [
+            ("seal", "pii", None, "given"),
+            ("open", "pii", "1", "given"),
+            ("open", "pii", "1", "given"),
+            ("open", "nobody", told[3].get("version"), "refused"),
+        ]
+        assert all("file" not in one and one["column"] is None for one in told)
+        assert base64.b64encode(KEY).decode() not in log.read_text()
+        assert wrapped not in log.read_text()
+        log.unlink()
+        log.mkdir()  # it can't be written any more
+        answer = helper.ask(id=5, op="unwrap", kms=kms, master_key="pii", wrapped=wrapped)
+        assert "key" not in answer
+        assert "access log" in answer["message"]
+    finally:
+        helper.close()
+
+
+def test_its_access_log_has_an_absolute_path(ring: Keyring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Executors run in folders of their own."""
+    monkeypatch.setenv("BLOOMSEAL_ACCESS_LOG", "access.jsonl")
+    request = {
+        "id": 1,
+        "op": "wrap",
+        "kms": f"keyring://{ring.path}",
+        "master_key": "pii",
+        "key": "AAAAAAAAAAAAAAAAAAAAAA==",
+    }
+    answer = json.loads(KeyHelper().answer(json.dumps(request).encode()))
+    assert "wrapped" not in answer
+    assert "BLOOMSEAL_ACCESS_LOG" in answer["message"]

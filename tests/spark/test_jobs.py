@@ -20,7 +20,7 @@ import bloomseal as bs
 import bloomseal.spark as bss
 from bloomseal import audit, evidence
 from bloomseal.policy import Policy, TablePolicy
-from bloomseal.rotation import Rewrap, rotate
+from bloomseal.rotation import Rewrap, plan, rotate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -268,3 +268,32 @@ def test_evidence_is_the_same_as_on_one_machine(spark: SparkSession, own_ring: b
         name: data for name, data in here.members.items() if name.startswith(("cbom", "inventory"))
     }
     assert (tmp_path / "there.zip").stat().st_mode & 0o777 == 0o600
+
+
+def test_rotations_tell_what_an_audit_counts(spark: SparkSession, own_ring: bs.Keyring, tmp_path: Path) -> None:
+    """Hidden files and what killed writers have left: told, and left as they are."""
+    policy = table_policy(own_ring)
+    files = fill(tmp_path / "people", policy)
+    beside = {
+        tmp_path / "people" / ".hidden.parquet": "hidden",
+        tmp_path / "people" / "_staging" / "a.parquet": "hidden",
+        tmp_path / "people" / ".part-0.parquet.0123abcd.bloomseal-tmp": "killed writer",
+    }
+    for path in beside:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(Path(files[0]).read_bytes())
+    own_ring.rotate("pii")
+    new = table_policy(own_ring)
+    before = contents([str(path) for path in beside])
+    local = {one.path for one in plan(tmp_path / "people", Rewrap(new)).files}
+    for job in (bss.rewrap, bss.rekey):
+        planned = {row.file: row for row in job(spark, tmp_path / "people", policy=new, dry_run=True).collect()}
+        assert {*planned} == {*files, *map(str, beside)} >= local
+        rows = {row.file: row for row in job(spark, tmp_path / "people", policy=new).collect()}
+        assert {*rows} == {*planned}
+        for path, why in beside.items():
+            assert why in planned[str(path)].why
+            assert (rows[str(path)].status, rows[str(path)].failure) == ("not in the table", None)
+            assert why in rows[str(path)].why
+        assert {rows[file].status for file in files} == {"rotated"}
+    assert contents([str(path) for path in beside]) == before

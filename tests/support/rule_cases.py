@@ -482,8 +482,11 @@ class _JavaKms:
     def __init__(self, keys: dict[str, bytes]) -> None:
         self._keys = {name: SecretKey(key) for name, key in keys.items()}
 
-    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:  # noqa: ARG002
-        raise PermissionError
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
+        from bloomseal.keytools.material.wrapping import wrap_locally
+
+        key = self._keys[master_key_identifier]
+        return wrap_locally(SecretKey(key_bytes), key, master_key_identifier.encode())
 
     def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
         from bloomseal.keytools.material.wrapping import unwrap_locally

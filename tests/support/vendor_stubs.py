@@ -25,7 +25,11 @@ import grpc
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256, SHA384
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from google.cloud import kms as google_kms
 
 __all__ = ["AzureStub", "GcpStub", "VaultStub"]
@@ -94,12 +98,13 @@ def _open(key: bytes, sealed: bytes, aad: bytes = b"") -> bytes | None:
 
 
 class VaultStub(_Stub):
-    """The transit engine's HTTP API: encrypt, decrypt, rewrap, read key."""
+    """The transit engine's HTTP API: encrypt, decrypt, rewrap, read key, sign."""
 
     def __init__(self, token: str, mount: str = "transit") -> None:
         super().__init__()
         self.token, self.mount = token, mount
         self.keys: dict[str, list[tuple[bytes, int]]] = {}
+        self.pairs: dict[str, list[Any]] = {}
         self.min_decryption_version = 1
 
     def new_key(self, name: str) -> None:
@@ -110,10 +115,12 @@ class VaultStub(_Stub):
     def answer(self, method: str, path: str, body: dict[str, Any], headers: dict[str, str]) -> Answer:
         if {name.lower(): value for name, value in headers.items()}.get("x-vault-token") != self.token:
             return 403, {"errors": ["permission denied"]}
-        match = re.fullmatch(rf"/v1/{self.mount}/(encrypt|decrypt|rewrap|keys)/([^/]+)", path)
+        match = re.fullmatch(rf"/v1/{self.mount}/(encrypt|decrypt|rewrap|keys|sign)/([^/]+)(?:/(sha2-\d+))?", path)
         if match is None:
             return 404, {"errors": []}
-        operation, name = match.groups()
+        operation, name, digest = match.groups()
+        if name in self.pairs and operation in ("keys", "sign"):
+            return 200, {"data": self._of_pair(operation, self.pairs[name], body, digest)}
         versions = self.keys.get(name)
         if versions is None:
             return (404, {"errors": []}) if operation == "keys" else (400, {"errors": ["encryption key not found"]})
@@ -138,6 +145,25 @@ class VaultStub(_Stub):
         if operation == "rewrap":
             return 200, {"data": self._encrypted(versions, plain)}
         return 200, {"data": {"plaintext": base64.b64encode(plain).decode()}}
+
+    def _of_pair(self, operation: str, versions: list[Any], body: dict[str, Any], digest: str | None) -> dict[str, Any]:
+        """As the engine answers for asymmetric keys: ed25519's public key is its bytes in base64, others' are PEM."""
+        edwards = isinstance(versions[-1], Ed25519PrivateKey)
+        if operation == "keys":
+            raw, pem = (Encoding.Raw, PublicFormat.Raw), (Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+            publics = [key.public_key().public_bytes(*(raw if edwards else pem)) for key in versions]
+            texts = [base64.b64encode(one).decode() if edwards else one.decode() for one in publics]
+            kind = "ed25519" if edwards else f"ecdsa-p{versions[-1].curve.key_size}"
+            keys = {str(number): {"public_key": text} for number, text in enumerate(texts, 1)}
+            return {"name": "pair", "type": kind, "latest_version": len(versions), "keys": keys}
+        key, message = versions[int(body["key_version"]) - 1], base64.b64decode(body["input"])
+        if edwards:
+            signature = key.sign(message)
+        else:
+            assert body["marshaling_algorithm"] == "asn1"
+            algorithm = digest or body.get("hash_algorithm")
+            signature = key.sign(message, ECDSA({"sha2-256": SHA256(), "sha2-384": SHA384()}[str(algorithm)]))
+        return {"signature": f"vault:v{body['key_version']}:{base64.b64encode(signature).decode()}"}
 
     def _encrypted(self, versions: list[tuple[bytes, int]], plain: bytes) -> dict[str, Any]:
         sealed = base64.b64encode(_seal(versions[-1][0], plain)).decode()

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Report", "audit", "judged"]
 
 _PROBLEMS: Final = 20
+_ROWS: Final = 1_000
 _FINDINGS: Final = {"bloomseal.findings": "1"}
 
 
@@ -86,7 +87,14 @@ class Report(ShownInNotebooks):
 
     def to_dict(self, *, inventory: bool = False) -> dict[str, Any]:
         """As plain data; with `inventory` all its rows too."""
-        told: dict[str, Any] = {
+        told = self.summary() | {"findings": [finding.to_dict() for finding in self.findings]}
+        if inventory:
+            told["inventory"] = self.inventory.to_pylist()
+        return told
+
+    def summary(self) -> dict[str, Any]:
+        """As `to_dict`, without the findings: of those there may be hundreds of thousands."""
+        return {
             "format": "bloomseal audit",
             "format_version": 2,
             "tool": f"bloomseal {__version__}",
@@ -98,13 +106,10 @@ class Report(ShownInNotebooks):
             "with_keys": self.with_keys,
             "deep": self.deep,
             "counts": self.counts(),
-            "findings": [finding.to_dict() for finding in self.findings],
+            "findings": [],
             "unseen": self.unseen,
             "hidden": self.hidden,
         }
-        if inventory:
-            told["inventory"] = self.inventory.to_pylist()
-        return told
 
     def to_json(self, *, inventory: bool = False) -> str:
         """JSON text, by ``docs/audit-report.schema.json``; the same audit at the same moment gives the same text."""
@@ -112,10 +117,12 @@ class Report(ShownInNotebooks):
 
     def findings_table(self) -> pa.Table:
         """The findings as an Arrow table."""
-        rows = [finding.to_dict() for finding in self.findings]
         text = ("rule", "name", "severity", "file", "column", "message", "fix", "advice")
         fields: list[tuple[str, pa.DataType]] = [(name, pa.string()) for name in text]
-        return pa.Table.from_pylist(rows, schema=pa.schema([*fields, ("row_groups", pa.list_(pa.int32()))], _FINDINGS))
+        schema = pa.schema([*fields, ("row_groups", pa.list_(pa.int32()))], _FINDINGS)
+        parts = (self.findings[start : start + _ROWS] for start in range(0, len(self.findings), _ROWS))
+        batches = [pa.RecordBatch.from_pylist([one.to_dict() for one in part], schema=schema) for part in parts]
+        return pa.Table.from_batches(batches, schema)
 
 
 def audit(

@@ -10,7 +10,6 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -36,7 +35,6 @@ _MARKS: Final = {
     "cbom": b'"CycloneDX"',
 }
 _HEAD: Final = 1 << 24
-_TOGETHER: Final = 4096
 
 
 @dataclass(frozen=True)
@@ -156,10 +154,10 @@ def _parquet(rows: pa.Table) -> Iterator[bytes]:
 
 
 def _encoded(texts: Iterable[str]) -> Iterator[bytes]:
-    """A report of a hundred thousand files is never held as a whole; and a write for each comma would take its time."""
-    waiting = iter(texts)
-    while some := "".join(islice(waiting, _TOGETHER)):
-        yield some.encode(errors="backslashreplace")
+    """A report of a hundred thousand files is never held as a whole."""
+    from ..audit.rendering.streamed import encoded
+
+    return encoded(texts)
 
 
 def _json(report: Report) -> Iterable[str]:
@@ -175,9 +173,9 @@ def _sarif(report: Report) -> Iterable[str]:
 
 
 def _html(report: Report) -> Iterable[str]:
-    from ..audit.rendering.html import to_html
+    from ..audit.rendering.html import html_pieces
 
-    return [to_html(report)]
+    return html_pieces(report)
 
 
 def _cbom(report: Report) -> Iterable[str]:

@@ -6,13 +6,14 @@ from .._lazy import lazily
 
 if TYPE_CHECKING:
     from .bundle.manifest import Verification, add_signature, verify
-    from .bundle.signing import Detached, FileSigner, PublicKey, Signer
+    from .bundle.signing import Detached, FileSigner, KmsSigner, PublicKey, Signer
     from .collect import Evidence, make
 
 __all__ = [
     "Detached",
     "Evidence",
     "FileSigner",
+    "KmsSigner",
     "PublicKey",
     "Signer",
     "Verification",
@@ -28,6 +29,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "Detached": "bundle.signing",
             "Evidence": "collect",
             "FileSigner": "bundle.signing",
+            "KmsSigner": "bundle.signing",
             "PublicKey": "bundle.signing",
             "Signer": "bundle.signing",
             "Verification": "bundle.manifest",

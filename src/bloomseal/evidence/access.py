@@ -41,7 +41,7 @@ def summary(path: str | os.PathLike[str]) -> dict[str, Any]:
                 uses[
                     f"{entry['user']}@{entry['host']}",
                     key,
-                    entry.get("column") or "(footer)",
+                    entry.get("column") or ("(footer)" if entry.get("file") else "(not told)"),
                     entry["action"],
                     entry["outcome"],
                 ] += 1

@@ -7,7 +7,7 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
@@ -29,9 +29,9 @@ from ..storage.ref import FileRef
 from ..storage.snapshot import library
 from . import rotations as journal_room
 from .access import summary
-from .bundle.archive import check_free, write
+from .bundle.archive import Member, Spool, check_free, write
 from .bundle.manifest import sealed
-from .bundle.signing import Signer
+from .bundle.signing import PublicKey, Signer
 from .columns import answered_columns, other_requirements, scope_of, scoped_columns
 from .destruction import Certificate, certify, named_version
 from .keys import KeyVersion, key_versions
@@ -56,14 +56,14 @@ class Evidence(ShownInNotebooks):
     Attributes:
         told: the content of ``evidence.json``, as ``evidence.schema.json`` has it.
         report: the audit that it was made from.
-        members: name → bytes of everything in the bundle but manifest and signatures.
+        members: name → bytes (`Spool` where they are many) of everything in the bundle but manifest and signatures.
         signatures_required: how many persons have to sign.
         bundle: the file; None before it was written.
     """
 
     told: dict[str, Any]
     report: Report
-    members: dict[str, bytes] = field(repr=False)
+    members: dict[str, Member] = field(repr=False)
     signatures_required: int = 1
     bundle: str | None = None
 
@@ -107,7 +107,7 @@ def make(
         IntegrityError: a signer whose signature does not hold.
         BloomsealError: the bundle can't be written. Whatever is in the data files is no error.
     """
-    ready(out, overwrite=overwrite)
+    ready(out, signers, overwrite=overwrite)
     moment = (now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)
     digest, loaded = _policy(policy)
     policies = Policies(loaded, table)
@@ -176,7 +176,7 @@ def gather(
     versions = key_versions(uses, key_policies, ages, lambda key, seen: ask(client, key, seen), now)
     refs = {ref.path: ref for ref in places.files}
     leaks = leaks_of(report.inventory, lambda path: refs.get(path) or FileRef(path), keys)
-    members: dict[str, bytes] = {}
+    members: dict[str, Member] = {}
     rotations = _rotations(journals, set(refs), versions, not unseen, members)
     certificates = [
         _certificate(
@@ -229,19 +229,23 @@ def gather(
 
 def _renderings(
     report: Report, versions: Sequence[KeyVersion], told: dict[str, Any], leaks: Sequence[ColumnLeak]
-) -> dict[str, bytes]:
+) -> dict[str, Member]:
     from ..audit.rendering.cbom import to_cbom
-    from ..audit.rendering.html import to_html
-    from ..audit.rendering.sarif import to_sarif
+    from ..audit.rendering.html import html_pieces
+    from ..audit.rendering.sarif import sarif_pieces
+    from ..audit.rendering.streamed import encoded, json_pieces
     from .pages import index_page, leak_page
 
     inventory = io.BytesIO()
     pq.write_table(report.inventory, inventory, compression="zstd")
     lives = {(one.master_key, one.version): one for one in versions}
-    texts = {
-        "audit.html": to_html(report),
-        "audit.json": report.to_json(),
-        "audit.sarif": to_sarif(report),
+    # A line for each finding, of which each file may have some; the others grow with keys and columns.
+    long: dict[str, Iterable[str]] = {
+        "audit.html": html_pieces(report),
+        "audit.json": json_pieces(report, inventory=False),
+        "audit.sarif": sarif_pieces(report),
+    }
+    short = {
         "cbom-1.6.json": to_cbom(report, version="1.6", lives=lives),
         "cbom-1.7.json": to_cbom(report, version="1.7", lives=lives),
         "index.html": index_page(told),
@@ -249,7 +253,8 @@ def _renderings(
     }
     return {
         "inventory.parquet": inventory.getvalue(),
-        **{name: text.encode(errors="backslashreplace") for name, text in texts.items()},
+        **{name: Spool(encoded(pieces)) for name, pieces in long.items()},
+        **{name: text.encode(errors="backslashreplace") for name, text in short.items()},
     }
 
 
@@ -258,12 +263,15 @@ def _unseen(report: Report) -> list[str]:
     return [*report.unseen, *report.hidden]
 
 
-def ready(out: str | os.PathLike[str], *, overwrite: bool) -> None:
+def ready(out: str | os.PathLike[str], signers: Sequence[Signer], *, overwrite: bool) -> None:
     """What would end it is told before the long look.
 
     Raises:
         MissingDependencyError: the extra ``report`` is not installed. UsageError: a file at `out`.
+        KeyAccessError: the KMS of a signer does not give its public key.
     """
+    for signer in signers:
+        PublicKey(signer.public_key())
     if not overwrite:
         check_free(out)
     for name, module in (("cyclonedx-python-lib", "cyclonedx"), ("jinja2", "jinja2")):
@@ -296,7 +304,7 @@ def _rotations(
     files: set[str],
     versions: Sequence[KeyVersion],
     seen_all: bool,
-    members: dict[str, bytes],
+    members: dict[str, Member],
 ) -> list[journal_room.Rotation]:
     if journals is None:
         listed = journal_room.about(journal_room.default_journals(), files)

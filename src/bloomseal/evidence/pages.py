@@ -23,13 +23,13 @@ _STYLE: Final = """<meta http-equiv="Content-Security-Policy" content="default-s
 :root{color-scheme:light dark}
 body{font:16px/1.5 system-ui,sans-serif;margin:1.5rem auto;max-width:70rem;padding:0 1rem}
 h1{font-size:1.6rem;margin:.2rem 0}h2{font-size:1.25rem;margin-top:2rem}h3{font-size:1.05rem;margin-bottom:.3rem}
-.wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:.9rem}
+p,dd,li{overflow-wrap:anywhere}.wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:.9rem}
 th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid #8886;vertical-align:top;overflow-wrap:break-word}
 th{white-space:nowrap}dt{font-weight:600;margin-top:.5rem}dd{margin:0 0 .2rem}dd small,.note{opacity:.75}
 .bad{color:#b3261e;font-weight:600}.good{color:#1b6e3c;font-weight:600}.open{color:#8a5a00;font-weight:600}
 @media(prefers-color-scheme:dark){.bad{color:#ff8a80}.good{color:#7bd69c}.open{color:#ffc866}}
 @media(max-width:40rem){body{margin:.5rem auto}thead{display:none}tr{display:block;border-bottom:2px solid #8886;padding:.4rem 0}
-td{display:block;border:0;padding:.1rem 0}td[data-name]::before{content:attr(data-name) ": ";font-weight:600}}
+td{display:block;border:0;padding:.1rem 0}td:empty{display:none}td[data-name]::before{content:attr(data-name) ": ";font-weight:600}}
 @media print{body{max-width:none;margin:0;font-size:11pt}h2{break-after:avoid}tr,dl,section{break-inside:avoid}
 .wide{overflow:visible}}
 </style>"""

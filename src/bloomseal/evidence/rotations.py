@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
+import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from ..errors import BloomsealError, FormatError
-from ..rotation.journal import check_chain, default_journal
+from ..rotation.journal import Chain, default_journal
 from ..storage.source import open_regular, refusal
+from .bundle.archive import Spool
 from .keys import KeyVersion
 
 __all__ = ["Rotation", "about", "default_journals", "judged", "read_journal"]
 
 _LONGEST: Final = 1 << 28
+_Pair = tuple[str | None, str | None]
+"""A key's version before and after."""
 
 
 @dataclass
@@ -65,35 +68,24 @@ def default_journals() -> list[Path]:
     return sorted(folder.glob("*.jsonl*")) if folder.is_dir() else []
 
 
-def read_journal(path: str | os.PathLike[str]) -> tuple[Rotation, bytes, set[str]]:
+def read_journal(path: str | os.PathLike[str]) -> tuple[Rotation, Spool, set[str]]:
     """A journal, its bytes, and the files that it names. One that was altered, or is none, says so.
 
     Raises:
         MissingFileError, UsageError: it can't be read.
     """
+    found = Rotation(Path(path).name)
+    telling = _Telling(found)
     try:
         with open(open_regular(path), "rb") as file:
-            data = file.read(_LONGEST)
+            if os.fstat(file.fileno()).st_size >= _LONGEST:
+                found.problem = f"the journal is longer than {_LONGEST} bytes"
+                return found, Spool(), set()
+            data = Spool(telling.listened(file))
     except OSError as error:
         raise refusal("can't read the journal", os.fspath(path), error) from error
-    found = Rotation(Path(path).name)
-    if len(data) == _LONGEST:
-        found.problem = f"the journal is longer than {_LONGEST} bytes"
-        return found, b"", set()
-    # What a crash has cut off, or a run at work has not yet written, is no line yet.
-    data = data[: data.rfind(b"\n") + 1]
-    lines = data.splitlines(keepends=True)
-    try:
-        events = [_parsed(line) for line in lines]
-        if not events or events[0].get("event") != "start":
-            raise FormatError("not a rotation's journal")
-        first = check_chain(lines, events)
-    except BloomsealError as error:
-        found.chain, found.problem = "broken", error.what
-        return found, data, set()
-    if first is not None:
-        found.chain = "whole" if first == 0 else f"whole from line {first + 1} on"
-    return _told(found, lines[-1], events), data, {str(event["file"]) for event in events if "file" in event}
+    telling.end()
+    return found, data, telling.files
 
 
 def judged(rotation: Rotation, versions: Sequence[KeyVersion], *, seen_all: bool) -> Rotation:
@@ -127,38 +119,82 @@ def judged(rotation: Rotation, versions: Sequence[KeyVersion], *, seen_all: bool
     return rotation
 
 
-def _told(found: Rotation, last: bytes, events: list[dict[str, Any]]) -> Rotation:
-    state: dict[str, str] = {}
-    keys: dict[str, list[dict[str, Any]]] = {}
-    by: dict[str, None] = {}
-    for event in events:
-        file = str(event.get("file"))
+class _Telling:
+    """What a journal tells, line by line: of a hundred thousand files its events would fill the memory."""
+
+    def __init__(self, found: Rotation) -> None:
+        self.files: set[str] = set()
+        self._found = found
+        self._chain = Chain()
+        self._state: dict[str, str] = {}
+        self._pairs: dict[str, frozenset[_Pair]] = {}
+        self._kept: dict[frozenset[_Pair], frozenset[_Pair]] = {}
+        self._by: dict[str, None] = {}
+        self._ended: str | None = None
+        self._lines = 0
+
+    def listened(self, lines: Iterable[bytes]) -> Iterator[bytes]:
+        """The lines, as they are; no line is what a crash has cut off, or a run at work has not yet written."""
+        for line in lines:
+            if not line.endswith(b"\n"):
+                return
+            if self._found.problem is None:
+                try:
+                    self._take(line)
+                except BloomsealError as error:
+                    self._found.chain, self._found.problem = "broken", error.what
+            yield line
+
+    def _take(self, line: bytes) -> None:
+        event = _parsed(line)
+        if (self._lines == 0) != (event.get("event") == "start"):
+            raise FormatError("not a rotation's journal")
+        self._chain.take(line, event)
+        self._lines += 1
+        if self._lines == 1:
+            self._found.operation, self._found.started = str(event.get("operation")), str(event.get("at"))
         if event.get("user") is not None:
-            by[f"{event['user']}@{event.get('host')}"] = None
+            self._by[f"{event['user']}@{event.get('host')}"] = None
+        self._ended = str(event.get("at")) if event.get("event") == "end" else None
+        if "file" not in event:
+            return
+        file = str(event["file"])
+        self.files.add(file)
         match event.get("event"):
             case "begin":
-                state[file] = "unfinished"
+                self._state[file] = "unfinished"
             case "done":
-                state[file] = str(event.get("status"))
+                self._state[file] = sys.intern(str(event.get("status")))
                 # The last one counts; a file that needed nothing any more keeps what was done to it before.
-                keys[file] = [key for key in event.get("keys") or () if isinstance(key, dict)] or keys.get(file, [])
+                pairs = frozenset(_pair(key) for key in event.get("keys") or () if isinstance(key, dict))
+                if pairs or file not in self._pairs:
+                    self._pairs[file] = self._kept.setdefault(pairs, pairs)
             case "failed":
-                state[file] = "failed"
-    pairs = Counter(pair for told in keys.values() for pair in {_pair(key) for key in told})
-    found.operation = str(events[0].get("operation"))
-    found.started = str(events[0].get("at"))
-    found.ended = str(events[-1].get("at")) if events[-1].get("event") == "end" else None
-    found.by = list(by)
-    found.files = dict(sorted(Counter(state.values()).items()))
-    found.keys = [
-        {"before": before, "after": after, "files": count}
-        for (before, after), count in sorted(pairs.items(), key=lambda item: [str(one) for one in item[0]])
-    ]
-    found.head = hashlib.sha256(last).hexdigest()
-    return found
+                self._state[file] = "failed"
+
+    def end(self) -> None:
+        """All lines were read."""
+        found, first = self._found, self._chain.first
+        if found.problem is None and self._lines == 0:
+            found.chain, found.problem = "broken", "not a rotation's journal"
+        if found.problem is not None:
+            found.operation = found.started = None
+            self.files = set()
+            return
+        if first is not None:
+            found.chain = "whole" if first == 0 else f"whole from line {first + 1} on"
+        pairs = Counter(pair for told in self._pairs.values() for pair in told)
+        found.ended = self._ended
+        found.by = list(self._by)
+        found.files = dict(sorted(Counter(self._state.values()).items()))
+        found.keys = [
+            {"before": before, "after": after, "files": count}
+            for (before, after), count in sorted(pairs.items(), key=lambda item: [str(one) for one in item[0]])
+        ]
+        found.head = self._chain.head
 
 
-def _pair(key: dict[str, Any]) -> tuple[str | None, str | None]:
+def _pair(key: dict[str, Any]) -> _Pair:
     def name(master_key: Any, version: Any) -> str | None:
         return None if master_key is None else f"{master_key}:{version or '?'}"
 

@@ -43,7 +43,8 @@ class Access:
         at: the moment, UTC, ISO 8601.
         user, host, pid: the process, by the operating system's account of it.
         action: ``open`` what is there, ``seal`` something new, or ``wrap`` a data key anew.
-        file: the path.
+        file: the path; None where only a KMS was asked, for whatever file (`bloomseal.keytools.helper`): the column is
+            then not known either.
         column: dotted path; None for the footer key.
         master_key, version: what wraps the data key; None where its metadata does not tell.
         key_id: the key's id, where no master key wraps it.
@@ -56,7 +57,7 @@ class Access:
     host: str
     pid: int
     action: str
-    file: str
+    file: str | None
     column: str | None
     master_key: str | None
     version: str | None
@@ -81,12 +82,12 @@ class AccessLog:
         UsageError: none of these.
     """
 
-    def __init__(self, given: Any, file: str) -> None:
+    def __init__(self, given: Any, file: str | None) -> None:
         self._write = _writer(given)
         self._file = file
 
     @classmethod
-    def of(cls, given: Any, file: str) -> AccessLog | None:
+    def of(cls, given: Any, file: str | None) -> AccessLog | None:
         """The log; None where nothing was given."""
         return None if given is None else cls(given, file)
 

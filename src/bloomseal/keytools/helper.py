@@ -25,6 +25,10 @@ and its answer ``id`` with either ``key`` (base64), ``wrapped``, or ``problem`` 
 
 The process ends when its input does: pending answers have two seconds then. Credentials come from its environment. Its
 standard error holds remarks of its own only, never a foreign message.
+
+Where ``$BLOOMSEAL_ACCESS_LOG`` names a file (an absolute path), each answer with a key, and each refusal, is a line of
+that access log before it is sent; where that fails no key is. A request says nothing of files and columns, and so do
+these lines.
 """
 
 from __future__ import annotations
@@ -37,21 +41,25 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import TracebackType
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, TypeVar
 
 from ..encryption import SecretKey
 from ..errors import BloomsealError, KeyAccessError, UsageError
 from ..limits import MAX_KEY_METADATA_BYTES
 from .access import KmsAccessError, Problem
+from .access_log import AccessLog
 from .kms.calls import started
+from .protocols import VersionedKms
 from .tools import KeyTools
 
-__all__ = ["PROTOCOL", "KeyHelper", "main"]
+__all__ = ["ACCESS_LOG", "PROTOCOL", "KeyHelper", "main"]
 
 PROTOCOL: Final = 1
+ACCESS_LOG: Final = "BLOOMSEAL_ACCESS_LOG"
+T = TypeVar("T")
 _MAX_LINE: Final = 8 * MAX_KEY_METADATA_BYTES
 _THREADS: Final = 16
 _LAST_ANSWERS: Final = 2.0
@@ -62,6 +70,7 @@ class KeyHelper:
     """Answers requests; several threads may ask at once. Each KMS gets one `KeyTools`, so one cache and one budget."""
 
     def __init__(self) -> None:
+        self._log = os.environ.get(ACCESS_LOG) or None
         self._lock = threading.Lock()
         self._tools: dict[tuple[str, float, float], Future[KeyTools]] = {}
 
@@ -93,14 +102,31 @@ class KeyHelper:
                     key = SecretKey(base64.b64decode(_text(request, "key"), validate=True))
                 except (binascii.Error, KeyAccessError):
                     raise _MalformedError("a key to wrap is base64 of 16, 24 or 32 bytes") from None
-                tools = self._tools_for(request)
-                return {"wrapped": tools.wrap(key, master_key)}
+                return {"wrapped": self._logged("seal", request, lambda tools: tools.wrap(key, master_key))}
             case "unwrap":
                 wrapped = _text(request, "wrapped")
-                tools = self._tools_for(request)
-                key = tools.unwrap(wrapped, master_key, tools.calls_for(None))
-                return {"key": base64.b64encode(key.reveal()).decode("ascii")}
+                opened = self._logged(
+                    "open", request, lambda tools: tools.unwrap(wrapped, master_key, tools.calls_for(None))
+                )
+                return {"key": base64.b64encode(opened.reveal()).decode("ascii")}
         raise _MalformedError("op is wrap or unwrap")
+
+    def _logged(self, action: str, request: Mapping[str, Any], ask: Callable[[KeyTools], T]) -> T:
+        """What the KMS says, once it is in the access log."""
+        if self._log is not None and not os.path.isabs(self._log):  # noqa: PTH117
+            raise UsageError(f"{ACCESS_LOG} is no absolute path")
+        log, master_key, version = AccessLog.of(self._log, None), _text(request, "master_key"), None
+        try:
+            tools = self._tools_for(request)
+            version = _version(tools, request.get("wrapped"), master_key)
+            answer = ask(tools)
+        except BloomsealError as error:
+            if log is not None:
+                log.say(action, None, master_key, version, error=error)
+            raise
+        if log is not None:
+            log.say(action, None, master_key, version)
+        return answer
 
     def _tools_for(self, request: Mapping[str, Any]) -> KeyTools:
         kms = _text(request, "kms")
@@ -123,6 +149,16 @@ class KeyHelper:
                     del self._tools[name]
             raise
         raise late
+
+
+def _version(tools: KeyTools, wrapped: object, master_key: str) -> str | None:
+    """The version that wrapped a key, as far as its text tells."""
+    if not isinstance(wrapped, str) or not isinstance(tools.kms, VersionedKms):
+        return None
+    try:
+        return tools.kms.wrapping_version(wrapped, master_key)
+    except BloomsealError:
+        return None
 
 
 class _MalformedError(UsageError):

@@ -30,6 +30,7 @@ __all__ = [
     "MasterVersion",
     "PlacedKeys",
     "RewrappingKms",
+    "SigningKms",
     "StatefulKms",
     "VersionFacts",
     "VersionedKms",
@@ -157,6 +158,28 @@ class VersionedKms(Protocol):
 
     def wrapping_version(self, wrapped_key: str, master_key_identifier: str) -> str | None:
         """The version that wrapped this blob; None where it can't be told."""
+        ...
+
+
+@runtime_checkable
+class SigningKms(Protocol):
+    """A KMS that signs, with asymmetric keys that are no master keys."""
+
+    def public_key(self, key: str) -> bytes:
+        """The public key: SubjectPublicKeyInfo in DER, of Ed25519 or of ECDSA over P-256 or P-384.
+
+        Raises:
+            KmsAccessError: no such key, or one of another kind.
+        """
+        ...
+
+    def sign(self, message: bytes, key: str) -> bytes:
+        """The signature over the message: 64 bytes by Ed25519 (RFC 8032), or ECDSA in DER, over SHA-256 with P-256 and
+        over SHA-384 with P-384.
+
+        Raises:
+            KmsAccessError: refused, or not that kind of key.
+        """
         ...
 
 

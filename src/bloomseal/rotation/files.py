@@ -68,7 +68,12 @@ class DataFile:
 
 
 def find_files(
-    paths: Paths, filesystem: FileSystem | None = None, *, follow_links: bool = False, indexes: bool = False
+    paths: Paths,
+    filesystem: FileSystem | None = None,
+    *,
+    follow_links: bool = False,
+    indexes: bool = False,
+    leftovers: bool = False,
 ) -> list[DataFile]:
     """All files that a rotation is about, in the order of their names, each once, however many links lead to it.
 
@@ -80,6 +85,7 @@ def find_files(
     Args:
         follow_links: follow links, and logs, that lead out of a folder.
         indexes: also the files of the tables' sealed indexes.
+        leftovers: tell files aside too, which killed writers have left.
 
     Raises:
         UsageError: nothing at one of the paths.
@@ -91,8 +97,9 @@ def find_files(
     found = tables.find_files(places, filesystem, everything=True, follow_links=follow_links)
     parts = [one for one in found.others if indexes and INDEX_FOLDER in one.relative.split("/")[:-1]]
     files = [data for one in (*found.files, *parts) if (data := _sized(one)) is not None]
-    # Leftovers go with the next run.
-    others = [one for one in found.others if one.kind in (Kind.DEAD, Kind.HIDDEN) and one not in parts]
+    # Leftovers go with the next run on this machine.
+    told = (Kind.DEAD, Kind.HIDDEN, *((Kind.LEFTOVER,) if leftovers else ()))
+    others = [one for one in found.others if one.kind in told and one not in parts]
     files += [replace(data, outside=one.kind) for one in others if (data := _sized(one)) is not None]
     files += [DataFile(FileRef(one.path, filesystem), one.path, 0, one) for one in found.problems]
     return sorted(files, key=lambda file: file.name)

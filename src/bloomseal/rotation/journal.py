@@ -35,9 +35,10 @@ from typing import Any, Final, Self
 
 from ..errors import BloomsealError, FormatError, UsageError
 from ..keytools.access_log import host_name, user_name
+from ..storage.shared_sync import SharedSync
 from ..storage.source import open_regular
 
-__all__ = ["Journal", "NoJournal", "check_chain", "default_journal", "job_digest"]
+__all__ = ["Chain", "Journal", "NoJournal", "check_chain", "default_journal", "job_digest"]
 
 _VERSION: Final = 1
 _START: Final = b'{"event": "start", '
@@ -75,15 +76,33 @@ def check_chain(lines: Sequence[bytes], events: Sequence[Mapping[str, Any]]) -> 
     Raises:
         FormatError: a line was altered, taken out or put in.
     """
-    first, before = None, _NO_LINE
-    for index, (line, event) in enumerate(zip(lines, events, strict=True)):
+    chain = Chain()
+    for line, event in zip(lines, events, strict=True):
+        chain.take(line, event)
+    return chain.first
+
+
+class Chain:
+    """`check_chain`, line by line: a journal of a hundred thousand files need not be held.
+
+    Attributes:
+        first: the index of the first line that is chained; None where none is.
+        head: the digest of the last line.
+    """
+
+    def __init__(self) -> None:
+        self.first: int | None = None
+        self.head = _NO_LINE
+        self._count = 0
+
+    def take(self, line: bytes, event: Mapping[str, Any]) -> None:
+        """The next line. Raises FormatError: it is not the successor of the one before."""
         chain = event.get("chain")
-        if (chain is None and first is not None) or (chain is not None and chain != before):
-            raise FormatError(f"the journal was altered at line {index + 1}, or just before it")
-        if chain is not None and first is None:
-            first = index
-        before = _digest(line)
-    return first
+        if (chain is None and self.first is not None) or (chain is not None and chain != self.head):
+            raise FormatError(f"the journal was altered at line {self._count + 1}, or just before it")
+        if chain is not None and self.first is None:
+            self.first = self._count
+        self.head, self._count = _digest(line), self._count + 1
 
 
 class Journal:
@@ -112,8 +131,7 @@ class Journal:
         self.begun: dict[str, list[int] | None] = {}
         self.finished: str | None = None
         self.resumed = False
-        self._lock, self._syncing = threading.Lock(), threading.Lock()
-        self._written = self._synced = 0
+        self._lock, self._syncs = threading.Lock(), SharedSync()
         self._last = _NO_LINE
         self._told_who = False
         self._file = self._opened()
@@ -260,9 +278,9 @@ class Journal:
                     self._told_who = True
                     self._put(event="resume", user=user_name(), host=host_name())
                 self._put(**event)
-                self._written = mine = self._written + 1
+                mine = self._syncs.wrote()
             if sync:
-                self._sync(mine)
+                self._syncs.until(mine, self._file.fileno())
         except OSError as error:
             raise BloomsealError(f"the journal can't be written: {error.strerror}", file=str(self.path)) from None
 
@@ -278,14 +296,6 @@ class Journal:
             self._file.seek(end)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._last = _digest(line)
-
-    def _sync(self, mine: int) -> None:
-        """Have line `mine` on the disk. Of several threads one syncs for all that have written by then."""
-        with self._syncing:
-            if self._synced < mine:
-                written = self._written
-                os.fsync(self._file.fileno())
-                self._synced = written
 
     def __enter__(self) -> Self:
         return self

@@ -24,7 +24,7 @@ from .outcome import FileOutcome, FilePlan, RotationPlan, RotationReport, Status
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["Run", "plan", "rotate"]
+__all__ = ["OUTSIDE", "Run", "plan", "rotate"]
 
 Paths = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]
 Progress = Callable[[int, int], None]
@@ -33,9 +33,10 @@ _UNREACHABLE_IN_A_ROW: Final = 3
 _SAMPLE_BYTES: Final = 4 << 20
 _DISK_BYTES_PER_SECOND: Final = 200e6
 _KMS_SECONDS: Final = 0.02
-_OUTSIDE: Final = {
+OUTSIDE: Final = {
     Kind.DEAD: "no live version of the table names it; its keys stay as they are",
     Kind.HIDDEN: "its name, or its folder's, is hidden: no reader takes it; its keys stay as they are",
+    Kind.LEFTOVER: "a killed writer has left it: it goes with the next write of its file, or a rotation on one machine",
 }
 
 
@@ -65,7 +66,7 @@ def plan(
     for file in files:
         try:
             file.check()
-            one = FilePlan(file.name, "none", _OUTSIDE[file.outside], file.size) if file.outside else job.plan(file)
+            one = FilePlan(file.name, "none", OUTSIDE[file.outside], file.size) if file.outside else job.plan(file)
         except BloomsealError as error:
             one = FilePlan(file.name, "fail", error.what, file.size)
         told.files.append(one)
@@ -199,7 +200,7 @@ class Run:
         for what could not be seen.
         """
         if file.outside is not None:
-            why = _OUTSIDE[file.outside]
+            why = OUTSIDE[file.outside]
             return FileOutcome(file.name, Status.DEAD, why, old_size=file.size, new_size=file.size)
         file.check()
         same = FileOutcome(file.name, Status.DONE_BEFORE, old_size=file.size, new_size=file.size)

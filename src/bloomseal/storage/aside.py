@@ -22,6 +22,7 @@ from typing import Final
 
 from ..errors import BloomsealError
 from .rights import Rights
+from .shared_sync import SharedSync
 from .source import identity, open_regular
 
 __all__ = ["Aside", "aside_name", "asides", "create_aside", "folder_below", "folder_lock", "remove_leftovers", "turn"]
@@ -34,6 +35,9 @@ _MOST_FOLDERS: Final = 10_000
 _tidied: dict[tuple[int, int], tuple[int, frozenset[str]]] = {}
 """Folder (device, inode) → its time of change when this process last looked, and the names that had files aside then.
 """
+_syncs: dict[tuple[int, int], SharedSync] = {}
+"""Folder (device, inode) → the syncs that threads of this process share."""
+os.register_at_fork(after_in_child=_syncs.clear)
 
 
 class Aside:
@@ -134,7 +138,11 @@ class Aside:
 
     def sync_folder(self) -> None:
         """The name is on the disk when this returns."""
-        os.fsync(self._folder)
+        status = os.fstat(self._folder)
+        if len(_syncs) >= _MOST_FOLDERS:
+            _syncs.clear()  # whoever waits there keeps it
+        syncs = _syncs.setdefault((status.st_dev, status.st_ino), SharedSync())
+        syncs.until(syncs.wrote(), self._folder)
 
     def remove(self) -> None:
         """Close it, and remove it unless it has the target's name. Never raises: the next writer removes what stays."""

@@ -15,6 +15,11 @@ from typing import Any
 import boto3
 import pyarrow as pa
 import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
+from moto.kms.utils import ECDSAPrivateKey
 from moto.server import ThreadedMotoServer
 
 from bloomseal import EncryptionSpec, write_table
@@ -32,6 +37,8 @@ from bloomseal.keytools import (
 )
 from bloomseal.keytools.kms.aws import AwsKms
 from bloomseal.keytools.kms.conformance import KmsClientConformance
+from bloomseal.keytools.kms.signing import der
+from support.signing import signs_a_bundle
 
 REGION = "eu-central-1"
 KEY = bytes(range(32))
@@ -295,3 +302,60 @@ def test_versions_are_key_materials(monkeypatch: pytest.MonkeyPatch, kms: AwsKms
     assert kms.identify("alias/pii", "a") == ("mrk-1234", "a")  # its replicas in other regions are the same key
     assert kms.opened_by(base64.b64encode(b"blob").decode(), "alias/pii") == ("mrk-1234", "a")
     assert "KeyId" not in asked[0]
+
+
+@pytest.mark.parametrize(("spec", "digest"), [("ECC_NIST_P256", hashes.SHA256()), ("ECC_NIST_P384", hashes.SHA384())])
+def test_it_signs_evidence(
+    admin: Any,
+    endpoint: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    spec: str,
+    digest: hashes.HashAlgorithm,
+) -> None:
+    def as_documented(self: Any, message: bytes, _: str) -> bytes:
+        """moto signs a digest as if it were the message."""
+        signed: bytes = self.private_key.sign(message, ec.ECDSA(Prehashed(digest)))
+        return signed
+
+    monkeypatch.setattr(ECDSAPrivateKey, "sign", as_documented)
+    key = admin.create_key(KeySpec=spec, KeyUsage="SIGN_VERIFY")["KeyMetadata"]["KeyId"]
+    uri = f"aws-kms://{REGION}?endpoint={endpoint}#{key}"
+    signs_a_bundle(uri, tmp_path, capsys, digest=digest.name)
+
+
+def test_it_signs_by_ed25519_what_is_short_enough(monkeypatch: pytest.MonkeyPatch, kms: AwsKms) -> None:
+    """As AWS documents GetPublicKey and Sign; moto has no such keys."""
+    private, asked = Ed25519PrivateKey.generate(), dict[str, Any]()
+
+    def sign(**request: Any) -> dict[str, Any]:
+        asked.update(request)
+        return {"Signature": private.sign(request["Message"])}
+
+    described = {"PublicKey": der(private.public_key())}
+    monkeypatch.setattr(kms._client, "get_public_key", lambda **_: described)
+    monkeypatch.setattr(kms._client, "sign", sign)
+    private.public_key().verify(kms.sign(b"m" * 4096, "alias/evidence"), b"m" * 4096)
+    assert (asked["MessageType"], asked["SigningAlgorithm"]) == ("RAW", "ED25519_SHA_512")
+    with pytest.raises(KmsAccessError, match="P-256"):
+        kms.sign(b"m" * 4097, "alias/evidence")
+    for other in (der(ec.generate_private_key(ec.SECP521R1()).public_key()), b"no key"):
+        described["PublicKey"] = other
+        with pytest.raises(KmsAccessError, match="not a key for Ed25519"):
+            kms.sign(b"m", "alias/evidence")
+
+
+def test_an_audit_that_is_throttled_has_not_looked(
+    kms: AwsKms, admin: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from bloomseal.audit import audit
+    from bloomseal.cli.main import main
+
+    _under(kms, tmp_path / "a.parquet", admin.create_key()["KeyMetadata"]["KeyId"])
+    with _answering(400, '{"__type":"ThrottlingException"}') as url:
+        report = audit(tmp_path, keys=KeyTools(AwsKms(REGION, endpoint=url), attempts=1))
+        assert not report.ok
+        assert any("too many requests" in one for one in report.unseen), report.unseen
+        assert main(["audit", str(tmp_path), "--kms", f"aws-kms://{REGION}?endpoint={url}"]) == 3
+    assert "too many requests" in capsys.readouterr().out

@@ -22,6 +22,7 @@ from bloomseal.errors import UsageError
 from bloomseal.keytools import FileRef, KeyDates, KeyState, KeyTools, KmsAccessError, Problem, client_for
 from bloomseal.keytools.kms.conformance import KmsClientConformance
 from bloomseal.keytools.kms.pkcs11 import PIN_VARIABLE, Pkcs11Kms
+from support.signing import signs_a_bundle
 from support.softhsm import PIN, TOKEN, module_path, new_token
 
 pytestmark = [
@@ -241,3 +242,35 @@ def test_a_labelled_version_is_one_key_by_both_its_names(kms: Pkcs11Kms, make_ke
     assert may_destroy("pii", "1", tmp_path, keys=KeyTools(kms), after=0).answer == "yes"
     # Without CKA_START_DATE the token does not tell since when.
     assert may_destroy("pii", "1", tmp_path, keys=KeyTools(kms)).answer == "unknown"
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "secp256r1", "secp384r1"])
+def test_it_signs_evidence(
+    kms: Pkcs11Kms, admin: Any, module: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    from pkcs11 import Attribute, KeyType, Mechanism
+    from pkcs11.util.ec import encode_named_curve_parameters
+
+    oid, of, made_by = (
+        ("1.3.101.112", KeyType.EC_EDWARDS, Mechanism.EC_EDWARDS_KEY_PAIR_GEN)
+        if kind == "ed25519"
+        else (kind, KeyType.EC, Mechanism.EC_KEY_PAIR_GEN)
+    )
+    parameters = admin.create_domain_parameters(
+        of, {Attribute.EC_PARAMS: encode_named_curve_parameters(oid)}, local=True
+    )
+    pair = parameters.generate_keypair(mechanism=made_by, store=True, label="evidence")
+    uri = f"pkcs11:token={quote(TOKEN)}?module-path={quote(module)}#evidence"
+    digest = {"secp256r1": "sha256", "secp384r1": "sha384"}.get(kind)
+    try:
+        signs_a_bundle(uri, tmp_path, capsys, digest=digest)
+        with pytest.raises(KmsAccessError) as refused:
+            kms.sign(b"x", "nobody")
+        assert refused.value.problem is Problem.UNKNOWN
+        twin = parameters.generate_keypair(mechanism=made_by, store=True, label="evidence")
+        with pytest.raises(KmsAccessError, match="more than one"):
+            kms.sign(b"x", "evidence")
+        pair = (*pair, *twin)
+    finally:
+        for one in pair:
+            one.destroy()

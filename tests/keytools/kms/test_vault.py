@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from bloomseal import EncryptionSpec, write_table
 from bloomseal.audit import may_destroy
@@ -26,6 +28,7 @@ from bloomseal.keytools import (
 )
 from bloomseal.keytools.kms.conformance import KmsClientConformance
 from bloomseal.keytools.kms.vault import VaultKms
+from support.signing import signs_a_bundle
 from support.vendor_stubs import VaultStub
 
 TOKEN = "hvs.a-token-that-must-not-show"
@@ -197,3 +200,22 @@ def test_a_version_is_told_by_opening(kms: VaultKms, server: VaultStub, tmp_path
             may_destroy("pii", version, tmp_path, keys=KeyTools(kms))
     with pytest.raises(UsageError, match="knows no master key"):
         may_destroy("pi", "1", tmp_path, keys=KeyTools(kms))
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "ecdsa-p256", "ecdsa-p384"])
+def test_it_signs_evidence(
+    server: VaultStub, kms: VaultKms, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    digests = {"ecdsa-p256": ("sha256", ec.SECP256R1()), "ecdsa-p384": ("sha384", ec.SECP384R1())}
+    digest, curve = digests.get(kind, (None, None))
+    # The latest of two versions signs.
+    server.pairs["evidence"] = [
+        Ed25519PrivateKey.generate() if curve is None else ec.generate_private_key(curve) for _ in range(2)
+    ]
+    signs_a_bundle(f"vault://{server.address}/transit?plain_http=true#evidence", tmp_path, capsys, digest=digest)
+    with pytest.raises(KmsAccessError) as refused:
+        kms.public_key("pii")  # a master key is none to sign with
+    assert refused.value.problem is Problem.INVALID
+    with pytest.raises(KmsAccessError) as refused:
+        kms.sign(b"x", "nobody")
+    assert refused.value.problem is Problem.UNKNOWN

@@ -15,13 +15,14 @@ from ...encryption import ModuleType, framed_length
 from ...errors import BloomsealError
 from ...format.footer import peek
 from ...format.layout import read_tail
+from ...format.verify import verify_walk
 from ...format.walk import Chunk, Walk
 from ...limits import MAX_MODULE_BYTES
 from ...storage.source import Source
-from .file import ChunkFacts, FileFacts, Seen
+from .file import Broken, ChunkFacts, FileFacts, Seen
 from .raw_scan import clear_filters, only_sealed
 
-__all__ = ["Nonces", "Repetition"]
+__all__ = ["Nonces", "Repetition", "prove"]
 
 _NONCE = slice(4, 16)
 _TYPE = np.dtype([("a", "<u8"), ("b", "<u4")])
@@ -177,3 +178,12 @@ class Nonces:
 
 def _place(used: _Used, index: int) -> tuple[str, str]:
     return used.places[bisect_right(used.starts, index) - 1]
+
+
+def prove(facts: FileFacts, walk: Walk) -> None:
+    """Open every module that the keys at hand open, as `bloomseal.verify` does, and note those that don't authenticate,
+    or break the specification; those of plaintext columns can only do the latter.
+    """
+    facts.broken = [
+        Broken(error.row_group or 0, error.column, error.module, error.what) for error in verify_walk(walk).failures
+    ]

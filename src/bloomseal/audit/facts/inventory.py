@@ -21,6 +21,7 @@ from .file import PROTECTIONS, SEEN, FileFacts
 from .keys import KeyFacts, Kms
 from .places import Places, find_files
 from .policies import Policies
+from .processes import scan_all
 from .scan import Scanner
 from .views import EXPOSED
 from .witness import Witness
@@ -175,9 +176,12 @@ def look(
         nonces = Nonces()
     visit = None if nonces is None else partial(_in_depth, nonces)
     scanner = scanner_for(keys, policies, aad_prefix=aad_prefix, filters=filters, truth=deep, visit=visit)
+    # Keys stay in one process, and so does what is compared over all files.
+    alone = keys is not None or deep
+    scanned = map(scanner.scan, places.files) if alone else scan_all(scanner, places.files, filters=bool(filters))
     files = []
-    for done, ref in enumerate(places.files, 1):
-        files.append(scanner.scan(ref))
+    for done, facts in enumerate(scanned, 1):
+        files.append(facts)
         if progress is not None:
             progress(done, len(places.files))
     return files, nonces
@@ -185,7 +189,7 @@ def look(
 
 def _in_depth(nonces: Nonces, facts: FileFacts, walk: Walk | None, source: Source) -> None:
     """All that is learnt from reading a whole file."""
-    from .proof import prove
+    from .deep import prove
 
     nonces.add(facts, walk, source)
     if walk is not None:

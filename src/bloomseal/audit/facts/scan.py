@@ -63,7 +63,7 @@ class Scanner:
     ) -> None:
         self._keys = keys
         self.kms = kms or Kms()
-        self._prefixes = prefixes
+        self.prefixes = prefixes
         self._access_log = access_log
         self._filters = keys is not None if filters is None else filters
         self._truth = truth
@@ -164,7 +164,7 @@ class Scanner:
         if (unique := inner.binary(2)) is not None:
             facts.file_id = unique.hex()
         # Only what the file lacks is supplied: whether a stored prefix is the right one is a rule's affair.
-        supplied = self._prefixes(facts.ref) if wanted and not stored else ()
+        supplied = self.prefixes(facts.ref) if wanted and not stored else ()
         return seen.crypto(Expectation(prefixes=supplied))
 
     def _hand(self, facts: FileFacts, source: Source, crypto: FileCrypto) -> KeysAtHand:

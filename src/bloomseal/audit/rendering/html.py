@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape as escape_markup
+from itertools import chain
 from typing import Any, Final
 
 from ..._text import safe_text
@@ -15,8 +16,9 @@ from ...storage.snapshot import library
 from ..facts.views import EXPOSED
 from ..report import Report
 from ..rules.findings import Finding, Rule, Severity
+from .streamed import rows
 
-__all__ = ["to_html"]
+__all__ = ["html_pieces", "to_html"]
 
 _COLOURS: Final = {"critical": "#8e1b3a", "error": "#b83b22", "warning": "#8a5f00", "info": "#3f6d95"}
 _SERIES: Final = ("#2a6f97", "#c8452b", "#5b8c5a", "#7d5ba6", "#c98a00", "#3d8c8c", "#a65b7d", "#666666")
@@ -94,16 +96,21 @@ def to_html(report: Report) -> str:
     Raises:
         MissingDependencyError: `jinja2` is not installed.
     """
+    return "".join(html_pieces(report))
+
+
+def html_pieces(report: Report) -> Iterator[str]:
+    """The text of `to_html`, piece by piece; raises as that."""
     environment = library("jinja2", "report", _jinja2).Environment(autoescape=True, finalize=_shown)
     markup = library("markupsafe", "report", _markupsafe)
     plots = [(title, caption, markup(svg)) for title, caption, svg in _plots(report) if svg]
     chunks = report.inventory.num_rows - report.inventory["row_group"].null_count
-    text: str = environment.from_string(_PAGE).render(
+    pieces: Iterator[str] = environment.from_string(_PAGE).generate(
         report=report, chunks=chunks, colours=_COLOURS, plots=plots, most=_MOST_OF_RULE, version=__version__,
         groups=_groups(report), verdict=_verdict(report),
         moment="not told" if report.moment is None else report.moment.strftime("%Y-%m-%d %H:%M:%S %Z"),
     )  # fmt: skip
-    return text + "\n"
+    return chain(pieces, ("\n",))
 
 
 def _groups(report: Report) -> list[_Group]:
@@ -162,17 +169,18 @@ def _by_rule(report: Report) -> str:
     for finding in report.findings:
         counted[f"{finding.rule.id} {finding.rule.name}", finding.severity.label] += 1
     worst = {severity.label: -severity for severity in Severity}
-    rows = [
+    bars = [
         (name, count, _COLOURS[level])
         for (name, level), count in sorted(counted.items(), key=lambda i: (worst[i[0][1]], i[0]))
     ]
-    return _bars(rows, left=260)
+    return _bars(bars, left=260)
 
 
 def _by_version(table: Any) -> str:
     names = ["file", "file_modified", "footer_master_key", "footer_key_version", "master_key", "key_version"]
-    months: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for row in table.select(names).to_pylist() if table.num_rows else []:
+    months: dict[str, Counter[str]] = defaultdict(Counter)
+    last: dict[tuple[str, str], str] = {}  # a file's rows follow each other
+    for row in rows(table.select(names)):
         if row["file_modified"] is None:
             continue
         month = row["file_modified"].strftime("%Y-%m")
@@ -180,12 +188,12 @@ def _by_version(table: Any) -> str:
             (row["footer_master_key"], row["footer_key_version"]),
             (row["master_key"], row["key_version"]),
         ):
-            if key is not None:
-                months[month][f"{key}:{version or '?'}"].add(row["file"])
+            name = month, f"{key}:{version or '?'}"
+            if key is not None and last.get(name) != row["file"]:
+                last[name] = row["file"]
+                months[month][name[1]] += 1
     series = sorted({name for month in months.values() for name in month})
-    return _stacks(
-        {month: {name: len(files) for name, files in by.items()} for month, by in sorted(months.items())}, series
-    )
+    return _stacks(dict(sorted(months.items())), series)
 
 
 def _exposure(table: Any) -> str:
@@ -193,7 +201,7 @@ def _exposure(table: Any) -> str:
     total: Counter[str] = Counter()
     open_: Counter[tuple[str, str]] = Counter()
     names = ["column", "protection", "filter", "column_index", "in_clear"]
-    for row in table.select(names).to_pylist():
+    for row in rows(table.select(names)):
         column = row["column"]
         if column is None:
             continue
@@ -225,31 +233,29 @@ def _exposure(table: Any) -> str:
 
 
 def _fill(table: Any) -> str:
-    fills = [value for value in table["filter_fill"].to_pylist() if value is not None]
-    if not fills:
-        return ""
-    bins = Counter(min(int(value * 20), 19) for value in fills)
-    rows = [
+    fills = (row["filter_fill"] for row in rows(table.select(["filter_fill"])))
+    bins = Counter(min(int(value * 20), 19) for value in fills if value is not None)
+    bars = [
         (f"{b * 5} to {b * 5 + 5} %", bins[b], _SERIES[0] if b < 10 else _COLOURS["warning"])
         for b in range(20)
         if bins[b]
     ]
-    return _bars(rows, left=120)
+    return _bars(bars, left=120)
 
 
-def _bars(rows: Sequence[tuple[str, int, str]], *, left: int) -> str:
-    if not rows:
+def _bars(bars: Sequence[tuple[str, int, str]], *, left: int) -> str:
+    if not bars:
         return ""
-    most, step, width = max(count for _, count, _ in rows), 24, 760
+    most, step, width = max(count for _, count, _ in bars), 24, 760
     parts = []
-    for index, (name, count, colour) in enumerate(rows):
+    for index, (name, count, colour) in enumerate(bars):
         length = max((width - left - 70) * count / most, 1)
         parts.append(_text(left - 8, index * step + 16, name, "end"))
         parts.append(
             f'<rect x="{left}" y="{index * step + 3}" width="{length:.1f}" height="{step - 7}" fill="{colour}"/>'
         )
         parts.append(_text(left + length + 6, index * step + 16, f"{count:,}"))
-    return _svg(width, len(rows) * step + 4, parts)
+    return _svg(width, len(bars) * step + 4, parts)
 
 
 def _stacks(months: Mapping[str, Mapping[str, int]], series: Sequence[str]) -> str:

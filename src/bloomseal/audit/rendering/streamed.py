@@ -7,14 +7,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ..report import Report
 
-__all__ = ["Lazily", "json_pieces", "pieces"]
+__all__ = ["Lazily", "encoded", "json_pieces", "pieces", "rows"]
 
 _ROWS: Final = 1_000
+_TOGETHER: Final = 4096
 
 
 class Lazily(list[Any]):
@@ -43,15 +47,26 @@ def pieces(told: Any) -> Iterator[str]:
     yield "\n"
 
 
-def json_pieces(report: Report) -> Iterator[str]:
-    """The text of ``report.to_json(inventory=True)``."""
-    table = report.inventory
+def encoded(texts: Iterable[str]) -> Iterator[bytes]:
+    """The same as bytes, many pieces at once: a write for each comma would take its time."""
+    waiting = iter(texts)
+    while some := "".join(islice(waiting, _TOGETHER)):
+        yield some.encode(errors="backslashreplace")
 
-    def rows() -> Iterator[dict[str, Any]]:
-        for batch in table.to_batches(max_chunksize=_ROWS):
-            yield from batch.to_pylist()
 
-    yield from pieces(report.to_dict() | {"inventory": Lazily(table.num_rows, rows)})
+def rows(table: pa.Table) -> Iterator[dict[str, Any]]:
+    """The rows of a table, of which never more than some are objects."""
+    for batch in table.to_batches(max_chunksize=_ROWS):
+        yield from batch.to_pylist()
+
+
+def json_pieces(report: Report, *, inventory: bool = True) -> Iterator[str]:
+    """The text of ``report.to_json(inventory=inventory)``."""
+    found, table = report.findings, report.inventory
+    told = report.summary() | {"findings": Lazily(len(found), lambda: (one.to_dict() for one in found))}
+    if inventory:
+        told["inventory"] = Lazily(table.num_rows, lambda: rows(table))
+    yield from pieces(told)
 
 
 def _plain(value: Any) -> Any:

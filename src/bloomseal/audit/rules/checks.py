@@ -37,10 +37,15 @@ _COPIES = re.compile(
     r"\.(?:parquet|parq|pq|orc)(?=[ ._(~-]|$)|^copy of |[ ._-]*\(\d+\)|~+$"
     r"|[ ._-]+(?:bak|backup|old|orig|original|copy|plain|plaintext|clear|decrypted|unsealed|tmp|temp|saved?)(?=[ ._(~-]|$)"
 )
+_VACUUM = (
+    "The file is dead: no live version of the table names it, but an older one may, until the engine that keeps the log "
+    "removes both. Delta: VACUUM delta.`{place}`, and sooner than after its deletedFileRetentionDuration (7 days) with "
+    "RETAIN 0 HOURS. Iceberg: CALL system.expire_snapshots, then CALL system.remove_orphan_files."
+)
 _BESIDE = {
     Kind.LEFTOVER: "what a killed writer has left of",
     Kind.HIDDEN: "a hidden file in the table's folder",
-    Kind.DEAD: "a file that no live version of the table names",
+    Kind.DEAD: "a dead file, which no live version of the table names",
 }
 
 
@@ -253,7 +258,8 @@ def _check_beside(facts: Facts) -> Iterator[Finding]:
         message = f"plaintext in {_BESIDE[one.kind]}"
         if target is not None:
             message += f" {posixpath.basename(target)}"
-        yield found("BS115", message, None if serious else Severity.WARNING, one.path)
+        details = {"advice": _VACUUM} if one.kind is Kind.DEAD else None
+        yield found("BS115", message, None if serious else Severity.WARNING, one.path, details=details)
 
 
 def _root(path: str, facts: Facts) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -14,6 +14,9 @@ from ...errors import UsageError
 from ..arguments.keys import KeyOptions, key_options
 from ..render import facts, print_json, printable, progress, table
 from ..state import PATH, State, common_options
+
+if TYPE_CHECKING:
+    from ...evidence import Signer
 
 __all__ = ["evidence"]
 
@@ -54,6 +57,14 @@ _signing = click.option(
     metavar="PEM",
     help=f"Private Ed25519 key that signs (${_PASSPHRASE} opens an encrypted one). Repeatable.",
 )
+_signing_kms = click.option(
+    "--sign",
+    "sign_kms",
+    multiple=True,
+    metavar="KMS#KEY",
+    help="Key of a KMS that signs: aws-kms://REGION#alias/NAME, vault://HOST/transit#NAME, pkcs11:token=LABEL#NAME. "
+    "Repeatable.",
+)
 
 
 @evidence.command(_MAKE)
@@ -61,6 +72,7 @@ _signing = click.option(
 @click.option("--out", type=PATH, required=True, metavar="ZIP", help="The bundle.")
 @click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
 @_signing
+@_signing_kms
 @click.option("--policy", type=PATH, metavar="FILE", help="Policy file: owners, periods, requirements.")
 @click.option("--table", "table_name", metavar="NAME", help="The policy's table, where paths don't tell it.")
 @click.option("--aad-prefix", metavar="TEXT", help="AAD prefix of files that don't store theirs, without a policy.")
@@ -86,6 +98,7 @@ def make_bundle(
     out: str,
     overwrite: bool,
     sign_keys: tuple[str, ...],
+    sign_kms: tuple[str, ...],
     policy: str | None,
     table_name: str | None,
     aad_prefix: str | None,
@@ -103,11 +116,12 @@ def make_bundle(
     """
     from ...evidence import make
 
+    signers = _signers(sign_keys, sign_kms)
     with progress("Looking") as tell:
         found = make(
             list(paths),
             out,
-            signers=[_signer(path) for path in sign_keys],
+            signers=signers,
             overwrite=overwrite,
             keys=keys.reading(),
             policy=policy,
@@ -123,11 +137,11 @@ def make_bundle(
         )
     told = found.told
     if State.current().json:
-        print_json({"bundle": out, "signatures": len(sign_keys), **told})
+        print_json({"bundle": out, "signatures": len(signers), **told})
         return 0
     _tell(told, out)
-    if len(sign_keys) < found.signatures_required:
-        lacking = found.signatures_required - len(sign_keys)
+    if len(signers) < found.signatures_required:
+        lacking = found.signatures_required - len(signers)
         click.echo(printable(f"  {lacking} more signatures are needed: bloomseal evidence sign {out} --sign-key PEM"))
     return 0
 
@@ -135,20 +149,23 @@ def make_bundle(
 @evidence.command("sign")
 @click.argument("bundle", type=PATH, metavar="BUNDLE")
 @_signing
+@_signing_kms
 @click.option("--signature", type=PATH, metavar="FILE", help="A signature over manifest.json that was made elsewhere.")
 @click.option("--public-key", type=PATH, metavar="PEM", help="Its signer's public key.")
 @common_options()
-def sign(bundle: str, sign_keys: tuple[str, ...], signature: str | None, public_key: str | None) -> int:
+def sign(
+    bundle: str, sign_keys: tuple[str, ...], sign_kms: tuple[str, ...], signature: str | None, public_key: str | None
+) -> int:
     """Add a signature to BUNDLE, whose members are compared with its manifest first.
 
-    A KMS, an HSM or a card signs the bytes of manifest.json (unzip -p BUNDLE manifest.json) by Ed25519; then give
-    --signature and --public-key.
+    Whoever else has a key signs the bytes of manifest.json (unzip -p BUNDLE manifest.json), by Ed25519, or by ECDSA
+    over P-256 with SHA-256 or P-384 with SHA-384; then give --signature and --public-key.
     """
     from ...evidence import Detached, add_signature
 
-    if (signature is None) != (public_key is None) or not (sign_keys or signature):
-        raise UsageError("a signature comes by --sign-key, or by --signature and --public-key")
-    signers = [_signer(path) for path in sign_keys]
+    if (signature is None) != (public_key is None) or not (sign_keys or sign_kms or signature):
+        raise UsageError("a signature comes by --sign-key, by --sign, or by --signature and --public-key")
+    signers = _signers(sign_keys, sign_kms)
     if signature is not None and public_key is not None:
         signers.append(Detached(signature, public_key))
     signed = [fingerprint for signer in signers for fingerprint in add_signature(bundle, signer).signed_by]
@@ -156,6 +173,22 @@ def sign(bundle: str, sign_keys: tuple[str, ...], signature: str | None, public_
         print_json({"bundle": bundle, "signed_by": signed})
     else:
         facts([("bundle", bundle), ("signed by", ", ".join(signed))])
+    return 0
+
+
+@evidence.command("public-key")
+@click.argument("key", metavar="KMS#KEY")
+@common_options()
+def public_key_of(key: str) -> int:
+    """Print the public key, in PEM, of a key that signs with --sign: for whoever is to verify."""
+    from ...evidence import KmsSigner
+    from ...evidence.bundle.signing import PublicKey
+
+    pem = KmsSigner(key).public_key()
+    if State.current().json:
+        print_json({"public_key": pem.decode(), "fingerprint": PublicKey(pem).fingerprint})
+    else:
+        click.echo(pem, nl=False)
     return 0
 
 
@@ -168,7 +201,7 @@ def sign(bundle: str, sign_keys: tuple[str, ...], signature: str | None, public_
     multiple=True,
     required=True,
     metavar="PEM",
-    help="Public Ed25519 key that must have signed. Repeatable.",
+    help="Public key (Ed25519, P-256, P-384) that must have signed. Repeatable.",
 )
 @common_options()
 def verify(bundle: str, public_keys: tuple[str, ...]) -> int:
@@ -259,10 +292,10 @@ def _day(moment: str | None) -> str:
     return moment[:10] if moment else ""
 
 
-def _signer(path: str) -> Any:
-    from ...evidence import FileSigner
+def _signers(files: tuple[str, ...], kms: tuple[str, ...]) -> list[Signer]:
+    from ...evidence import FileSigner, KmsSigner
 
     passphrase = os.environ.get(_PASSPHRASE)
-    if passphrase == "":
+    if files and passphrase == "":
         raise UsageError(f"{_PASSPHRASE} is empty", hint="unset it")
-    return FileSigner(path, passphrase=passphrase)
+    return [*(FileSigner(path, passphrase=passphrase) for path in files), *map(KmsSigner, kms)]

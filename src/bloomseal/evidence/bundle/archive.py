@@ -12,17 +12,18 @@ import io
 import os
 import re
 import struct
+import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from ...errors import BloomsealError, FormatError, Hint, UsageError
 from ...limits import MAX_BUNDLE_BYTES, MAX_BUNDLE_MEMBERS
 from ...storage.atomic import replace_durably, storage_errors
 from ...storage.source import open_regular, refusal
 
-__all__ = ["MANIFEST", "SIGNATURES", "check_free", "pack", "unpack", "write"]
+__all__ = ["MANIFEST", "SIGNATURES", "Member", "Spool", "check_free", "pack", "pieces_of", "unpack", "write"]
 
 MANIFEST: Final = "manifest.json"
 SIGNATURES: Final = "signatures/"
@@ -31,27 +32,59 @@ _LONGEST_NAME: Final = 120
 _MOMENT: Final = (1980, 1, 1, 0, 0, 0)
 _MODE: Final = 0o100644 << 16
 _UNIX: Final = 3
+_PIECE: Final = 1 << 20
 _END: Final = struct.Struct("<4s4H2LH")
 """The end of central directory record (PKWARE APPNOTE, section 4.3.16), without a comment."""
 
 
-def pack(members: Mapping[str, bytes]) -> bytes:
+class Spool:
+    """A member that may be large: until it goes into the archive, its bytes lie in a file without a name."""
+
+    def __init__(self, pieces: Iterable[bytes] = ()) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115  # it goes with its last descriptor
+        self._file.writelines(pieces)
+        self._length = self._file.tell()
+        self._file.flush()
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[bytes]:
+        for start in range(0, self._length, _PIECE):
+            yield os.pread(self._file.fileno(), _PIECE, start)
+
+
+Member = bytes | Spool
+
+
+def pieces_of(member: Member) -> Iterable[bytes]:
+    """A member's bytes, never too many at a time."""
+    return (member,) if isinstance(member, bytes) else member
+
+
+def pack(members: Mapping[str, Member]) -> bytes:
     """The archive with these members.
 
     Raises:
         UsageError: a name that no bundle has, or more than a bundle holds.
     """
+    out = io.BytesIO()
+    _pack(out, members)
+    return out.getvalue()
+
+
+def _pack(out: IO[bytes], members: Mapping[str, Member]) -> None:
     if len(members) > MAX_BUNDLE_MEMBERS or sum(map(len, members.values())) > MAX_BUNDLE_BYTES - (1 << 20):
         raise UsageError("this is more than one bundle holds", hint="a bundle for each table")
-    out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         for name in sorted(members, key=lambda name: (name != MANIFEST, name)):
             if not _lawful(name):
                 raise UsageError(f"no bundle has a member of the name {name!r}")
             info = zipfile.ZipInfo(name, _MOMENT)
             info.create_system, info.external_attr = _UNIX, _MODE
-            archive.writestr(info, members[name])
-    return out.getvalue()
+            info.file_size = len(members[name])
+            with archive.open(info, "w") as into:
+                into.writelines(pieces_of(members[name]))
 
 
 def unpack(path: str | os.PathLike[str]) -> dict[str, bytes]:
@@ -79,18 +112,19 @@ def unpack(path: str | os.PathLike[str]) -> dict[str, bytes]:
     return members
 
 
-def write(path: str | os.PathLike[str], members: Mapping[str, bytes], *, overwrite: bool = False) -> None:
+def write(path: str | os.PathLike[str], members: Mapping[str, Member], *, overwrite: bool = False) -> None:
     """Write the archive durably, at once; readable by its owner alone.
 
     Raises:
         UsageError: there is a file already, and `overwrite` was not said. BloomsealError: the storage failed.
     """
     target = Path(path)
-    data = pack(members)
     if not overwrite:
         check_free(target)
-    with storage_errors("write the bundle", str(target)):
-        replace_durably(target, data, mode=0o600)
+    with storage_errors("write the bundle", str(target)), tempfile.TemporaryFile() as packed:
+        _pack(packed, members)
+        packed.seek(0)
+        replace_durably(target, iter(lambda: packed.read(_PIECE), b""), mode=0o600)
 
 
 def check_free(path: str | os.PathLike[str]) -> None:

@@ -16,8 +16,8 @@ from typing import Any, Final
 from ..._version import __version__
 from ...errors import BloomsealError, IntegrityError, UsageError
 from ...notebook import ShownInNotebooks
-from .archive import MANIFEST, SIGNATURES, unpack, write
-from .signing import SIGNATURE_BYTES, PublicKey, Signer
+from .archive import MANIFEST, SIGNATURES, Member, pieces_of, unpack, write
+from .signing import PublicKey, Signer, has_form
 
 __all__ = ["Verification", "add_signature", "checked", "sealed", "verify"]
 
@@ -60,8 +60,8 @@ class Verification(ShownInNotebooks):
 
 
 def sealed(
-    members: Mapping[str, bytes], signers: Sequence[Signer] = (), *, made: datetime, required: int = 1
-) -> dict[str, bytes]:
+    members: Mapping[str, Member], signers: Sequence[Signer] = (), *, made: datetime, required: int = 1
+) -> dict[str, Member]:
     """The members with a manifest, and with a signature by each signer.
 
     Args:
@@ -78,14 +78,21 @@ def sealed(
         "made": made.isoformat(timespec="seconds"),
         "signatures_required": required,
         "members": {
-            name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-            for name, data in sorted(members.items())
+            name: {"bytes": len(member), "sha256": _digest(member)} for name, member in sorted(members.items())
         },
     }
-    whole = {**members, MANIFEST: _json(manifest)}
+    told = _json(manifest)
+    whole: dict[str, Member] = {**members, MANIFEST: told}
     for signer in signers:
-        whole |= _signature(whole[MANIFEST], PublicKey(signer.public_key()), signer.sign(whole[MANIFEST]))
+        whole |= _signature(told, PublicKey(signer.public_key()), signer.sign(told))
     return whole
+
+
+def _digest(member: Member) -> str:
+    digest = hashlib.sha256()
+    for piece in pieces_of(member):
+        digest.update(piece)
+    return digest.hexdigest()
 
 
 def add_signature(path: str | os.PathLike[str], signer: Signer) -> Verification:
@@ -160,7 +167,7 @@ def _check_signatures(members: Mapping[str, bytes], keys: Mapping[str, PublicKey
     if MANIFEST not in members:
         raise IntegrityError("the bundle has no manifest")
     found = {match[1]: members[name] for name in members if (match := _SIGNATURE.fullmatch(name))}
-    if len(found) > _MOST_SIGNATURES or any(len(one) != SIGNATURE_BYTES for one in found.values()):
+    if len(found) > _MOST_SIGNATURES or not all(map(has_form, found.values())):
         raise IntegrityError("the bundle's signatures are none that are made here")
     for fingerprint, key in keys.items():
         if fingerprint not in found:
@@ -198,14 +205,18 @@ def _read(members: Mapping[str, bytes]) -> dict[str, Any]:
         if names:
             raise IntegrityError(f"{', '.join(sorted(names)[:5])}: {what}")
     for name, data in present.items():
-        if listed[name] != (len(data), hashlib.sha256(data).hexdigest()):
+        if listed[name] != (len(data), _digest(data)):
             raise IntegrityError(f"{name}: altered")
     read: dict[str, Any] = manifest
     return read
 
 
 def _signature(manifest: bytes, key: PublicKey, signature: bytes) -> dict[str, bytes]:
-    if len(signature) != SIGNATURE_BYTES or not key.verifies(signature, manifest):
+    try:
+        signature = key.in_one_form(signature)
+    except ValueError:
+        signature = b""
+    if not key.verifies(signature, manifest):
         raise IntegrityError("the signature does not hold under the signer's own public key")
     return {f"{SIGNATURES}{key.fingerprint}.sig": signature}
 

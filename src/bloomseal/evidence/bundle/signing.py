@@ -1,4 +1,9 @@
-"""Ed25519 signatures (RFC 8032) over the bytes of a manifest: keys in PEM files, or whoever signs elsewhere."""
+"""Signatures over the bytes of a manifest: Ed25519 (RFC 8032), or ECDSA over P-256 or P-384 (FIPS 186-5). Keys lie in
+PEM files, or with a KMS or whoever else signs.
+
+An ECDSA signature has a twin that holds too: the one of both with the smaller s is kept, in its one DER form, so that
+nobody can alter a bundle's bytes without a key.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,10 @@ import os
 from typing import Final, Protocol, runtime_checkable
 
 from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PublicFormat,
@@ -17,69 +25,141 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from ...errors import KeyAccessError, UsageError
+from ...keytools import SigningKms, client_for
 from ...storage.source import open_regular
 
-__all__ = ["Detached", "FileSigner", "PublicKey", "Signer"]
+__all__ = ["Detached", "FileSigner", "KmsSigner", "PublicKey", "Signer", "has_form"]
 
 _LONGEST_PEM: Final = 1 << 14
-SIGNATURE_BYTES: Final = 64
+_ED25519_BYTES: Final = 64
+_LONGEST_ECDSA: Final = 104
+_ORDERS: Final = {
+    "secp256r1": 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551,
+    "secp384r1": 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFC7634D81F4372DDF581A0DB248B0A77AECEC196ACCC52973,
+}
+"""SP 800-186, section 3.2.1."""
+_DIGESTS: Final[dict[str, hashes.HashAlgorithm]] = {"secp256r1": hashes.SHA256(), "secp384r1": hashes.SHA384()}
 
 
 @runtime_checkable
 class Signer(Protocol):
-    """Whoever holds a private Ed25519 key: a file, a KMS, an HSM, a card."""
+    """Whoever holds a private key: a file, a KMS, an HSM, a card."""
 
     def public_key(self) -> bytes:
-        """The public key: PEM, or DER (SubjectPublicKeyInfo)."""
+        """The public key, of Ed25519 or of ECDSA over P-256 or P-384: PEM, or DER (SubjectPublicKeyInfo)."""
         ...
 
     def sign(self, message: bytes) -> bytes:
-        """The signature (64 bytes) over the message itself, not over a digest of it."""
+        """The signature over the message itself: 64 bytes by Ed25519; or DER, by ECDSA over SHA-256 with P-256 and over
+        SHA-384 with P-384.
+        """
         ...
 
 
 class PublicKey:
-    """A public Ed25519 key.
+    """A public key.
 
     Args:
         source: a PEM file's path; or PEM or DER as bytes.
 
     Attributes:
         fingerprint: SHA-256 over its SubjectPublicKeyInfo, in hexadecimal.
+        pem: the key.
 
     Raises:
-        KeyAccessError: the file can't be read. UsageError: no public Ed25519 key.
+        KeyAccessError: the file can't be read. UsageError: no public key of Ed25519, P-256 or P-384.
     """
 
     def __init__(self, source: str | os.PathLike[str] | bytes) -> None:
         data = source if isinstance(source, bytes) else _read(source, "the public key")
         name = None if isinstance(source, bytes) else os.fspath(source)
-        key = None
+        key: object = None
         try:
             key = load_pem_public_key(data) if data.lstrip().startswith(b"-----") else load_der_public_key(data)
         except Exception:
             key = None
-        if not isinstance(key, Ed25519PublicKey):
+        known = isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name in _ORDERS
+        if not (known or isinstance(key, Ed25519PublicKey)):
             private = b"PRIVATE KEY" in data
             raise UsageError(
-                "this is a private key; it belongs to its owner alone" if private else "no public Ed25519 key in PEM",
+                "this is a private key; it belongs to its owner alone"
+                if private
+                else "no public key of Ed25519, P-256 or P-384 in PEM",
                 file=name,
                 hint="openssl pkey -in private.pem -pubout -out public.pem",
             )
+        assert isinstance(key, ec.EllipticCurvePublicKey | Ed25519PublicKey)  # noqa: S101
         self._key = key
+        self.pem = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         encoded = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
         self.fingerprint = hashlib.sha256(encoded).hexdigest()
 
     def verifies(self, signature: bytes, message: bytes) -> bool:
-        """Is this the key's signature over the message?"""
+        """Is this the key's signature over the message, in its one form?"""
         try:
-            self._key.verify(signature, message)
-        except InvalidSignature:
+            if isinstance(self._key, Ed25519PublicKey):
+                self._key.verify(signature, message)
+                return True
+            self._key.verify(signature, message, ec.ECDSA(_DIGESTS[self._key.curve.name]))
+            return self.in_one_form(signature) == signature
+        except (InvalidSignature, ValueError):
             return False
-        return True
+
+    def in_one_form(self, signature: bytes) -> bytes:
+        """The signature as `verifies` wants it. Raises ValueError: it is none."""
+        if isinstance(self._key, Ed25519PublicKey):
+            return signature
+        r, s = decode_dss_signature(signature)
+        return encode_dss_signature(r, min(s, _ORDERS[self._key.curve.name] - s))
 
     def __repr__(self) -> str:
         return f"<PublicKey {self.fingerprint[:16]}>"
+
+
+def has_form(signature: bytes) -> bool:
+    """Could it be some key's signature?"""
+    if len(signature) == _ED25519_BYTES:
+        return True
+    try:
+        return len(signature) <= _LONGEST_ECDSA and encode_dss_signature(*decode_dss_signature(signature)) == signature
+    except ValueError:
+        return False
+
+
+class KmsSigner:
+    """A key that never leaves its KMS.
+
+    Args:
+        uri: the KMS's URI as everywhere, then ``#`` and the key's name: ``aws-kms://eu-central-1#alias/evidence``,
+            ``vault://host:8200/transit#evidence``, ``pkcs11:token=LABEL?module-path=/path/to/library.so#evidence``.
+
+    Raises:
+        UsageError: no such URI, or a KMS that does not sign.
+        MissingDependencyError: the library of the KMS is not installed.
+        KeyAccessError: from its methods: the KMS refuses, or the key is of another kind.
+    """
+
+    def __init__(self, uri: str) -> None:
+        kms, _, self._name = uri.rpartition("#")
+        if not kms or not self._name:
+            raise UsageError(
+                "which key is to sign?", hint="a KMS's URI, #, the key's name: aws-kms://REGION#alias/NAME"
+            )
+        client = client_for(kms)
+        if not isinstance(client, SigningKms):
+            raise UsageError("this KMS does not sign here", hint="aws-kms:, vault: and pkcs11: do; or a PEM file")
+        self._client = client
+
+    def public_key(self) -> bytes:
+        """In PEM."""
+        return PublicKey(self._client.public_key(self._name)).pem
+
+    def sign(self, message: bytes) -> bytes:
+        """By the KMS."""
+        return self._client.sign(message, self._name)
+
+    def __repr__(self) -> str:
+        return f"<KmsSigner {self._name} at {self._client!r}>"
 
 
 class FileSigner:
@@ -130,7 +210,7 @@ class Detached:
     """A signature that was made elsewhere, over the bytes of ``manifest.json``: by a KMS, an HSM, a card, openssl.
 
     Args:
-        signature: the file with its 64 bytes.
+        signature: the file with its bytes.
         public_key: the signer's public key, in PEM.
 
     Raises:

@@ -8,7 +8,8 @@ Master keys are named by key id, ARN, or alias (``alias/NAME``, or an alias's AR
 
 Permissions on the master key: to read ``kms:Decrypt``; to write ``kms:Encrypt``; for audits ``kms:DescribeKey`` and
 ``kms:ListKeyRotations``; to re-wrap ``kms:ReEncryptFrom`` and ``kms:ReEncryptTo``. They can be bound to
-``kms:EncryptionContext:bloomseal:master-key``.
+``kms:EncryptionContext:bloomseal:master-key``. To sign evidence, on an asymmetric key of its own: ``kms:Sign`` and
+``kms:GetPublicKey``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ..access import KmsAccessError, Problem, shown
 from ..forked import renewed_in_child
 from ..protocols import KeyDates, KeyState, MasterVersion, VersionFacts
 from .common import Diagnosis, answered, is_here, unb64, vendor_library
+from .signing import DIGESTS, curve_of
 
 __all__ = ["AwsKms", "from_uri"]
 
@@ -63,6 +65,8 @@ _NO_CREDENTIALS: Final = (
     "PartialCredentialsError",
     "TokenRetrievalError",
 )
+_SIGNING: Final = {"secp256r1": "ECDSA_SHA_256", "secp384r1": "ECDSA_SHA_384", None: "ED25519_SHA_512"}
+_MOST_SIGNED: Final = 4096
 _STATES: Final = {
     "Enabled": KeyState.ENABLED,
     "PendingDeletion": KeyState.PENDING_DELETION,
@@ -150,6 +154,28 @@ class AwsKms:
         }
         answer = answered(lambda: self._client.re_encrypt(**request), _diagnose, master_key_identifier, self.kms_name)
         return base64.b64encode(answer["CiphertextBlob"]).decode("ascii")
+
+    def public_key(self, key: str) -> bytes:
+        """Of an asymmetric key for signatures, as SubjectPublicKeyInfo; by GetPublicKey."""
+        return bytes(self._call("get_public_key", key, "PublicKey")["PublicKey"])
+
+    def sign(self, message: bytes, key: str) -> bytes:
+        """By Sign, with a key of the spec ECC_NIST_P256, ECC_NIST_P384 or ECC_NIST_EDWARDS25519. The latter signs 4,096
+        bytes at most: AWS wants the message itself.
+        """
+        curve = curve_of(self.public_key(key))
+        if curve not in _SIGNING:
+            detail = "not a key for Ed25519, or ECDSA over P-256 or P-384"
+            raise KmsAccessError.because(Problem.INVALID, key, self.kms_name, detail=detail)
+        if curve is None and len(message) > _MOST_SIGNED:
+            detail = (
+                f"it signs {_MOST_SIGNED} bytes at most by Ed25519, and these are {len(message)}: take a key of P-256"
+            )
+            raise KmsAccessError.because(Problem.INVALID, key, self.kms_name, detail=detail)
+        given, kind = (message, "RAW") if curve is None else (DIGESTS[curve](message), "DIGEST")
+        request = {"Message": given, "MessageType": kind, "SigningAlgorithm": _SIGNING[curve]}
+        answer = self._call("sign", key, "Signature", **request)
+        return bytes(answer["Signature"])
 
     def current_version(self, master_key_identifier: str) -> str | None:
         """The id of the current key material."""

@@ -27,6 +27,7 @@ from ..access import KmsAccessError, Problem, shown
 from ..forked import renewed_in_child
 from ..protocols import KeyDates, KeyState, MasterVersion, VersionFacts
 from .common import Diagnosis, answered, pack, unpack, vendor_library
+from .signing import public_key_in, signature_in
 
 __all__ = ["MODULE_VARIABLE", "PIN_VARIABLE", "Pkcs11Kms", "from_uri"]
 
@@ -223,6 +224,14 @@ class Pkcs11Kms:
             return KeyDates(created=started[0], rotated=started[-1] if len(started) > 1 else None)
 
         return self._call(dates, master_key_identifier)
+
+    def public_key(self, key: str) -> bytes:
+        """Of the key pair with this label, as SubjectPublicKeyInfo."""
+        return self._call(lambda: public_key_in(self._session, self._pkcs11, key, self.kms_name), key)
+
+    def sign(self, message: bytes, key: str) -> bytes:
+        """By the private key with this label (CKA_SIGN): CKM_EDDSA, or CKM_ECDSA."""
+        return self._call(lambda: signature_in(self._session, self._pkcs11, message, key, self.kms_name), key)
 
     # All below run under the lock.
 

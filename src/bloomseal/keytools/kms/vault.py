@@ -8,8 +8,9 @@ a private CA from ``$VAULT_CACERT``. ``?plain_http=true`` leaves TLS out, for a 
 Master keys are named as in the engine, and must be of a symmetric type with authentication (the default, aes256-gcm96).
 
 Policy: to read ``update`` on ``MOUNT/decrypt/KEY``; to write ``update`` on ``MOUNT/encrypt/KEY``; for audits ``read``
-on ``MOUNT/keys/KEY``; to re-wrap ``update`` on ``MOUNT/rewrap/KEY``. Without ``create`` on the encryption path no key
-comes into being by a mistyped name.
+on ``MOUNT/keys/KEY``; to re-wrap ``update`` on ``MOUNT/rewrap/KEY``; to sign evidence, with an asymmetric key of its
+own, ``update`` on ``MOUNT/sign/KEY`` and ``read`` on ``MOUNT/keys/KEY``. Without ``create`` on the encryption path no
+key comes into being by a mistyped name.
 """
 
 from __future__ import annotations
@@ -21,11 +22,15 @@ from datetime import UTC, datetime
 from typing import Any, Final, NoReturn
 from urllib.parse import parse_qs, urlsplit
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
 from ...errors import UsageError
 from ..access import KmsAccessError, Problem, shown
 from ..forked import renewed_in_child
 from ..protocols import KeyDates, KeyState, MasterVersion, VersionFacts
 from .common import Diagnosis, answered, is_here, unb64, vendor_library
+from .signing import der
 
 __all__ = ["VaultKms", "from_uri"]
 
@@ -33,6 +38,7 @@ __all__ = ["VaultKms", "from_uri"]
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 _WRAPPED: Final = re.compile(r"vault:v([0-9]{1,9}):[A-Za-z0-9+/=]+")
 _TIMEOUT_SECONDS: Final = 10
+_SIGNING: Final = {"ecdsa-p256": "sha2-256", "ecdsa-p384": "sha2-384"}
 _PROBLEMS: Final = {
     "Forbidden": Problem.DENIED,
     "Unauthorized": Problem.DENIED,
@@ -115,6 +121,31 @@ class VaultKms:
             return self.wrap_key(self.unwrap_key(wrapped_key, master_key_identifier), str(new_master_key_identifier))
         _version(wrapped_key, master_key_identifier)
         return str(self._call("rewrap_data", master_key_identifier, "ciphertext", ciphertext=wrapped_key)["ciphertext"])
+
+    def public_key(self, key: str) -> bytes:
+        """Of the latest version of an ed25519, ecdsa-p256 or ecdsa-p384 key, as SubjectPublicKeyInfo."""
+        return self._signing_key(key)[1]
+
+    def sign(self, message: bytes, key: str) -> bytes:
+        """By the latest version, whose public key `public_key` gives."""
+        latest, _, digest = self._signing_key(key)
+        more = {} if digest is None else {"hash_algorithm": digest, "marshaling_algorithm": "asn1"}
+        given = base64.b64encode(message).decode("ascii")
+        answer = self._call("sign_data", key, "signature", hash_input=given, key_version=latest, **more)
+        return unb64(str(answer["signature"]).rpartition(":")[2])
+
+    def _signing_key(self, key: str) -> tuple[str, bytes, str | None]:
+        """The latest version, its public key, the digest of a message that it signs."""
+        data = self._call("read_key", key, "latest_version")
+        latest, kind = str(data["latest_version"]), str(data.get("type"))
+        try:
+            text = str(data["keys"][latest]["public_key"])
+            if kind == "ed25519":
+                return latest, der(Ed25519PublicKey.from_public_bytes(unb64(text))), None
+            return latest, der(load_pem_public_key(text.encode())), _SIGNING[kind]
+        except (KeyError, TypeError, ValueError):
+            detail = f"{shown(kind)} is no type of keys for Ed25519, or ECDSA over P-256 or P-384"
+        raise KmsAccessError.because(Problem.INVALID, key, self.kms_name, detail=detail)
 
     def current_version(self, master_key_identifier: str) -> str | None:
         """The key's latest version."""

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...audit import Report
-from ...audit.facts.file import FileFacts
 from ...audit.facts.inventory import scanner_for
-from ...audit.facts.keys import SidecarView
 from ...audit.facts.places import Places, find_files
 from ...audit.facts.policies import Policies
+from ...audit.facts.processes import Stripped, stripped, whole
 from ...audit.report import judged
 from ...audit.rules.means import Means
 from ...policy import Policy, TablePolicy
@@ -104,28 +103,18 @@ def looked(
     task = functools.partial(_scanned, pickle.dumps(chosen), base, with_keys, filters)
     with described(spark, f"audit {os.fspath(path)}"):
         seen = packs(spark, [ref.path for ref in places.files], files_per_task).mapPartitions(task).collect()
-    for (facts, used), ref in zip(seen, places.files, strict=True):
-        facts.ref = ref
-        if used is not None:
-            facts.sidecar = SidecarView(ref)
-            facts.sidecar.used.update(used)
-    report = judged(
-        [facts for facts, _ in seen], places, Policies(chosen), with_keys=with_keys, now=now, means=Means.of(chosen.kms)
-    )
+    files = [whole(told, ref) for told, ref in zip(seen, places.files, strict=True)]
+    report = judged(files, places, Policies(chosen), with_keys=with_keys, now=now, means=Means.of(chosen.kms))
     return report, places, chosen
 
 
 def _scanned(
     policy: bytes, base: str | None, with_keys: bool, filters: bool, names: Iterable[str]
-) -> Iterator[tuple[FileFacts, set[str] | None]]:
+) -> Iterator[Stripped]:
     table, filesystem = table_of(policy), open_filesystem(base)
     scanner = scanner_for(table.keys if with_keys else None, Policies(table), truth=filters)
     for name in names:
-        facts = scanner.scan(FileRef(name, filesystem))
-        # What is beside the file are wrapped keys, and a file system object may hold credentials: both stay here.
-        used = None if facts.sidecar is None else facts.sidecar.used
-        facts.ref, facts.sidecar = FileRef(name), None
-        yield facts, used
+        yield stripped(scanner.scan(FileRef(name, filesystem)))
 
 
 def _frame(spark: SparkSession, found: pa.Table) -> DataFrame:

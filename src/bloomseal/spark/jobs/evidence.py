@@ -50,7 +50,7 @@ def evidence(
         UsageError: no policy, or one whose KMS is an object; a file at `out`.
         MissingDependencyError: the extra ``report``, or a Delta table without its library.
     """
-    ready(out, overwrite=overwrite)
+    ready(out, signers, overwrite=overwrite)
     moment = (now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)
     report, places, chosen = looked(spark, path, policy, table, with_keys, moment, files_per_task)
     base, inside = split_uri(qualified(spark, path))

@@ -13,7 +13,7 @@ import os
 import pickle
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import BloomsealError
@@ -23,10 +23,10 @@ from ...rotation import FileOutcome, FilePlan, Job, Rekey, Rewrap, Status
 from ...rotation.files import DataFile, find_files
 from ...rotation.job import Progress
 from ...rotation.journal import Journal, NoJournal, default_journal, job_digest
-from ...rotation.run import Run
+from ...rotation.run import OUTSIDE, Run
 from ...rotation.settings import opening
 from ...storage.source import Source
-from ..listing import TableFiles, list_files, open_filesystem, qualified
+from ..listing import TableFiles, list_files, open_filesystem, qualified, split_uri
 from ..opening import refuse_links_out, table_of
 from .common import described, job_table, packs
 
@@ -72,21 +72,22 @@ def rewrap(
 
     Returns:
         One row a file: its `status` (``rotated``, ``nothing to do``, ``partly rotated``, ``changed by someone else``,
-        ``failed``), bytes, how many `keys` were wrapped anew, keys that were `left`, and `failure`, null where all went
-        well. With `dry_run`: `action` (``rewrap``, ``none``, ``fail``), `why`, and bytes to write and to copy.
+        ``failed``; ``not in the table`` where it is dead, hidden, or left by a killed writer), bytes, how many `keys`
+        were wrapped anew, keys that were `left`, and `failure`, null where all went well. With `dry_run`: `action`
+        (``rewrap``, ``none``, ``fail``), `why`, and bytes to write and to copy.
 
     Raises:
         UsageError: as `verify`.
     """
     options = {"master_keys": dict(master_keys) if master_keys else None, "check_keys": check_keys}
     work = _Work("rewrap", pickle.dumps(job_table(spark, path, policy, table)), pickle.dumps(options))
-    files = list_files(spark, path)
+    files, outside = _listed(spark, path, work.job)
     with described(spark, f"{'plan of ' if dry_run else ''}rewrap {os.fspath(path)}"):
         if dry_run:
-            return _planned(spark, work, files, files_per_task)
+            return _planned(spark, work, files, outside, files_per_task)
         task = Attempt(work, files.base, {})
         rows = [row for row, _ in packs(spark, files.names, files_per_task).mapPartitions(task).collect()]
-    return spark.createDataFrame(rows, _DONE)
+    return spark.createDataFrame(_in_order(rows, outside), _DONE)
 
 
 def rekey(
@@ -121,14 +122,14 @@ def rekey(
     """
     chosen = job_table(spark, path, policy, table)
     work = _Work("rekey", pickle.dumps(chosen), pickle.dumps({"rebuild_filters": rebuild_filters}))
-    files = list_files(spark, path)
+    files, outside = _listed(spark, path, work.job)
     with described(spark, f"{'plan of ' if dry_run else ''}rekey {os.fspath(path)}"):
         if dry_run:
-            return _planned(spark, work, files, files_per_task)
+            return _planned(spark, work, files, outside, files_per_task)
         digest = job_digest("rekey by Spark", work.job.facts(), [qualified(spark, path)])
         with Journal(journal or default_journal("rekey", digest), "rekey", digest, restart=restart) as log:
             rows = _rekeyed(spark, work, files, files_per_task, log)
-    return spark.createDataFrame(rows, _DONE)
+    return spark.createDataFrame(_in_order(rows, outside), _DONE)
 
 
 @dataclass(frozen=True)
@@ -151,10 +152,37 @@ def _job(work: _Work) -> Job:
     return Rewrap(table, **options) if work.operation == "rewrap" else Rekey(table, table, **options)
 
 
-def _planned(spark: SparkSession, work: _Work, files: TableFiles, files_per_task: int) -> DataFrame:
+def _listed(spark: SparkSession, path: str | os.PathLike[str], job: Job) -> tuple[TableFiles, list[DataFile]]:
+    """The files to work on, and those that are only told: dead, hidden, left by killed writers. An audit counts none
+    that is not among them.
+    """
+    files = list_files(spark, path)
+    _, inside = split_uri(qualified(spark, path))
+    found = find_files(inside, open_filesystem(files.base), indexes=job.indexes, leftovers=True)
+    outside = [one for one in found if one.outside is not None]
+    names = {*files.names, *(one.ref.path for one in found)} - {one.ref.path for one in outside}
+    return replace(files, names=tuple(sorted(names))), outside
+
+
+def _in_order(rows: Iterable[Row], outside: Iterable[DataFile]) -> list[Row]:
+    """With a row for each file that is only told, by the files' names."""
+    told = [
+        _row(FileOutcome(one.ref.path, Status.DEAD, OUTSIDE[one.outside], old_size=one.size, new_size=one.size))
+        for one in outside
+        if one.outside is not None
+    ]
+    return sorted([*rows, *told], key=lambda row: str(row[0]))
+
+
+def _planned(
+    spark: SparkSession, work: _Work, files: TableFiles, outside: Iterable[DataFile], files_per_task: int
+) -> DataFrame:
     task = functools.partial(_plans, work, files.base)
     rows = packs(spark, files.names, files_per_task).mapPartitions(task).collect()
-    return spark.createDataFrame(rows, _PLANNED)
+    told: list[Row] = [
+        (one.ref.path, "none", OUTSIDE[one.outside], one.size, 0, 0, []) for one in outside if one.outside
+    ]
+    return spark.createDataFrame(sorted([*rows, *told], key=lambda row: str(row[0])), _PLANNED)
 
 
 def _plans(work: _Work, base: str | None, names: Iterable[str]) -> Iterator[Row]:

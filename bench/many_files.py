@@ -1,0 +1,179 @@
+"""`python -m bench.many_files`: audits, reports and re-wrapping of many small files.
+
+Processor time is what counts on a machine that others use too: an audit's is told for this process and for those that
+it starts; with two cores to itself it takes the larger of the first and half of the sum. Memory is what a report, or
+another file, adds: by tracemalloc for reports, by the resident set for audits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+import bloomseal as bs
+from bloomseal.audit.facts.inventory import look
+from bloomseal.audit.facts.places import find_files
+from bloomseal.audit.facts.policies import Policies
+from bloomseal.audit.report import audit, judged
+from bloomseal.evidence.collect import finished, gather
+from bloomseal.rotation import Rewrap, rotate
+
+_FOLDER = 1_000
+
+
+def write(folder: Path, ring: bs.Keyring, count: int, *, signed: bool) -> None:
+    """So many copies of a file of four columns and 100 rows, with a filter over the encrypted one."""
+    rows = 100
+    table = pa.table(
+        {
+            "ssn": [f"{row:09d}" for row in range(rows)],
+            "name": [f"name-{row}" for row in range(rows)],
+            "amount": np.arange(rows),
+            "paid": [True] * rows,
+        }
+    )
+    folder.mkdir()
+    seed = folder / "seed.parquet"
+    spec = bs.EncryptionSpec("footer", {"ssn": "pii"}, keys=bs.KeyTools(ring), plaintext_footer=signed)
+    bs.write_table(table, seed, encryption=spec, bloom_filters={"ssn": bs.FilterSpec(fpp=0.01)})
+    data = seed.read_bytes()
+    seed.unlink()
+    for number in range(count):
+        part = folder / f"part={number // _FOLDER:03d}"
+        if number % _FOLDER == 0:
+            part.mkdir()
+        (part / f"{number:06d}.parquet").write_bytes(data)
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def look_at(folder: str) -> None:
+    """In a process of its own, whose children are those of the audit only."""
+    before, wall, own = resident(), time.perf_counter(), time.process_time()
+    report = audit(folder)
+    wall, own = time.perf_counter() - wall, time.process_time() - own
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    others = children.ru_utime + children.ru_stime
+    files, least = report.files, max(own, (own + others) / 2)
+    print(
+        f"audit without keys, {Path(folder).name}, {files:,} files: {wall:.1f} s by the clock; processor {own:.1f} s here and "
+        f"{others:.1f} s in its processes, so {least:.1f} s on two cores, {1e5 * least / files:.0f} s for 100,000 files; "
+        f"{(resident() - before) / files / 1e3:.2f} KB resident a file, imports included"
+    )
+
+
+def peak(work: Callable[[], object]) -> float:
+    gc.collect()
+    tracemalloc.start()
+    work()
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return most / 2**20
+
+
+def bundle(folder: Path, out: Path) -> None:
+    """A bundle about the files, each with a finding: a policy that they do not keep."""
+    places, now = find_files(folder), datetime(2026, 1, 1, tzinfo=UTC)
+    policies = Policies(bs.Policy.from_dict(_POLICY).for_table("people"))
+    files, _ = look(places, None, policies)
+    report = judged(files, places, policies, with_keys=False, now=now)
+
+    def make() -> None:
+        made = gather(report, places, policies, paths=[str(folder)], now=now, journals=[])
+        finished(made, out, [], now, overwrite=True)
+
+    print(
+        f"bundle about {len(files):,} files with {len(report.findings):,} findings: {out.stat().st_size if out.exists() else 0:,} "
+        f"bytes before, {peak(make):.1f} MiB at the most beside the audit itself, {out.stat().st_size:,} bytes after"
+    )
+
+
+_POLICY = {
+    "version": 1,
+    "kms": "keyring:///nowhere.json",
+    "tables": {"people": {"footer_key": "footer", "columns": {"ssn": {"key": "pii"}, "name": {"key": "pii"}}}},
+}
+
+
+def rewrap(folder: Path, ring: bs.Keyring, count: int, jobs: int) -> None:
+    """External material, one KEK for all, as one writer's run leaves it."""
+    folder.mkdir()
+    tools = bs.KeyTools(ring, internal=False)
+    table = pa.table({"ssn": [f"{row:09d}" for row in range(100)]})
+    spec = bs.EncryptionSpec("footer", {"ssn": "pii"}, keys=tools)
+    for number in range(count):
+        bs.write_table(table, folder / f"{number:06d}.parquet", encryption=spec)
+    for name in ("footer", "pii"):
+        ring.rotate(name)
+    syncs, real = [0], os.fsync
+
+    def counted(fd: int) -> None:
+        syncs[0] += 1
+        real(fd)
+
+    os.fsync = counted
+    wall, processor = time.perf_counter(), time.process_time()
+    try:
+        job = Rewrap(bs.DecryptionSpec(bs.KeyTools(ring)))
+        report = rotate(folder, job, journal=folder.parent / f"{folder.name}.jsonl", jobs=jobs)
+    finally:
+        os.fsync = real
+    wall, processor = time.perf_counter() - wall, time.process_time() - processor
+    assert report.ok, report
+    print(
+        f"rewrap of {count:,} files beside which their material lies, {jobs} at a time: {count / wall:.0f} files/s by the clock, "
+        f"{count / processor:.0f} files/s of processor, {syncs[0] / count:.2f} syncs a file"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.many_files", description=__doc__)
+    parser.add_argument("--files", type=int, default=10_000, help="to look at (default: 10000)")
+    parser.add_argument("--rewrap", type=int, default=1_000, help="files to re-wrap (default: 1000)")
+    parser.add_argument("--jobs", type=int, default=8)
+    parser.add_argument("--folder", help="where to make the files (default: the system's temporary folder)")
+    parser.add_argument("--keep", metavar="FOLDER", help="only make the files to look at, there, and leave them")
+    parser.add_argument("--look", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.keep:
+        place = Path(given.keep)
+        place.mkdir()
+        ring = bs.Keyring(place / "keys.json", create=True)
+        for name in ("footer", "pii"):
+            ring.create(name)
+        write(place / "plaintext-footers", ring, given.files, signed=True)
+        return
+    if given.look:
+        look_at(given.look)
+        return
+    with tempfile.TemporaryDirectory(dir=given.folder) as place:
+        folder = Path(place)
+        ring = bs.Keyring(folder / "keys.json", create=True)
+        for name in ("footer", "pii"):
+            ring.create(name)
+        if given.files:
+            for name, signed in (("encrypted-footers", False), ("plaintext-footers", True)):
+                write(folder / name, ring, given.files, signed=signed)
+                subprocess.run([sys.executable, "-m", "bench.many_files", "--look", folder / name], check=True)
+            bundle(folder / "plaintext-footers", folder / "evidence.zip")
+        if given.rewrap:
+            rewrap(folder / "beside", ring, given.rewrap, given.jobs)
+
+
+if __name__ == "__main__":
+    main()
