@@ -31,6 +31,7 @@ __all__ = [
     "advice",
     "as_active",
     "chosen_table",
+    "counter_of",
     "enable",
     "known_policy",
     "metrics_of",
@@ -164,7 +165,12 @@ def known_policy(spark: SparkSession) -> tuple[str | None, Policy | None]:
 
 def metrics_of(spark: SparkSession) -> Metrics | None:
     """What the session's reads through the data source did; None where nothing counts it."""
-    return found.value if (found := _metrics.get(_name(spark))) is not None else None
+    return found.value if (found := counter_of(spark)) is not None else None
+
+
+def counter_of(spark: SparkSession) -> Accumulator[Metrics] | None:
+    """What counts the session's reads; None where nothing does."""
+    return _metrics.get(_name(spark))
 
 
 def show_figures(spark: SparkSession, title: str, figures: Mapping[str, int]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from pyspark.accumulators import AccumulatorParam
 
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
     from pyspark.sql import SparkSession
 
-__all__ = ["Metrics", "SourceStats", "new_metrics"]
+__all__ = ["READ_ID", "Metrics", "SourceStats", "new_metrics"]
+
+READ_ID: Final = "read_id"
+"""The option that names a read, under which it is counted."""
 
 
 @dataclass(slots=True)
