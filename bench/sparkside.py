@@ -45,7 +45,8 @@ class Jobs:
         self._scratch = Path(tempfile.mkdtemp(prefix="bloomseal-bench-sparkside-", dir=folder))
         self._policy = bs.Policy.load(folder / POLICY)
         self._spark: Any = (
-            SparkSession.builder.master("local[2]").config("spark.ui.showConsoleProgress","false")
+            SparkSession.builder.master("local[2]")
+            .config("spark.ui.showConsoleProgress", "false")
             .config("spark.ui.enabled", "false")
             .config("spark.driver.memory", "4g")
             .config("spark.log.level", "ERROR")

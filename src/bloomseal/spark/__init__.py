@@ -12,6 +12,7 @@ from .._lazy import lazily
 
 if TYPE_CHECKING:
     from .catalog import protect_table
+    from .delta import write_delta
     from .explaining import explain
     from .jar import build_jar
     from .jobs import attach, rekey, rewrap, verify
@@ -53,6 +54,7 @@ __all__ = [
     "semi_join",
     "verify",
     "write",
+    "write_delta",
     "write_stream",
 ]
 
@@ -84,6 +86,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "semi_join": "semijoin.join",
             "verify": "jobs",
             "write": "writing",
+            "write_delta": "delta",
             "write_stream": "streaming",
         },
     )

@@ -193,7 +193,7 @@ def _by_row_groups(
     tree = question.tree
     pieces, _ = plan(tree, (), spark.conf.get("spark.sql.session.timeZone"))
     values = {piece.name: piece.values for piece in pieces}
-    scan = Scan(settings, schema, partitioned=tuple(tree.columns.names))
+    scan = Scan(settings, schema, partitioned=tuple(tree.columns.names), rules=tree.rules)
     # Spark looks the source up when the frame runs, not when it is made: two reads of one name would both be the later
     # one.
     name = f"bloomseal_row_groups_{uuid.uuid4().hex}"

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Reading", "RowGroups"]
 
+Hashes = np.ndarray[Any, np.dtype[np.uint64]]
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -58,6 +60,7 @@ class Reading:
         table = table_of(self.policy)
         settings, stats, calls = self.scan.settings, SourceStats(), self.scan.settings.kms_calls()
         keys: KeySet | None = None
+        known = np.empty(0, np.uint64)
         try:
             for name in names:
                 asked = self.asked[name]
@@ -68,9 +71,11 @@ class Reading:
                                 "the file was replaced while the query was under way", hint="run the query again"
                             )
                         if asked is None or asked.row_groups:
-                            keys = keys or self.sealed.open(table)
+                            if keys is None:
+                                keys = self.sealed.open(table)
+                                known = np.sort(keys.between(None, None))
                             groups = self._left(file, keys, stats) if asked is None else asked.row_groups
-                            yield from self._read(file, name, groups, keys, stats)
+                            yield from self._read(file, name, groups, None if keys.undecided else known, stats)
                 except BloomsealError as error:
                     raise error.at(file=name) from None
         finally:
@@ -92,7 +97,7 @@ class Reading:
         return left.row_groups
 
     def _read(
-        self, file: SealedFile, name: str, groups: Sequence[int], keys: KeySet, stats: SourceStats
+        self, file: SealedFile, name: str, groups: Sequence[int], known: Hashes | None, stats: SourceStats
     ) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
@@ -103,17 +108,21 @@ class Reading:
             stats.decoded += 1
             stats.bytes_decoded += file.walk.footer.row_group(group).total_byte_size or 0
             found = read_row_group(file.walk, group, wanted, **DECODING)
-            if (rows := self._hits(file, found, keys)) is not None:
+            if (rows := self._hits(file, found, known)) is not None:
                 if not len(rows):
                     continue
                 found = found.take(pa.array(rows))
             stats.rows += found.num_rows
             yield from self.scan.converted(layout, found, found.num_rows, self.values[name])
 
-    def _hits(self, file: SealedFile, found: pa.Table, keys: KeySet) -> Any:
-        """Rows whose value has the hash of a key; None where that can't be told."""
+    def _hits(self, file: SealedFile, found: pa.Table, known: Hashes | None) -> Any:
+        """Rows whose value has the hash of a key; None where that can't be told.
+
+        Args:
+            known: the keys' hashes, sorted; None: not all keys have one.
+        """
         place = place_of(file, self.sealed.column, case_sensitive=False)
-        if place is None or keys.undecided:
+        if place is None or known is None:
             return None
         leaf = file.walk.footer.schema.leaves[place]
         if leaf.type != self.sealed.column_type:
@@ -124,7 +133,10 @@ class Reading:
             return None
         hashes, owners, undecided = probe.hashes()
         hit = undecided.copy()
-        hit[owners[np.isin(hashes, keys.between(None, None))]] = True
+        if len(known):
+            # Not np.isin, which would sort all keys again for each row group.
+            at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+            hit[owners[known[at] == hashes]] = True
         return np.flatnonzero(hit)
 
 
