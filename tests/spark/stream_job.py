@@ -27,6 +27,8 @@ def main(folder: Path, what: str) -> None:
         .config("spark.io.encryption.enabled", "true")
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.log.level", "ERROR")
+        # A worker that comes late, on a machine with much else to do, is no failure of a stream.
+        .config("spark.python.authenticate.socketTimeout", "300s")
         .getOrCreate()
     )
     bss.enable(spark, policy=str(folder / "policy.toml"))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .jobs.audit import TableAudit, audit
     from .jobs.destruction import may_destroy
     from .jobs.evidence import evidence
-    from .reading import df_stats, read
+    from .reading import df_stats, metrics, read
     from .runtime import java_home
     from .semijoin.join import semi_join
     from .semijoin.pruning import PruneResult, prune
@@ -45,6 +45,7 @@ __all__ = [
     "explain",
     "java_home",
     "may_destroy",
+    "metrics",
     "options",
     "protect_table",
     "prune",
@@ -77,6 +78,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "explain": "explaining",
             "java_home": "runtime",
             "may_destroy": "jobs",
+            "metrics": "reading",
             "options": "settings",
             "protect_table": "catalog",
             "prune": "semijoin.pruning",

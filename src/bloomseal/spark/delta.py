@@ -13,7 +13,7 @@ import posixpath
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from ..errors import BloomsealError, UnsupportedError, UsageError
 from ..policy import Policy, TablePolicy
@@ -121,7 +121,8 @@ def _action(deltalake: Any, ref: FileRef, file: str, partition_by: Sequence[str]
     raws = [part.partition("=")[2] for part in below.split("/")[1:-1]]
     values = {name: None if raw == _NULL else unquote(raw) for name, raw in zip(partition_by, raws, strict=True)}
     changed = int(os.stat(file).st_mtime * 1000) if ref.filesystem is None else 0  # noqa: PTH116
-    return deltalake.transaction.AddAction(quote(below), size, values, changed, True, json.dumps({"numRecords": rows}))
+    # The library quotes the path, as the log has it.
+    return deltalake.transaction.AddAction(below, size, values, changed, True, json.dumps({"numRecords": rows}))
 
 
 def _base(ref: FileRef) -> str:

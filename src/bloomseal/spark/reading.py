@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .source.options import SourceOptions
     from .source.stats import SourceStats
 
-__all__ = ["Request", "counted", "df_stats", "read"]
+__all__ = ["Request", "counted", "df_stats", "metrics", "read"]
 
 _MOVING: Final = re.compile(r"(?i)current_|now\(|localtime|\b(now|today|tomorrow|yesterday)\b")
 """What means something else the next time that the frame is computed: nothing is pruned by it."""
@@ -110,6 +110,20 @@ def df_stats(what: DataFrame | SparkSession) -> SourceStats:
     spark: Any = getattr(what, "sparkSession", what)
     show_figures(spark, "bloomseal: what reads did", stats.to_dict())
     return stats
+
+
+def metrics(spark: SparkSession, **labels: str) -> str:
+    """All that the session's reads through the data source did, in the text format that Prometheus reads.
+
+    Write it where its node exporter looks for text files, push it to a gateway, or answer a request with it.
+
+    Args:
+        labels: of each sample, such as ``application="billing"``.
+
+    Raises:
+        UsageError: `enable` was not called.
+    """
+    return counted(spark).to_prometheus(**labels)
 
 
 def counted(what: DataFrame | SparkSession) -> SourceStats:

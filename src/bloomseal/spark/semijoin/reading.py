@@ -57,31 +57,35 @@ class Reading:
 
     def read(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows of these files."""
-        table = table_of(self.policy)
-        settings, stats, calls = self.scan.settings, SourceStats(), self.scan.settings.kms_calls()
-        keys: KeySet | None = None
-        known = np.empty(0, np.uint64)
+        settings, stats = self.scan.settings, SourceStats()
+        before = settings.kms_counters()
         try:
-            for name in names:
-                asked = self.asked[name]
-                try:
-                    with open_table_file(name, table, self.base) as file:
-                        if asked is not None and asked.identity != identity_of(file):
-                            raise UnsupportedError(
-                                "the file was replaced while the query was under way", hint="run the query again"
-                            )
-                        if asked is None or asked.row_groups:
-                            if keys is None:
-                                keys = self.sealed.open(table)
-                                known = np.sort(keys.between(None, None))
-                            groups = self._left(file, keys, stats) if asked is None else asked.row_groups
-                            yield from self._read(file, name, groups, None if keys.undecided else known, stats)
-                except BloomsealError as error:
-                    raise error.at(file=name) from None
+            yield from stats.timed(self._rows(names, stats))
         finally:
-            stats.kms_calls = settings.kms_calls() - calls
+            stats.add_kms(before, settings.kms_counters())
             if self.metrics is not None:
                 self.metrics.add({self.read_id: stats})
+
+    def _rows(self, names: Sequence[str], stats: SourceStats) -> Iterator[pa.RecordBatch]:
+        table = table_of(self.policy)
+        keys: KeySet | None = None
+        known = np.empty(0, np.uint64)
+        for name in names:
+            asked = self.asked[name]
+            try:
+                with open_table_file(name, table, self.base) as file:
+                    if asked is not None and asked.identity != identity_of(file):
+                        raise UnsupportedError(
+                            "the file was replaced while the query was under way", hint="run the query again"
+                        )
+                    if asked is None or asked.row_groups:
+                        if keys is None:
+                            keys = self.sealed.open(table)
+                            known = np.sort(keys.between(None, None))
+                        groups = self._left(file, keys, stats) if asked is None else asked.row_groups
+                        yield from self._read(file, name, groups, None if keys.undecided else known, stats)
+            except BloomsealError as error:
+                raise error.at(file=name) from None
 
     def _left(self, file: SealedFile, keys: KeySet, stats: SourceStats) -> Sequence[int]:
         file.need_verified("read")

@@ -110,11 +110,11 @@ class TableReader(DataSourceReader):
         self._scan.partitioned, self._scan.rules = partition.folders, partition.rules
         self._count(partition.planned)
         for piece in partition.pieces:
-            stats, before = SourceStats(), settings.kms_calls()
+            stats, before = SourceStats(), settings.kms_counters()
             try:
-                yield from self._scan.read(piece, stats)
+                yield from stats.timed(self._scan.read(piece, stats))
             finally:
-                stats.kms_calls = settings.kms_calls() - before
+                stats.add_kms(before, settings.kms_counters())
                 self._count(stats)
 
     def _count(self, stats: SourceStats) -> None:
