@@ -125,7 +125,7 @@ def test_sealed_files_into_a_delta_table(spark: SparkSession, policy: Policy, tm
     assert read() == rows(DATA.slice(0, 2))
     assert rows(bs.open_table(folder, decryption=policy.for_table("t"), version=0).read()) == rows(DATA)
     # The log is in clear: of no column a value, and no count of nulls.
-    log = "".join(path.read_text() for path in (folder / "_delta_log").glob("*.json"))
+    log = "\n".join(path.read_text() for path in (folder / "_delta_log").glob("*.json"))
     added = [json.loads(line)["add"] for line in log.splitlines() if '"add"' in line[:10]]
     assert added
     assert all(set(json.loads(one["stats"])) == {"numRecords"} for one in added)

@@ -5,7 +5,7 @@ import org.apache.hadoop.fs.Path;
 import org.apache.parquet.crypto.FileEncryptionProperties;
 import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
 import org.apache.parquet.crypto.keytools.PropertiesDrivenCryptoFactory;
-import org.apache.parquet.hadoop.api.WriteContext;
+import org.apache.parquet.hadoop.api.WriteSupport.WriteContext;
 
 /**
  * parquet-java's own encryption by properties, but that no Parquet file is begun which it would leave in plaintext: an
