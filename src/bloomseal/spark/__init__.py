@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 from .._lazy import lazily
 
 if TYPE_CHECKING:
-    from .catalog import protect_table
-    from .delta import write_delta
     from .explaining import explain
     from .jar import build_jar
     from .jobs import attach, rekey, rewrap, verify
@@ -26,8 +24,10 @@ if TYPE_CHECKING:
     from .session import advice, enable
     from .settings import options
     from .source.stats import SourceStats
-    from .streaming import write_stream
-    from .writing import WriteReport, check_table, write
+    from .writing.catalog import protect_table
+    from .writing.delta import write_delta
+    from .writing.frames import WriteReport, check_table, write
+    from .writing.streams import write_stream
 
 __all__ = [
     "PruneResult",
@@ -66,12 +66,12 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "PruneResult": "semijoin.pruning",
             "SourceStats": "source.stats",
             "TableAudit": "jobs",
-            "WriteReport": "writing",
+            "WriteReport": "writing.frames",
             "advice": "session",
             "attach": "jobs",
             "audit": "jobs",
             "build_jar": "jar",
-            "check_table": "writing",
+            "check_table": "writing.frames",
             "df_stats": "reading",
             "enable": "session",
             "evidence": "jobs.evidence",
@@ -80,15 +80,15 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "may_destroy": "jobs",
             "metrics": "reading",
             "options": "settings",
-            "protect_table": "catalog",
+            "protect_table": "writing.catalog",
             "prune": "semijoin.pruning",
             "read": "reading",
             "rekey": "jobs",
             "rewrap": "jobs",
             "semi_join": "semijoin.join",
             "verify": "jobs",
-            "write": "writing",
-            "write_delta": "delta",
-            "write_stream": "streaming",
+            "write": "writing.frames",
+            "write_delta": "writing.delta",
+            "write_stream": "writing.streams",
         },
     )

@@ -111,7 +111,7 @@ def _counts(stats: SourceStats) -> list[str]:
 
 def _keys(request: Request) -> list[str]:
     """The columns of the first file, and whether their keys can be had here, on the driver."""
-    from .source.tree import find_files
+    from .source.files.tree import find_files
 
     first = find_files(request.settings.paths).files[0]
     with request.settings.open(first) as file:

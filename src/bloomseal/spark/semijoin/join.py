@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from ..source.tree import Tree
+    from ..source.files.tree import Tree
 
 __all__ = ["semi_join"]
 

@@ -14,13 +14,13 @@ from pyspark.sql import types as st
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ...errors import BloomsealError, BloomsealWarning, UsageError
-from .live import Rules
+from .files.live import Rules
+from .files.tree import DataFile, Tree, find_files, typed
 from .merging import merged
 from .options import Defaults, SourceOptions
 from .pushdown import Condition, admits, conditions, to_text
 from .scan import Piece, Scan
 from .stats import SourceStats
-from .tree import DataFile, Tree, find_files, typed
 from .types import spark_schema
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from ...keytools.access import KmsAccessError, Problem
 from ...read.file import ReadPlan, RuledOut, SealedFile
 from ...read.rows import read_matching
 from ...sbbf import PhysicalType
-from .live import Rules
+from .files.live import Rules
 from .options import SourceOptions
 from .pushdown import Bound, Condition, bind
 from .stats import SourceStats

@@ -25,8 +25,8 @@ from pyspark.sql.datasource import DataSourceStreamReader, WriterCommitMessage
 from ...errors import BloomsealError, UnsupportedError
 from ..versions import stream_writer_class
 from .commit.placing import Job, jobs_in, recover
+from .files.tree import DataFile, Tree, find_files
 from .reader import TableReader
-from .tree import DataFile, Tree, find_files
 from .writer import TableWriter, Written
 
 if TYPE_CHECKING:

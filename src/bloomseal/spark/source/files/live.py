@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import types as st
 
-from ...errors import UnsupportedError
-from ...storage.tables import find_files
-from ...table.query.query import need_ids
-from ..listing import open_filesystem
+from ....errors import UnsupportedError
+from ....storage.tables import find_files
+from ....table.query.query import need_ids
+from ...listing import open_filesystem
 
 if TYPE_CHECKING:
-    from ...read.file import SealedFile
-    from ...storage.snapshot import Snapshot
+    from ....read.file import SealedFile
+    from ....storage.snapshot import Snapshot
 
 __all__ = ["NULL", "LiveTable", "Rules"]
 
@@ -112,7 +112,7 @@ def _rules(snapshot: Snapshot, names: tuple[str, ...]) -> Rules:
 
 
 def _text(value: Any, name: str, root: str) -> str:
-    """A value as `..source.tree.typed` reads it."""
+    """A value as `.tree.typed` reads it."""
     if value is None:
         return NULL
     if isinstance(value, bool):

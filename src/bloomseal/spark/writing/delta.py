@@ -15,13 +15,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import unquote
 
-from ..errors import BloomsealError, UnsupportedError, UsageError
-from ..policy import Policy, TablePolicy
-from ..storage.ref import FileRef
-from ..storage.snapshot import library, location, opened
-from .listing import in_folder, open_filesystem, qualified, split_uri
-from .session import chosen_table
-from .writing import WriteReport, write
+from ...errors import BloomsealError, UnsupportedError, UsageError
+from ...policy import Policy, TablePolicy
+from ...storage.ref import FileRef
+from ...storage.snapshot import library, location, opened
+from ..listing import in_folder, open_filesystem, qualified, split_uri
+from ..session import chosen_table
+from .frames import WriteReport, write
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -113,7 +113,7 @@ def write_delta(
 
 def _action(deltalake: Any, ref: FileRef, file: str, partition_by: Sequence[str], table: TablePolicy) -> Any:
     """What the log says of one file."""
-    from .opening import open_table_file
+    from ..opening import open_table_file
 
     below = posixpath.relpath(file, ref.path)
     with open_table_file(file, table, None if ref.filesystem is None else _base(ref)) as opened_file:
@@ -165,7 +165,7 @@ def _refuse_another_schema(table: Any, schema: StructType, partition_by: Sequenc
 def _log_schema(schema: StructType, path: str) -> pa.Schema:
     import pyarrow as pa
 
-    from .source.types import arrow_type
+    from ..source.types import arrow_type
 
     try:
         return pa.schema([pa.field(one.name, arrow_type(one.dataType), True) for one in schema.fields])

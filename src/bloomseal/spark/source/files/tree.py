@@ -2,7 +2,7 @@
 (`PartitioningUtils`).
 
 Without a JVM: the Python process that plans a read has none. Which files a folder has is said by
-`..listing.listing_of`, for jobs too; of those this takes what Spark would read.
+`...listing.listing_of`, for jobs too; of those this takes what Spark would read.
 
 Values are typed here as Spark types them to the letter, and not as in `bloomseal.table.query.partitions`: timestamps
 are instants of the session's zone, ``1e3`` is a decimal, ``1f`` a double, and a column of nulls has a type of its own.
@@ -24,9 +24,9 @@ from zoneinfo import ZoneInfo
 
 from pyspark.sql import types as st
 
-from ...errors import UnsupportedError, UsageError
-from ...storage.files import Layout, Listing, NothingThereError
-from ..listing import listing_of
+from ....errors import UnsupportedError, UsageError
+from ....storage.files import Layout, Listing, NothingThereError
+from ...listing import listing_of
 from .live import NULL, LiveTable, Rules
 from .logs import sink_files
 
@@ -47,7 +47,7 @@ class DataFile(NamedTuple):
     """A file of a table. A plain tuple, as is `.scan.Piece`: a table has tens of thousands.
 
     Attributes:
-        base: its file system, as `..listing.TableFiles.base`.
+        base: its file system, as `...listing.TableFiles.base`.
         name: its path on it.
         size: bytes.
         folders: the partition values in its path.
