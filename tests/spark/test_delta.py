@@ -11,6 +11,7 @@ import pytest
 
 import bloomseal as bs
 import bloomseal.spark as bss
+from bloomseal.audit import audit
 from bloomseal.policy import Policy
 
 if TYPE_CHECKING:
@@ -130,6 +131,8 @@ def test_sealed_files_into_a_delta_table(spark: SparkSession, policy: Policy, tm
     assert added
     assert all(set(json.loads(one["stats"])) == {"numRecords"} for one in added)
     assert "111" not in log
+    report_of = audit(folder, keys=policy.for_table("t").keys, policy=policy.for_table("t"))
+    assert "BS113" not in {one.rule.id for one in report_of.findings}
     refused: list[tuple[Any, dict[str, Any], str]] = [
         (frame, {"mode": "error", "partition_by": ["country"]}, "a table already"),
         (frame, {"mode": "append"}, "other partition columns"),
