@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import types as st
 
 from ....errors import UnsupportedError
-from ....storage.tables import find_files
-from ....table.query.query import need_ids
 from ...listing import open_filesystem
 
 if TYPE_CHECKING:
@@ -48,6 +46,9 @@ class Rules:
             UnsupportedError: a column that was renamed; or whose value only the log has.
         """
         if self.field_ids:
+            # Executors of other tables' reads need not load this.
+            from ....table.query.query import need_ids
+
             need_ids(file, self.field_ids)
         tops = {name.partition(".")[0] for name in file.columns}
         if lacking := [name for name in self.stored if name not in tops]:
@@ -83,6 +84,8 @@ class LiveTable:
         """
         from pyspark.errors import PySparkException
         from pyspark.sql.pandas.types import from_arrow_schema
+
+        from ....storage.tables import find_files
 
         found = find_files(root, open_filesystem(base))
         snapshot = found.snapshot
