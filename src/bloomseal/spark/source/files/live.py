@@ -122,7 +122,7 @@ def _text(value: Any, name: str, root: str) -> str:
         return str(value).lower()
     if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
         return value.isoformat()
-    if isinstance(value, str | int | Decimal):
+    if isinstance(value, str | int | Decimal) and value != NULL:
         return str(value)
     raise UnsupportedError(
         f"a partition column of {type(value).__name__} in a table with a log", file=root, column=name,
