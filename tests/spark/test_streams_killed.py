@@ -69,7 +69,8 @@ class LateWorkerError(Exception):
 def ended(folder: Path, process: subprocess.Popen[str]) -> Exception:
     """Why a driver ended that nobody has killed."""
     process.wait(DEADLINE)
-    told = (folder / "driver.txt").read_text()
+    lines = (folder / "driver.txt").read_text().splitlines()
+    told = "\n".join(line for line in lines if not line.startswith("\tat "))
     (folder / "driver.txt").unlink()
     return LateWorkerError() if "Python worker failed to connect back" in told else AssertionError(told[-3000:])
 
