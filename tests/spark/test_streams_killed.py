@@ -90,9 +90,8 @@ def answer(folder: Path, process: subprocess.Popen[str], wanted: str) -> str:
 @pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.torture)])
 def test_each_row_is_there_once_whenever_the_driver_was_killed(tmp_path: Path, kills: int) -> None:
     keyring(tmp_path)
-    table = bs.Policy.load(tmp_path / "policy.toml").for_table("people")
     ring = bs.Keyring(tmp_path / "keys.json", passphrase=PASSPHRASE)
-    sealing = bs.EncryptionSpec(footer_key=table.footer_key, column_keys={"ssn": "pii"}, keys=ring)
+    sealing = bs.Policy.load(tmp_path / "policy.toml", kms=ring).for_table("people")
     (tmp_path / "in").mkdir()
     numbers, chance = itertools.count(), random.Random(kills)
 
