@@ -46,6 +46,7 @@ class Jobs:
         self._policy = bs.Policy.load(folder / POLICY)
         self._spark: Any = (
             SparkSession.builder.master("local[2]")
+            .config("spark.ui.showConsoleProgress", "false")
             .config("spark.ui.enabled", "false")
             .config("spark.driver.memory", "4g")
             .config("spark.log.level", "ERROR")

@@ -30,6 +30,10 @@ def parquet_test_data() -> Path:
     return folder
 
 
+# JVMs of tests live for a minute or two: to optimise their code for longer costs more than it brings.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:

@@ -84,6 +84,7 @@ def spark(work: Workspace) -> Iterator[Comparison]:
         yield from _whole_tables(work, side)
         yield from _lookups(work, side, _table(work, table))
         yield from _many_small(work, side, table)
+        yield from _keys_in_small_files(work, side, table)
     finally:
         side.close()
 
@@ -177,6 +178,36 @@ def _many_small(work: Workspace, side: Side, table: bs.TablePolicy) -> Iterator[
         [Goal(SOURCE, "Spark's Parquet reader", 1, True, "data source ≤ 1× Spark's native planning")],
         note="From the path to the tasks: listing, schema, pushed filters, packing.",
     )
+
+
+def _keys_in_small_files(work: Workspace, side: Side, table: bs.TablePolicy) -> Iterator[Comparison]:
+    """Few keys, of which most files hold none, and so many that every file holds some."""
+    count, rows = work.size.spark_audited, 500
+    folder = work.path("small-files")
+    folder.mkdir()
+    filters = {name: bs.FilterSpec(fpp=0.001, ndv=rows) for name in _FPP}
+    for i in range(count):
+        bs.write_table(
+            data.people(i * rows, rows), folder / f"{i:05d}.parquet", encryption=table, bloom_filters=filters,
+            row_group_size=rows,
+        )  # fmt: skip
+    for wanted in (10, 100_000):
+        step = max(1, count * rows // wanted)
+        chosen = [data.email(number) for number in range(0, count * rows, step)][:wanted]
+        keys = work.path(f"{wanted}-keys.parquet")
+        pq.write_table(pa.table({"email": chosen}), keys)
+        jobs = {
+            "bloomseal.spark.read(keys=…)": side.job("semi_join", path=str(folder), through="ours", keys=str(keys)),
+            "Spark's semi-join": side.job("semi_join", path=str(folder), through="native", keys=str(keys)),
+        }
+        yield _comparison(
+            work,
+            f"Spark: semi-join of {len(chosen):,} keys, spread over {count:,} files of {rows} rows",
+            jobs,
+            [Goal("bloomseal.spark.read(keys=…)", "Spark's semi-join", 1.2, True, "≤ 1.2× Spark's own semi-join")],
+            answer=len(chosen),
+            note="The whole call: plan, keys, rows.",
+        )
 
 
 def _comparison(

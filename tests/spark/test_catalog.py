@@ -134,3 +134,30 @@ def test_keys_may_be_a_pandas_frame(spark: SparkSession, rows: DataFrame, tmp_pa
     bss.write(rows, tmp_path / "t")
     for keys in (pd.DataFrame({"ssn": ["ssn-1", "no"]}), pd.Series(["ssn-1", "no"])):
         assert [row.id for row in bss.semi_join(spark, tmp_path / "t", "ssn", keys).collect()] == [1]
+
+
+def test_a_session_that_refuses_plaintext_begins_no_file(
+    spark: SparkSession, rows: DataFrame, policy: Policy, name: str, tmp_path: Path
+) -> None:
+    """Not found afterwards, by `check_table`, but before it lands."""
+    spark.sql(f"CREATE TABLE {name} (id BIGINT, ssn STRING) USING parquet LOCATION '{tmp_path}/t'")
+    rows.write.parquet(str(tmp_path / "clear"))
+    try:
+        bss.enable(spark, policy=policy, refuse_plaintext=True)
+        for landed in (
+            lambda: spark.sql(f"INSERT INTO {name} VALUES (77, 'x')"),  # noqa: S608
+            lambda: rows.write.insertInto(name),
+            lambda: rows.write.option("parquet.encryption.footer.keys", "footer").parquet(str(tmp_path / "u")),
+            lambda: rows.write.mode("append").parquet(str(tmp_path / "clear")),
+        ):
+            with pytest.raises(Exception, match="the session refuses plaintext"):
+                landed()
+        assert not [one for place in ("t", "u") for one in (tmp_path / place).rglob("*") if one.suffix == ".parquet"]
+        bss.protect_table(spark, name)
+        spark.sql(f"INSERT INTO {name} VALUES (77, 'x')")  # noqa: S608
+        assert bss.check_table(spark, tmp_path / "t").rows == 1
+        assert bss.write(rows, tmp_path / "w").rows == 4
+        assert spark.read.parquet(str(tmp_path / "clear")).count() == 4
+    finally:
+        bss.enable(spark, policy=policy)
+    rows.write.mode("append").parquet(str(tmp_path / "clear"))

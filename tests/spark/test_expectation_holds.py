@@ -18,7 +18,7 @@ from bloomseal.spark.source.options import SourceOptions
 from bloomseal.spark.source.pushdown import Condition
 from bloomseal.spark.source.scan import Piece, Scan
 from bloomseal.spark.source.stats import SourceStats
-from bloomseal.spark.writing import _look
+from bloomseal.spark.writing.frames import _look
 
 TABLE = pa.table({"ssn": [f"{i:03d}-45-6789" for i in range(12)], "n": pa.array(range(12), pa.int64())})
 FRAME = StructType([StructField("ssn", StringType()), StructField("n", LongType())])

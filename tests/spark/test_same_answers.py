@@ -151,7 +151,7 @@ def _queries(count: int, seed: int) -> list[Query]:
 
 
 @pytest.mark.parametrize(
-    ("count", "seed"), [(96, 11), pytest.param(600, 12, marks=pytest.mark.torture)], ids=["some", "hundreds"]
+    ("count", "seed"), [(64, 11), pytest.param(600, 12, marks=pytest.mark.torture)], ids=["some", "hundreds"]
 )
 def test_through_the_bridge(spark: SparkSession, copies: Copies, count: int, seed: int) -> None:
     # parquet-java asks a filter for one of the two zeros.
@@ -187,7 +187,7 @@ def _source(spark: SparkSession, path: str, table: str, where: str | None = None
 
 
 @pytest.mark.parametrize(
-    ("count", "seed"), [(96, 21), pytest.param(600, 22, marks=pytest.mark.torture)], ids=["some", "hundreds"]
+    ("count", "seed"), [(64, 21), pytest.param(600, 22, marks=pytest.mark.torture)], ids=["some", "hundreds"]
 )
 def test_through_the_data_source(spark: SparkSession, copies: Copies, count: int, seed: int) -> None:
     queries = _queries(count, seed)
@@ -206,14 +206,14 @@ def test_whole_rows_through_the_data_source(spark: SparkSession, copies: Copies)
         assert _rows(plain) == _rows(read)
 
 
-@pytest.mark.parametrize(("count", "seed"), [(24, 31), pytest.param(200, 32, marks=pytest.mark.torture)])
+@pytest.mark.parametrize(("count", "seed"), [(16, 31), pytest.param(200, 32, marks=pytest.mark.torture)])
 def test_int96_through_the_data_source(spark: SparkSession, copies: Copies, count: int, seed: int) -> None:
     queries = [query for query in _queries(8 * count, seed) if "moment" in query.columns][:count]
     expected = _expected(spark.read.parquet(copies.plain), queries)
     _compare(queries, expected, lambda query: _source(spark, copies.int96, "int96", query.sql))
 
 
-@pytest.mark.parametrize(("count", "seed"), [(24, 41), pytest.param(200, 42, marks=pytest.mark.torture)])
+@pytest.mark.parametrize(("count", "seed"), [(16, 41), pytest.param(200, 42, marks=pytest.mark.torture)])
 def test_with_some_of_the_keys(spark: SparkSession, copies: Copies, count: int, seed: int) -> None:
     """Queries that leave the forbidden column alone, through both doors; and with it as nulls, on request."""
     queries = [query for query in _queries(2 * count, seed) if "word" not in query.columns][:count]

@@ -64,7 +64,7 @@ def test_schemas_merge_to_the_wider_type() -> None:
 
 
 def test_a_folder_with_a_log_is_not_written_to(tmp_path: Path) -> None:
-    from bloomseal.spark.source.logs import refuse_logs, sink_files
+    from bloomseal.spark.source.files.logs import refuse_logs, sink_files
 
     refuse_logs(str(tmp_path / "not there"))
     (tmp_path / "metadata").mkdir()

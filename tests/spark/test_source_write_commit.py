@@ -254,8 +254,8 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_a_table_on_an_object_store(bucket: str, tmp_path: Path) -> None:
     """Driver and executor in one process, without a JVM."""
     types = pytest.importorskip("pyspark.sql.types")
+    from bloomseal.spark.source.files.tree import find_files
     from bloomseal.spark.source.options import SourceOptions
-    from bloomseal.spark.source.tree import find_files
     from bloomseal.spark.source.writer import TableWriter
 
     bs.Keyring(tmp_path / "keys.json", create=True).create("footer")

@@ -11,22 +11,23 @@ from typing import TYPE_CHECKING
 from .._lazy import lazily
 
 if TYPE_CHECKING:
-    from .catalog import protect_table
     from .explaining import explain
     from .jar import build_jar
     from .jobs import attach, rekey, rewrap, verify
     from .jobs.audit import TableAudit, audit
     from .jobs.destruction import may_destroy
     from .jobs.evidence import evidence
-    from .reading import df_stats, read
+    from .reading import df_stats, metrics, read
     from .runtime import java_home
     from .semijoin.join import semi_join
     from .semijoin.pruning import PruneResult, prune
     from .session import advice, enable
     from .settings import options
     from .source.stats import SourceStats
-    from .streaming import write_stream
-    from .writing import WriteReport, check_table, write
+    from .writing.catalog import protect_table
+    from .writing.delta import write_delta
+    from .writing.frames import WriteReport, check_table, write
+    from .writing.streams import write_stream
 
 __all__ = [
     "PruneResult",
@@ -44,6 +45,7 @@ __all__ = [
     "explain",
     "java_home",
     "may_destroy",
+    "metrics",
     "options",
     "protect_table",
     "prune",
@@ -53,6 +55,7 @@ __all__ = [
     "semi_join",
     "verify",
     "write",
+    "write_delta",
     "write_stream",
 ]
 
@@ -63,27 +66,29 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "PruneResult": "semijoin.pruning",
             "SourceStats": "source.stats",
             "TableAudit": "jobs",
-            "WriteReport": "writing",
+            "WriteReport": "writing.frames",
             "advice": "session",
             "attach": "jobs",
             "audit": "jobs",
             "build_jar": "jar",
-            "check_table": "writing",
+            "check_table": "writing.frames",
             "df_stats": "reading",
             "enable": "session",
             "evidence": "jobs.evidence",
             "explain": "explaining",
             "java_home": "runtime",
             "may_destroy": "jobs",
+            "metrics": "reading",
             "options": "settings",
-            "protect_table": "catalog",
+            "protect_table": "writing.catalog",
             "prune": "semijoin.pruning",
             "read": "reading",
             "rekey": "jobs",
             "rewrap": "jobs",
             "semi_join": "semijoin.join",
             "verify": "jobs",
-            "write": "writing",
-            "write_stream": "streaming",
+            "write": "writing.frames",
+            "write_delta": "writing.delta",
+            "write_stream": "writing.streams",
         },
     )

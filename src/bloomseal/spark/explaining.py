@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..errors import BloomsealError, KeyAccessError
+from ..errors import BloomsealError, KeyAccessError, UsageError
 from ..format.schema import Leaf
 from ..format.walk import Protection
 from ..keytools.access import KmsAccessError
@@ -14,7 +14,7 @@ from .reading import Paths, PolicyChoice, Request, counted
 from .reading import read as read_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from .source.stats import SourceStats
 
@@ -22,8 +22,8 @@ __all__ = ["explain"]
 
 
 def explain(
-    spark: SparkSession,
-    path: Paths,
+    spark: SparkSession | DataFrame,
+    path: Paths | None = None,
     where: str | Column | None = None,
     *,
     columns: Sequence[str] | None = None,
@@ -33,20 +33,67 @@ def explain(
 ) -> str:
     """What `bloomseal.spark.read` with these arguments would open, and which keys it would need. It runs a job.
 
-    Every footer is opened, and every filter that the condition asks; no page is.
+    Every footer is opened, and every filter that the condition asks; no page is. Of a frame instead of a session and a
+    path it is told how Spark's own Parquet reader gets at its rows: that runs the query.
 
     Args:
+        spark: the session; or a frame over ``spark.read.parquet`` or a catalog's table, alone.
         path, where, columns, policy, table, options: as `bloomseal.spark.read`. No value of `where` is repeated.
 
     Raises:
-        As `read`.
+        UsageError: a frame without such a scan, or a session without a path. And as `read`.
     """
+    if hasattr(spark, "sparkSession"):
+        return "\n".join(_native(spark))
+    if path is None:
+        raise UsageError("which table?", hint="explain(spark, path, where), or explain(frame)")
     dry = {**(options or {}), "dry_run": "true"}
     frame = read_table(spark, path, columns=columns, where=where, policy=policy, table=table, options=dry)
     frame.count()
     stats = counted(frame)
     request = Request(spark, path, policy, table, options)
     return "\n".join([*_counts(stats), *_keys(request)])
+
+
+def _native(frame: Any) -> list[str]:
+    spark, adaptive = frame.sparkSession, "spark.sql.adaptive.enabled"
+    before = spark.conf.get(adaptive)
+    # An adaptive plan shows its scans only while it runs.
+    spark.conf.set(adaptive, "false")
+    try:
+        plan = frame.select("*")._jdf.queryExecution().executedPlan()
+        leaves = plan.collectLeaves()
+        scans = [
+            one for one in map(leaves.apply, range(leaves.size())) if str(one.nodeName()).startswith("Scan parquet")
+        ]
+        if not scans:
+            raise UsageError(
+                "the frame reads no Parquet files by Spark's own reader", hint="explain(spark, path, where)"
+            )
+        plan.execute().count()
+    finally:
+        spark.conf.set(adaptive, before)
+    told = []
+    for scan in scans:
+        location, asked = scan.relation().location(), scan.dataFilters()
+        names = {str(name) for i in range(asked.size()) for name in _references(asked.apply(i))}
+        files = len(location.inputFiles())
+        figures = {name: int(scan.metrics().apply(name).value()) for name in ("numFiles", "filesSize", "numOutputRows")}
+        told += [
+            f"files:       {files:,}, {files - figures['numFiles']:,} ruled out by their folders",
+            f"bytes:       {figures['filesSize']:,} in the files to read, of which only the columns asked for are read",
+            f"rows:        {figures['numOutputRows']:,} in the row groups that statistics and filters left",
+            f"asked of:    {', '.join(sorted(names)) or 'no column: nothing is ruled out within a file'}",
+        ]
+    return told
+
+
+def _references(expression: Any) -> list[str]:
+    found = expression.references().iterator()
+    names = []
+    while found.hasNext():
+        names.append(str(found.next().name()))
+    return names
 
 
 def _counts(stats: SourceStats) -> list[str]:
@@ -64,7 +111,7 @@ def _counts(stats: SourceStats) -> list[str]:
 
 def _keys(request: Request) -> list[str]:
     """The columns of the first file, and whether their keys can be had here, on the driver."""
-    from .source.tree import find_files
+    from .source.files.tree import find_files
 
     first = find_files(request.settings.paths).files[0]
     with request.settings.open(first) as file:

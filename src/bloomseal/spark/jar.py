@@ -20,10 +20,11 @@ from typing import Any, Final
 from ..errors import BloomsealError, MissingDependencyError, PolicyError
 from .runtime import java_home
 
-__all__ = ["KMS_CLIENT", "bridge_jar", "build_jar", "kept_file"]
+__all__ = ["KMS_CLIENT", "SEALED_ONLY", "bridge_jar", "build_jar", "kept_file"]
 
 KMS_CLIENT: Final = "bloomseal.spark.KeyBridge"
-_SOURCES: Final = ("Figures.java", "KeyBridge.java")
+SEALED_ONLY: Final = "bloomseal.spark.SealedOnly"
+_SOURCES: Final = ("Figures.java", "KeyBridge.java", "SealedOnly.java")
 _NEED_JAVA: Final = "set JAVA_HOME, or pip install 'bloomseal[jvm]'"
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from .source.options import SourceOptions
     from .source.stats import SourceStats
 
-__all__ = ["Request", "counted", "df_stats", "read"]
+__all__ = ["Request", "counted", "df_stats", "metrics", "read"]
 
-_READ_ID: Final = "read_id"
 _MOVING: Final = re.compile(r"(?i)current_|now\(|localtime|\b(now|today|tomorrow|yesterday)\b")
 """What means something else the next time that the frame is computed: nothing is pruned by it."""
 _FILE: Final = re.compile(r"(?i)\binput_file_(name|block_start|block_length)\(")
@@ -113,6 +112,20 @@ def df_stats(what: DataFrame | SparkSession) -> SourceStats:
     return stats
 
 
+def metrics(spark: SparkSession, **labels: str) -> str:
+    """All that the session's reads through the data source did, in the text format that Prometheus reads.
+
+    Write it where its node exporter looks for text files, push it to a gateway, or answer a request with it.
+
+    Args:
+        labels: of each sample, such as ``application="billing"``.
+
+    Raises:
+        UsageError: `enable` was not called.
+    """
+    return counted(spark).to_prometheus(**labels)
+
+
 def counted(what: DataFrame | SparkSession) -> SourceStats:
     """As `df_stats`, but the UI shows nothing of it."""
     from .source.stats import SourceStats
@@ -123,9 +136,11 @@ def counted(what: DataFrame | SparkSession) -> SourceStats:
         raise UsageError("the session counts no reads", hint="bloomseal.spark.enable(spark, ...) first")
     if frame is None:
         return sum(metrics.values(), SourceStats())
+    from .source.stats import READ_ID
+
     leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
     found = [leaves.apply(i) for i in range(leaves.size())]
-    named = {str(leaf.options().get(_READ_ID)) for leaf in found if "DataSourceV2" in str(leaf.getClass().getName())}
+    named = {str(leaf.options().get(READ_ID)) for leaf in found if "DataSourceV2" in str(leaf.getClass().getName())}
     if not (named := named - {"None"}):
         raise UsageError("the frame reads no table that is counted by itself", hint="bloomseal.spark.read(spark, path)")
     return sum((metrics[name] for name in named if name in metrics), SourceStats())
@@ -228,9 +243,11 @@ class Request:
 
     def frame(self, columns: Sequence[str], **more: str) -> DataFrame:
         """These columns of the table, counted by themselves."""
+        from .source.stats import READ_ID
+
         schema = type(self.schema)([self.schema[name] for name in columns])
         zone = {} if "timezone" in map(str.lower, self._options) else {"timezone": self._zone}
-        options = {**self._options, **zone, **more, _READ_ID: uuid.uuid4().hex}
+        options = {**self._options, **zone, **more, READ_ID: uuid.uuid4().hex}
         with as_active(self._spark):
             return self._spark.read.format(self._format).schema(schema).options(**options).load(self._paths)
 

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from ..errors import BloomsealWarning, UsageError
 from ..policy import Policy, TablePolicy
 from .given import ACCESS, CRYPTO_FACTORY, absolute_kms, refuse_secrets, table_policy
-from .jar import KMS_CLIENT, bridge_jar, kept_file
+from .jar import KMS_CLIENT, SEALED_ONLY, bridge_jar, kept_file
 from .listing import classic_jvm
 from .versions import forget_static_source
 
@@ -31,6 +31,7 @@ __all__ = [
     "advice",
     "as_active",
     "chosen_table",
+    "counter_of",
     "enable",
     "known_policy",
     "metrics_of",
@@ -56,6 +57,7 @@ def enable(
     jar: str | os.PathLike[str] | None = None,
     timeout: int = 30,
     cache_lifetime: int = 600,
+    refuse_plaintext: bool = False,
 ) -> None:
     """Let this session's `spark.read.parquet` and `df.write.parquet` get their keys from a Bloomseal KMS.
 
@@ -72,6 +74,9 @@ def enable(
         timeout: seconds that one key may take, retries included.
         cache_lifetime: seconds that unwrapped keys are kept, by the helper and by parquet-java; a right that was
             withdrawn goes on working for up to twice as long.
+        refuse_plaintext: let Spark's writer begin no Parquet file for which no key is named: plain writes fail, and so
+            does an ``INSERT`` into a table of the catalog whose options are not `protect_table`'s, before a row is
+            written. For sessions that write nothing but sealed tables.
 
     Raises:
         UsageError: no KMS, an unusable URI, a Spark Connect session, a secret in the Spark configuration.
@@ -99,7 +104,7 @@ def enable(
         "bloomseal.kms": kms,
         "parquet.encryption.cache.lifetime.seconds": str(cache_lifetime),
         "parquet.encryption.kms.client.class": KMS_CLIENT,
-        "parquet.crypto.factory.class": CRYPTO_FACTORY,
+        "parquet.crypto.factory.class": SEALED_ONLY if refuse_plaintext else CRYPTO_FACTORY,
         # parquet-java shares KMS clients and keys between all sessions of a JVM that show the same access token. No
         # secret: a name for these settings, so that a session with others gets clients and keys of its own.
         ACCESS: f"bloomseal:{digest}",
@@ -164,7 +169,12 @@ def known_policy(spark: SparkSession) -> tuple[str | None, Policy | None]:
 
 def metrics_of(spark: SparkSession) -> Metrics | None:
     """What the session's reads through the data source did; None where nothing counts it."""
-    return found.value if (found := _metrics.get(_name(spark))) is not None else None
+    return found.value if (found := counter_of(spark)) is not None else None
+
+
+def counter_of(spark: SparkSession) -> Accumulator[Metrics] | None:
+    """What counts the session's reads; None where nothing does."""
+    return _metrics.get(_name(spark))
 
 
 def show_figures(spark: SparkSession, title: str, figures: Mapping[str, int]) -> None:

@@ -2,47 +2,49 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import uuid
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 from pyspark.sql import functions as f
 from pyspark.sql import types as st
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from ...errors import BloomsealError, BloomsealWarning, PolicyError, UnsupportedError, UsageError
-from ...format.decode import read_row_group
+from ...errors import BloomsealWarning, PolicyError, UsageError
 from ...policy import Policy, TablePolicy
-from ...read.predicate.predicate import column_at
-from ...sbbf import KeySet, ProbeSet
 from ..given import MERGE_SCHEMA, PARTITION_INFERENCE
 from ..jobs.common import job_table
 from ..listing import qualified, split_uri
-from ..opening import open_table_file, table_of
-from ..session import as_active
+from ..session import as_active, counter_of
 from ..source.options import SourceOptions
 from ..source.reader import infer_schema, plan
 from ..source.scan import Scan
-from ..source.types import DECODING, arrow_type, forget_arrow_schema
+from ..source.stats import READ_ID
+from ..source.types import arrow_type
 from .pruning import PrunedFile, PruneResult, Question
-from .sealed_keyset import SealedKeys, identity_of, key_column, place_of, quoted, values_of
+from .reading import Reading, RowGroups
+from .sealed_keyset import key_column, quoted, values_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from ...read.file import SealedFile
+    from ..source.files.tree import Tree
 
 __all__ = ["semi_join"]
 
 _MOSTLY: Final = 0.5
 """A file of which at least this share of the row groups is left is read whole, by Spark's own reader."""
+_SMALL_FILE: Final = 8 * 1024 * 1024
+"""Files of this size on average, and smaller ones, are opened once, asked and read in one go: to open one a second time
+costs more than Spark's own reader could save.
+"""
+_LISTING_TASKS: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _BROADCAST_KEYS: Final = 200_000
 _EXACT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _WHOLE: Final = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
@@ -63,12 +65,14 @@ def semi_join(
     """The rows whose `column` is one of `keys`: exactly those of Spark's own semi-join, without reading what `prune`
     rules out.
 
-    Where a prediction says that pruning can't pay, the table is read whole, with a warning. Files of which most row
-    groups are left are read by Spark's own Parquet reader; of the others only those row groups, by Bloomseal's. Spark
-    decides every row again. The columns are those of the first file, or of all where the session says so
-    (``spark.sql.parquet.mergeSchema``), as in Spark. No key stands in the plan; see `prune` for what travels. Every
-    file is opened under the policy when the frame is made, also where nothing is pruned. Each run opens those of which
-    something is left once more, before Spark's reader does: they must still be the same.
+    Where a prediction says that pruning can't pay, the table is read whole, with a warning. Spark decides every row
+    again. The columns are those of the first file, or of all where the session says so
+    (``spark.sql.parquet.mergeSchema``), as in Spark. No key stands in the plan; see `prune` for what travels.
+
+    Files of up to 8 MiB on average are opened once in each run, under the policy, asked and read in one go, by
+    Bloomseal's reader. Bigger ones are asked by a job when the frame is made. Those of which most row groups are left
+    are then read by Spark's own Parquet reader, of the others only those row groups, by Bloomseal's; each run opens
+    them under the policy first, and they must still be the same.
 
     Args:
         path: the table's folder.
@@ -82,7 +86,7 @@ def semi_join(
     Raises:
         UsageError, KeyAccessError, IntegrityError: as `prune`.
         PolicyError: files that can't be opened under the policy, plaintext ones among them; what they hold is not
-            known.
+            known. Of small files each run says so.
 
     Warns:
         BloomsealWarning: by the prediction pruning can't pay.
@@ -101,13 +105,19 @@ def semi_join(
     wanted = _keys_frame(spark, keys, values, column, _type_of(schema, column, case_sensitive=question.case_sensitive))
     if not question.prediction.pays:
         warnings.warn(f"the table is read whole: {question.prediction}", BloomsealWarning, stacklevel=2)
-    found = question.ask(spark, files_per_task) if question.prediction.pays else question.open(spark, files_per_task)
-    for file, failure in found.failures.items():
-        raise PolicyError(f"a file could not be asked for keys: {failure}", file=file)
     if columns is not None and where is None:
         needed = {*(name.lower() for name in columns), column.split(".")[0].lower()}
         schema = st.StructType([one for one in schema.fields if one.name.lower() in needed])
-    rows = _rows(spark, question, settings, found, schema, native)
+    if _mean_size(question.tree) <= _SMALL_FILE:
+        asked = dict.fromkeys(question.files.names)
+        rows = _by_row_groups(spark, question, settings, schema, asked, prunes=question.prediction.pays)
+    else:
+        found = (
+            question.ask(spark, files_per_task) if question.prediction.pays else question.open(spark, files_per_task)
+        )
+        for file, failure in found.failures.items():
+            raise PolicyError(f"a file could not be asked for keys: {failure}", file=file)
+        rows = _rows(spark, question, settings, found, schema, native)
     if where is not None:
         rows = rows.where(where)
     if question.prediction.keys <= _BROADCAST_KEYS:
@@ -115,6 +125,10 @@ def semi_join(
     same = rows[_quoted(column)] == wanted[wanted.columns[0]]
     joined = rows.join(wanted, same, "left_semi")
     return joined if columns is None else joined.select(*map(quoted, columns))
+
+
+def _mean_size(tree: Tree) -> int:
+    return sum(file.size for file in tree.files) // max(len(tree.files), 1)
 
 
 def _quoted(column: str) -> str:
@@ -152,29 +166,59 @@ def _rows(
         parts.append(replace(one, row_groups=()) if mostly else one)
     frames = []
     if parts:
-        tree = question.tree
-        pieces, _ = plan(tree, (), spark.conf.get("spark.sql.session.timeZone"))
-        values = {piece.name: piece.values for piece in pieces}
-        scan = Scan(settings, schema, partitioned=tuple(tree.columns.names))
         asked = {one.file: one for one in parts}
-        task = _Reading(pickle.dumps(question.table), question.files.base, question.sealed, scan, asked, values)
-        tasks = min(len(parts), 4 * spark.sparkContext.defaultParallelism)
-        # Spark looks the source up when the frame runs, not when it is made: two reads of one name would both be the
-        # later one.
-        name = f"bloomseal_row_groups_{uuid.uuid4().hex}"
-        own = {"task": task, "tasks": tasks, "name": classmethod(lambda _: name)}
-        with as_active(spark):
-            spark.dataSource.register(type("RowGroupsOfOneRead", (_RowGroups,), own))
-            frames.append(spark.read.format(name).schema(schema).load(settings.paths[0]))  # the path is for the plan
+        frames.append(_by_row_groups(spark, question, settings, schema, asked, prunes=True))
     if whole:
         at = _Spelling.of(settings.paths[0])
         reader = spark.read.schema(schema).option("basePath", settings.paths[0])
-        # Spark adds the partition columns, asked for or not.
-        frames.append(reader.parquet(*map(at.uri, whole)).select(*map(quoted, schema.names)))
+        with _few_listing_tasks(spark):
+            # Spark adds the partition columns, asked for or not.
+            frames.append(reader.parquet(*map(at.uri, whole)).select(*map(quoted, schema.names)))
     if not frames:
         return spark.createDataFrame([], schema)
     # In this order: a run that stops at its first rows has looked at the files before.
     return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
+
+
+def _by_row_groups(
+    spark: SparkSession,
+    question: Question,
+    settings: SourceOptions,
+    schema: st.StructType,
+    asked: Mapping[str, PrunedFile | None],
+    *,
+    prunes: bool,
+) -> DataFrame:
+    """What Bloomseal's own reader finds in these files."""
+    tree = question.tree
+    pieces, _ = plan(tree, (), spark.conf.get("spark.sql.session.timeZone"))
+    values = {piece.name: piece.values for piece in pieces}
+    scan = Scan(settings, schema, partitioned=tuple(tree.columns.names), rules=tree.rules)
+    # Spark looks the source up when the frame runs, not when it is made: two reads of one name would both be the later
+    # one.
+    name = f"bloomseal_row_groups_{uuid.uuid4().hex}"
+    policy, base, counts = pickle.dumps(question.table), question.files.base, counter_of(spark)
+    task = Reading(policy, base, question.sealed, scan, asked, prunes, values, name, counts)
+    tasks = min(len(asked), 4 * spark.sparkContext.defaultParallelism)
+    own = {"task": task, "tasks": tasks, "name": classmethod(lambda _: name)}
+    with as_active(spark):
+        spark.dataSource.register(type("RowGroupsOfOneRead", (RowGroups,), own))
+        # The path is for the plan.
+        return spark.read.format(name).schema(schema).option(READ_ID, name).load(settings.paths[0])
+
+
+@contextlib.contextmanager
+def _few_listing_tasks(spark: SparkSession) -> Iterator[None]:
+    """Spark lists the files that it is given in tasks of one path each, which takes longer than to read them."""
+    before = spark.conf.get(_LISTING_TASKS, None)
+    spark.conf.set(_LISTING_TASKS, str(spark.sparkContext.defaultParallelism))
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(_LISTING_TASKS)
+        else:
+            spark.conf.set(_LISTING_TASKS, before)
 
 
 @dataclass(frozen=True)
@@ -199,98 +243,6 @@ class _Spelling:
 def _literal(path: str) -> str:
     """What Hadoop would take for a pattern, taken literally."""
     return "".join(f"\\{one}" if one in "{}[]*?\\" else one for one in path)
-
-
-@dataclass(frozen=True)
-class _Reading:
-    """A task: the rows of single row groups that may hold a key, found by their hashes; Spark joins them all the same.
-
-    Attributes:
-        asked: file → what is left of it for this to read.
-        values: file → the values of its partition columns.
-    """
-
-    policy: bytes
-    base: str | None
-    sealed: SealedKeys
-    scan: Scan
-    asked: dict[str, PrunedFile]
-    values: dict[str, tuple[Any, ...]] = field(repr=False)
-
-    def read(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows of these files."""
-        table = table_of(self.policy)
-        keys: KeySet | None = None
-        for name in names:
-            groups = self.asked[name].row_groups
-            try:
-                with open_table_file(name, table, self.base) as file:
-                    if self.asked[name].identity != identity_of(file):
-                        raise UnsupportedError(
-                            "the file was replaced while the query was under way", hint="run the query again"
-                        )
-                    if groups:
-                        keys = keys or self.sealed.open(table)
-                        yield from self._read(file, name, groups, keys)
-            except BloomsealError as error:
-                raise error.at(file=name) from None
-
-    def _read(self, file: SealedFile, name: str, groups: Sequence[int], keys: KeySet) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        layout = self.scan.layout(file, frozenset())
-        forget_arrow_schema(file)
-        wanted = [leaf.index for leaf in layout.wanted]
-        for group in groups:
-            found = read_row_group(file.walk, group, wanted, **DECODING)
-            if (rows := self._hits(file, found, keys)) is not None:
-                if not len(rows):
-                    continue
-                found = found.take(pa.array(rows))
-            yield from self.scan.converted(layout, found, found.num_rows, self.values[name])
-
-    def _hits(self, file: SealedFile, found: pa.Table, keys: KeySet) -> Any:
-        """Rows whose value has the hash of a key; None where that can't be told."""
-        place = place_of(file, self.sealed.column, case_sensitive=False)
-        if place is None or keys.undecided:
-            return None
-        leaf = file.walk.footer.schema.leaves[place]
-        if leaf.type != self.sealed.column_type:
-            return None
-        try:
-            probe = ProbeSet.of(column_at(found, leaf.path), leaf.type)
-        except UsageError:
-            return None
-        hashes, owners, undecided = probe.hashes()
-        hit = undecided.copy()
-        hit[owners[np.isin(hashes, keys.between(None, None))]] = True
-        return np.flatnonzero(hit)
-
-
-class _RowGroups(DataSource):
-    """A `_Reading` as Spark takes it. Each read registers a subclass of its own, under a name of its own."""
-
-    task: ClassVar[_Reading]
-    tasks: ClassVar[int] = 1
-
-    def schema(self) -> st.StructType:
-        return self.task.scan.schema
-
-    def reader(self, schema: st.StructType) -> DataSourceReader:  # noqa: ARG002
-        return _Reader(self.task, self.tasks)
-
-
-class _Reader(DataSourceReader):
-    def __init__(self, task: _Reading, tasks: int) -> None:
-        self._task = task
-        self._tasks = tasks
-
-    def partitions(self) -> Sequence[InputPartition]:
-        names = list(self._task.asked)
-        return [InputPartition(names[start :: self._tasks]) for start in range(self._tasks)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self._task.read(partition.value)
 
 
 def _keys_frame(spark: SparkSession, keys: Any, values: Any, column: str, kind: st.DataType) -> DataFrame:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ...read.file import SealedFile
-    from ..source.tree import Tree
+    from ..source.files.tree import Tree
 
 __all__ = ["Prediction", "PruneResult", "PrunedFile", "prune"]
 
@@ -247,8 +247,8 @@ class Question:
         cls, spark: SparkSession, path: str | os.PathLike[str], column: str, values: Any, table: TablePolicy
     ) -> Question:
         """Hash the keys, seal them, and predict from a few files what asking all of them will bring."""
+        from ..source.files.tree import find_files
         from ..source.pushdown import collated
-        from ..source.tree import find_files
         from ..source.types import stored_type
 
         typed = str(spark.conf.get(PARTITION_INFERENCE, "true")).lower() == "true"

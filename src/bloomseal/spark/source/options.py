@@ -19,6 +19,7 @@ from ..opening import open_table_file, table_of
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
 
+    from ...keytools.kms.calls import Counters
     from ...read.file import SealedFile
     from .pushdown import Condition
     from .stats import Metrics
@@ -192,14 +193,15 @@ class SourceOptions:
         """Columns that become folders, from the comma-separated option."""
         return tuple(name.strip() for name in self.writing.get("partition_by", "").split(",") if name.strip())
 
-    def kms_calls(self) -> int:
-        """Keys that this process has asked the KMS for so far."""
-        if self.kms is None:
-            return 0
+    def kms_counters(self) -> Counters:
+        """What this process has asked the KMS so far."""
         from ...keytools import KeyTools, as_key_source
+        from ...keytools.kms.calls import Counters
 
+        if self.kms is None:
+            return Counters()
         source = as_key_source(self.kms) if self.table is None else self._own_table.keys.tools
-        return source.counters.unwraps if isinstance(source, KeyTools) else 0
+        return source.counters if isinstance(source, KeyTools) else Counters()
 
     def open(self, file: Placed) -> SealedFile:
         """Open one file where it was found.

@@ -14,12 +14,13 @@ from pyspark.sql import types as st
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ...errors import BloomsealError, BloomsealWarning, UsageError
+from .files.live import Rules
+from .files.tree import DataFile, Tree, find_files, typed
 from .merging import merged
 from .options import Defaults, SourceOptions
 from .pushdown import Condition, admits, conditions, to_text
 from .scan import Piece, Scan
 from .stats import SourceStats
-from .tree import DataFile, Tree, find_files, typed
 from .types import spark_schema
 
 if TYPE_CHECKING:
@@ -39,15 +40,19 @@ _SELECTIVE: Final = 8
 class Task(InputPartition):
     """Files, and parts of files, for one task; and what the planning ruled out, which the first task reports.
 
-    It also says which columns the folders hold: Spark sends the reader on its way before it asks for the partitions.
+    It also says which columns the folders hold, and what a table's log asks of its files: Spark sends the reader on its
+    way before it asks for the partitions.
     """
 
-    def __init__(self, pieces: Sequence[Piece], folders: tuple[str, ...], planned: SourceStats) -> None:
+    def __init__(
+        self, pieces: Sequence[Piece], folders: tuple[str, ...], planned: SourceStats, rules: Rules | None
+    ) -> None:
         super().__init__(None)
         # As bare tuples, which pickle eight times as fast as named ones: a plan holds every file of a table.
         self._pieces = tuple(map(tuple, pieces))
         self.folders = folders
         self.planned = planned
+        self.rules = rules
 
     @property
     def pieces(self) -> Iterator[Piece]:
@@ -95,19 +100,21 @@ class TableReader(DataSourceReader):
             most = max(most, min(_SELECTIVE * most, total // (2 * parallelism)))
         packs = list(_packed(pieces, most, parallelism)) or [[]]
         folders = tuple(tree.columns.names)
-        return [Task(pack, folders, SourceStats() if number else planned) for number, pack in enumerate(packs)]
+        return [
+            Task(pack, folders, SourceStats() if number else planned, tree.rules) for number, pack in enumerate(packs)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)  # noqa: S101
         settings = self._scan.settings
-        self._scan.partitioned = partition.folders
+        self._scan.partitioned, self._scan.rules = partition.folders, partition.rules
         self._count(partition.planned)
         for piece in partition.pieces:
-            stats, before = SourceStats(), settings.kms_calls()
+            stats, before = SourceStats(), settings.kms_counters()
             try:
-                yield from self._scan.read(piece, stats)
+                yield from stats.timed(self._scan.read(piece, stats))
             finally:
-                stats.kms_calls = settings.kms_calls() - before
+                stats.add_kms(before, settings.kms_counters())
                 self._count(stats)
 
     def _count(self, stats: SourceStats) -> None:
@@ -136,7 +143,8 @@ class FilterCatcher(DataSourceReader):
 
 
 def infer_schema(settings: SourceOptions, tree: Tree | None = None) -> st.StructType:
-    """The schema of a table: that of its first file, or of all (``merge_schema``), and its partition columns behind it.
+    """The schema of a table: what its log says; else that of its first file, or of all (``merge_schema``), and its
+    partition columns behind it.
 
     Args:
         tree: the table's files, where they are listed already.
@@ -147,6 +155,8 @@ def infer_schema(settings: SourceOptions, tree: Tree | None = None) -> st.Struct
         BloomsealError: a file can't be opened.
     """
     tree = tree or find_files(settings.paths, infer=settings.infer_partition_types)
+    if tree.schema is not None:
+        return tree.schema
     if not tree.files:
         raise UsageError("there are no data files, so there is no schema", file=settings.paths[0], hint=".schema(...)")
     stored = merged(_schemas(settings, tree.files if settings.merge_schema else tree.files[:1]))

@@ -19,6 +19,7 @@ from ...keytools.access import KmsAccessError, Problem
 from ...read.file import ReadPlan, RuledOut, SealedFile
 from ...read.rows import read_matching
 from ...sbbf import PhysicalType
+from .files.live import Rules
 from .options import SourceOptions
 from .pushdown import Bound, Condition, bind
 from .stats import SourceStats
@@ -69,12 +70,14 @@ class Scan:
         schema: of the frame.
         conditions: what holds for every row that Spark will keep.
         partitioned: names of the partition columns.
+        rules: of a table's log, for each file.
     """
 
     settings: SourceOptions
     schema: st.StructType
     conditions: tuple[Condition, ...] = ()
     partitioned: tuple[str, ...] = ()
+    rules: Rules | None = None
     _layouts: dict[Any, _Layout] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -144,12 +147,14 @@ class Scan:
         footer = file.walk.footer
         name = (b"".join(footer.schema.cut(range(len(footer.schema.leaves)))), masked)
         if (found := self._layouts.get(name)) is None:
+            if self.rules is not None:
+                self.rules.check(file)
             found = self._layouts[name] = _Layout.of(self, file, masked)
         return found
 
     def __getstate__(self) -> dict[str, Any]:
         # What is worked out on the way stays where it is.
-        return {name: self.__dict__[name] for name in ("settings", "schema", "conditions", "partitioned")} | {
+        return {name: self.__dict__[name] for name in ("settings", "schema", "conditions", "partitioned", "rules")} | {
             "_layouts": {}
         }
 

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from pyspark.accumulators import AccumulatorParam
 
 from ...read.plan import ReadStats
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.accumulators import Accumulator
     from pyspark.sql import SparkSession
 
-__all__ = ["Metrics", "SourceStats", "new_metrics"]
+    from ...keytools.kms.calls import Counters
+
+__all__ = ["READ_ID", "Metrics", "SourceStats", "new_metrics"]
+
+READ_ID: Final = "read_id"
+"""The option that names a read, under which it is counted."""
 
 
 @dataclass(slots=True)
@@ -28,7 +36,11 @@ class SourceStats(ReadStats):
         bytes_decoded: bytes before compression of the row groups decoded, all columns; a lookup reads single pages of
             them.
         bytes_pruned: the same of the row groups ruled out, and the size of the files that were never opened.
+        microseconds: what tasks took to open, ask and decode files; tasks at the same time count each.
         kms_calls: keys that the KMS was asked for.
+        kms_denials, kms_failures: calls that it refused for good, and that failed otherwise, of tasks that ended well
+            all the same: Spark drops what a failed task has counted.
+        kms_microseconds: what its answers took.
     """
 
     files: int = 0
@@ -36,7 +48,30 @@ class SourceStats(ReadStats):
     files_pruned_by_schema: int = 0
     bytes_decoded: int = 0
     bytes_pruned: int = 0
+    microseconds: int = 0
     kms_calls: int = 0
+    kms_denials: int = 0
+    kms_failures: int = 0
+    kms_microseconds: int = 0
+
+    def timed(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """These batches, and what making them takes; not what is done with them."""
+        while True:
+            start = time.perf_counter_ns()
+            try:
+                batch = next(batches, None)
+            finally:
+                self.microseconds += (time.perf_counter_ns() - start) // 1000
+            if batch is None:
+                return
+            yield batch
+
+    def add_kms(self, before: Counters, after: Counters) -> None:
+        """What the KMS was asked between the two."""
+        self.kms_calls += after.unwraps - before.unwraps
+        self.kms_denials += after.denials - before.denials
+        self.kms_failures += after.failures - before.failures
+        self.kms_microseconds += round((after.seconds - before.seconds) * 1e6)
 
     def __add__(self, other: SourceStats) -> SourceStats:
         both = replace(self)

@@ -24,9 +24,9 @@ from ..opening import table_of
 from ..settings import has_plain_text, leaves, promised
 from ..versions import arrow_schema_of
 from .commit.placing import Job, Staged, TableFolder, recover
-from .logs import refuse_logs
+from .files.logs import refuse_logs
+from .files.tree import check_folders
 from .options import SourceOptions, choice, positive
-from .tree import check_folders
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -159,7 +159,7 @@ class Fragment:
             found = pa.schema([field for field in found if field.name in tops], found.metadata)
         self.shape = Shape(found, filtered)
         if query.parts.snapshot is not None and query.parts.snapshot.field_ids:
-            _need_ids(self.file, query.parts.snapshot)
+            need_ids(self.file, query.parts.snapshot.field_ids)
         self.groups = self._groups(query.kept.get(number))
 
     def _groups(self, kept: Kept | None) -> Sequence[int]:
@@ -344,15 +344,18 @@ def no_such_column(name: str, names: Sequence[str]) -> UsageError:
     return UsageError("no such column", column=name, hint=f"one of {', '.join(near)}")
 
 
-def _need_ids(file: SealedFile, snapshot: Snapshot) -> None:
+def need_ids(file: SealedFile, field_ids: Mapping[str, int]) -> None:
     """Refuse a file whose columns the table knows by other names: Iceberg matches them by their ids.
+
+    Args:
+        field_ids: column → id, as the table's log has them.
 
     Raises:
         UnsupportedError: a column that was renamed, or dropped and added again.
     """
-    names = {number: name for name, number in snapshot.field_ids.items()}
+    names = {number: name for name, number in field_ids.items()}
     for path, number in _ids(file.plan().empty.schema):
-        if names.get(number, path) != path or snapshot.field_ids.get(path, number) != number:
+        if names.get(number, path) != path or field_ids.get(path, number) != number:
             raise UnsupportedError(
                 "a column that was renamed, or dropped and added again", file=file.path, column=path,
                 hint="rewrite_data_files in the engine that wrote the table",

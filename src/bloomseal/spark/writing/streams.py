@@ -6,14 +6,14 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from ..errors import UsageError
-from ..policy import Policy, TablePolicy
-from ..table.hive import check_partitioning
-from .given import refuse_secrets
-from .listing import list_files, qualified, split_uri
-from .session import chosen_table
-from .settings import bridge_options, check_lookalikes, promised
-from .writing import registered
+from ...errors import UsageError
+from ...policy import Policy, TablePolicy
+from ...table.hive import check_partitioning
+from ..given import refuse_secrets
+from ..listing import list_files, qualified, split_uri
+from ..session import chosen_table
+from ..settings import bridge_options, check_lookalikes, promised
+from .frames import registered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,7 +48,7 @@ def write_stream(
         UsageError, PolicyError, UnsupportedError: as `write`, before anything is written; and rows in the folder that
             the log of a file sink would hide.
     """
-    from .source.logs import refuse_logs, sink_files
+    from ..source.files.logs import refuse_logs, sink_files
 
     spark = df.sparkSession
     if not df.isStreaming:

@@ -9,13 +9,13 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import PolicyError, UsageError
-from ..policy import Policy, TablePolicy
-from ..storage.files import NothingThereError
-from ..table.hive import check_partitioning
-from .session import chosen_table
-from .settings import check_lookalikes, check_native, options
-from .writing import check_table
+from ...errors import PolicyError, UsageError
+from ...policy import Policy, TablePolicy
+from ...storage.files import NothingThereError
+from ...table.hive import check_partitioning
+from ..session import chosen_table
+from ..settings import check_lookalikes, check_native, options
+from .frames import check_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

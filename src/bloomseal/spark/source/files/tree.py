@@ -2,7 +2,7 @@
 (`PartitioningUtils`).
 
 Without a JVM: the Python process that plans a read has none. Which files a folder has is said by
-`..listing.listing_of`, for jobs too; of those this takes what Spark would read.
+`...listing.listing_of`, for jobs too; of those this takes what Spark would read.
 
 Values are typed here as Spark types them to the letter, and not as in `bloomseal.table.query.partitions`: timestamps
 are instants of the session's zone, ``1e3`` is a decimal, ``1f`` a double, and a column of nulls has a type of its own.
@@ -24,14 +24,14 @@ from zoneinfo import ZoneInfo
 
 from pyspark.sql import types as st
 
-from ...errors import UnsupportedError, UsageError
-from ...storage.files import NothingThereError
-from ..listing import listing_of
+from ....errors import UnsupportedError, UsageError
+from ....storage.files import Layout, Listing, NothingThereError
+from ...listing import listing_of
+from .live import NULL, LiveTable, Rules
 from .logs import sink_files
 
 __all__ = ["DataFile", "Tree", "check_folders", "find_files", "typed"]
 
-_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(\.\d)?", re.ASCII)
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _WHOLE: Final = re.compile(r"[+-]?\d+")
@@ -47,7 +47,7 @@ class DataFile(NamedTuple):
     """A file of a table. A plain tuple, as is `.scan.Piece`: a table has tens of thousands.
 
     Attributes:
-        base: its file system, as `..listing.TableFiles.base`.
+        base: its file system, as `...listing.TableFiles.base`.
         name: its path on it.
         size: bytes.
         folders: the partition values in its path.
@@ -68,10 +68,14 @@ class Tree:
     Attributes:
         files: without those that Spark takes for hidden, and without empty ones.
         columns: the partition columns, with the types that their values have in common.
+        schema: the table's, where it has a log that says it.
+        rules: of that log, for each file.
     """
 
     files: tuple[DataFile, ...]
     columns: st.StructType
+    schema: st.StructType | None = None
+    rules: Rules | None = None
 
 
 def find_files(paths: Iterable[str], types: st.StructType | None = None, *, infer: bool = True) -> Tree:
@@ -85,10 +89,14 @@ def find_files(paths: Iterable[str], types: st.StructType | None = None, *, infe
 
     Raises:
         UsageError: there is no such path; a part of it can't be listed, or a link leads out of it; folders whose
-            partition columns differ.
-        UnsupportedError: a table of Delta, Iceberg or Hudi, whose log knows the live files.
+            partition columns differ; a table with a log among other paths.
+        UnsupportedError: a table of Hudi; one of Delta or Iceberg below the folder; and as `LiveTable.of`.
     """
-    found = [file for path in paths for file in _below(path)]
+    listed = [(path, *listing_of(path)) for path in paths]
+    for one in listed:
+        if (table := _with_log(*one, alone=len(listed) == 1)) is not None:
+            return table
+    found = [file for one in listed for file in _below(*one)]
     partitioned = [file for file in found if file.folders]
     files = partitioned or found
     shapes = {tuple(name for name, _ in file.folders) for file in partitioned}
@@ -134,7 +142,7 @@ def typed(raw: str, kind: st.DataType, zone: str | None) -> Any:
     Raises:
         UsageError: it is none of that type.
     """
-    if raw == _NULL:
+    if raw == NULL:
         return None
     try:
         return _READ[type(kind)](raw, zone)
@@ -144,11 +152,12 @@ def typed(raw: str, kind: st.DataType, zone: str | None) -> Any:
         ) from None
 
 
-def _below(path: str) -> list[DataFile]:
-    base, listing = listing_of(path)
+def _below(path: str, base: str | None, listing: Listing) -> list[DataFile]:
     for folder, layout in sorted(listing.tables.items()):
         raise UnsupportedError(
-            f"a {layout} table: its log says which files are live", file=f"{path}/{folder}", hint="bloomseal.open_table"
+            f"a {layout} table: its log says which files are live",
+            file=f"{path}/{folder}",
+            hint="read it by its own path",
         )
     root = None if listing.root is None else listing.root.path
     parsed: dict[str, Folders | None] = {"": ()}
@@ -166,6 +175,20 @@ def _below(path: str) -> list[DataFile]:
         if size := os.stat(name).st_size if found.size is None else found.size:  # noqa: PTH116
             files.append(DataFile(base, name, size, folders, root))
     return files
+
+
+def _with_log(path: str, base: str | None, listing: Listing, *, alone: bool) -> Tree | None:
+    """A table of Delta or Iceberg: the files that its log calls live; None where the folder is none."""
+    if listing.root is None or listing.tables.get("") not in (Layout.DELTA, Layout.ICEBERG):
+        return None
+    if not alone:
+        raise UsageError("a table with a log is read alone", file=path)
+    live = LiveTable.of(base, listing.root.path)
+    files = [
+        DataFile(base, name, os.stat(name).st_size if size is None else size, folders, listing.root.path)  # noqa: PTH116
+        for name, (size, folders) in sorted(live.files.items())
+    ]
+    return Tree(tuple(files), st.StructType([live.schema[name] for name in live.folders]), live.schema, live.rules)
 
 
 def _folders(path: str) -> Folders:
@@ -195,7 +218,7 @@ def _common(raws: Iterable[str], infer: bool) -> st.DataType:
 
 
 def _inferred(raw: str) -> st.DataType | None:
-    if raw == _NULL:
+    if raw == NULL:
         return None
     if _WHOLE.fullmatch(raw):
         number = int(raw)

@@ -15,25 +15,25 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from .. import errors
-from ..errors import BloomsealError, KeyAccessError, PolicyError, UsageError
-from ..format.pages.statistics import all_null
-from ..format.walk import Chunk, Protection
-from ..policy import Policy, TablePolicy
-from ..read.file import SealedFile
-from ..storage.ref import FileRef
-from ..table.hive import check_partitioning
-from .given import refuse_secrets, table_policy
-from .listing import TableFiles, in_folder, list_files, qualified, split_uri
-from .opening import open_table_file
-from .session import as_active, chosen_table, register_source
-from .settings import bridge_options, check_lookalikes, has_plain_text, promised
+from ... import errors
+from ...errors import BloomsealError, KeyAccessError, PolicyError, UsageError
+from ...format.pages.statistics import all_null
+from ...format.walk import Chunk, Protection
+from ...policy import Policy, TablePolicy
+from ...read.file import SealedFile
+from ...storage.ref import FileRef
+from ...table.hive import check_partitioning
+from ..given import refuse_secrets, table_policy
+from ..listing import TableFiles, in_folder, list_files, qualified, split_uri
+from ..opening import open_table_file
+from ..session import as_active, chosen_table, register_source
+from ..settings import bridge_options, check_lookalikes, has_plain_text, promised
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
     from pyspark.sql.types import StructType
 
-    from ..sbbf import FilterSpec
+    from ...sbbf import FilterSpec
 
 __all__ = [
     "WriteReport",
@@ -146,7 +146,7 @@ def write(
     check_lookalikes(chosen, stored)
     # Names of files are never used twice, so that new ones can be told, also by dynamic partition overwrite.
     before = set(list_files(spark, target, to_write=True).names)
-    from .source.logs import refuse_logs
+    from ..source.files.logs import refuse_logs
 
     refuse_logs(qualified(spark, target))
     if before and mode == "ignore":
@@ -154,7 +154,7 @@ def write(
     if before and mode.startswith("error") and through == "source":
         raise UsageError("there are files already", file=target, hint='mode="append", "overwrite" or "ignore"')
     if mode == "append" or (mode == "overwrite" and partition_by and _is_dynamic(spark, extra)):
-        from .source.tree import check_folders
+        from ..source.files.tree import check_folders
 
         check_folders(qualified(spark, target), partition_by)
     # Data sources in Python know two modes only.

@@ -13,8 +13,8 @@ import re
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from ...errors import BloomsealError, FormatError, UnsupportedError
-from ..listing import open_filesystem, split_uri
+from ....errors import BloomsealError, FormatError, UnsupportedError
+from ...listing import open_filesystem, split_uri
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

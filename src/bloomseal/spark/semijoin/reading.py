@@ -1,0 +1,170 @@
+"""Tasks of a semi-join that read single row groups, or whole files in one pass, with Bloomseal's own reader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from pyspark.sql import types as st
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from ...errors import BloomsealError, UnsupportedError, UsageError
+from ...format.minifile import read_row_group
+from ...read.predicate.predicate import column_at
+from ...sbbf import KeySet, ProbeSet
+from ..opening import open_table_file, table_of
+from ..source.scan import Scan
+from ..source.stats import SourceStats
+from ..source.types import DECODING, forget_arrow_schema
+from .pruning import PrunedFile
+from .sealed_keyset import SealedKeys, identity_of, place_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.accumulators import Accumulator
+
+    from ...read.file import SealedFile
+    from ..source.stats import Metrics
+
+__all__ = ["Reading", "RowGroups"]
+
+Hashes = np.ndarray[Any, np.dtype[np.uint64]]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A task: the rows of row groups that may hold a key, found by their hashes; Spark joins them all the same.
+
+    Attributes:
+        asked: file → what is left of it for this to read; None where nobody has looked yet: it is opened, asked and
+            read in one go.
+        prunes: such a file's statistics and filters are asked first; False: all of it is read.
+        values: file → the values of its partition columns.
+        metrics: counts the files that are read in one go, under the name `read_id`.
+    """
+
+    policy: bytes
+    base: str | None
+    sealed: SealedKeys
+    scan: Scan
+    asked: Mapping[str, PrunedFile | None]
+    prunes: bool
+    values: dict[str, tuple[Any, ...]] = field(repr=False)
+    read_id: str = ""
+    metrics: Accumulator[Metrics] | None = field(default=None, repr=False)
+
+    def read(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of these files."""
+        settings, stats = self.scan.settings, SourceStats()
+        before = settings.kms_counters()
+        try:
+            yield from stats.timed(self._rows(names, stats))
+        finally:
+            stats.add_kms(before, settings.kms_counters())
+            if self.metrics is not None:
+                self.metrics.add({self.read_id: stats})
+
+    def _rows(self, names: Sequence[str], stats: SourceStats) -> Iterator[pa.RecordBatch]:
+        table = table_of(self.policy)
+        keys: KeySet | None = None
+        known = np.empty(0, np.uint64)
+        for name in names:
+            asked = self.asked[name]
+            try:
+                with open_table_file(name, table, self.base) as file:
+                    if asked is not None and asked.identity != identity_of(file):
+                        raise UnsupportedError(
+                            "the file was replaced while the query was under way", hint="run the query again"
+                        )
+                    if asked is None or asked.row_groups:
+                        if keys is None:
+                            keys = self.sealed.open(table)
+                            known = np.sort(keys.between(None, None))
+                        groups = self._left(file, keys, stats) if asked is None else asked.row_groups
+                        yield from self._read(file, name, groups, None if keys.undecided else known, stats)
+            except BloomsealError as error:
+                raise error.at(file=name) from None
+
+    def _left(self, file: SealedFile, keys: KeySet, stats: SourceStats) -> Sequence[int]:
+        file.need_verified("read")
+        stats.files += 1
+        stats.row_groups += file.num_row_groups
+        place = place_of(file, self.sealed.column, case_sensitive=False)
+        # Keys are hashed for one type: a column of another can't be asked.
+        if not self.prunes or place is None or file.walk.footer.schema.leaves[place].type != self.sealed.column_type:
+            return range(file.num_row_groups)
+        left = file.survivors(file.columns[place], keys)
+        stats.pruned_by_statistics += left.by_statistics
+        stats.pruned_by_filter += left.by_filter
+        return left.row_groups
+
+    def _read(
+        self, file: SealedFile, name: str, groups: Sequence[int], known: Hashes | None, stats: SourceStats
+    ) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        layout = self.scan.layout(file, frozenset())
+        forget_arrow_schema(file)
+        wanted = [leaf.index for leaf in layout.wanted]
+        for group in groups:
+            stats.decoded += 1
+            stats.bytes_decoded += file.walk.footer.row_group(group).total_byte_size or 0
+            found = read_row_group(file.walk, group, wanted, **DECODING)
+            if (rows := self._hits(file, found, known)) is not None:
+                if not len(rows):
+                    continue
+                found = found.take(pa.array(rows))
+            stats.rows += found.num_rows
+            yield from self.scan.converted(layout, found, found.num_rows, self.values[name])
+
+    def _hits(self, file: SealedFile, found: pa.Table, known: Hashes | None) -> Any:
+        """Rows whose value has the hash of a key; None where that can't be told.
+
+        Args:
+            known: the keys' hashes, sorted; None: not all keys have one.
+        """
+        place = place_of(file, self.sealed.column, case_sensitive=False)
+        if place is None or known is None:
+            return None
+        leaf = file.walk.footer.schema.leaves[place]
+        if leaf.type != self.sealed.column_type:
+            return None
+        try:
+            probe = ProbeSet.of(column_at(found, leaf.path), leaf.type)
+        except UsageError:
+            return None
+        hashes, owners, undecided = probe.hashes()
+        hit = undecided.copy()
+        if len(known):
+            # Not np.isin, which would sort all keys again for each row group.
+            at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+            hit[owners[known[at] == hashes]] = True
+        return np.flatnonzero(hit)
+
+
+class RowGroups(DataSource):
+    """A `Reading` as Spark takes it. Each read registers a subclass of its own, under a name of its own."""
+
+    task: ClassVar[Reading]
+    tasks: ClassVar[int] = 1
+
+    def schema(self) -> st.StructType:
+        return self.task.scan.schema
+
+    def reader(self, schema: st.StructType) -> DataSourceReader:  # noqa: ARG002
+        return _Reader(self.task, self.tasks)
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, task: Reading, tasks: int) -> None:
+        self._task = task
+        self._tasks = tasks
+
+    def partitions(self) -> Sequence[InputPartition]:
+        names = list(self._task.asked)
+        return [InputPartition(names[start :: self._tasks]) for start in range(self._tasks)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._task.read(partition.value)

@@ -1,0 +1,1 @@
+"""Frames, streams and inserts into sealed tables, and the check of what came of it."""

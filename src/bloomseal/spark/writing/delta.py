@@ -1,0 +1,180 @@
+"""Frames into Delta tables: sealed files, checked against the policy, and named by one transaction of the log.
+
+Spark needs no connector for it: the files are written by Bloomseal's own writer, the log by the library ``deltalake``.
+The log is never sealed, so it is told of a file its place, its size, the values of its partition columns and its number
+of rows: no minimum, no maximum and no count of nulls of any column.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import unquote
+
+from ...errors import BloomsealError, UnsupportedError, UsageError
+from ...policy import Policy, TablePolicy
+from ...storage.ref import FileRef
+from ...storage.snapshot import library, location, opened
+from ..listing import in_folder, open_filesystem, qualified, split_uri
+from ..session import chosen_table
+from .frames import WriteReport, write
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+__all__ = ["write_delta"]
+
+_HARMLESS: Final = {"appendOnly", "invariants", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
+"""Writer features that ask nothing of a file that is added; invariants are looked for in the schema."""
+_LEGACY: Final = 2
+"""The greatest writer version that knows no constraints but those in the schema."""
+_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+
+
+def write_delta(
+    df: DataFrame,
+    path: str | os.PathLike[str],
+    *,
+    policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
+    table: str | None = None,
+    mode: Literal["error", "append", "overwrite"] = "error",
+    partition_by: Sequence[str] = (),
+    options: Mapping[str, str] | None = None,
+) -> WriteReport:
+    """Write a frame into a Delta table as sealed files: a new table, or one more version of it.
+
+    The files go into a folder of their own below the table, where no version names them. Each is opened and held
+    against the policy; then one transaction of the log takes them all. Whatever fails before leaves the table as it
+    was, and files that the next ``VACUUM`` removes.
+
+    Args:
+        df, path, policy, table, options: as `write` with ``through="source"``.
+        mode: ``error`` makes a new table; ``append`` and ``overwrite`` take one that is there, or make one.
+        partition_by: columns whose values stand in the log and in folders' names: none that the policy protects. Those
+            of the table, where it is there.
+
+    Raises:
+        UsageError: as `write`; there is a table already; the frame's columns or partition columns are not the table's.
+        UnsupportedError: a table that asks more of a writer than files: constraints, generated columns, change data,
+            column mapping. And as `write`.
+        PolicyError: files that are not what the policy says: the log doesn't name them.
+        BloomsealError: the log did not take them: somebody else changed the table at the same time.
+        MissingDependencyError: `deltalake` is not installed.
+    """
+    deltalake = library("deltalake", "delta", _deltalake)
+    if mode not in ("error", "append", "overwrite"):
+        raise UsageError(f"no mode {mode!r}", hint="error, append, overwrite")
+    spark = df.sparkSession
+    target = qualified(spark, path)
+    base, root = split_uri(target)
+    ref = FileRef(root, open_filesystem(base))
+    uri = location(ref)
+    exists = opened(ref, lambda: deltalake.DeltaTable.is_deltatable(uri))
+    if exists and mode == "error":
+        raise UsageError("there is a table already", file=target, hint='mode="append" or "overwrite"')
+    version: Any = opened(ref, lambda: deltalake.DeltaTable(uri)) if exists else None
+    if version is not None:
+        _refuse_more_than_files(version, target)
+        _refuse_another_schema(version, df.schema, partition_by, target)
+    schema = _log_schema(df.schema, target)
+    chosen = in_folder(chosen_table(spark, policy, table), target)
+    folder = f"bloomseal-{uuid.uuid4().hex}"
+    report = write(
+        df, f"{target.rstrip('/')}/{folder}", policy=chosen, mode="append", partition_by=partition_by, options=options,
+        through="source",
+    )  # fmt: skip
+    actions = [_action(deltalake, ref, file, partition_by, chosen) for file in report.files]
+    arguments: dict[str, Any] = {"mode": "append" if mode == "error" else mode, "partition_by": list(partition_by)}
+    try:
+        if version is None:
+            arguments["mode"] = "error"
+            deltalake.transaction.create_table_with_add_actions(
+                uri, deltalake.Schema.from_arrow(schema), actions, **arguments
+            )
+        else:
+            version.create_write_transaction(actions, schema=deltalake.Schema.from_arrow(schema), **arguments)
+    except Exception as error:
+        failed = type(error).__name__
+    else:
+        return WriteReport(
+            os.fspath(path), report.files, report.rows, report.row_groups, report.filters, report.filter_bytes
+        )
+    raise BloomsealError(
+        f"the table's log did not take the new files ({failed}), so no version names them", file=target,
+        hint="somebody else may have changed the table; try again, and VACUUM removes what lies about",
+    )  # fmt: skip
+
+
+def _action(deltalake: Any, ref: FileRef, file: str, partition_by: Sequence[str], table: TablePolicy) -> Any:
+    """What the log says of one file."""
+    from ..opening import open_table_file
+
+    below = posixpath.relpath(file, ref.path)
+    with open_table_file(file, table, None if ref.filesystem is None else _base(ref)) as opened_file:
+        rows, size = opened_file.num_rows, opened_file.walk.source.size
+    raws = [part.partition("=")[2] for part in below.split("/")[1:-1]]
+    values = {name: None if raw == _NULL else unquote(raw) for name, raw in zip(partition_by, raws, strict=True)}
+    changed = int(os.stat(file).st_mtime * 1000) if ref.filesystem is None else 0  # noqa: PTH116
+    # The library quotes the path, as the log has it.
+    return deltalake.transaction.AddAction(below, size, values, changed, True, json.dumps({"numRecords": rows}))
+
+
+def _base(ref: FileRef) -> str:
+    raise UnsupportedError("Delta tables are written on local file systems only so far", file=ref.path)
+
+
+def _refuse_more_than_files(table: Any, path: str) -> None:
+    """Whoever adds a file by itself must do what the table asks of writers; of most of it we know nothing."""
+    protocol, settings = table.protocol(), table.metadata().configuration or {}
+    features = set(protocol.writer_features or ())
+    legacy = protocol.min_writer_version > _LEGACY and not features
+    checks = [name for name in settings if name.startswith("delta.constraints.")]
+    bound = [field.name for field in table.schema().fields if field.metadata]
+    if legacy or features - _HARMLESS or checks or bound:
+        what = sorted(features - _HARMLESS) or checks or bound or [f"writer version {protocol.min_writer_version}"]
+        raise UnsupportedError(
+            f"a Delta table that asks more of its writers than files ({what[0]})", file=path,
+            hint="another table; or Delta's own writer, and seal it nowhere",
+        )  # fmt: skip
+
+
+def _refuse_another_schema(table: Any, schema: StructType, partition_by: Sequence[str], path: str) -> None:
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    kept = from_arrow_schema(pa.schema(table.schema().to_arrow()), prefer_timestamp_ntz=True)
+    have = {one.name: one.dataType.simpleString() for one in schema.fields}
+    want = {one.name: one.dataType.simpleString() for one in kept.fields}
+    if have != want:
+        other = sorted(set(have.items()) ^ set(want.items()))[0][0]
+        raise UsageError(
+            "the frame's columns are not the table's", file=path, column=other, hint="the same names and types"
+        )
+    if list(partition_by) != list(table.metadata().partition_columns):
+        raise UsageError(
+            "the table has other partition columns", file=path, hint=f"{list(table.metadata().partition_columns)}"
+        )
+
+
+def _log_schema(schema: StructType, path: str) -> pa.Schema:
+    import pyarrow as pa
+
+    from ..source.types import arrow_type
+
+    try:
+        return pa.schema([pa.field(one.name, arrow_type(one.dataType), True) for one in schema.fields])
+    except BloomsealError as error:
+        raise error.at(file=path) from None
+
+
+def _deltalake() -> Any:
+    import deltalake
+    import deltalake.transaction
+
+    return deltalake

@@ -1,0 +1,59 @@
+"""A driver with a stream through each door, to be killed: `python stream_job.py FOLDER run | finish`.
+
+``run`` prints "ready" when both queries are under way, and goes on until somebody ends it. ``finish`` lets both do what
+is left, and tells in JSON what every reader finds in either table.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import bloomseal.spark as bss
+
+DOORS = ("source", "bridge")
+
+
+def main(folder: Path, what: str) -> None:
+    from pyspark.sql import SparkSession
+
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "1g")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.io.encryption.enabled", "true")
+        .config("spark.local.dir", str(folder / "local"))
+        .config("spark.log.level", "ERROR")
+        # A worker that comes late, on a machine with much else to do, is no failure of a stream.
+        .config("spark.python.authenticate.socketTimeout", "300s")
+        .getOrCreate()
+    )
+    bss.enable(spark, policy=str(folder / "policy.toml"))
+    source = str(folder / "in")
+    frames = {
+        "source": spark.readStream.format("bloomseal").schema("id BIGINT, ssn STRING").load(source),
+        "bridge": spark.readStream.schema("id BIGINT, ssn STRING").option("maxFilesPerTrigger", 2).parquet(source),
+    }
+    queries = []
+    for door in DOORS:
+        sink = bss.write_stream(frames[door], folder / door, through=door)  # type: ignore[arg-type]
+        sink = sink.option("checkpointLocation", str(folder / f"{door}-checkpoint"))
+        queries.append((sink.trigger(availableNow=True) if what == "finish" else sink).start())
+    print("ready", flush=True)
+    for query in queries:
+        query.awaitTermination()
+    print(json.dumps({door: found(spark, folder / door) for door in DOORS}), flush=True)
+
+
+def found(spark: Any, table: Path) -> dict[str, list[int]]:
+    """The ids that each reader finds."""
+    frames = {"bss.read": bss.read(spark, table, columns=["id"]), "Spark": spark.read.parquet(str(table)).select("id")}
+    ids = {name: sorted(row.id for row in frame.collect()) for name, frame in frames.items()}
+    return {**ids, "check_table": [bss.check_table(spark, table).rows]}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

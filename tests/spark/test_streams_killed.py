@@ -1,0 +1,151 @@
+"""Streams whose driver is killed and started again from their checkpoints: no row lost, none doubled."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+import pytest
+
+import bloomseal as bs
+
+from .cluster import DEADLINE, keyring
+from .conftest import PASSPHRASE, need_spark
+from .stream_job import DOORS
+
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
+T = TypeVar("T")
+LIVES = 10
+ROWS = 10
+"""Rows of each file that comes in."""
+
+
+@contextlib.contextmanager
+def driver(folder: Path, what: str) -> Iterator[subprocess.Popen[str]]:
+    """`stream_job.py` with its JVM, killed at the end where it hasn't ended by itself."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("BLOOMSEAL_", "SPARK_"))}
+    environment |= {
+        "JAVA_HOME": str(need_spark()),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "BLOOMSEAL_KEYRING_PASSPHRASE": PASSPHRASE,
+    }
+    command = [sys.executable, str(Path(__file__).with_name("stream_job.py")), str(folder), what]
+    with open(folder / "driver.txt", "a") as errors:
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
+        )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # Python and the JVM
+        process.wait()
+
+
+def commits(folder: Path) -> list[int]:
+    """Batches that each query has noted as done."""
+    return [len(list((folder / f"{door}-checkpoint" / "commits").glob("[0-9]*"))) for door in DOORS]
+
+
+class LateWorkerError(Exception):
+    """Spark gives a stream's Python process ten seconds to start, and no setting changes that: on a machine with much
+    else to do a query ends by itself. That is no kill, and the driver is started again.
+    """
+
+
+def ended(folder: Path, process: subprocess.Popen[str]) -> Exception:
+    """Why a driver ended that nobody has killed."""
+    process.wait(DEADLINE)
+    lines = (folder / "driver.txt").read_text().splitlines()
+    told = "\n".join(line for line in lines if not line.startswith("\tat "))
+    (folder / "driver.txt").unlink()
+    return (
+        LateWorkerError()
+        if "Python worker failed to connect back" in told
+        else AssertionError(told[told.find(" ERROR ") :][:3000])
+    )
+
+
+def answer(folder: Path, process: subprocess.Popen[str], wanted: str) -> str:
+    assert process.stdout is not None
+    timer = threading.Timer(DEADLINE, process.kill)
+    timer.start()
+    try:
+        return next(line for line in process.stdout if line.startswith(wanted))
+    except StopIteration:
+        raise ended(folder, process) from None
+    finally:
+        timer.cancel()
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.torture)])
+def test_each_row_is_there_once_whenever_the_driver_was_killed(tmp_path: Path, kills: int) -> None:
+    keyring(tmp_path)
+    ring = bs.Keyring(tmp_path / "keys.json", passphrase=PASSPHRASE)
+    sealing = bs.Policy.load(tmp_path / "policy.toml", kms=ring).for_table("people")
+    (tmp_path / "in").mkdir()
+    numbers, chance = itertools.count(), random.Random(kills)
+
+    def comes() -> None:
+        """One more file, in one step."""
+        number = next(numbers)
+        ids = range(number * ROWS, (number + 1) * ROWS)
+        rows = pa.table({"id": pa.array(ids, pa.int64()), "ssn": [f"ssn-{i}" for i in ids]})
+        bs.write_table(rows, aside := tmp_path / f"{number:05d}.parquet", encryption=sealing)
+        aside.rename(tmp_path / "in" / aside.name)
+
+    def live() -> None:
+        """A driver's life, until both queries have done something, and a little longer."""
+        with driver(tmp_path, "run") as process:
+            before = commits(tmp_path)
+            comes()
+            answer(tmp_path, process, "ready")
+            end = time.monotonic() + DEADLINE
+            # A life without progress would prove nothing of the next one.
+            while any(now <= was for now, was in zip(commits(tmp_path), before, strict=True)):
+                if process.poll() is not None:
+                    raise ended(tmp_path, process)
+                assert time.monotonic() < end, commits(tmp_path)
+                comes()
+                time.sleep(0.2)
+            for _ in range(3):
+                comes()
+                time.sleep(chance.uniform(0, 0.7))
+            if process.poll() is not None:
+                raise ended(tmp_path, process)
+
+    for _ in range(kills):
+        again(live)
+    told = json.loads(again(lambda: finish(tmp_path)))
+    total = next(numbers) * ROWS
+    for door, readers in told.items():
+        assert readers.pop("check_table") == [total], door
+        for reader, ids in readers.items():
+            assert ids == list(range(total)), (door, reader)
+
+
+def finish(folder: Path) -> str:
+    """What is found once all has come through."""
+    with driver(folder, "finish") as process:
+        return answer(folder, process, "{")
+
+
+def again(life: Callable[[], T]) -> T:
+    """Until it ends as it should."""
+    for _ in range(LIVES):
+        with contextlib.suppress(LateWorkerError):
+            return life()
+    pytest.fail(f"Spark's Python process did not start within ten seconds, {LIVES} times")
