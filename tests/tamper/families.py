@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from support.small_files import KINDS
-
 from tamper import mutated_files
 
 __all__ = ["FAMILIES"]
