@@ -61,7 +61,7 @@ class _Module:
     def __init__(self, settings: dict[str, Any], config: dict[str, Any], work: Path) -> None:
         self.path: str = settings["path"]
         self._tests: list[str] = settings["tests"]
-        self._equivalent: list[dict[str, Any]] = settings.get("equivalent", [])
+        self._equivalent = [one for one in config["equivalent"] if one["path"] == self.path]
         self._skip: list[str] = config["skip"]["lines"]
         self._folder = work.resolve() / self.path.replace("/", ".").removesuffix(".py")
 
@@ -97,14 +97,15 @@ class _Module:
         """How many were killed and survived; and the changes of those that nobody explains."""
         counts, unexplained = Counter[str](), []
         for name, status in self._statuses().items():
-            killed = status in _KILLED
-            counts["killed" if killed else "survived"] += 1
-            if not killed:
-                shown = self._mutmut("show", name).stdout
-                changed = [line for line in shown.splitlines() if re.match(r"[-+](?![-+]{2} )", line)]
-                was, now = ("\n".join(line[1:].strip() for line in changed if line[0] == sign) for sign in "-+")
-                if not any(one["was"] in was and one["now"] in now for one in self._equivalent):
-                    unexplained.append(f"{self.path} ({status}, {name})\n  - {was}\n  + {now}")
+            if status in _KILLED:
+                counts["killed"] += 1
+                continue
+            counts["survived"] += 1
+            shown = self._mutmut("show", name).stdout
+            changed = [line for line in shown.splitlines() if re.match(r"[-+](?![-+]{2} )", line)]
+            was, now = (" ".join(line[1:].strip() for line in changed if line[0] == sign) for sign in "-+")
+            if not any(one["was"] in was and one["now"] in now for one in self._equivalent):
+                unexplained.append(f"{self.path} ({status}, {name})\n  - {was}\n  + {now}")
         return counts, unexplained
 
     def _statuses(self) -> dict[str, str]:

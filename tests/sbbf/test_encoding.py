@@ -233,9 +233,11 @@ def test_int96_is_decided_only_on_the_callers_word() -> None:
 def test_narrowing_by_one_step_or_two() -> None:
     """An int of 60 bits that lies beside the middle of two floats rounds one way directly, the other by a double."""
     middle = (1 << 60) + (1 << 36)
-    encodings = encode_value(middle + 1, FLOAT)
-    assert encodings is not None
-    assert {struct.unpack("<f", data)[0] for data in encodings} == {float(1 << 60), float((1 << 60) + (1 << 37))}
+    for sign in (1, -1):
+        encodings = encode_value(sign * (middle + 1), FLOAT)
+        assert encodings is not None
+        found = {struct.unpack("<f", data)[0] for data in encodings}
+        assert found == {sign * float(1 << 60), sign * float((1 << 60) + (1 << 37))}
 
 
 class PandasLike(dt.datetime):

@@ -247,7 +247,7 @@ class Manifest:
         )
         sound = sound and all(_NAME.fullmatch(name) for name in self.files)
         if sound and len(self.facts):
-            run = pc.index_in(self.facts.column("run"), pa.array(list(runs)))
+            run = pc.index_in(self.facts.column("run"), pa.array(list(runs), pa.string()))
             base, groups, doc = (self.facts.column(name).to_numpy() for name in ("base", "groups", "doc"))
             sound = not run.null_count and not any(self.facts.column(name).null_count for name in FACTS.names)
             places = np.array([one.places for one in self.runs])
