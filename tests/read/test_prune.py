@@ -22,8 +22,8 @@ a, n = pc.field("a"), pc.field("n")
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> SealedFile:
-    """Row group 0: `a` is 0, 10, … 90, `b` is b0, b1, …; 1: 1000 more; 2: nulls alone. `n`, half null, and `f`, with
-    NaN, have no filter.
+    """Row group 0: `a` is 0, 10, … 90, `b` is b0, b1, …; 1: 1000 more; 2: nulls alone. `n`, half null, has no
+    filter.
     """
     table = pa.table(
         {
@@ -34,7 +34,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> SealedFile:
         }
     )
     path = tmp_path_factory.mktemp("prune") / "t.parquet"
-    bs.write_table(table, path, bloom_filters={"a": bs.FilterSpec(num_bytes=4096), "b": True}, row_group_size=10)
+    bs.write_table(
+        table, path, bloom_filters={"a": bs.FilterSpec(num_bytes=4096), "b": True, "f": True}, row_group_size=10
+    )
     return bs.open_file(path)
 
 
@@ -79,6 +81,8 @@ def recorded(file: SealedFile, opened: list[str]) -> Callable[[Chunk], SplitBloc
         ([[("a", "==", 55)], [("a", "==", 56)]], 0, (FILTER, ["a"])),
         ([[("a", "==", 55)], [("a", "==", 50)]], 0, (None, ["a"])),
         ([[("a", "==", 50)], [("a", "==", 55)]], 0, (None, ["a"])),
+        ([[("a", "==", 55), ("b", "==", "b1")], [("a", "==", 56), ("b", "==", "b2")]], 0, (FILTER, ["a"])),
+        ([[("a", "==", 50), ("b", "==", "b0x")], [("a", "==", 60), ("b", "==", "b3x")]], 0, (FILTER, ["a", "b"])),
         ([[("a", "==", 55)], [("a", ">", 30)]], 0, (None, ["a"])),
         # Order is no affair of filters, and a column without one proves nothing.
         ([("a", ">", 50)], 0, (None, [])),
@@ -86,7 +90,9 @@ def recorded(file: SealedFile, opened: list[str]) -> Callable[[Chunk], SplitBloc
         ([("a", "!=", 50)], 0, (None, [])),
         ([("n", "==", 4)], 0, (None, ["n"])),
         ([("n", "==", 10)], 0, (STATISTICS, [])),
-        ([("f", "==", 4.5)], 0, (None, ["f"])),
+        ([("f", "==", 4.5)], 0, (FILTER, ["f"])),
+        ([("f", "in", [4.5, float("nan")])], 0, (None, ["f"])),  # NaN has no hash
+        ([("f", "in", [4.0, float("nan")])], 0, (None, ["f"])),
         ([("n", "==", 4), ("a", "==", 55)], 0, (FILTER, ["n", "a"])),
         # Nulls: no statistics that count some, or none, are taken for the other.
         (a.is_null(), 0, (STATISTICS, [])),
@@ -115,10 +121,20 @@ def test_of_many_values_those_are_left_that_may_be_there(
     opened: list[str] = []
     assert ruled_out(file.walk, 0, predicate, recorded(file, opened), left) is expected
     assert opened == ["a"]
-    (values,) = left.values()
+    ((term,),) = predicate.any_of
+    assert [*left] == [id(term)]
+    values = left[id(term)]
     assert set(extra) <= set(values.to_pylist()) <= {*inside, *extra}
     assert len(values) <= len(extra) + 3, "the filter has few false positives"
     assert ruled_out(file.walk, 0, predicate, recorded(file, opened)) is expected
+
+
+def test_without_a_filter_the_bounds_leave_values(file: SealedFile) -> None:
+    predicate = Predicate([("n", "in", list(range(-30_000, 30_000)))], file.walk.footer.schema)
+    left: dict[Any, Any] = {}
+    assert ruled_out(file.walk, 1, predicate, recorded(file, []), left) is None
+    (values,) = left.values()
+    assert set(values.to_pylist()) == set(range(11, 20))
 
 
 def test_survivors_are_counted(file: SealedFile) -> None:
@@ -132,5 +148,5 @@ def test_survivors_are_counted(file: SealedFile) -> None:
     assert left("a", []) == Survivors((), 3, 3, 0, 0)
     assert left("n", [4]) == Survivors((0,), 3, 2, 0, 1)
     assert left("n", [4, 14, 24]) == Survivors((0, 1, 2), 3, 0, 0, 3)
-    # NaN is in no interval, and no filter is asked for it: only nulls alone rule a row group out.
+    # NaN is in no interval and has no hash: no filter is asked for it.
     assert left("f", [float("nan")]) == Survivors((0, 1, 2), 3, 0, 0, 3)
