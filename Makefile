@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 # Where packages come from is each machine's own affair, and uv writes it into a lock file only if it is told to.
 LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q
 
-.PHONY: help install demo test check torture fuzz spark-matrix bench lock clean
+.PHONY: help install demo test check torture fuzz mutate mutants spark-matrix bench lock clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
@@ -30,6 +30,12 @@ torture: $(VENV)/.dev ## the whole interop matrix and long crash runs
 fuzz: $(VENV)/.fuzz ## coverage-guided fuzzing of every parser: make fuzz FUZZ="--seconds 600 where csv"
 	$(BIN)/python tests/fuzz/cover.py $(FUZZ)
 
+mutate: $(VENV)/.dev ## mutants of files and of what stands beside them: make mutate MUTATE="--state ~/mutants.json --seconds 3600"
+	$(BIN)/python tests/tamper/run.py $(MUTATE)
+
+mutants: $(VENV)/.mutants ## mutation testing of the most dangerous modules: make mutants MUTANTS="encryption/cipher.py"
+	$(BIN)/python tests/mutants.py $(MUTANTS)
+
 spark-matrix: $(VENV)/.installed ## the most important ways through Spark 4.0 to 4.3, Java 17, 21, 25: make spark-matrix SPARK="pyspark==4.1.4"
 	$(BIN)/python tests/spark/matrix.py $(SPARK)
 
@@ -44,6 +50,7 @@ lock: $(VENV)/.dev ## resolve the dependencies again, with hashes
 	    --extra delta --extra iceberg --extra report -c requirements/spark.lock -o requirements/dev.lock
 	$(LOCK) --group bench -c requirements/dev.lock -o requirements/bench.lock
 	$(LOCK) --group fuzz -o requirements/fuzz.lock
+	$(LOCK) --group mutants -c requirements/dev.lock -o requirements/mutants.lock
 
 clean: ## remove what was installed and generated
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/out
@@ -70,4 +77,8 @@ $(VENV)/.bench: $(VENV)/.dev requirements/bench.lock
 
 $(VENV)/.fuzz: $(VENV)/.dev requirements/fuzz.lock
 	$(PIP) install --require-hashes -r requirements/fuzz.lock
+	@touch $@
+
+$(VENV)/.mutants: $(VENV)/.dev requirements/mutants.lock
+	$(PIP) install --require-hashes -r requirements/mutants.lock
 	@touch $@

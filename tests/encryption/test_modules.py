@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import gc
+import hashlib
+import os
 import pickle
+import signal
 import threading
 from pathlib import Path
 
@@ -26,7 +29,9 @@ from bloomseal.encryption import (
     file_aad,
     framed_length,
     module_aad,
+    page_aads,
 )
+from bloomseal.limits import MAX_MODULE_BYTES
 
 KEY = bytes(range(16))
 
@@ -60,6 +65,24 @@ def test_ordinals_beyond_int16_do_not_exist(place: str) -> None:
         module_aad(b"", ModuleType.DATA_PAGE, **({"row_group": 0, "column": 0, "page": 0} | {place: 32768}))
 
 
+def test_the_last_ordinals_exist() -> None:
+    for kind in ModuleType:
+        assert module_aad(b"", kind, 32767, 32767, 32767).endswith(b"" if kind is ModuleType.FOOTER else b"\xff\x7f")
+
+
+def test_aads_of_many_pages_are_those_of_one() -> None:
+    pages = [kind for kind in ModuleType if "page" in kind.label.lower()]
+    assert len(pages) == 4
+    made = page_aads(b"file", 3, 4)
+    for kind in pages:
+        for page in (0, 1, 258, 32767):
+            assert made(kind, page) == module_aad(b"file", kind, 3, 4, page)
+    for kind in (ModuleType.DATA_PAGE, ModuleType.DATA_PAGE_HEADER):
+        with pytest.raises(UnsupportedError, match="32768") as caught:
+            made(kind, 32768)
+        assert caught.value.module == kind.label
+
+
 def test_a_sealed_module_is_what_the_specification_draws() -> None:
     """Length, nonce, ciphertext and tag, opened here by nothing but AES-GCM."""
     sealed = bytes(ModuleCipher(SecretKey(KEY)).seal(b"plain", ModuleType.COLUMN_INDEX, b"aad"))
@@ -87,6 +110,39 @@ def test_no_nonce_comes_twice() -> None:
 def test_lengths_that_no_module_has(framed: bytes) -> None:
     with pytest.raises(FormatError):
         framed_length(framed, ModuleType.FOOTER)
+
+
+def test_the_shortest_and_the_longest_length() -> None:
+    for length in (12, MAX_MODULE_BYTES):
+        assert framed_length(length.to_bytes(4, "little"), ModuleType.FOOTER) == length + 4
+    for length in (11, MAX_MODULE_BYTES + 1):
+        with pytest.raises(FormatError):
+            framed_length(length.to_bytes(4, "little"), ModuleType.FOOTER)
+    assert framed_length(b"\xff" * 3 + (12).to_bytes(4, "little"), ModuleType.FOOTER, 3) == 16
+
+
+@pytest.mark.parametrize("framed", [b"", b"\x0b\0\0\0", b"\x10\0\0\0" + bytes(15), b"\x10\0\0\0" + bytes(17)])
+def test_a_frame_that_does_not_fit_names_its_module(framed: bytes) -> None:
+    for algorithm in Algorithm:
+        with pytest.raises(FormatError) as caught:
+            ModuleCipher(SecretKey(KEY), algorithm).open(framed, ModuleType.DATA_PAGE, b"")
+        assert caught.value.module == ModuleType.DATA_PAGE.label
+
+
+@pytest.mark.parametrize("algorithm", Algorithm)
+def test_opening_into_a_buffer_is_opening(algorithm: Algorithm) -> None:
+    cipher = ModuleCipher(SecretKey(KEY), algorithm)
+    assert cipher.algorithm is algorithm
+    for kind in (ModuleType.DATA_PAGE, ModuleType.COLUMN_INDEX):
+        for plain in (b"", b"plain"):
+            sealed = cipher.seal(plain, kind, b"aad")
+            out = bytearray(cipher.opened_size(sealed, kind))
+            cipher.open_into(sealed, kind, b"aad", memoryview(out))
+            assert out == plain
+            if cipher.overhead(kind) == FRAME_BYTES:
+                with pytest.raises(IntegrityError) as caught:
+                    cipher.open_into(sealed, kind, b"aae", memoryview(out))
+                assert caught.value.module == kind.label
 
 
 @pytest.mark.parametrize("length", [12, 27])
@@ -189,8 +245,43 @@ def test_seals_are_counted_across_threads() -> None:
 
 
 def test_the_count_of_a_key_from_outside_outlives_the_key() -> None:
-    ModuleCipher(SecretKey(b"outlives-the-key")).seal(b"", ModuleType.FOOTER, b"")
-    assert SealCounter.of(SecretKey(b"outlives-the-key")).count >= 1
+    value = os.urandom(16)
+    ModuleCipher(SecretKey(value)).seal(b"", ModuleType.FOOTER, b"")
+    gc.collect()
+    assert SealCounter.of(SecretKey(value)).count == 1
+
+
+def test_the_count_of_a_key_made_here_does_not() -> None:
+    """A process that writes a million files would keep a million counts."""
+    key, kept = SecretKey.generate(), len(SealCounter._kept)
+    ModuleCipher(key).seal(b"", ModuleType.FOOTER, b"")
+    gc.collect()
+    assert SealCounter.of(key).count == 0
+    assert len(SealCounter._kept) == kept
+
+
+def test_a_counter_names_its_key() -> None:
+    key = SecretKey.generate()
+    counter = SealCounter.of(key)
+    assert counter.fingerprint == key.fingerprint
+    counter.lower_limit(0)
+    with pytest.raises(KeyAccessError, match=key.fingerprint):
+        counter.add()
+
+
+def test_a_forked_child_waits_for_no_lock_of_its_parents_threads() -> None:
+    key = SecretKey.generate()
+    counter = SealCounter.of(key)
+    with SealCounter._registry_lock, counter._lock:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            try:
+                ModuleCipher(key).seal(b"", ModuleType.FOOTER, b"")
+                os._exit(0 if counter.count == 1 else 2)
+            finally:
+                os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_a_key_shows_only_its_fingerprint() -> None:
@@ -218,6 +309,7 @@ def test_keys_compare_by_value_and_hash_alike() -> None:
     assert SecretKey(KEY) != SecretKey(bytes(16))
     assert SecretKey(KEY) != KEY
     assert SecretKey(bytes(16)) != SecretKey(bytes(24))
+    assert len({hash(SecretKey(bytes([n] * 16))) for n in range(50)}) > 40
 
 
 @pytest.mark.parametrize("length", [0, 1, 15, 17, 31, 33, 64])
@@ -226,6 +318,18 @@ def test_keys_of_no_aes_length(length: int) -> None:
         SecretKey(b"\x5a" * length)
     assert "5a5a" not in str(caught.value)
     assert "ZZ" not in str(caught.value)
+
+
+def test_a_fingerprint_is_no_other_digest_of_the_key() -> None:
+    """Stored in access logs and reports: it stays the same from version to version."""
+    labelled = hashlib.sha256(b"bloomseal key fingerprint\x00" + KEY).hexdigest()
+    assert SecretKey(KEY).fingerprint == labelled[:16]
+
+
+def test_who_made_a_key_is_known() -> None:
+    assert SecretKey(KEY).generated is False
+    assert SecretKey(KEY, generated=True).generated is True
+    assert SecretKey.generate().generated is True
 
 
 def test_generated_keys() -> None:

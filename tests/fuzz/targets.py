@@ -18,14 +18,17 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.orc
 import pyarrow.parquet as pq
 
 import bloomseal as bs
+from bloomseal import orc
 from bloomseal.cli.arguments.csv_input import CsvReader
 from bloomseal.cli.arguments.where import parse_where
 from bloomseal.format.footer import Footer, plain_footer
 from bloomseal.format.layout import FileMeta, read_tail
 from bloomseal.format.schema import Schema
+from bloomseal.index.manifest import FACTS, Manifest, Run, Shard
 from bloomseal.keytools.keyring import keyfile
 from bloomseal.keytools.material.material import KeyMaterial, KeyMetadata
 from bloomseal.keytools.material.store import MaterialStore
@@ -37,7 +40,15 @@ from bloomseal.storage.ref import FileRef
 from bloomseal.storage.source import Source
 from bloomseal.thrift import Struct
 from bloomseal.thrift.schema_structs import SchemaElement
-from bloomseal.thrift.structs import BloomFilterHeader, ColumnChunk, PageHeader, RowGroup, decode
+from bloomseal.thrift.structs import (
+    BloomFilterHeader,
+    ColumnChunk,
+    ColumnIndex,
+    OffsetIndex,
+    PageHeader,
+    RowGroup,
+    decode,
+)
 
 __all__ = ["CORPUS", "TARGETS", "run", "seeds"]
 
@@ -90,9 +101,61 @@ def seeds() -> dict[str, bytes]:
         b'aad_prefix = "{table}/{path}/"\n[tables.people.columns.ssn]\nkey = "pii"\nsensitivity = "restricted"\n'
         b"filter = {fpp = 0.01, ndv = 1000}\n"
     )
+    found["column index"] = _indexes(data)[0]
+    found["offset index"] = _indexes(data)[1]
+    head, facts, doc = _manifest().to_values()
+    found["manifest head"], found["manifest facts"], found["manifest doc"] = head, facts, doc
+    sink = io.BytesIO()
+    orc_table = table.select(["i", "s", "t"])
+    pa.orc.write_table(orc_table, sink, bloom_filter_columns=[1, 2], row_index_stride=10_000, compression="zlib")
+    found["orc"] = sink.getvalue()
     found["csv"] = b'name,ssn,born,n\n"Ada, A",078-05-1120,1815-12-10,1\nBob,219-09-9999,,2.5\n'
     found["where"] = b"(s = 'a' or i in (1, 2)) and not (d between 1 and 2) and s like 'a%' and t is not null"
     return found
+
+
+def _indexes(data: bytes) -> tuple[bytes, bytes]:
+    """Column index and offset index of the first column, as they stand in the file."""
+    with SealedFile(Source.memory(data), None) as file:
+        view = file.walk.chunk(0, 0).view
+    places = (view.column_index_offset, view.column_index_length), (view.offset_index_offset, view.offset_index_length)
+    (one, its), (other, others) = places
+    assert one is not None
+    assert its is not None
+    assert other is not None
+    assert others is not None
+    return data[one : one + its], data[other : other + others]
+
+
+@functools.cache
+def _manifest() -> Manifest:
+    """An index of two runs that covers one file."""
+    shards = (Shard("run-0123456789abcdef-0.parquet", b"u" * 8, 100, 5, 900),)
+    runs = (Run("0123456789abcdef", 4, 3, shards), Run("fedcba9876543210", 4, 2, ()))
+    fact = {"path": "0.parquet", "inode": 1, "size": 2, "mtime": 3, "ctime": 4, "groups": 3, "doc": 0}
+    fact |= {"content": bytes(16), "run": runs[0].id, "base": 0}
+    retired = {"run-0123456789abcdef-1.parquet": 1.5}
+    return Manifest(("k",), bytes(32), 40, 0.5, False, runs, pa.Table.from_pylist([fact], FACTS), (b"PAR1",), retired)
+
+
+def _as_manifest(place: int, data: bytes) -> None:
+    values = [seeds()[name] for name in ("manifest head", "manifest facts", "manifest doc")]
+    values[place] = data
+    made = Manifest.from_values(values)
+    repr(made)
+    Manifest.from_values(made.to_values())
+
+
+def _orc(data: bytes) -> None:
+    with orc.open_file(data) as file:
+        for call in (
+            lambda: file.stripes,
+            lambda: file.filters,
+            lambda: file.probe("i", [1]),
+            lambda: file.probe("s", ["a"]),
+        ):
+            with contextlib.suppress(bs.BloomsealError):
+                call()
 
 
 def struct_whole(data: bytes) -> None:
@@ -201,6 +264,11 @@ TARGETS: dict[str, tuple[str, Callable[[bytes], Any]]] = {
     "schema-element": ("schema element", lambda data: decode(SchemaElement, data)),
     "page-header": ("page header", lambda data: decode(PageHeader, data)),
     "filter-header": ("bloom header", lambda data: decode(BloomFilterHeader, data)),
+    "column-index": ("column index", lambda data: decode(ColumnIndex, data)),
+    "offset-index": ("offset index", lambda data: decode(OffsetIndex, data)),
+    "manifest-head": ("manifest head", functools.partial(_as_manifest, 0)),
+    "manifest-facts": ("manifest facts", functools.partial(_as_manifest, 1)),
+    "orc": ("orc", _orc),
     "footer": ("footer", footer_whole),
     "footer-in-a-file": ("footer", _footer_in_a_file),
     "file-v1": ("file 1.0", file_whole),

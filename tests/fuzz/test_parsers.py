@@ -49,7 +49,15 @@ def mutations(draw: st.DrawFn, original: bytes, *, start: int = 0) -> bytes:
     return bytes(data)
 
 
-_QUICK = {"footer-in-a-file": 150, "file-v1": 150, "file-v2": 150, "csv": 100, "policy": 100, "sidecar": 100}
+_QUICK = {
+    "footer-in-a-file": 150,
+    "file-v1": 150,
+    "file-v2": 150,
+    "csv": 100,
+    "policy": 100,
+    "sidecar": 100,
+    "orc": 150,
+}
 
 
 def _run(name: str, examples: int) -> None:

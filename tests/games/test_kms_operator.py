@@ -150,11 +150,20 @@ def test_limit_with_the_files_he_reads_everything(tmp_path: Path) -> None:
     assert found.equals(TRUTH.select(["ssn"]))
 
 
+def test_a_file_that_is_sealed_anew_is_not_lost_by_wrong_wrappings(tmp_path: Path) -> None:
+    """`rekey` and `seal` have each new wrapping opened again before the old file goes."""
+    here = world(tmp_path / "w")
+    policy = here.policy(bs.KeyTools(Turncoat(here.ring), attempts=1))
+    report = rotate(here.root, Rekey(policy, policy), journal=tmp_path / "journal")
+    assert not report.ok
+    assert all(_opens(here, path) for path in here.root.rglob("*.parquet"))
+
+
 def test_limit_what_he_wraps_wrongly_is_lost(tmp_path: Path) -> None:
     """He could destroy the master keys as well: of what he wraps, a writer that may not unwrap can check nothing."""
     here = world(tmp_path / "w")
     policy = here.policy(bs.KeyTools(Turncoat(here.ring), attempts=1))
-    assert rotate(here.root / "tenant=a", Rekey(policy, policy), journal=tmp_path / "journal").ok
+    bs.write_table(rows("a"), here.root / "tenant=a/part-0.parquet", encryption=policy, bloom_filters=FILTERS)
     assert not _opens(here, here.root / "tenant=a/part-0.parquet")
     assert _opens(here, here.root / "tenant=b/part-0.parquet")
 

@@ -42,10 +42,10 @@ def ring(tmp_path: Path) -> Keyring:
 def test_cached_keys_stay_with_the_parent(ring: Keyring) -> None:
     tools = KeyTools(ring)
     key, metadata = tools.for_file(FileRef("t.parquet")).new_key("pii", "ssn", 128)
-    assert len(tools._unwrapped) == len(tools._keks) == 1
+    assert len(tools._unwrapped) == len(tools._fresh.keks) == 1
 
     def in_child() -> bool:
-        empty = not tools._unwrapped._entries and not tools._keks._entries
+        empty = not tools._unwrapped._entries and not tools._fresh.keks._entries
         return empty and tools.for_file(FileRef("t.parquet")).retrieve_key(metadata, "ssn") == key
 
     assert holds_in_a_child(in_child)
@@ -97,7 +97,14 @@ def test_locks_that_were_taken_hang_no_child(ring: Keyring) -> None:
         SealCounter.of(key).add()
         return again and as_key_source(ring).for_file(FileRef("t.parquet")).retrieve_key(metadata, "ssn") == key
 
-    taken = [tools._unwrapped._lock, tools._keks._lock, tools._kms._lock, ring._lock, registry._lock, sources._lock]
+    taken = [
+        tools._unwrapped._lock,
+        tools._fresh.keks._lock,
+        tools._kms._lock,
+        ring._lock,
+        registry._lock,
+        sources._lock,
+    ]
     taken += [counter._lock, SealCounter._registry_lock]
     held, done = threading.Event(), threading.Event()
 

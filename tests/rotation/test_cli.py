@@ -70,7 +70,7 @@ def sealed(run: Run) -> Run:
 def test_seal_rewrap_rekey_unseal(run: Run, ring: bs.Keyring) -> None:
     planned = run(*SEAL, "--dry-run", "--format", "json").json
     assert [file["action"] for file in planned["files"]] == ["seal"] * 3
-    assert planned["kms_calls"] == 3
+    assert planned["kms_calls"] == 6, "each of three keys is wrapped, and unwrapped to see that it was"
     assert pq.read_table("table/0.parquet").equals(rows(0))
 
     done = run(*SEAL, "--filter", "ssn", "--format", "json").json

@@ -363,3 +363,46 @@ def test_sealing_killed_at_any_step_is_finished_by_the_same_call(
         assert pq.read_table(path).equals(rows())
         assert not store.exists()
     assert not list(table.glob(".*"))
+
+
+class _Losing(bs.Keyring):
+    """Wraps another key than it is given."""
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
+        return super().wrap_key(os.urandom(len(key_bytes)), master_key_identifier)
+
+
+@pytest.mark.parametrize("double", [True, False])
+@pytest.mark.parametrize("material", MATERIAL)
+def test_a_kms_that_wraps_another_key_costs_no_file(ring: bs.Keyring, table: Path, material: str, double: bool) -> None:
+    """The new file would open for this run, which remembers what it wrapped, and for nobody after it."""
+    for index in range(3):
+        write(table / f"{index}.parquet", bs.KeyTools(ring, internal=material == "internal"), index)
+    before = {path: path.read_bytes() for path in table.iterdir()}
+    losing = bs.DecryptionSpec(bs.KeyTools(_Losing(ring.path), double_wrapping=double))
+
+    report = rotate(table, Rekey(losing))
+
+    assert {file.status for file in report.files} == {Status.FAILED}
+    assert all("another key" in str(file.why) for file in report.files)
+    assert {path: path.read_bytes() for path in table.iterdir()} == before
+    for index in range(3):
+        opens(table / f"{index}.parquet", reading(ring), index)
+
+
+def test_a_kms_that_wraps_another_key_costs_no_plaintext_file(ring: bs.Keyring, table: Path) -> None:
+    path = table / "t.parquet"
+    pq.write_table(rows(), path)
+    spec = bs.EncryptionSpec("footer", {"ssn": "pii"}, keys=bs.KeyTools(_Losing(ring.path)))
+    with pytest.raises(bs.KeyAccessError, match="another key"):
+        bs.seal_file(path, encryption=spec)
+    assert pq.read_table(path).equals(rows())
+
+
+def test_each_key_that_the_kms_has_wrapped_is_unwrapped_once(ring: bs.Keyring, table: Path) -> None:
+    writer, tools = bs.KeyTools(ring), bs.KeyTools(ring)
+    for index in range(4):
+        write(table / f"{index}.parquet", writer, index)
+    rotated(table, Rekey(bs.DecryptionSpec(tools)))
+    # Three KEKs of the old files and three of the new ones, whatever the number of files.
+    assert (tools.counters.wraps, tools.counters.unwraps) == (3, 6)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import struct
 import uuid
+import warnings
 from decimal import Decimal
 from enum import IntEnum
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from bloomseal.errors import UsageError
 from bloomseal.sbbf import ColumnType, LogicalType, PhysicalType, encode_value
+from bloomseal.sbbf.encoding import int_range
 
 UTC = dt.UTC
 NEW_YORK = dt.timezone(dt.timedelta(hours=-5))
@@ -231,9 +233,11 @@ def test_int96_is_decided_only_on_the_callers_word() -> None:
 def test_narrowing_by_one_step_or_two() -> None:
     """An int of 60 bits that lies beside the middle of two floats rounds one way directly, the other by a double."""
     middle = (1 << 60) + (1 << 36)
-    encodings = encode_value(middle + 1, FLOAT)
-    assert encodings is not None
-    assert {struct.unpack("<f", data)[0] for data in encodings} == {float(1 << 60), float((1 << 60) + (1 << 37))}
+    for sign in (1, -1):
+        encodings = encode_value(sign * (middle + 1), FLOAT)
+        assert encodings is not None
+        found = {struct.unpack("<f", data)[0] for data in encodings}
+        assert found == {sign * float(1 << 60), sign * float((1 << 60) + (1 << 37))}
 
 
 class PandasLike(dt.datetime):
@@ -328,3 +332,119 @@ def test_messages_keep_the_value_to_themselves() -> None:
 )
 def test_types_in_words(column_type: ColumnType, text: str) -> None:
     assert str(column_type) == text
+
+
+@pytest.mark.parametrize("signed", [True, False])
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+def test_integers_at_their_ends(bits: int, signed: bool) -> None:
+    least, greatest = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+    width = 8 if bits == 64 else 4
+    for number in (least, least + 1, greatest - 1, greatest):
+        assert encode_value(number, sized(bits, signed)) == ((number % (1 << 8 * width)).to_bytes(width, "little"),)
+    for number in (least - 2, least - 1, greatest + 1, greatest + 2):
+        assert encode_value(number, sized(bits, signed)) == ()
+    assert int_range(sized(bits, signed)) == (least, greatest)
+
+
+def test_dates_of_every_form() -> None:
+    day = dt.date(2024, 1, 1)
+    number = i32((day - dt.date(1970, 1, 1)).days)
+    forms = [pa.scalar(day, pa.date32()), pa.scalar(day, pa.date64()), np.datetime64(day)]
+    for value in [day, *forms, np.datetime64("2024", "Y"), np.datetime64("2024-01", "M"), np.datetime64(day, "D")]:
+        assert encode_value(value, DATE) == number
+    week = np.datetime64("2024-01-04", "W")  # a Thursday, as 1970-01-01 was
+    assert encode_value(week, DATE) == i32((dt.date(2024, 1, 4) - dt.date(1970, 1, 1)).days)
+    assert encode_value(np.datetime64("1969-12-31"), DATE) == i32(-1)
+    assert encode_value(np.datetime64("2024", "Y"), timestamp("ms")) == i64(1_704_067_200_000)
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("ms", 10**3), ("us", 10**6), ("ns", 10**9)])
+def test_times_of_every_unit(unit: str, factor: int) -> None:
+    pack = i32 if unit == "ms" else i64
+    seconds = (13 * 60 + 47) * 60 + 59
+    assert encode_value(dt.time(13, 47, 59), time_of(unit)) == pack(seconds * factor)
+    assert encode_value(dt.time(0, 0, 0, 3_000), time_of(unit)) == pack(3 * factor // 1_000)
+
+
+def test_int96_at_its_ends() -> None:
+    """Decided from 1900 on, and as far as 32 bits of Julian days go."""
+    first = dt.datetime(1900, 1, 1)
+    assert encode_value(first, INT96, int96_utc=True) == (struct.pack("<qi", 0, 2_415_021),)
+    assert encode_value(first - dt.timedelta(microseconds=1), INT96, int96_utc=True) is None
+    last = (1 << 31) - 1 - 2_440_588
+    assert encode_value(np.datetime64(last, "D"), INT96, int96_utc=True) == (struct.pack("<qi", 0, (1 << 31) - 1),)
+    assert encode_value(np.datetime64(last + 1, "D"), INT96, int96_utc=True) == ()
+
+
+def test_integers_beyond_64_bits_are_rounded_by_a_double_alone() -> None:
+    """numpy holds no integer of more bits as a number, and would make an object of it."""
+    for value in (-(1 << 63) - 1, -(1 << 63), (1 << 64) - 1, 1 << 64, (1 << 64) + 1, 1 << 70, -(1 << 70)):
+        encodings = encode_value(value, FLOAT)
+        assert encodings is not None
+        assert struct.pack("<f", float(value)) in encodings
+        assert all(len(data) == 4 for data in encodings)
+        assert encode_value(value, DOUBLE) == (struct.pack("<d", float(value)),)
+
+
+@pytest.mark.parametrize("column_type", [FLOAT, DOUBLE, HALF])
+def test_numbers_that_no_width_holds_are_infinite_or_zero(column_type: ColumnType) -> None:
+    pack = {4: "<f", 8: "<d", 2: "<e"}[column_type.type_length or (8 if column_type is DOUBLE else 4)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it is nobody's mistake
+        for value, end in ((10**400, float("inf")), (-(10**400), float("-inf"))):
+            assert encode_value(value, column_type) == (struct.pack(pack, end),)
+        if column_type is not DOUBLE:
+            assert encode_value(1e300, column_type) == (struct.pack(pack, float("inf")),)
+            assert set(encode_value(1e-300, column_type) or ()) == {struct.pack(pack, 0.0), struct.pack(pack, -0.0)}
+
+
+@pytest.mark.parametrize(
+    ("value", "column_type", "expected"),
+    [
+        (Decimal(9), decimal("INT32", 1, 0), i32(9)),
+        (Decimal("0.9"), decimal("INT32", 1, 1), i32(9)),
+        (Decimal(1), decimal("FIXED_LEN_BYTE_ARRAY", 1_000, 0, 1), (b"\x01",)),
+        (Decimal(128), decimal("FIXED_LEN_BYTE_ARRAY", 2, 0, 1), ()),
+        (Decimal(-128), decimal("FIXED_LEN_BYTE_ARRAY", 2, 0, 1), (b"\x80",)),
+        (Decimal(0), decimal("FIXED_LEN_BYTE_ARRAY", 2, 0, 1), (b"\x00",)),
+        (Decimal(0), decimal("BYTE_ARRAY", 38, 0), widths(0, 1, 16)),
+        (Decimal(-1), decimal("BYTE_ARRAY", 38, 0), widths(-1, 1, 16)),
+        (Decimal(1), decimal("BYTE_ARRAY", 39, 0), widths(1, 1, 32)),
+        (Decimal(1), decimal("BYTE_ARRAY", 76, 0), widths(1, 1, 32)),
+        (Decimal(1), decimal("BYTE_ARRAY", 77, 0), widths(1, 1, 33)),  # 10**77 needs 256 bits and a sign
+        (Decimal(10), decimal("INT32", 9, 0), i32(10)),
+        (Decimal("1E+1"), decimal("INT32", 9, 0), i32(10)),
+        (Decimal("1.0"), decimal("INT32", 9, 0), i32(1)),
+        (Decimal("0.1"), decimal("INT32", 9, 0), ()),
+        (Decimal("0.01"), decimal("INT32", 9, 0), ()),
+        (Decimal(10**1_200), decimal("FIXED_LEN_BYTE_ARRAY", 1_000, 0, 512), ((10**1_200).to_bytes(512, "big"),)),
+        (Decimal("1E+1300"), decimal("FIXED_LEN_BYTE_ARRAY", 1_000, 0, 512), ()),
+    ],
+)
+def test_decimals_at_their_ends(value: Decimal, column_type: ColumnType, expected: tuple[bytes, ...]) -> None:
+    assert encode_value(value, column_type) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "column_type"),
+    [
+        (Decimal(1), decimal("INT32", 1_001, 0)),
+        (Decimal(1), decimal("FIXED_LEN_BYTE_ARRAY", 9, 0, 0)),
+        (Decimal(1), decimal("FIXED_LEN_BYTE_ARRAY", 9, 0, 513)),
+        (Decimal(1), decimal("FLOAT", 9, 0)),
+        (Decimal("1E+2000"), decimal("BYTE_ARRAY", 1_000, 0)),
+    ],
+)
+def test_decimals_that_are_not_decided(value: Decimal, column_type: ColumnType) -> None:
+    assert encode_value(value, column_type) is None
+
+
+def test_messages_say_what_is_wanted() -> None:
+    for value, wanted in (
+        (1, "a str"),
+        ("\ud800", "text that UTF-8 can encode"),
+        (b"\xff", "text that UTF-8 can encode"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            encode_value(value, STRING)
+        assert caught.value.hint == wanted

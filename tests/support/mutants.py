@@ -16,7 +16,7 @@ from bloomseal.storage.source import Source
 from bloomseal.thrift import Struct
 from support.small_files import FOOTER_KEY, SmallFile, small_file
 
-__all__ = ["Mutant", "mutant"]
+__all__ = ["Mutant", "mutant", "with_claims"]
 
 _TROUBLE = (b"\xff" * 10, b"\x80" * 9 + b"\x01", b"\x00", b"\x19\xfc", b"\x1c", b"\x7f", b"\xff\xff\xff\xff\x07")
 _NUMBERS = (-(1 << 63), -1, 0, 1, 2, 7, 8, 1 << 15, (1 << 31) - 1, 1 << 32, (1 << 63) - 1)
@@ -111,6 +111,14 @@ def _claims(small: SmallFile, chance: random.Random) -> Mutant:
         case _:
             inner = Struct()
     algorithm.set_struct(number, inner)
+    return Mutant(with_claims(small.data, seen, algorithm, key_metadata), f"other {what}")
+
+
+def with_claims(data: bytes, seen: Peek, algorithm: Struct | None = None, key_metadata: bytes | None = None) -> bytes:
+    """The file with another algorithm, or other key metadata of its footer, in the place of what it claims."""
+    algorithm = seen.algorithm if algorithm is None else algorithm
+    key_metadata = seen.key_metadata if key_metadata is None else key_metadata
+    assert algorithm is not None
     if seen.kind is FooterKind.ENCRYPTED:
         head = Struct()
         head.set_struct(1, algorithm)
@@ -121,7 +129,7 @@ def _claims(small: SmallFile, chance: random.Random) -> Mutant:
         clear.set_struct(FileMeta.ALGORITHM, algorithm)
         clear.set_binary(FileMeta.SIGNING_KEY, key_metadata)
         end, magic = clear.to_bytes() + seen.sealed, MAGIC
-    return Mutant(small.data[: seen.offset] + end + len(end).to_bytes(4, "little") + magic, f"other {what}")
+    return data[: seen.offset] + end + len(end).to_bytes(4, "little") + magic
 
 
 def _bytes(small: SmallFile, chance: random.Random) -> Mutant:

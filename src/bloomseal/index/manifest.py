@@ -24,6 +24,18 @@ from .fingerprint import SECRET_BYTES, Fingerprints
 __all__ = ["FACTS", "FileState", "Manifest", "Run", "Shard", "state_of"]
 
 _VERSION: Final = 1
+_MOST_PLACES: Final = 1 << 62
+_NOT_UNDERSTOOD: Final = (
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+    OSError,
+    pa.ArrowException,
+)
+"""What JSON and Arrow raise on values that somebody else made; Arrow calls much of it an OSError."""
 _NAME: Final = re.compile(r"run-[0-9a-f]{16}-[0-9]{1,6}\.parquet")
 
 FACTS: Final = pa.schema(
@@ -200,6 +212,8 @@ class Manifest:
             if head["version"] != _VERSION:
                 raise FormatError(f"an index of version {head['version']}", hint="index rebuild")
             facts = pa.ipc.open_stream(pa.py_buffer(values[1])).read_all()
+            # Arrow itself trusts the offsets and lengths in it, and would read beyond its memory.
+            facts.validate(full=True)
             made = cls(
                 tuple(head["path"]),
                 bytes.fromhex(head["secret"]),
@@ -211,7 +225,7 @@ class Manifest:
                 tuple(values[2:]),
                 {str(name): float(when) for name, when in head["retired"].items() if _NAME.fullmatch(name)},
             )
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError, pa.ArrowException):
+        except _NOT_UNDERSTOOD:
             raise FormatError("the index's manifest can't be understood", hint="index rebuild") from None
         made.check()
         return made
@@ -225,10 +239,15 @@ class Manifest:
         runs = {run.id: run for run in self.runs}
         sound = len(self.secret) == SECRET_BYTES and 1 <= self.bits <= 60 and self.facts.schema.equals(FACTS)
         sound = sound and len(runs) == len(self.runs)
-        sound = sound and all(run.place_bits + self.bits <= 63 and run.places >= 0 for run in self.runs)
+        sound = sound and all(
+            0 <= run.place_bits <= 63 - self.bits
+            and 0 <= run.places <= _MOST_PLACES
+            and all(one.entries >= 0 and 0 <= one.first <= one.last < 1 << 63 for one in run.shards)
+            for run in self.runs
+        )
         sound = sound and all(_NAME.fullmatch(name) for name in self.files)
         if sound and len(self.facts):
-            run = pc.index_in(self.facts.column("run"), pa.array(list(runs)))
+            run = pc.index_in(self.facts.column("run"), pa.array(list(runs), pa.string()))
             base, groups, doc = (self.facts.column(name).to_numpy() for name in ("base", "groups", "doc"))
             sound = not run.null_count and not any(self.facts.column(name).null_count for name in FACTS.names)
             places = np.array([one.places for one in self.runs])
@@ -241,5 +260,8 @@ class Manifest:
 
 
 def _run(given: dict[str, Any]) -> Run:
-    shards = (Shard(**{**one, "unique": bytes.fromhex(one["unique"])}) for one in given["shards"])
-    return Run(given["id"], int(given["place_bits"]), int(given["places"]), tuple(shards))
+    shards = (
+        Shard(str(one["file"]), bytes.fromhex(one["unique"]), int(one["entries"]), int(one["first"]), int(one["last"]))
+        for one in given["shards"]
+    )
+    return Run(str(given["id"]), int(given["place_bits"]), int(given["places"]), tuple(shards))

@@ -75,6 +75,7 @@ class PinnedFileKeys:
         self._pins = pins
         self._keys = keys
         self.describe = keys.describe
+        self.confirm = keys.confirm
         self.store = keys.store
         self.commit = keys.commit
         self.discard = keys.discard

@@ -19,6 +19,7 @@ __all__ = [
     "AuthenticatingKms",
     "ChangingKms",
     "CommittingKeys",
+    "ConfirmingKeys",
     "DatedKms",
     "FileKeys",
     "KeyDates",
@@ -101,6 +102,20 @@ class CommittingKeys(Protocol):
     def commit(self) -> None:
         """The data file is in place: drop the material that only its predecessor needed. Leaving it out harms
         nobody.
+        """
+        ...
+
+
+@runtime_checkable
+class ConfirmingKeys(Protocol):
+    """Keys of one file that somebody else has wrapped."""
+
+    def confirm(self) -> None:
+        """Called before a new file takes the place of the one that it was made from: do the wrapped keys lead back to
+        the keys?
+
+        Raises:
+            KeyAccessError: they don't, or it can't be told.
         """
         ...
 

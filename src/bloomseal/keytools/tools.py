@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import functools
-import os
 import secrets
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Final, NoReturn
+from typing import NoReturn
 
 from ..encryption import SealCounter, SecretKey
 from ..errors import BloomsealError, Hint, KeyAccessError, PolicyError, UsageError
@@ -17,6 +15,7 @@ from ..limits import MAX_GCM_SEALS
 from ..storage.ref import FileRef
 from .access import shown
 from .cache import Cache
+from .fresh import FreshKeys
 from .kms.calls import Counters, KmsCalls, client_of
 from .material.material import (
     COLUMN_KEY_REFERENCE,
@@ -27,12 +26,10 @@ from .material.material import (
     KeyMetadata,
 )
 from .material.store import MaterialStore
-from .material.wrapping import Kek, kek_id, unwrap_locally, wrap_locally
+from .material.wrapping import kek_id, unwrap_locally
 from .protocols import KmsClient, VersionedKms
 
 __all__ = ["KeyTools", "ToolsFileKeys"]
-
-_KEK_ID_BYTES: Final = 16
 
 
 class KeyTools:
@@ -92,7 +89,6 @@ class KeyTools:
         self.double_wrapping = double_wrapping
         self.internal = internal
         self.authentic_writers = authentic_writers
-        self._kek_bits = kek_bits
         self.seal_limit = min(seal_limit, MAX_GCM_SEALS)
         self._instance = (instance_id, instance_url)
 
@@ -104,7 +100,14 @@ class KeyTools:
         for url in allowed_urls:
             self._allowed[url] = calls(allowed_urls[url]) if isinstance(allowed_urls, Mapping) else self._kms
         self._unwrapped: Cache[SecretKey] = Cache(cache_lifetime, max_entries=max_cached)
-        self._keks: Cache[Kek] = Cache(cache_lifetime, max_entries=max_cached)
+        self._fresh = FreshKeys(
+            self._kms,
+            double_wrapping=double_wrapping,
+            kek_bits=kek_bits,
+            seal_limit=self.seal_limit,
+            cache_lifetime=cache_lifetime,
+            max_cached=max_cached,
+        )
 
     @property
     def kms(self) -> KmsClient:
@@ -119,7 +122,7 @@ class KeyTools:
     @property
     def counters(self) -> Counters:
         """Calls so far, over all clients; a snapshot."""
-        total = Counters(hits=self._unwrapped.hits + self._keks.hits)
+        total = Counters(hits=self._unwrapped.hits + self._fresh.keks.hits)
         for calls in self.all_calls:
             one = calls.counters
             total = Counters(
@@ -147,7 +150,7 @@ class KeyTools:
     def forget(self) -> None:
         """Drop all cached keys, refusals too: after rights have changed, for instance."""
         self._unwrapped.forget()
-        self._keks.forget()
+        self._fresh.forget()
 
     def storing(self, *, internal: bool) -> KeyTools:
         """These key tools, with their KMS, cache and counters, except for where they put new key material."""
@@ -226,34 +229,6 @@ class KeyTools:
             hint="a symmetric master key, and a KMS client that is an AuthenticatingKms; or authentic_writers = false",
         )
 
-    # What a file's keys need
-
-    def _material_for(self, key: SecretKey, master_key: str) -> KeyMaterial:
-        if not self.double_wrapping:
-            return KeyMaterial(master_key, self.wrap(key, master_key), is_footer_key=False)
-        kek = self._kek(master_key)
-        return KeyMaterial(
-            master_key,
-            wrap_locally(key, kek.key, kek.id),
-            is_footer_key=False,
-            kek_id=base64.b64encode(kek.id).decode("ascii"),
-            wrapped_kek=kek.wrapped,
-        )
-
-    def _kek(self, master_key: str) -> Kek:
-        name = (self._kms.epoch(), master_key)
-        kek = self._keks.get(name, lambda: self._new_kek(master_key))
-        if kek.counter.count >= kek.counter.limit:
-            self._keks.forget(name)
-            kek = self._keks.get(name, lambda: self._new_kek(master_key))
-        return kek
-
-    def _new_kek(self, master_key: str) -> Kek:
-        key = SecretKey.generate(self._kek_bits)
-        counter = SealCounter.of(key)
-        counter.lower_limit(self.seal_limit)
-        return Kek(key, os.urandom(_KEK_ID_BYTES), self.wrap(key, master_key), counter)
-
     def __repr__(self) -> str:
         wrapping = "double" if self.double_wrapping else "single"
         return f"<KeyTools over {self._kms.name}, {wrapping} wrapping, {'internal' if self.internal else 'external'} material>"
@@ -272,6 +247,7 @@ class ToolsFileKeys:
         self._stored: dict[str, str] | None = None
         self._new: dict[str, str] = {}
         self._counters: list[SealCounter] = []
+        self._made: list[tuple[str | None, KeyMaterial, SecretKey]] = []
 
     @functools.cached_property
     def _store(self) -> MaterialStore:
@@ -305,13 +281,26 @@ class ToolsFileKeys:
         self._counters.append(counter := SealCounter.of(key))
         counter.lower_limit(self._tools.seal_limit)
         try:
-            material = self._tools._material_for(key, master_key)
+            material = self._tools._fresh.material_for(key, master_key, self._tools.wrap)
         except BloomsealError as error:
             raise error.at(file=self._ref.path or None, column=column) from None
+        self._made.append((column, material, key))
         if column is None:
             instance_id, instance_url = self._tools._instance
             material = replace(material, is_footer_key=True, kms_instance_id=instance_id, kms_instance_url=instance_url)
         return key, self._metadata(material).to_bytes()
+
+    def confirm(self) -> None:
+        """Have the KMS give back what it has wrapped for this file's new keys.
+
+        Raises:
+            KeyAccessError: it wrapped another key, or won't unwrap; see `Problem`.
+        """
+        for column, material, key in self._made:
+            try:
+                self._tools._fresh.read_back(material, key)
+            except BloomsealError as error:
+                raise error.at(file=self._ref.path or None, column=column) from None
 
     def describe(self, key_metadata: bytes) -> KeyDescription:
         """As `KeyTools.describe`."""

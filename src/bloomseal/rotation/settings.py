@@ -150,7 +150,7 @@ def unwraps(walk: Walk, decryption: DecryptionSpec) -> dict[Hashable, int]:
 
 
 def wraps(spec: EncryptionSpec, schema: Schema, path: str) -> dict[Hashable, int]:
-    """What the KMS will be asked to seal a file of this schema."""
+    """What the KMS will be asked to seal a file of this schema: to wrap each key, and to give it back."""
     tools = tools_or_none(spec.keys)
     if tools is None:
         return {}
@@ -158,7 +158,7 @@ def wraps(spec: EncryptionSpec, schema: Schema, path: str) -> dict[Hashable, int
     for name, key in (spec.column_keys or {}).items():
         wanted += [(leaf.name, key) for leaf in schema.below(name) if isinstance(key, str)]
     # One KEK per master key serves many files; without KEKs every data key is a call of its own.
-    return {("wrap", key) if tools.double_wrapping else ("wrap", key, path, column): 1 for column, key in wanted}
+    return {("wrap", key) if tools.double_wrapping else ("wrap", key, path, column): 2 for column, key in wanted}
 
 
 def tools_or_none(keys: Any) -> KeyTools | None:

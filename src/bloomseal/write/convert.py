@@ -197,6 +197,9 @@ def convert(
         keys = OutputKeys(encryption, footer.schema, target) if encryption is not None else None
         out = None
         try:
+            if keys is not None:
+                # A KMS that wraps wrongly would lose what is in the old file: nobody could open the new one.
+                keys.confirm()
             with AtomicFile(target, replaces=before, like=source) as out:
                 report = _assemble(walk, out, keys, bloom_filters or {}, target, progress, rebuild_filters)
                 if keys is not None:

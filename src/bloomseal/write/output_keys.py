@@ -15,7 +15,7 @@ from ..format.walk import Protection
 from ..keytools import as_key_source
 from ..keytools.access_log import AccessLog, wrapped_by
 from ..keytools.material.material import KeyDescription
-from ..keytools.protocols import CommittingKeys, FileKeys
+from ..keytools.protocols import CommittingKeys, ConfirmingKeys, FileKeys
 from ..specs import DecryptionSpec, EncryptionSpec, KeyChoice
 from ..storage.ref import FileRef
 from ..thrift import Struct, WireType, encode_binary
@@ -170,6 +170,15 @@ class OutputKeys:
         named |= {leaf.name: self._columns[leaf.index][1] for leaf in self._leaves if leaf.index in self._columns}
         told = {column: wrapped_by(self._source, metadata) for column, metadata in named.items()}
         return {column: one for column, one in told.items() if one is not None}
+
+    def confirm(self) -> None:
+        """Do the wrapped keys lead back to the keys? A new file is checked with those at hand, and would open.
+
+        Raises:
+            KeyAccessError: the KMS wrapped other keys, or won't unwrap.
+        """
+        if isinstance(self._source, ConfirmingKeys):
+            self._source.confirm()
 
     def store(self) -> None:
         """Make external key material durable, before the file appears under its name."""

@@ -1,0 +1,115 @@
+"""Fresh keys, wrapped by the KMS directly or through key encryption keys; and what it wrapped, read back."""
+
+from __future__ import annotations
+
+import base64
+import math
+import os
+from collections.abc import Callable
+from typing import Final
+
+from ..encryption import SealCounter, SecretKey
+from ..errors import KeyAccessError
+from .access import KmsAccessError, Problem
+from .cache import Cache
+from .kms.calls import KmsCalls
+from .material.material import KeyMaterial
+from .material.wrapping import Kek, kek_id, unwrap_locally, wrap_locally
+
+__all__ = ["FreshKeys"]
+
+_KEK_ID_BYTES: Final = 16
+
+Wrap = Callable[[SecretKey, str], str]
+"""A key, and a master key's name → the wrapped key."""
+
+
+class FreshKeys:
+    """Wraps the keys of new files.
+
+    Args:
+        kms: what wraps.
+        double_wrapping, kek_bits, seal_limit, cache_lifetime, max_cached: as of `KeyTools`.
+    """
+
+    def __init__(
+        self,
+        kms: KmsCalls,
+        *,
+        double_wrapping: bool,
+        kek_bits: int,
+        seal_limit: int,
+        cache_lifetime: float,
+        max_cached: int,
+    ) -> None:
+        self._kms = kms
+        self._double_wrapping = double_wrapping
+        self._kek_bits = kek_bits
+        self._seal_limit = seal_limit
+        self.keks: Cache[Kek] = Cache(cache_lifetime, max_entries=max_cached)
+        self._read_back: Cache[bool] = Cache(math.inf, max_entries=max_cached)
+
+    def material_for(self, key: SecretKey, master_key: str, wrap: Wrap) -> KeyMaterial:
+        """`key` wrapped under `master_key`.
+
+        Args:
+            wrap: has the KMS wrap; not kept, since whoever holds it holds keys.
+
+        Raises:
+            KeyAccessError: the KMS would not wrap.
+        """
+        if not self._double_wrapping:
+            return KeyMaterial(master_key, wrap(key, master_key), is_footer_key=False)
+        kek = self._kek(master_key, wrap)
+        return KeyMaterial(
+            master_key,
+            wrap_locally(key, kek.key, kek.id),
+            is_footer_key=False,
+            kek_id=base64.b64encode(kek.id).decode("ascii"),
+            wrapped_kek=kek.wrapped,
+        )
+
+    def read_back(self, material: KeyMaterial, key: SecretKey) -> None:
+        """Does what the KMS has wrapped lead back to `key`? It is asked once for each wrapping, past the cache that
+        remembers what was wrapped here.
+
+        Raises:
+            KeyAccessError: it leads to another key, or the KMS won't unwrap; see `Problem`.
+        """
+        wrapped = material.wrapped_kek or material.wrapped_dek
+
+        def load() -> bool:
+            found = self._kms.unwrap(wrapped, material.master_key)
+            try:
+                if material.kek_id is not None:
+                    found = unwrap_locally(material.wrapped_dek, found, kek_id(material.kek_id))
+                right = found == key
+            except KeyAccessError:
+                right = False
+            if not right:
+                self.keks.forget()  # once the KMS is mended, others are made
+                raise KmsAccessError.because(
+                    Problem.INVALID, material.master_key, self._kms.name, detail="it wrapped another key"
+                )
+            return True
+
+        self._read_back.get(self._kms.place(material.master_key, wrapped), load)
+
+    def forget(self) -> None:
+        """Make new key encryption keys, and read back what was wrapped, from now on."""
+        self.keks.forget()
+        self._read_back.forget()
+
+    def _kek(self, master_key: str, wrap: Wrap) -> Kek:
+        name = (self._kms.epoch(), master_key)
+        kek = self.keks.get(name, lambda: self._new_kek(master_key, wrap))
+        if kek.counter.count >= kek.counter.limit:
+            self.keks.forget(name)
+            kek = self.keks.get(name, lambda: self._new_kek(master_key, wrap))
+        return kek
+
+    def _new_kek(self, master_key: str, wrap: Wrap) -> Kek:
+        key = SecretKey.generate(self._kek_bits)
+        counter = SealCounter.of(key)
+        counter.lower_limit(self._seal_limit)
+        return Kek(key, os.urandom(_KEK_ID_BYTES), wrap(key, master_key), counter)
