@@ -11,7 +11,7 @@ from pyspark.sql import types as st
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from ...errors import BloomsealError, UnsupportedError, UsageError
-from ...format.minifile import read_row_group
+from ...format.decode import read_row_group
 from ...read.predicate.predicate import column_at
 from ...sbbf import KeySet, ProbeSet
 from ..opening import open_table_file, table_of
