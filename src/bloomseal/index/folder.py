@@ -23,7 +23,7 @@ from ..errors import IntegrityError, MissingFileError, PolicyError, UsageError
 from ..keytools.material.store import MaterialStore
 from ..read.file import SealedFile, open_file
 from ..specs import EncryptionSpec, encryption_for
-from ..storage.aside import folder_lock
+from ..storage.aside import folder_below, folder_lock
 from ..storage.atomic import storage_errors
 from ..storage.files import INDEX_FOLDER
 from ..storage.ref import FileRef
@@ -72,7 +72,9 @@ class IndexFolder:
     def __init__(self, root: str, column: str, *, named: bool = False) -> None:
         self.root = root
         self.above = os.path.join(root, INDEX_FOLDER)  # noqa: PTH118
-        self.path = os.path.join(self.above, column if named else _folder_name(column))  # noqa: PTH118
+        self._name = column if named else _folder_name(column)
+        self._below = f"{INDEX_FOLDER}/{self._name}"
+        self.path = os.path.join(self.above, self._name)  # noqa: PTH118
 
     def ref(self, name: str) -> FileRef:
         """A file of the index, as one of the table: an AAD prefix is made of its place."""
@@ -143,22 +145,31 @@ class IndexFolder:
         Raises:
             UsageError: a link lies in its place. BloomsealError: the storage failed.
         """
+        self.need_no_link()
         with storage_errors("make the index's folder", self.path):
             os.makedirs(self.path, exist_ok=True)  # noqa: PTH103
+        self.need_no_link()
+
+    def need_no_link(self) -> None:
+        """Whoever may write to the table's folder does not choose where the index's files are made and removed.
+
+        Raises:
+            UsageError: a link lies in the place of the folder.
+        """
         for path in (self.above, self.path):
             if os.path.islink(path):  # noqa: PTH114
                 raise UsageError("a link lies in the place of the index's folder", file=path, hint="remove it")
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Be alone with the manifest of this index among those who change one in this table."""
-        with storage_errors("lock the index", self.above):
-            fd = os.open(self.above, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                with folder_lock(fd):
-                    yield
-            finally:
-                os.close(fd)
+        """Be alone with the manifest of this index among those who change one in this table.
+
+        Raises:
+            UsageError: a link lies in the place of the folder. BloomsealError: it can't be locked.
+        """
+        self.need_no_link()
+        with storage_errors("lock the index", self.above), folder_below(self.root, INDEX_FOLDER) as fd, folder_lock(fd):
+            yield
 
     def write_manifest(self, manifest: Manifest, encryption: Encryption) -> None:
         """Put it in the place of the one that is there, all at once. The caller has the lock.
@@ -179,42 +190,44 @@ class IndexFolder:
         rows = _as_table(path, values)
         spec = _narrowed(encryption, ref, ".".join(path))
         write_table(
-            rows, ref.path, encryption=spec, bloom_filters={}, row_group_size=max(rows.num_rows, 1),
+            rows, ref, encryption=spec, bloom_filters={}, row_group_size=max(rows.num_rows, 1),
             use_dictionary=False, write_page_index=True, **options,
         )  # fmt: skip
 
     def remove(self, name: str) -> bool:
         """Remove a file and its key material; False where that failed, or it was not there."""
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            with folder_below(self.root, self._below) as fd:
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.basename(MaterialStore(self.ref(name)).path), dir_fd=fd)  # noqa: PTH119
+                os.unlink(name, dir_fd=fd)
         except OSError:
             return False
-        try:
-            with contextlib.suppress(OSError):
-                os.unlink(os.path.basename(MaterialStore(self.ref(name)).path), dir_fd=fd)  # noqa: PTH119
-            os.unlink(name, dir_fd=fd)
-        except OSError:
-            return False
-        finally:
-            os.close(fd)
         return True
 
     def names(self) -> dict[str, float]:
         """All files there → when they were last changed, seconds since 1970."""
         found: dict[str, float] = {}
-        with contextlib.suppress(OSError), os.scandir(self.path) as inside:
+        with contextlib.suppress(OSError), folder_below(self.root, self._below) as fd, os.scandir(fd) as inside:
             for entry in inside:
                 with contextlib.suppress(OSError):
                     found[entry.name] = entry.stat(follow_symlinks=False).st_mtime
         return found
 
     def drop(self) -> list[str]:
-        """Remove the index, manifest first. Returns the names of what is gone."""
+        """Remove the index, manifest first. Returns the names of what is gone.
+
+        Raises:
+            UsageError: a link lies in the place of the folder.
+        """
+        self.need_no_link()
         names = sorted(self.names(), key=lambda name: (name != _MANIFEST, name))
         gone = [name for name in names if self.remove(name)]
-        for folder in (self.path, self.above):
-            with contextlib.suppress(OSError):
-                os.rmdir(folder)  # noqa: PTH106
+        with contextlib.suppress(OSError):
+            with folder_below(self.root, INDEX_FOLDER) as fd:
+                os.rmdir(self._name, dir_fd=fd)
+            with folder_below(self.root, "") as fd:
+                os.rmdir(INDEX_FOLDER, dir_fd=fd)
         return gone
 
 

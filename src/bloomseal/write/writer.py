@@ -52,7 +52,7 @@ DEFAULT_ROW_GROUP_SIZE: Final = 1 << 20
 
 def write_table(
     data: Any,
-    path: FilePlace,
+    path: FilePlace | FileRef,
     *,
     encryption: EncryptionSpec | TablePolicy | None = None,
     bloom_filters: FilterRequest | None = None,
