@@ -163,13 +163,25 @@ def test_rekey_moves_to_the_newest_version(path: Path) -> None:
     report = orc.rekey(path, decryption=DecryptionSpec(keys=rolled, allow_ctr=True))
     assert report.versions == {"pii": 1, "wide": 1}
     assert report.rekeyed == ["name", "num", "s"]
-    assert "old version" in str(report.old_copies)
+    assert "old master key" in str(report.old_copies)
     gone = DecryptionSpec(keys=MasterKeys({"pii": [None, NEW], "wide": [None, OLD + NEW]}), allow_ctr=True)
     assert _counted(path, "num", [row[2] for row in ROWS], gone, [2_000, 2_000, 500])[0] == 0
     java = memory_keys(("pii", 1, NEW), ("wide", 1, OLD + NEW))
     assert java_orc_rows(path, java) == ROWS
     with orc.open_file(path, decryption=SPEC) as file, pytest.raises(KeyAccessError, match="version 1"):
         file.probe("num", [1])
+
+
+def test_rekey_takes_another_master_key(path: Path) -> None:
+    both = DecryptionSpec(keys=MasterKeys({"pii": OLD, "wide": WIDE, "next": [OLD, NEW]}), allow_ctr=True)
+    with pytest.raises(UsageError, match="no column is under master key nxt"):
+        orc.rekey(path, decryption=both, master_keys={"nxt": "next"})
+    report = orc.rekey(path, decryption=both, master_keys={"wide": "next"})
+    assert report.versions == {"next": 1}
+    with orc.open_file(path) as file:
+        assert file.encryption is not None
+        assert [(one.name, one.version) for one in file.encryption.keys] == [("pii", 0), ("next", 1)]
+    assert java_orc_rows(path, memory_keys(("pii", 0, OLD), ("next", 1, NEW))) == ROWS
 
 
 def test_nested_and_plain_columns_get_filters(path: Path) -> None:
