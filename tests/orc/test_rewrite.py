@@ -20,7 +20,7 @@ from bloomseal.orc.index import parsed_filter
 from bloomseal.orc.protobuf import fields
 from bloomseal.orc.rewrite.build import all_in
 from support.jvm import JavaUnavailableError, start_jvm
-from support.orc_java import java_orc_merge, java_orc_rows, java_orc_write, memory_keys
+from support.orc_java import java_orc_merge, java_orc_rows, java_orc_write, java_zone, memory_keys
 
 pytestmark = pytest.mark.jvm
 
@@ -312,6 +312,23 @@ def test_built_filters_hold_all_bits_of_java_ones(sealed: Path, tmp_path: Path) 
             extra = int.from_bytes((ours.bitset & ~java.bitset).tobytes()).bit_count()
             if name not in ("f", "d", "c", "n", "w"):
                 assert extra == 0, name
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata"])
+def test_moments_of_any_zone_are_hashed_as_java_hashes_them(sealed: Path, zone: str, tmp_path: Path) -> None:
+    chance, path = random.Random(9), tmp_path / "moments.orc"
+    rows = [[chance.randint(-2_000_000_000_000, 3_000_000_000_000)] * 2 for _ in range(1_100)]
+    with java_zone(zone):
+        java_orc_write(path, "struct<w:timestamp,z:timestamp with local time zone>", rows, filters="w,z", fpp=0.001)
+    with orc.open_file(path) as file:
+        assert file.index(0).writer_timezone == zone
+        theirs = {name: file.filter(0, name) for name in "wz"}
+    orc.attach_filters(path, ["w", "z"])
+    with orc.open_file(path) as file:
+        for name in "wz":
+            for java, ours in zip(theirs[name] or [], file.filter(0, name) or [], strict=True):
+                assert java.bitset.any()
+                assert not (java.bitset & ~ours.bitset).any()
 
 
 def test_masked_filters_answer_readers_without_a_key(sealed: Path, tmp_path: Path) -> None:
