@@ -12,8 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import pyarrow as pa
+
 from ...encryption import SecretKey
-from ...errors import BloomsealError, FormatError, IntegrityError, UsageError
+from ...errors import BloomsealError, FormatError, IntegrityError, UnsupportedError, UsageError
 from ...specs import DecryptionSpec
 from ...storage.atomic import AtomicFile, fault_point
 from ...storage.source import Source
@@ -227,8 +229,12 @@ class Rewriting:
         stride = tail.row_index_stride or stripe.num_rows
         entries = []
         for group in range(stripe.num_row_groups):
-            values = leaf_values(rows.slice(group * stride, stride), way)
-            hashes = value_hashes(values, leaf, index.writer_timezone, hybrid=tail.hybrid_calendar)
+            try:
+                values = leaf_values(rows.slice(group * stride, stride), way)
+                hashes = value_hashes(values, leaf, index.writer_timezone, hybrid=tail.hybrid_calendar)
+            except pa.ArrowException as error:
+                what = f"filters over a {leaf.type_name} column can't be built: {type(error).__name__}"
+                raise UnsupportedError(what, column=leaf.name) from error
             entries.append(entry(size.num_hashes, filled(hashes, size)))
             if wish.variant is not None:
                 self._true.setdefault((stripe.index, leaf.id), []).append(hashes)
