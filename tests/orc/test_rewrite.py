@@ -20,7 +20,7 @@ from bloomseal.orc.index import parsed_filter
 from bloomseal.orc.protobuf import fields
 from bloomseal.orc.rewrite.build import all_in
 from support.jvm import JavaUnavailableError, start_jvm
-from support.orc_java import java_orc_merge, java_orc_rows, java_orc_write, memory_keys
+from support.orc_java import java_orc_merge, java_orc_rows, java_orc_write, java_zone, memory_keys
 
 pytestmark = pytest.mark.jvm
 
@@ -163,13 +163,25 @@ def test_rekey_moves_to_the_newest_version(path: Path) -> None:
     report = orc.rekey(path, decryption=DecryptionSpec(keys=rolled, allow_ctr=True))
     assert report.versions == {"pii": 1, "wide": 1}
     assert report.rekeyed == ["name", "num", "s"]
-    assert "old version" in str(report.old_copies)
+    assert "old master key" in str(report.old_copies)
     gone = DecryptionSpec(keys=MasterKeys({"pii": [None, NEW], "wide": [None, OLD + NEW]}), allow_ctr=True)
     assert _counted(path, "num", [row[2] for row in ROWS], gone, [2_000, 2_000, 500])[0] == 0
     java = memory_keys(("pii", 1, NEW), ("wide", 1, OLD + NEW))
     assert java_orc_rows(path, java) == ROWS
     with orc.open_file(path, decryption=SPEC) as file, pytest.raises(KeyAccessError, match="version 1"):
         file.probe("num", [1])
+
+
+def test_rekey_takes_another_master_key(path: Path) -> None:
+    both = DecryptionSpec(keys=MasterKeys({"pii": OLD, "wide": WIDE, "next": [OLD, NEW]}), allow_ctr=True)
+    with pytest.raises(UsageError, match="no column is under master key nxt"):
+        orc.rekey(path, decryption=both, master_keys={"nxt": "next"})
+    report = orc.rekey(path, decryption=both, master_keys={"wide": "next"})
+    assert report.versions == {"next": 1}
+    with orc.open_file(path) as file:
+        assert file.encryption is not None
+        assert [(one.name, one.version) for one in file.encryption.keys] == [("pii", 0), ("next", 1)]
+    assert java_orc_rows(path, memory_keys(("pii", 0, OLD), ("next", 1, NEW))) == ROWS
 
 
 def test_nested_and_plain_columns_get_filters(path: Path) -> None:
@@ -300,6 +312,23 @@ def test_built_filters_hold_all_bits_of_java_ones(sealed: Path, tmp_path: Path) 
             extra = int.from_bytes((ours.bitset & ~java.bitset).tobytes()).bit_count()
             if name not in ("f", "d", "c", "n", "w"):
                 assert extra == 0, name
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata"])
+def test_moments_of_any_zone_are_hashed_as_java_hashes_them(sealed: Path, zone: str, tmp_path: Path) -> None:
+    chance, path = random.Random(9), tmp_path / "moments.orc"
+    rows = [[chance.randint(-2_000_000_000_000, 3_000_000_000_000)] * 2 for _ in range(1_100)]
+    with java_zone(zone):
+        java_orc_write(path, "struct<w:timestamp,z:timestamp with local time zone>", rows, filters="w,z", fpp=0.001)
+    with orc.open_file(path) as file:
+        assert file.index(0).writer_timezone == zone
+        theirs = {name: file.filter(0, name) for name in "wz"}
+    orc.attach_filters(path, ["w", "z"])
+    with orc.open_file(path) as file:
+        for name in "wz":
+            for java, ours in zip(theirs[name] or [], file.filter(0, name) or [], strict=True):
+                assert java.bitset.any()
+                assert not (java.bitset & ~ours.bitset).any()
 
 
 def test_masked_filters_answer_readers_without_a_key(sealed: Path, tmp_path: Path) -> None:

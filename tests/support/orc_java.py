@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ __all__ = [
     "java_orc_merge",
     "java_orc_rows",
     "java_orc_write",
+    "java_zone",
     "make_key_store",
     "memory_keys",
     "store_opens",
@@ -75,6 +77,18 @@ def java_orc_rows(path: Path, keys: Keys = NO_KEYS, *, column: str = "", value: 
     """All rows; with a column and value those of the row groups that may hold it."""
     text = start_jvm().call("OrcEncrypted", "rows", str(path), json.dumps(keys), column, json.dumps(value))
     return list(json.loads(text)["rows"])
+
+
+@contextmanager
+def java_zone(name: str) -> Iterator[None]:
+    """The time zone of the JVM, which files that it writes name as theirs."""
+    zones = start_jvm()._gateway.jvm.java.util.TimeZone
+    before = zones.getDefault()
+    zones.setDefault(zones.getTimeZone(name))
+    try:
+        yield
+    finally:
+        zones.setDefault(before)
 
 
 def java_orc_merge(target: Path, sources: Sequence[Path], keys: Keys) -> int:

@@ -87,7 +87,7 @@ class LocalKeys:
         self._log = None if decryption is None else AccessLog.of(decryption.access_log, source.name)
         self._calls: LocalKeyCalls | None = None
         self._opened: dict[tuple[str, int, bytes], SecretKey | KeyAccessError] = {}
-        self._checked: set[int] = set()
+        self._checked: set[tuple[int, str]] = set()
         self._statistics: dict[int, list[Message]] = {}
         self._of_stripes: dict[tuple[int, int], list[Message]] = {}
         self._lock = threading.Lock()
@@ -213,24 +213,24 @@ class LocalKeys:
             if statistics.number(_NUMBER_OF_VALUES) > self._tail.num_rows:
                 raise FormatError("statistics of more values than rows")
 
-    def _check(self, variant: Variant) -> None:
+    def _check(self, variant: Variant, master_key: str) -> None:
         """Each column is held to its own master keys: another one's local key, named for it, is refused."""
-        if self._calls is None or variant.index in self._checked:
+        if self._calls is None or (variant.index, master_key) in self._checked:
             return
         for leaf in self._tail.schema.leaves:
             if variant.root.id <= leaf.id <= variant.root.last:
                 try:
-                    self._calls.check(variant.key.name, leaf.name)
+                    self._calls.check(master_key, leaf.name)
                 except BloomsealError as error:
                     self._tell(variant, error)
                     raise
-        self._checked.add(variant.index)
+        self._checked.add((variant.index, master_key))
 
     def _key(self, variant: Variant, encrypted: bytes) -> SecretKey:
         key = variant.key
         if self._decryption is not None and self._calls is None:
             self._calls = local_key_calls(self._decryption.keys)
-        self._check(variant)
+        self._check(variant, key.name)
         name = (key.name, key.version, encrypted)
         with self._lock:
             held = self._opened.get(name)
@@ -257,30 +257,33 @@ class LocalKeys:
             raise UnsupportedError("the encryption algorithm is not known", column=variant.root.name)
         return self._calls.open(encrypted, variant.key.name, variant.key.version)
 
-    def new_key(self, variant: Variant, version: int) -> tuple[SecretKey, bytes]:
-        """A fresh local key under a version of the variant's master key, and its encrypted form.
+    def new_key(self, variant: Variant, master_key: str, version: int) -> tuple[SecretKey, bytes]:
+        """A fresh local key for the variant under a version of a master key, and its encrypted form.
 
         Raises:
             KeyAccessError: the master key can't be had.
+            PolicyError: it is not one that was agreed on.
         """
         assert variant.key.algorithm is not None  # noqa: S101  # its old key was opened before
         if self._calls is None:
             raise KeyAccessError("no keys were given", column=variant.root.name, hint=Hint.KEYS)
         # Any random bytes are the encrypted form of some key.
         encrypted = SecretKey.generate(8 * variant.key.algorithm.key_bytes).reveal()
-        key = self._calls.open(encrypted, variant.key.name, version)
-        self._tell(variant, action="seal")
+        self._check(variant, master_key)
+        key = self._calls.open(encrypted, master_key, version)
+        if self._log is not None:
+            self._log.say("seal", variant.root.name, master_key, str(version))
         return key, encrypted
 
-    def newest_version(self, variant: Variant) -> int:
-        """Of the variant's master key. Raises KeyAccessError."""
+    def newest_version(self, master_key: str) -> int:
+        """Of a master key. Raises KeyAccessError."""
         if self._calls is None:
-            raise KeyAccessError("no keys were given", column=variant.root.name, hint=Hint.KEYS)
-        return self._calls.newest_version(variant.key.name)
+            raise KeyAccessError("no keys were given", hint=Hint.KEYS)
+        return self._calls.newest_version(master_key)
 
-    def _tell(self, variant: Variant, error: BloomsealError | None = None, action: str = "open") -> None:
+    def _tell(self, variant: Variant, error: BloomsealError | None = None) -> None:
         if self._log is not None:
-            self._log.say(action, variant.root.name, variant.key.name, str(variant.key.version), None, error)
+            self._log.say("open", variant.root.name, variant.key.name, str(variant.key.version), None, error)
 
     @property
     def _encryption(self) -> Encryption:

@@ -147,7 +147,7 @@ def test_broken_files_give_errors_of_ours(data: bytes, repaired: bytes) -> None:
 
 
 @pytest.mark.parametrize("where", ["stripe 0", "written", "checked", "renamed"])
-def test_a_rewrite_that_is_killed_leaves_one_of_both(data: bytes, repaired: bytes, where: str, tmp_path: Path) -> None:
+def test_a_rewrite_that_is_killed_leaves_one_of_both(data: bytes, where: str, tmp_path: Path) -> None:
     path = tmp_path / "file.orc"
     path.write_bytes(data)
     code = (
@@ -159,7 +159,8 @@ def test_a_rewrite_that_is_killed_leaves_one_of_both(data: bytes, repaired: byte
     assert killed.returncode == -signal.SIGKILL
     left = path.read_bytes()
     assert (left != data) == (where == "renamed")
-    assert len(left) in (len(data), len(repaired))
+    with orc.open_file(left, decryption=SPEC) as file:
+        assert sum(one.encrypted for one in file.filters) == (4 if where == "renamed" else 0)
     orc.repair_filters(path, decryption=SPEC)
     with orc.open_file(path, decryption=SPEC) as file:
         assert {one.column for one in file.filters if one.encrypted} == {"name", "num"}

@@ -121,8 +121,8 @@ def leaf_values(rows: pa.Table, way: list[Column]) -> pa.Array:
         elif above.kind is Kind.LIST and pa.types.is_list(array.type):
             array = array.flatten()
         elif above.kind is Kind.MAP and pa.types.is_map(array.type):
-            inside = array.flatten()
-            array = pc.struct_field(inside, [0 if name == "_key" else 1])
+            # A map that is null has no entries, as its offsets say.
+            array = pa.ListArray.from_arrays(array.offsets, array.keys if name == "_key" else array.items).flatten()
         else:
             raise UnsupportedError(f"filters of what is inside a {above.type_name} can't be built", column=column.name)
     return array

@@ -23,7 +23,7 @@ class OrcRewriteReport(ShownInNotebooks):
             copy of the old file.
         masked_kept: of these, streams of which the part over masked values stays, for readers without a key.
         rekeyed: columns under new local keys.
-        versions: master key → its version from now on, where it is another one.
+        versions: master keys and their versions from now on, where they are other ones.
         old_size, new_size: of the file, in bytes.
     """
 
@@ -44,7 +44,7 @@ class OrcRewriteReport(ShownInNotebooks):
         if self.clear_filters:
             return "copies of the old file still tell true values by filters in clear: destroy them"
         if self.versions:
-            return "copies of the old file still open under the old version of the master key: destroy them"
+            return "copies of the old file still open under the old master key or version: destroy them"
         return None
 
     def add(self, column: str, stripe: int, row_groups: int, num_bytes: int, encrypted: bool) -> None:

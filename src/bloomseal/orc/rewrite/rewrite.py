@@ -12,8 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import pyarrow as pa
+
 from ...encryption import SecretKey
-from ...errors import BloomsealError, FormatError, IntegrityError, UsageError
+from ...errors import BloomsealError, FormatError, IntegrityError, UnsupportedError, UsageError
 from ...specs import DecryptionSpec
 from ...storage.atomic import AtomicFile, fault_point
 from ...storage.source import Source
@@ -85,7 +87,7 @@ class Rewriting:
     Args:
         wishes: id of a leaf → its filters.
         fresh: variants that get new local keys; all that `wishes` name must be among them.
-        versions: master key → the version that it has from now on; every variant of it must be in `fresh`.
+        versions: master key → the one, and its version, that takes its place; every variant of it must be in `fresh`.
     """
 
     def __init__(
@@ -93,7 +95,7 @@ class Rewriting:
         file: OrcFile,
         wishes: Mapping[int, Wish],
         fresh: Mapping[int, Variant],
-        versions: Mapping[str, int],
+        versions: Mapping[str, tuple[str, int]],
         report: OrcRewriteReport,
     ) -> None:
         self._file, self._wishes, self._fresh, self._versions = file, wishes, fresh, versions
@@ -128,14 +130,14 @@ class Rewriting:
 
     # Keys
 
-    def _version(self, variant: Variant) -> int:
-        return self._versions.get(variant.key.name, variant.key.version)
+    def _new_key(self, variant: Variant) -> tuple[SecretKey, bytes]:
+        now = self._versions.get(variant.key.name, (variant.key.name, variant.key.version))
+        return self._file.keys.new_key(variant, *now)
 
     def _new_keys(self) -> _Keys:
         made = _Keys()
-        local = self._file.keys
         for number, variant in self._fresh.items():
-            made.of_statistics[number] = local.new_key(variant, self._version(variant))
+            made.of_statistics[number] = self._new_key(variant)
         run: dict[int, tuple[SecretKey, bytes]] = {}
         before: Stripe | None = None
         for stripe in self._file.stripes:
@@ -145,7 +147,7 @@ class Rewriting:
                 or stripe.encrypt_id <= before.encrypt_id
             ):
                 # In a merged file ids begin again: one key for both runs would seal two streams alike.
-                run = {one: local.new_key(variant, self._version(variant)) for one, variant in self._fresh.items()}
+                run = {one: self._new_key(variant) for one, variant in self._fresh.items()}
             before = stripe
             made.of_stripe.append({one: key for one, (key, _) in run.items()})
             if self._fresh and not stripe.encrypted_keys:
@@ -227,8 +229,12 @@ class Rewriting:
         stride = tail.row_index_stride or stripe.num_rows
         entries = []
         for group in range(stripe.num_row_groups):
-            values = leaf_values(rows.slice(group * stride, stride), way)
-            hashes = value_hashes(values, leaf, index.writer_timezone, hybrid=tail.hybrid_calendar)
+            try:
+                values = leaf_values(rows.slice(group * stride, stride), way)
+                hashes = value_hashes(values, leaf, index.writer_timezone, hybrid=tail.hybrid_calendar)
+            except pa.ArrowException as error:
+                what = f"filters over a {leaf.type_name} column can't be built: {type(error).__name__}"
+                raise UnsupportedError(what, column=leaf.name) from error
             entries.append(entry(size.num_hashes, filled(hashes, size)))
             if wish.variant is not None:
                 self._true.setdefault((stripe.index, leaf.id), []).append(hashes)
@@ -336,7 +342,8 @@ class Rewriting:
         assert encryption is not None  # noqa: S101
         made = bytearray(without(section, (2, 3)))
         for key, raw in zip(encryption.keys, message.every(2), strict=True):
-            made += encoded(2, without(raw, (2,)) + encoded(2, self._versions.get(key.name, key.version)))
+            name, version = self._versions.get(key.name, (key.name, key.version))
+            made += encoded(2, without(raw, (1, 2)) + encoded(1, name.encode()) + encoded(2, version))
         for variant, raw in zip(encryption.variants, message.every(3), strict=True):
             if variant.index in self._fresh:
                 kind = StreamKind.FILE_STATISTICS

@@ -89,27 +89,30 @@ def repair_filters(
 def rekey(
     path: str | os.PathLike[str] | FileRef,
     *,
+    master_keys: Mapping[str, str] | None = None,
     decryption: DecryptionSpec | TablePolicy | None = None,
     filesystem: FileSystem | None = None,
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> OrcRewriteReport:
-    """New local keys for all encrypted columns, under the newest version of their master keys.
+    """New local keys for all encrypted columns, under the newest version of their master keys, or under other ones.
 
     ORC knows no other rotation: an encrypted local key is random bytes, and what they open to follows from the master
     key, so that a local key can't be wrapped anew under another version.
 
     Args:
-        decryption: must open all encrypted columns, and say ``allow_ctr``.
+        master_keys: name of a master key → name of the one to take its place; the others stay.
+        decryption: must open all encrypted columns and the new master keys, and say ``allow_ctr``.
 
     Raises:
-        As `attach_filters`.
+        As `attach_filters`; UsageError where the file names no such master key.
     """
 
     def wishes(file: OrcFile) -> list[Wish]:  # noqa: ARG001
         return []
 
-    return _rewritten(path, filesystem, decryption, wishes, dry_run=dry_run, progress=progress, rotate=True)
+    rotate = dict(master_keys or {})
+    return _rewritten(path, filesystem, decryption, wishes, dry_run=dry_run, progress=progress, rotate=rotate)
 
 
 def _rewritten(
@@ -120,7 +123,7 @@ def _rewritten(
     *,
     dry_run: bool,
     progress: Progress | None,
-    rotate: bool = False,
+    rotate: Mapping[str, str] | None = None,
 ) -> OrcRewriteReport:
     with Source.open(path, filesystem) as source:
         spec = decryption_for(decryption, source.ref)
@@ -128,14 +131,14 @@ def _rewritten(
         report = OrcRewriteReport(file.path, dry_run, old_size=source.size, new_size=source.size)
         wishes = choose(file)
         fresh = {one.variant.index: one.variant for one in wishes if one.variant is not None}
-        versions: dict[str, int] = {}
-        if rotate:
-            fresh, versions = _all_variants(file)
+        versions: dict[str, tuple[str, int]] = {}
+        if rotate is not None:
+            fresh, versions = _all_variants(file, rotate)
         if not wishes and not fresh:
             return report
         report.rekeyed = [variant.root.name for variant in fresh.values()]
-        old = {key.name: key.version for key in file.encryption.keys} if file.encryption else {}
-        report.versions = {name: version for name, version in versions.items() if old[name] != version}
+        old = {(key.name, key.version) for key in file.encryption.keys} if file.encryption else set()
+        report.versions = {name: version for name, version in versions.values() if (name, version) not in old}
         rewriting = Rewriting(file, {wish.leaf.id: wish for wish in wishes}, fresh, versions, report)
         if dry_run:
             return rewriting.run(None, progress)
@@ -160,14 +163,22 @@ def _leaks(file: OrcFile, name: str) -> bool:
     return False
 
 
-def _all_variants(file: OrcFile) -> tuple[dict[int, Variant], dict[str, int]]:
-    fresh, versions = {}, {}
+def _all_variants(
+    file: OrcFile, master_keys: Mapping[str, str]
+) -> tuple[dict[int, Variant], dict[str, tuple[str, int]]]:
+    """All of them, and what takes the place of their master keys."""
+    known = {variant.key.name for variant in file.encryption.variants} if file.encryption else set()
+    if unknown := sorted(set(master_keys) - known):
+        raise UsageError(f"no column is under master key {unknown[0]}", file=file.path)
+    fresh: dict[int, Variant] = {}
+    versions: dict[str, tuple[str, int]] = {}
     for variant in file.encryption.variants if file.encryption else ():
         try:
             file.keys.need_ctr(variant.root)
             file.keys.footer_key(variant)
             file.keys.statistics(variant)  # a wrong key would seal nonsense
-            versions[variant.key.name] = file.keys.newest_version(variant)
+            name = master_keys.get(variant.key.name, variant.key.name)
+            versions[variant.key.name] = name, file.keys.newest_version(name)
         except BloomsealError as error:
             raise error.at(file=file.path, column=variant.root.name) from None
         fresh[variant.index] = variant
