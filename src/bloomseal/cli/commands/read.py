@@ -183,7 +183,7 @@ def _one_file(
 
         def batches() -> Iterator[pa.RecordBatch]:
             for group in range(opened.num_row_groups):
-                if (found := opened.scan_row_group(plan, group)) is not None:
+                for found in opened.pieces(plan, group):
                     yield from found.to_batches()
                 tell(group + 1, opened.num_row_groups)
 
@@ -201,7 +201,7 @@ def _table(
     int96_unit: str,
     tell: Callable[[float, int], None],
 ) -> Iterator[Rows]:
-    """The rows of a table, or of several places as one: a row group per processor is held."""
+    """The rows of a table, or of several places as one."""
     opened = open_table(list(files), decryption=decryption, version=version, use_index=use_index)
     condition = asked.of(opened.leaves) if asked else None
     with opened.scan(wanted, condition, int96_unit=int96_unit, progress=tell) as reader:
