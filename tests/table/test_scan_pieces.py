@@ -90,7 +90,8 @@ def test_rows_are_counted_after_the_tables_own_test(tmp_path: Path) -> None:
         assert table.stats.rows == 2
 
 
-def test_a_piece_that_can_not_be_decoded_is_an_error_of_ours(tmp_path: Path) -> None:
+def test_a_piece_that_can_not_be_decoded_is_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "_PORTION", 1)
     path = tmp_path / "a.parquet"
     texts = pa.table({"x": [f"text {i}" for i in range(ROWS)]})
     pq.write_table(texts, path, data_page_size=64, use_dictionary=False, write_statistics=False, write_batch_size=8)

@@ -184,7 +184,7 @@ def _one_file(
 
         def batches() -> Iterator[pa.RecordBatch]:
             for part in range(opened.num_parts):
-                if (found := opened.scan_part(plan, part)) is not None:
+                for found in opened.pieces(plan, part):
                     yield from found.to_batches()
                 tell(part + 1, opened.num_parts)
 
@@ -202,7 +202,7 @@ def _table(
     int96_unit: str,
     tell: Callable[[float, int], None],
 ) -> Iterator[Rows]:
-    """The rows of a table, or of several places as one: a row group per processor is held."""
+    """The rows of a table, or of several places as one."""
     opened = open_table(list(files), decryption=decryption, version=version, use_index=use_index)
     condition = asked.of(opened.leaves) if asked else None
     with opened.scan(wanted, condition, int96_unit=int96_unit, progress=tell) as reader:
