@@ -297,3 +297,18 @@ def test_rotations_tell_what_an_audit_counts(spark: SparkSession, own_ring: bs.K
             assert why in rows[str(path)].why
         assert {rows[file].status for file in files} == {"rotated"}
     assert contents([str(path) for path in beside]) == before
+
+
+def test_the_data_source_logs_who_opened_what(spark: SparkSession, own_ring: bs.Keyring, tmp_path: Path) -> None:
+    """By the policy's access log, from the executors."""
+    log = tmp_path / "access.jsonl"
+    policy = table_policy(own_ring, access_log=str(log))
+    files = fill(tmp_path / "people", policy)
+    log.write_bytes(b"")
+    assert bss.read(spark, tmp_path / "people", columns=["ssn"], policy=policy).count() == FILES * ROWS
+    told = [json.loads(line) for line in log.read_text().splitlines()]
+    assert {one["file"] for one in told} == set(files)
+    assert {(one["action"], one["column"], one["master_key"], one["version"], one["outcome"]) for one in told} >= {
+        ("open", None, "footer", "1", "given"),
+        ("open", "ssn", "pii", "1", "given"),
+    }

@@ -258,7 +258,8 @@ def _check_beside(facts: Facts) -> Iterator[Finding]:
         message = f"plaintext in {_BESIDE[one.kind]}"
         if target is not None:
             message += f" {posixpath.basename(target)}"
-        details = {"advice": _VACUUM} if one.kind is Kind.DEAD else None
+        place = one.root or posixpath.dirname(one.path)
+        details = {"advice": _VACUUM.format(place=place)} if one.kind is Kind.DEAD else None
         yield found("BS115", message, None if serious else Severity.WARNING, one.path, details=details)
 
 

@@ -45,11 +45,8 @@ def mended(finding: Finding, facts: Facts) -> Finding:
         filled = {name: values.get(name) for name in parts}
         if None not in filled.values():
             command = " ".join(rule.fix.format_map(filled).split(" ")).strip()
-    place = facts.places.roots.get(finding.file or "") or next(
-        (one.root for one in facts.beside if one.path == finding.file and one.root), "the table"
-    )
-    names = {"file": finding.file or "the file", "column": finding.column or "the column", "place": place}
-    advice = str(finding.details.get("advice", rule.advice)).format_map(names)
+    names = {"file": finding.file or "the file", "column": finding.column or "the column"}
+    advice = str(finding.details.get("advice") or rule.advice.format_map(names))
     if orc and not command:
         advice = advice or _ORC
     return replace(finding, fix=command, advice=advice or ("" if command else _MISSING))
