@@ -35,7 +35,7 @@ def main(folder: Path, what: str) -> None:
     source = str(folder / "in")
     frames = {
         "source": spark.readStream.format("bloomseal").schema("id BIGINT, ssn STRING").load(source),
-        "bridge": spark.readStream.schema("id BIGINT, ssn STRING").option("maxFilesPerTrigger", 2).parquet(source),
+        "bridge": spark.readStream.schema("id BIGINT, ssn STRING").option("maxFilesPerTrigger", 10).parquet(source),
     }
     queries = []
     for door in DOORS:

@@ -116,7 +116,7 @@ def test_each_row_is_there_once_whenever_the_driver_was_killed(tmp_path: Path, k
                     raise ended(tmp_path, process)
                 assert time.monotonic() < end, commits(tmp_path)
                 comes()
-                time.sleep(0.2)
+                time.sleep(1)
             for _ in range(3):
                 comes()
                 time.sleep(chance.uniform(0, 0.7))
