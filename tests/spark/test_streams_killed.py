@@ -72,7 +72,11 @@ def ended(folder: Path, process: subprocess.Popen[str]) -> Exception:
     lines = (folder / "driver.txt").read_text().splitlines()
     told = "\n".join(line for line in lines if not line.startswith("\tat "))
     (folder / "driver.txt").unlink()
-    return LateWorkerError() if "Python worker failed to connect back" in told else AssertionError(told[told.find(" ERROR ") :][:3000])
+    return (
+        LateWorkerError()
+        if "Python worker failed to connect back" in told
+        else AssertionError(told[told.find(" ERROR ") :][:3000])
+    )
 
 
 def answer(folder: Path, process: subprocess.Popen[str], wanted: str) -> str:
