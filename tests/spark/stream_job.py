@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import bloomseal.spark as bss
 
 DOORS = ("source", "bridge")
+LATE = "Python worker failed to connect back"
+"""Spark gives a stream's Python process ten seconds to start, and no setting changes that: on a machine with much else
+to do a query ends by itself. It is started again from its checkpoint, which is what its user would do.
+"""
 
 
 def main(folder: Path, what: str) -> None:
@@ -27,24 +32,33 @@ def main(folder: Path, what: str) -> None:
         .config("spark.io.encryption.enabled", "true")
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.log.level", "ERROR")
-        # A worker that comes late, on a machine with much else to do, is no failure of a stream.
-        .config("spark.python.authenticate.socketTimeout", "300s")
         .getOrCreate()
     )
     bss.enable(spark, policy=str(folder / "policy.toml"))
     source = str(folder / "in")
     frames = {
         "source": spark.readStream.format("bloomseal").schema("id BIGINT, ssn STRING").load(source),
-        "bridge": spark.readStream.schema("id BIGINT, ssn STRING").option("maxFilesPerTrigger", 2).parquet(source),
+        "bridge": spark.readStream.schema("id BIGINT, ssn STRING").option("maxFilesPerTrigger", 10).parquet(source),
     }
-    queries = []
-    for door in DOORS:
+
+    def begun(door: str) -> Any:
         sink = bss.write_stream(frames[door], folder / door, through=door)  # type: ignore[arg-type]
         sink = sink.option("checkpointLocation", str(folder / f"{door}-checkpoint"))
-        queries.append((sink.trigger(availableNow=True) if what == "finish" else sink).start())
+        return (sink.trigger(availableNow=True) if what == "finish" else sink).start()
+
+    queries = {door: begun(door) for door in DOORS}
     print("ready", flush=True)
-    for query in queries:
-        query.awaitTermination()
+    while queries:
+        for door, query in list(queries.items()):
+            if query.isActive:
+                continue
+            if (error := query.exception()) is None:
+                del queries[door]
+            elif LATE in str(error):
+                queries[door] = begun(door)
+            else:
+                raise error
+        time.sleep(0.2)
     print(json.dumps({door: found(spark, folder / door) for door in DOORS}), flush=True)
 
 
