@@ -2,8 +2,8 @@
 
 Goes round the families in batches, from where the state file says that an earlier run has stopped; stop it whenever you
 like. A failure is a wrong answer, an exception that is not ours, more than ten seconds of CPU (or two minutes of
-waiting), or more memory than the mutant's bytes (all are small) and 64 MiB. It is kept in the state file under its number, from which
-``--only FAMILY NUMBER`` makes it again.
+waiting), or more memory than the mutant's bytes (all are small) and 64 MiB. It is kept in the state file under its
+number, from which ``--only FAMILY NUMBER`` makes it again.
 """
 
 from __future__ import annotations
