@@ -1,9 +1,9 @@
 """Mutants by the million: ``make mutate MUTATE="--state ~/mutants.json --seconds 3600"``.
 
 Goes round the families in batches, from where the state file says that an earlier run has stopped; stop it whenever you
-like. A failure is a wrong answer, an exception that is not ours, more than ten seconds, or more memory than the
-mutant's bytes (all are small) and 64 MiB. It is kept in the state file under its number, from which
-``--only FAMILY NUMBER`` makes it again.
+like. A failure is a wrong answer, an exception that is not ours, more than ten seconds of CPU (or two minutes of
+waiting), or more memory than the mutant's bytes (all are small) and 64 MiB. It is kept in the state file under its
+number, from which ``--only FAMILY NUMBER`` makes it again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 from tamper.families import FAMILIES
 
 _BATCH = 50
-_SECONDS = 10.0
+_SECONDS, _WAITING = 10.0, 120.0
 _MEMORY = 64 << 20
 _STATUS = Path("/proc/self/status")
 
@@ -68,15 +68,15 @@ def _batch(name: str, one: dict[str, Any]) -> None:
 
 
 def _trouble(name: str, number: int) -> str | None:
-    held, began = _peak(fresh=True), time.monotonic()
+    held, began, since = _peak(fresh=True), time.process_time(), time.monotonic()
     try:
         FAMILIES[name](number)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         return f"{type(error).__name__}: {error}"[:500]
-    if (seconds := time.monotonic() - began) > _SECONDS:
-        return f"took {seconds:.0f} s"
+    if (seconds := time.process_time() - began) > _SECONDS or time.monotonic() - since > _WAITING:
+        return f"took {seconds:.0f} s of CPU, {time.monotonic() - since:.0f} s in all"
     if (more := _peak() - held) > _MEMORY:
         return f"took {more >> 20} MiB"
     return None
