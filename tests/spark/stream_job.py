@@ -46,14 +46,22 @@ def main(folder: Path, what: str) -> None:
         sink = sink.option("checkpointLocation", str(folder / f"{door}-checkpoint"))
         return (sink.trigger(availableNow=True) if what == "finish" else sink).start()
 
-    queries = {door: begun(door) for door in DOORS}
+    def done(door: str) -> int:
+        return len(list((folder / f"{door}-checkpoint" / "commits").glob("[0-9]*")))
+
+    queries, before = {door: begun(door) for door in DOORS}, dict.fromkeys(DOORS, -1)
     print("ready", flush=True)
     while queries:
         for door, query in list(queries.items()):
             if query.isActive:
                 continue
             if (error := query.exception()) is None:
-                del queries[door]
+                # After a kill, a run over what is available only repeats the batch that was under way.
+                if done(door) == before[door]:
+                    del queries[door]
+                else:
+                    before[door] = done(door)
+                    queries[door] = begun(door)
             elif LATE in str(error):
                 queries[door] = begun(door)
             else:
