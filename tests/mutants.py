@@ -51,6 +51,10 @@ def main() -> int:
         left += unexplained
         explained = counts["survived"] - len(unexplained)
         print(f"| `{module.path}` | {counts.total()} | {counts['killed']} | {explained} | {len(unexplained)} |")
+    print("\n| place | was | is | why nobody can notice it |\n|---|---|---|---|")
+    for one in config["equivalent"]:
+        if one["path"] in {module.path for module in tables}:
+            print(f"| `{one['path']}` | `{one['was']}` | `… {one['now'].strip() or '(gone)'} …` | {one['why']} |")
     print("\n" + "\n".join(left))
     return 1 if left else 0
 

@@ -16,7 +16,7 @@ import pytest
 
 from bloomseal.errors import UsageError
 from bloomseal.sbbf import ColumnType, LogicalType, PhysicalType, encode_value
-from bloomseal.sbbf.encoding import int_range
+from bloomseal.sbbf.encoding import int_range, stands_for_null, unwrap
 
 UTC = dt.UTC
 NEW_YORK = dt.timezone(dt.timedelta(hours=-5))
@@ -448,3 +448,14 @@ def test_messages_say_what_is_wanted() -> None:
         with pytest.raises(UsageError) as caught:
             encode_value(value, STRING)
         assert caught.value.hint == wanted
+
+
+def test_nulls_of_other_libraries() -> None:
+    pandas = pytest.importorskip("pandas")
+    nulls = [pandas.NaT, pandas.NA, None, np.datetime64("NaT"), np.timedelta64("NaT")]
+    for value in [*nulls, pa.array(["a", None]).dictionary_encode()[1]]:
+        assert stands_for_null(unwrap(value))
+        for column_type in (INT64, STRING, timestamp("ns")):
+            assert encode_value(value, column_type) is None
+    for value in (0, "", "NaT", np.datetime64(0, "ns"), pandas.Timestamp(0)):
+        assert not stands_for_null(value)
