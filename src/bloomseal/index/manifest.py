@@ -33,6 +33,7 @@ FACTS: Final = pa.schema(
         ("size", pa.int64()),
         ("mtime", pa.int64()),  # nanoseconds
         ("ctime", pa.int64()),
+        ("tag", pa.string()),  # of an object in a store
         ("groups", pa.int32()),  # row groups
         ("doc", pa.int32()),  # number of the file's schema among the manifest's
         (
@@ -46,14 +47,17 @@ FACTS: Final = pa.schema(
 
 
 class FileState(NamedTuple):
-    """What tells a local file from another one, or from the same one altered: whoever writes to it, or puts another
-    one in its place, changes one of these. The change time is the file system's own; nobody sets it.
+    """What tells a file from another one, or from the same one altered.
+
+    Whoever writes to a local file, or puts another one in its place, changes inode, size or times. The change time is
+    the file system's own; nobody sets it. An object in a store has size, time and tag (`ObjectVersion`).
     """
 
     inode: int
     size: int
     mtime: int
     ctime: int
+    tag: str = ""
 
 
 def state_of(status: os.stat_result) -> FileState:
@@ -67,12 +71,14 @@ class Shard(NamedTuple):
     Attributes:
         file: its name.
         unique: its aad_file_unique.
+        size: in bytes.
         entries: in it.
         first, last: of them.
     """
 
     file: str
     unique: bytes
+    size: int
     entries: int
     first: int
     last: int
@@ -109,6 +115,7 @@ class Manifest:
         bits: length of a fingerprint.
         false_places: row groups in which a value that is nowhere is expected, in the whole table.
         pad: runs are filled up to a power of two.
+        max_keys: the most values for which one query asks the index; None: any number.
         runs: in the order in which they were made.
         facts: a table of schema `FACTS`; one row per path.
         docs: schemas of the files, each as a Parquet file without rows.
@@ -120,6 +127,7 @@ class Manifest:
     bits: int
     false_places: float
     pad: bool = False
+    max_keys: int | None = None
     runs: tuple[Run, ...] = ()
     facts: pa.Table = field(default_factory=FACTS.empty_table, repr=False, compare=False)
     docs: tuple[bytes, ...] = field(default=(), repr=False)
@@ -180,6 +188,7 @@ class Manifest:
             "bits": self.bits,
             "false_places": self.false_places,
             "pad": self.pad,
+            "max_keys": self.max_keys,
             "runs": [
                 {**run.__dict__, "shards": [{**one._asdict(), "unique": one.unique.hex()} for one in run.shards]}
                 for run in self.runs
@@ -206,6 +215,7 @@ class Manifest:
                 int(head["bits"]),
                 float(head["false_places"]),
                 bool(head["pad"]),
+                None if head["max_keys"] is None else int(head["max_keys"]),
                 tuple(map(_run, head["runs"])),
                 facts,
                 tuple(values[2:]),

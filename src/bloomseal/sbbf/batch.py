@@ -21,6 +21,7 @@ from . import numpy_kernels
 
 __all__ = [
     "check",
+    "expect",
     "false_positive_probability",
     "hash_fixed",
     "hash_prefixed",
@@ -59,6 +60,12 @@ def _kernels_for(cost: int) -> ModuleType | None:
 
             _kernels = kernels
     return _kernels
+
+
+def expect(values: int) -> None:
+    """So many values will be hashed: load the kernels now if they earn it back, not when half of the work is done."""
+    if _PREFIXED * values >= _LOADING:
+        _kernels_for(_PREFIXED * values)
 
 
 def insert(words: U32, hashes: U64) -> None:

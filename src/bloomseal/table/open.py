@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -18,7 +18,7 @@ from ..storage.tables import Places, find_files, is_one_file
 from .query.indexes import Indexes
 from .query.narrow import Narrowed, known_values, narrowed, shapes_of
 from .query.partitions import Partitions
-from .query.query import Answer, Query, Shape, TableParts, is_in_state, no_such_column, side_by_side
+from .query.query import Answer, Query, Shape, TableParts, no_such_column, side_by_side
 from .report import TableVerifyReport, verify_files
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ class SealedTable:
         version: of a Delta table its version, of an Iceberg table the snapshot's id; None for plain files.
     """
 
-    def __init__(self, parts: TableParts, use_index: str = "auto") -> None:
+    def __init__(self, parts: TableParts, use_index: str = "auto", trust: str = "auto") -> None:
         self._parts = parts
-        self._indexes = Indexes(parts, use_index)
+        self._indexes = Indexes(parts, use_index, trust)
         self.stats = ReadStats()
         self.version = None if parts.snapshot is None else parts.snapshot.version
 
@@ -205,15 +205,13 @@ class SealedTable:
             encryption: what seals the column, and so its index; None: the policy that the table was opened with.
 
         Raises:
-            UnsupportedError: the table is not one folder on this machine.
+            UnsupportedError: the table is not one folder. Each of several has its own indexes.
         """
         from ..index.sealed import SealedIndex
-        from ..index.update import Listed
 
-        if (root := self._indexes.root) is None:
-            raise UnsupportedError("an index is that of a table in one folder on this machine", column=column)
-        files = [Listed(path, partial(self._parts.open, number)) for number, path in enumerate(self._indexes.relative)]
-        return SealedIndex(root, column, files, self._indexes.paths, self._parts.decryption, encryption)
+        if (files := self._indexes.only) is None:
+            raise UnsupportedError("an index is that of a table in one folder", column=column, hint="one by one")
+        return SealedIndex(files, column, self._parts.decryption, encryption)
 
     def attach(self, filters: FilterRequest, **options: Any) -> dict[str, AttachReport]:
         """Add filters to every file, see `bloomseal.attach_filters`. The first file that can't be done ends it; those
@@ -294,7 +292,7 @@ class SealedTable:
                     file.plan()  # whether the footer is to be believed is asked there
                     return file.path, False, [absent] * file.num_row_groups
                 hits = list(file.hits(column, asked))
-                if told is not None and told.maybe is not None and is_in_state(file, told.state):
+                if told is not None and told.maybe is not None and told.is_same(file):
                     # Neither the filter nor the index ever calls a value absent that is there.
                     hits = [Hits(one.maybe & maybe, False) for one, maybe in zip(hits, told.maybe, strict=True)]
                 return file.path, True, hits
@@ -323,6 +321,7 @@ def open_table(
     partition_types: pa.Schema | None = None,
     follow_links: bool = False,
     use_index: Literal["never", "auto", "require"] = "auto",
+    trust: Literal["auto", "time", "identity"] = "auto",
 ) -> SealedTable:
     """Open a table: list its files, and nothing more.
 
@@ -338,6 +337,9 @@ def open_table(
         follow_links: take files to which links lead out of the folder.
         use_index: ``auto`` asks the sealed indexes that the table has (docs/index.md), ``never`` does not, ``require``
             refuses a look-up for which an index does not answer for every file.
+        trust: by which an index knows files again: ``auto`` by inode, size and times on this machine, by tags in
+            stores whose client tells them, by names where a table's log keeps them; ``time`` in stores also by size and
+            time; ``identity`` opens every covered file's footer, and authenticates it.
 
     Raises:
         UsageError: nothing there; a folder without Parquet files, or a part of it that can't be listed.
@@ -351,7 +353,7 @@ def open_table(
         known = Partitions.of_folders(found.files, partition_types)
     else:
         known = Partitions({})
-    return SealedTable(TableParts(found.files, known, found.snapshot, decryption, follow_links), use_index)
+    return SealedTable(TableParts(found.files, known, found.snapshot, decryption, follow_links), use_index, trust)
 
 
 def as_table(table: SealedTable | Places, options: dict[str, Any]) -> SealedTable:
