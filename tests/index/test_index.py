@@ -20,11 +20,12 @@ import pyarrow.compute as pc
 import pytest
 
 import bloomseal as bs
-from bloomseal.index import shard, update
-from bloomseal.index.clock import Clock
+from bloomseal.index import update
+from bloomseal.index.facts.clock import Clock
+from bloomseal.index.facts.members import Members
 from bloomseal.index.fingerprint import Fingerprints, bits_for
 from bloomseal.index.folder import IndexFolder
-from bloomseal.index.members import Members
+from bloomseal.index.runs import shard
 from bloomseal.rotation import Rewrap, rotate
 
 KEYS: dict[str, Any] = {"footer_key": b"f" * 16, "column_keys": {"k": b"c" * 16, "s": b"d" * 16}}

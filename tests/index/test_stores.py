@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
-from bloomseal.index.clock import _COARSE
+from bloomseal.index.facts.clock import _COARSE
 from crash.s3_endpoint import Endpoint, serving
 from index.test_index import DECRYPTION, ENCRYPTION, KEYS, part
 
@@ -87,7 +87,7 @@ def endpoint() -> Iterator[Endpoint]:
 
 def test_a_store_whose_client_tells_size_and_time_only(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrow's S3 client lists no entity tags: by `auto` no fact counts there, by time and by identity they do."""
-    monkeypatch.setattr("bloomseal.index.clock._COARSE", _COARSE // 2)
+    monkeypatch.setattr("bloomseal.index.facts.clock._COARSE", _COARSE // 2)
     endpoint.reset()
     filesystem = endpoint.filesystem()
     filesystem.create_dir("lake")
@@ -182,7 +182,7 @@ def test_tables_of_several_folders(tmp_path: Path) -> None:
 
 def test_a_look_up_reads_a_run_by_two_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tail with footer, column index and offset index; and the page in question."""
-    from bloomseal.index import shard
+    from bloomseal.index.runs import shard
     from bloomseal.storage.source import Source
 
     monkeypatch.setattr(shard, "_KEPT_ENTRIES", 0)
@@ -266,7 +266,7 @@ def test_iceberg_tables(tmp_path: Path) -> None:
 
 
 def test_names_of_a_table_with_a_log_count_in_a_store(memory: str) -> None:
-    from bloomseal.index.members import Members
+    from bloomseal.index.facts.members import Members
     from bloomseal.storage.source import resolve_path
 
     table = opened(memory)

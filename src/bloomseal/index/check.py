@@ -10,15 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ..notebook import ShownInNotebooks
+from .facts.hashed import hashed_groups, seen_file, still_same
+from .facts.members import Trust
 from .folder import IndexFolder
-from .hashed import hashed_groups, seen_file, still_same
-from .members import Trust
-from .shard import RunReader
+from .runs.shard import RunReader
 
 if TYPE_CHECKING:
+    from .facts.members import Members
     from .folder import Decryption
     from .manifest import Manifest
-    from .members import Members
 
 __all__ = ["CheckReport", "Checking"]
 

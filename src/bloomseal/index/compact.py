@@ -16,9 +16,9 @@ from ..notebook import ShownInNotebooks
 from .commit import commit
 from .folder import IndexFolder
 from .manifest import FACTS, Manifest, Run
-from .runs import RunWriter, most_places, place_bits_for
-from .shard import RunReader
-from .sorter import merged
+from .runs.shard import RunReader
+from .runs.sorter import merged
+from .runs.writer import RunWriter, most_places, place_bits_for
 from .update import Progress
 
 if TYPE_CHECKING:

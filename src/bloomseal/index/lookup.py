@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 
 from ..read.file import SealedFile
 from ..storage.source import Source
+from .facts.members import Members, Trust
 from .folder import IndexFolder
 from .manifest import FileState, Manifest
-from .members import Members, Trust
-from .shard import RunReader
+from .runs.shard import RunReader
 
 if TYPE_CHECKING:
     from .folder import Decryption

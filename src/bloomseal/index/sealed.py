@@ -13,10 +13,10 @@ from ..errors import BloomsealError, UsageError
 from ..notebook import ShownInNotebooks
 from .check import Checking, CheckReport
 from .compact import CompactReport, compact
+from .facts.members import Members
 from .folder import IndexFolder
 from .lookup import IndexReader
 from .manifest import Manifest
-from .members import Members
 from .update import Progress, UpdateReport, new_manifest, update
 
 if TYPE_CHECKING:

@@ -14,15 +14,15 @@ import pyarrow as pa
 from ..errors import BloomsealError, UsageError
 from ..notebook import ShownInNotebooks
 from ..storage.atomic import fault_point
-from .clock import Clock
 from .commit import commit
+from .facts.clock import Clock
+from .facts.hashed import NotCoveredError, SeenFile, hashed_groups, seen_file, still_same
+from .facts.members import Members
 from .fingerprint import SECRET_BYTES, bits_for
 from .folder import IndexFolder
-from .hashed import NotCoveredError, SeenFile, hashed_groups, seen_file, still_same
 from .manifest import FACTS, Manifest, Run
-from .members import Members
-from .runs import most_places
-from .sorter import Sorter
+from .runs.sorter import Sorter
+from .runs.writer import most_places
 
 if TYPE_CHECKING:
     from .folder import Decryption, Encryption

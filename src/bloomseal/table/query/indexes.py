@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import BloomsealError, BloomsealWarning, MissingFileError, UsageError
+from ...index.facts.members import Members, Trust, authentic_content
 from ...index.folder import IndexFolder, columns_in
 from ...index.lookup import Coverage, Found, IndexReader
 from ...index.manifest import state_of
-from ...index.members import Members, Trust, authentic_content
 from ...storage.ref import FileRef
 
 if TYPE_CHECKING:

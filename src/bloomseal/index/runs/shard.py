@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..encryption import ModuleType
-from ..errors import FormatError
-from ..format.minifile import PageSelection, decode_batches, leaf_values, mini_file
-from ..format.pages.page import Page
-from ..format.walk import Walk
-from ..read.file import SealedFile
-from ..thrift.structs import ColumnIndex, OffsetIndex, decode
-from .folder import IndexFolder
-from .manifest import Run, Shard
+from ...encryption import ModuleType
+from ...errors import FormatError
+from ...format.minifile import PageSelection, decode_batches, leaf_values, mini_file
+from ...format.pages.page import Page
+from ...format.walk import Walk
+from ...read.file import SealedFile
+from ...thrift.structs import ColumnIndex, OffsetIndex, decode
+from ..folder import IndexFolder
+from ..manifest import Run, Shard
 
 if TYPE_CHECKING:
-    from .folder import Decryption
+    from ..folder import Decryption
 
 __all__ = ["RunReader"]
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Final
 
-from ..errors import BloomsealError
-from ..read.file import SealedFile
-from ..storage.ref import FileRef
-from ..storage.versions import version_at, versions_below
+from ...errors import BloomsealError
+from ...read.file import SealedFile
+from ...storage.ref import FileRef
+from ...storage.versions import version_at, versions_below
+from ..manifest import FileState, state_of
+from ..place import state_of_version
 from .hashed import content_of, leaf_in
-from .manifest import FileState, state_of
-from .place import state_of_version
 
 __all__ = ["Members", "Trust", "authentic_content"]
 

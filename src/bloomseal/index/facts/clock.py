@@ -6,8 +6,8 @@ import time
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from .manifest import FileState
-    from .place import FilePlace
+    from ..manifest import FileState
+    from ..place import FilePlace
 
 __all__ = ["Clock"]
 

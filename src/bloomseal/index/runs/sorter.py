@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from .folder import IndexFolder
-from .manifest import Manifest, Run
-from .runs import RunWriter, filled_up, most_places, place_bits_for
+from ..folder import IndexFolder
+from ..manifest import Manifest, Run
 from .shard import RunReader
+from .writer import RunWriter, filled_up, most_places, place_bits_for
 
 if TYPE_CHECKING:
-    from .folder import Decryption, Encryption
+    from ..folder import Decryption, Encryption
 
 __all__ = ["Sorter", "merged"]
 

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..storage.atomic import fault_point
-from .folder import IndexFolder
-from .manifest import Manifest, Run, Shard
+from ...storage.atomic import fault_point
+from ..folder import IndexFolder
+from ..manifest import Manifest, Run, Shard
 
 if TYPE_CHECKING:
-    from .folder import Decryption, Encryption
+    from ..folder import Decryption, Encryption
 
 __all__ = ["RunWriter", "filled_up", "most_places", "place_bits_for"]
 

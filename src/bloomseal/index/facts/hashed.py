@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from ..encryption import Algorithm
-from ..errors import BloomsealError
-from ..format.footer import plain_footer
-from ..format.hashes.chunk_hashes import carries_filter, chunk_hashes
-from ..format.layout import MAGIC, FileMeta
-from ..format.walk import Walk
-from ..read.file import SealedFile
-from ..sbbf import batch
-from .manifest import FileState, state_of
+from ...encryption import Algorithm
+from ...errors import BloomsealError
+from ...format.footer import plain_footer
+from ...format.hashes.chunk_hashes import carries_filter, chunk_hashes
+from ...format.layout import MAGIC, FileMeta
+from ...format.walk import Walk
+from ...read.file import SealedFile
+from ...sbbf import batch
+from ..manifest import FileState, state_of
 
 if TYPE_CHECKING:
-    from ..format.schema import Leaf
-    from .fingerprint import Fingerprints
+    from ...format.schema import Leaf
+    from ..fingerprint import Fingerprints
 
 __all__ = ["NotCoveredError", "SeenFile", "content_of", "hashed_groups", "leaf_in", "seen_file", "still_same"]
 
