@@ -34,6 +34,8 @@ from support.lab import Case, Lab, chunks, people, told
 from support.rule_cases import JAVA, PAIRS
 
 PERSON = {
+    "BS404",
+    "BS405",
     "BS107",
     "BS111",
     "BS113",

@@ -505,3 +505,31 @@ def test_the_index_is_no_data_and_its_keys_count(folder: Path) -> None:
 
     others = find_files(folder, everything=True).others
     assert sum("_bloomseal_index" in one.relative for one in others) == 2
+
+
+def test_a_file_that_is_written_alone_is_added_to_the_indexes_of_its_table(tmp_path: Path) -> None:
+    columns = {"k": {"key": "pii", "index": {"max_keys": 1000}}}
+    table = {"footer_key": "footer", "columns": columns}
+    ring = bs.Keyring(tmp_path / "keys.json", create=True)
+    for name in ("footer", "pii"):
+        ring.create(name)
+    policy = bs.Policy.from_dict({"version": 1, "tables": {"t": table}}, kms=ring).for_table("t")
+    root = tmp_path / "lake"
+    assert bs.write_dataset(part(0), root, encryption=policy).indexes["k"].covered == 1
+    (root / "day=2").mkdir()
+    bs.write_table(part(1), root / "day=2" / "1.parquet", encryption=policy)
+    with bs.SealedWriter(root / "day=2" / "2.parquet", part(2).schema, encryption=policy) as writer:
+        writer.write_table(part(2))
+    writer.close()
+    index = opened(root, decryption=policy).index("k")
+    assert (index.show().covered, index.show().max_keys) == (3, 1000)
+    assert index.check().ok
+    for number in range(3):
+        found = opened(root, "require", policy)
+        assert found.read(["n"], [("k", "==", part(number).column("k")[9].as_py())]).num_rows == 1
+        assert found.stats.files_unopened == 2
+    # A damaged index does not keep the rows from being written.
+    (root / "_bloomseal_index" / "k" / "manifest.parquet").write_bytes(b"PAR1")
+    with pytest.warns(bs.BloomsealWarning, match="the index of k is not up to date"):
+        bs.write_table(part(3), root / "3.parquet", encryption=policy)
+    assert bs.read_table(root / "3.parquet", decryption=policy).num_rows == 30
