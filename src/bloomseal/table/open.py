@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..errors import UnsupportedError, UsageError
-from ..read.file import ReadStats, Verdict, open_file
+from ..read.file import ReadStats, SealedFile, Verdict, open_file
 from ..read.verdict import Hits, verdicts
 from ..storage.source import FilePlace
 from ..storage.tables import Places, find_files, is_one_file
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..specs import DecryptionSpec, EncryptionSpec
     from ..write.attach import AttachReport
     from ..write.writer import FilterRequest
+    from .advice import ColumnAdvice
     from .scan import Progress
 
 __all__ = ["SealedTable", "as_table", "open_table", "read_table"]
@@ -196,6 +197,24 @@ class SealedTable:
         none = np.zeros(len(values), dtype=np.bool_)
         rows = [np.logical_or.reduce([none, *(one.maybe for one in hits)]) for _, hits in found]
         return np.stack(rows) if rows else np.empty((0, len(values)), dtype=np.bool_)
+
+    def open(self, number: int) -> SealedFile:
+        """The file of this number in `files`; the caller closes it.
+
+        Raises:
+            FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError, UsageError.
+        """
+        return self._parts.open(number)
+
+    def advise(self, columns: Sequence[str] | None = None, **options: Any) -> list[ColumnAdvice]:
+        """For each column: is a filter, an index or neither worth it? See `bloomseal.table.advice.advise`.
+
+        Raises:
+            As there.
+        """
+        from .advice import advise
+
+        return advise(self, columns, **options)
 
     def index(self, column: str, *, encryption: EncryptionSpec | TablePolicy | None = None) -> SealedIndex:
         """The sealed index of a column: build, update, compact, check, show or drop it. See docs/index.md.
