@@ -25,7 +25,7 @@ from bloomseal.index.facts.clock import Clock
 from bloomseal.index.facts.members import Members
 from bloomseal.index.fingerprint import Fingerprints, bits_for
 from bloomseal.index.folder import IndexFolder
-from bloomseal.index.runs import shard
+from bloomseal.index.runs import shard, sorter
 from bloomseal.rotation import Rewrap, rotate
 
 KEYS: dict[str, Any] = {"footer_key": b"f" * 16, "column_keys": {"k": b"c" * 16, "s": b"d" * 16}}
@@ -533,3 +533,44 @@ def test_a_file_that_is_written_alone_is_added_to_the_indexes_of_its_table(tmp_p
     with pytest.warns(bs.BloomsealWarning, match="the index of k is not up to date"):
         bs.write_table(part(3), root / "3.parquet", encryption=policy)
     assert bs.read_table(root / "3.parquet", decryption=policy).num_rows == 30
+
+
+def test_what_does_not_fit_into_memory_waits_in_sealed_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same entries come out, padded or not; nothing is left behind, also where the disk fails on the way."""
+    spilled: list[str] = []
+    plain = IndexFolder.write
+
+    def write_down(self: IndexFolder, name: str, *arguments: Any, **options: Any) -> None:
+        spilled.append(name)
+        plain(self, name, *arguments, **options)
+
+    monkeypatch.setattr(IndexFolder, "write", write_down)
+    index = opened(folder).index("k", encryption=ENCRYPTION)
+    for pad in (False, True):
+        monkeypatch.setattr(sorter, "_ENTRIES_AT_ONCE", 8_000_000)
+        index.rebuild(pad=pad)
+        wanted = index.show().entries
+        spilled.clear()
+        monkeypatch.setattr(sorter, "_ENTRIES_AT_ONCE", 25)
+        monkeypatch.setattr(sorter, "_MERGED_AT_ONCE", 64)
+        index.rebuild()
+        assert len([name for name in spilled if name.startswith("run-")]) > 3
+        # Padding goes by slices.
+        assert index.show().entries == wanted if not pad else index.show().entries >= 180
+        assert len(index.show().runs) == 1
+        assert index.check().ok
+        for number in range(6):
+            same(folder, [("k", "==", part(number).column("k")[7].as_py())], auto="require")
+    held = set(index._folder.place.names())
+
+    def full(self: IndexFolder, name: str, *arguments: Any, **options: Any) -> None:
+        if len(spilled) == 3:
+            raise bs.BloomsealError("the disk is full")
+        write_down(self, name, *arguments, **options)
+
+    spilled.clear()
+    monkeypatch.setattr(IndexFolder, "write", full)
+    with pytest.raises(bs.BloomsealError, match="the disk is full"):
+        index.rebuild()
+    assert set(index._folder.place.names()) == held
+    assert index.check().ok

@@ -75,8 +75,8 @@ def probe(
         raise UsageError("no value to ask for", hint="VALUE..., or --values-from PATH")
     decryption = opening.decryption([file])
     if version is not None or not is_one_file(file):
-        table = open_table(file, decryption=decryption, version=version, use_index=use_index, trust=trust)
-        found = _ask_table(table, column, texts)
+        whole = open_table(file, decryption=decryption, version=version, use_index=use_index, trust=trust)
+        found = _ask_table(whole, column, texts)
         present = any(found.maybe.values())
         if not quiet:
             _tell_table(file, column, texts, found, per_file)
