@@ -12,7 +12,7 @@ from ..errors import BloomsealError, UsageError
 from ..keytools.material.store import MaterialStore
 from ..storage.aside import folder_lock
 from ..storage.atomic import storage_errors
-from ..storage.objects import put
+from ..storage.objects import NO_MARKERS, put
 from ..storage.ref import FileRef
 from ..storage.versions import ObjectVersion, version_at, versions_below
 from .manifest import FileState, state_of
@@ -185,8 +185,9 @@ class StorePlace:
         return lambda relative: posixpath.join(self._root, relative).lstrip("/") in found
 
     def make(self) -> None:
-        with storage_errors("make the index's folder", self.path):
-            self._filesystem.create_dir(self.path, recursive=True)
+        if self._filesystem.type_name not in NO_MARKERS:
+            with storage_errors("make the index's folder", self.path):
+                self._filesystem.create_dir(self.path, recursive=True)
 
     def now(self) -> int:
         ref = self.ref(f".clock.{os.urandom(6).hex()}")
@@ -213,11 +214,11 @@ class StorePlace:
         return True
 
     def remove_folder(self) -> None:
-        """Stores have no folders; what stands for one elsewhere may stay."""
-        with contextlib.suppress(OSError):
-            self._filesystem.delete_dir(self.path)
+        if self._filesystem.type_name not in NO_MARKERS and not self.names():
+            with contextlib.suppress(OSError):
+                self._filesystem.delete_dir(self.path)
 
 
 def state_of_version(version: ObjectVersion) -> FileState:
-    """An object's version as a fact has it."""
-    return FileState(0, version.size, version.mtime, 0, version.tag)
+    """An object's version as a fact has it. A tag says all; clients may tell times of one object in two ways."""
+    return FileState(0, version.size, 0 if version.tag else version.mtime, 0, version.tag)

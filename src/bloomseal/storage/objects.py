@@ -14,9 +14,11 @@ from pyarrow.fs import FileInfo, FileSystem, FileSystemHandler, FileType, FSSpec
 
 from ..errors import UsageError
 
-__all__ = ["abstract_filesystem", "as_filesystem", "file_object", "fsspec_location", "need_empty", "put"]
+__all__ = ["NO_MARKERS", "abstract_filesystem", "as_filesystem", "file_object", "fsspec_location", "need_empty", "put"]
 
 _TO_PYARROW: Final = frozenset({"file", "s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss", "mock"})
+NO_MARKERS: Final = ("s3", "gcs", "abfs")
+"""Stores without folders: an empty object in the place of one serves nobody."""
 _PIECE_BYTES: Final = 1 << 20
 _turn: Final = threading.Lock()
 """Whoever moves a file object's position: to seek and to read are two steps, and two readers may share one object."""

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ObjectVersion", "version_at", "versions_below"]
 
-_TAGS: Final = ("VersionId", "version_id", "ETag", "etag", "generation")
-"""As s3fs, gcsfs and adlfs call them. Arrow's own clients tell none in a listing."""
+_TAGS: Final = ("ETag", "etag", "generation", "VersionId", "version_id")
+"""As s3fs, gcsfs and adlfs call them; the first one counts, which listings tell as well as single looks. Arrow's own
+clients tell none in a listing."""
 _TIMES: Final = ("LastModified", "last_modified", "updated", "mtime", "modified", "created")
 
 
@@ -81,10 +82,10 @@ def _of_arrow(info: FileInfo) -> ObjectVersion:
 
 
 def _of_fsspec(info: dict[str, Any], abstract: Any) -> ObjectVersion:
-    tags = [f"{name}={info[name]}" for name in _TAGS if info.get(name)]
-    if not tags and "memory" in abstract.protocol and "created" in info:
-        tags = [f"created={_nanoseconds(info['created'])}"]  # of the object in memory, which another one replaces
-    return ObjectVersion(int(info.get("size") or 0), next(map(_nanoseconds, _given(info)), 0), " ".join(tags))
+    tag = next((f"{name}={info[name]}" for name in _TAGS if info.get(name)), "")
+    if not tag and "memory" in abstract.protocol and "created" in info:
+        tag = f"created={_nanoseconds(info['created'])}"  # of the object in memory, which another one replaces
+    return ObjectVersion(int(info.get("size") or 0), next(map(_nanoseconds, _given(info)), 0), tag)
 
 
 def _given(info: dict[str, Any]) -> list[Any]:

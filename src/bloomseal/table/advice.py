@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,6 @@ from ..sbbf import FilterSpec, PhysicalType
 if TYPE_CHECKING:
     from ..format.schema import Leaf
     from ..read.file import SealedFile
-    from .open import SealedTable
 
 __all__ = ["ColumnAdvice", "advise"]
 
@@ -40,6 +39,15 @@ _TRIAL: Final = 1 << 16
 _SEALED: Final = 90
 """Bytes that sealing adds to a filter, and its header."""
 _RUN_BYTES: Final = 700
+
+
+class Sampled(Protocol):
+    """A table, as far as advice needs it: a `SealedTable`."""
+
+    @property
+    def files(self) -> list[str]: ...
+
+    def open(self, number: int) -> SealedFile: ...
 
 
 @dataclass
@@ -106,7 +114,7 @@ class _Sample:
 
 
 def advise(
-    table: SealedTable,
+    table: Sampled,
     columns: Sequence[str] | None = None,
     *,
     queries: Mapping[str, Sequence[Any]] | None = None,

@@ -19,6 +19,7 @@ from ..keytools.material.store import MaterialStore, tidy
 from ..storage.aside import aside_name, folder_lock
 from ..storage.atomic import storage_errors
 from ..storage.files import Kind, is_hidden, kind_of
+from ..storage.objects import NO_MARKERS
 from ..storage.ref import FileRef
 from ..storage.source import FilePlace, Source, identity, resolve_path
 
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["Existing", "TargetFolder"]
 
 _MAGIC: Final = (b"PAR1", b"PARE")
-_NO_MARKERS: Final = ("s3", "gcs", "abfs")
-"""Stores without folders: an empty object in the place of one serves nobody."""
 
 
 class Existing(StrEnum):
@@ -161,7 +160,7 @@ class TargetFolder:
         path = posixpath.join(self.ref.path, relative) if relative else self.ref.path
         with storage_errors("make the folder", path):
             if self.ref.filesystem is not None:
-                if self.ref.filesystem.type_name not in _NO_MARKERS:
+                if self.ref.filesystem.type_name not in NO_MARKERS:
                     self.ref.filesystem.create_dir(path, recursive=True)
                 return
             if not os.path.isdir(self.ref.path):  # noqa: PTH112
