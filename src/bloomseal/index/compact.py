@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..notebook import ShownInNotebooks
 from .commit import commit
@@ -185,7 +184,7 @@ class _Merge:
 
 
 def _without_dead_docs(manifest: Manifest) -> Manifest:
-    used = sorted(pc.unique(manifest.facts.column("doc")).to_pylist())
+    used = sorted(set(manifest.facts.column("doc").to_pylist()))
     numbers = {old: new for new, old in enumerate(used)}
     column = pa.array([numbers[doc] for doc in manifest.facts.column("doc").to_pylist()], pa.int32())
     place = FACTS.get_field_index("doc")

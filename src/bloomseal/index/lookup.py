@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..read.file import SealedFile
 from ..storage.source import Source
 from .facts.members import Members, Trust
 from .folder import IndexFolder
 from .manifest import FileState, Manifest
+from .numbers import as_numpy
 from .runs.shard import RunReader
 
 if TYPE_CHECKING:
@@ -127,10 +126,8 @@ class LoadedIndex:
         self.states = list(map(FileState._make, zip(*columns, strict=True)))
         self.contents: list[bytes] = facts.column("content").to_pylist()
         self.by_path = {path: number for number, path in enumerate(facts.column("path").to_pylist())}
-        self.groups, self.docs, self.bases = (
-            facts.column(name).to_numpy().astype(np.int64) for name in ("groups", "doc", "base")
-        )
-        runs = pc.index_in(facts.column("run"), pa.array([run.id for run in manifest.runs], pa.string())).to_numpy()
+        self.groups, self.docs, self.bases = (as_numpy(facts.column(name)) for name in ("groups", "doc", "base"))
+        runs = manifest.run_numbers
         self.runs: list[tuple[RunReader, I64, I64]] = []
         for number, run in enumerate(manifest.runs):
             mine = np.flatnonzero(runs == number)

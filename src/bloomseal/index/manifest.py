@@ -15,11 +15,12 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..errors import FormatError, UsageError
 from .fingerprint import SECRET_BYTES, Fingerprints
+from .numbers import as_numpy
 
 __all__ = ["FACTS", "FileState", "Manifest", "Run", "Shard", "state_of"]
 
@@ -150,6 +151,16 @@ class Manifest:
     def fingerprints(self) -> Fingerprints:
         return Fingerprints(self.secret, self.bits)
 
+    @cached_property
+    def run_numbers(self) -> npt.NDArray[np.int64]:
+        """Per fact the number of its run in `runs`; −1 where there is none."""
+        named = self.facts.column("run").combine_chunks().dictionary_encode()
+        if named.null_count:
+            return np.full(len(named), -1, dtype=np.int64)
+        numbers = {run.id: number for number, run in enumerate(self.runs)}
+        known = np.array([numbers.get(id, -1) for id in named.dictionary.to_pylist()], dtype=np.int64)  # noqa: A001
+        return known[as_numpy(named.indices)]
+
     @property
     def files(self) -> set[str]:
         """The names of the files of all runs."""
@@ -237,13 +248,14 @@ class Manifest:
         sound = sound and len(runs) == len(self.runs)
         sound = sound and all(run.place_bits + self.bits <= 63 and run.places >= 0 for run in self.runs)
         sound = sound and all(_NAME.fullmatch(name) for name in self.files)
+        sound = sound and not any(self.facts.column(name).null_count for name in FACTS.names)
         if sound and len(self.facts):
-            run = pc.index_in(self.facts.column("run"), pa.array(list(runs)))
-            base, groups, doc = (self.facts.column(name).to_numpy() for name in ("base", "groups", "doc"))
-            sound = not run.null_count and not any(self.facts.column(name).null_count for name in FACTS.names)
+            run = self.run_numbers
+            base, groups, doc = (as_numpy(self.facts.column(name)) for name in ("base", "groups", "doc"))
+            sound = bool((run >= 0).all())
             places = np.array([one.places for one in self.runs])
             sound = sound and bool(
-                ((base >= 0) & (groups >= 0) & (base + groups <= places[run.to_numpy()])).all()
+                ((base >= 0) & (groups >= 0) & (base + groups <= places[run])).all()
                 and ((doc >= 0) & (doc < len(self.docs))).all()
             )
         if not sound:

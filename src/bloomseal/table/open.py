@@ -126,7 +126,8 @@ class SealedTable:
         self.stats = _sum([left.stats, *(answer.stats for answer in answers)])
         found = zip(left.numbers, answers, strict=True)
         tables = [query.in_schema(number, rows, schema) for number, answer in found for rows in answer.tables]
-        return pa.concat_tables([schema.empty_table(), *tables])
+        # Not by concat_tables, which loads pandas, where that is installed.
+        return pa.Table.from_batches([batch for rows in tables for batch in rows.to_batches()], schema)
 
     def scan(
         self,

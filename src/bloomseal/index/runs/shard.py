@@ -18,6 +18,7 @@ from ...read.file import SealedFile
 from ...thrift.structs import ColumnIndex, OffsetIndex, decode
 from ..folder import IndexFolder
 from ..manifest import Run, Shard
+from ..numbers import as_numpy
 
 if TYPE_CHECKING:
     from ..folder import Decryption
@@ -236,5 +237,5 @@ def _decoded(walk: Walk, selection: PageSelection | None) -> I64:
     if not len(walk.footer.row_groups):
         return np.empty(0, dtype=np.int64)
     data = mini_file(walk, 0, [0], physical=True, selection=selection)
-    parts = [chunk.to_numpy() for column in decode_batches(data, _ROWS_AT_ONCE) for chunk in leaf_values(column).chunks]
+    parts = [as_numpy(leaf_values(column)) for column in decode_batches(data, _ROWS_AT_ONCE)]
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
