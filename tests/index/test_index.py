@@ -317,7 +317,8 @@ def test_one_run_in_the_place_of_another(tmp_path: Path) -> None:
             warnings.simplefilter("ignore", bs.BloomsealWarning)
             same(root, [("k", "==", value)])
     with pytest.raises(bs.IntegrityError, match="not the one that its manifest names"):
-        opened(root, "require").read(filters=[("k", "==", values[0])])
+        # One of them is in the run that is gone; a value beyond another run's bounds does not open that.
+        [opened(root, "require").read(filters=[("k", "==", value)]) for value in values]
     assert opened(root).index("k", encryption=ENCRYPTION).rebuild().ok
     same(root, [("k", "==", values[1])], auto="require")
 
