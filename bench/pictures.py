@@ -13,7 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PAGE", "leak", "look_up", "main"]
+__all__ = ["PAGE", "index_growth", "leak", "look_up", "main"]
 
 _DOCS = Path(__file__).parents[1] / "docs"
 PAGE = _DOCS / "benchmarks.md"
@@ -54,6 +54,34 @@ def leak(demo: dict[str, Any]) -> str:
     ]
     title = f"A thief without keys asks for {clear['candidates']:,} addresses, {members:,} of them in the table"
     return _bars(title, bars)
+
+
+def index_growth(told: Sequence[tuple[int, float, float]]) -> str:
+    """A look-up's time against the number of files: one line with a sealed index, one without.
+
+    Args:
+        told: files, seconds with and without, ascending; at least two.
+    """
+    width, height, left, right, top, low = 790, 330, 70, 190, 56, 270
+    most = max(seconds for _, *both in told for seconds in both)
+    across, up = (width - left - right) / told[-1][0], (low - top) / most
+    parts = [
+        f'<rect width="{width}" height="{height}" rx="6" fill="#fff"/>',
+        '<text x="16" y="28" font-weight="600">Time of a look-up that finds nothing, against the number of files</text>',
+        f'<path d="M{left} {top}V{low}H{width - right}" fill="none" stroke="#444"/>',
+        f'<text x="{left - 8}" y="{top + 5}" text-anchor="end">{most:.2g} s</text>',
+        f'<text x="{left - 8}" y="{low + 5}" text-anchor="end">0</text>',
+        f'<text x="{width - right}" y="{low + 22}" text-anchor="middle">{told[-1][0]:,} files</text>',
+    ]
+    for which, name, colour in ((1, "with a sealed index", _OURS), (2, "filters only", _OTHERS)):
+        points = [(left + one[0] * across, low - one[which] * up) for one in told]
+        line = " ".join(f"{x:.0f},{y:.0f}" for x, y in points)
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="3"/>')
+        x, y = points[-1]
+        parts.append(f'<text x="{x + 8:.0f}" y="{y + 5:.0f}" fill="{colour}">{name}</text>')
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    style = 'font-family="system-ui,sans-serif" font-size="14" fill="#222"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size} {style}>\n' + "\n".join(parts) + "\n</svg>\n"
 
 
 def _bars(title: str, bars: Sequence[tuple[str, float, str, str]]) -> str:

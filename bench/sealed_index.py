@@ -1,20 +1,35 @@
-"""Look-ups with and without a sealed index, in one run, as ratios: ``python -m bench.sealed_index [files]``."""
+"""Look-ups with and without a sealed index, in one run, as ratios of processor time:
+``python -m bench.sealed_index [files] [look|large|rates|growth …]``; without words all but ``growth``.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import resource
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 import bloomseal as bs
 
 KEYS: dict[str, Any] = {"footer_key": b"f" * 16, "column_keys": {"ssn": b"c" * 16}}
+ENCRYPTION: Final = bs.EncryptionSpec(**KEYS)
+DECRYPTION: Final = bs.DecryptionSpec(bs.ExplicitKeys(**KEYS))
 ROWS = 5_000
+_COLD: Final = """
+import sys, bloomseal as bs
+keys = {"footer_key": b"f" * 16, "column_keys": {"ssn": b"c" * 16}}
+table = bs.open_table(sys.argv[1], decryption=bs.DecryptionSpec(bs.ExplicitKeys(**keys)), use_index=sys.argv[2])
+table.read(filters=[("ssn", "==", sys.argv[3])])
+"""
 
 
 def least(work: Callable[[], object], times: int = 5) -> float:
@@ -27,30 +42,136 @@ def least(work: Callable[[], object], times: int = 5) -> float:
     return min(spent)
 
 
-def main(files: int = 2_000) -> None:
-    encryption = bs.EncryptionSpec(**KEYS)
-    decryption = bs.DecryptionSpec(bs.ExplicitKeys(**KEYS))
+def write(root: Path, numbers: range, files: int) -> pa.Table:
+    """Files of five row groups with 1,000 rows each, in no order. Returns the last one's rows."""
+    for number in numbers:
+        ids = [(7919 * i + number) % (ROWS * files) for i in range(number * ROWS, (number + 1) * ROWS)]
+        rows = pa.table({"ssn": [f"{one:09d}" for one in ids], "n": range(ROWS)})
+        place = root / f"{number}.parquet"
+        bs.write_table(rows, place, encryption=ENCRYPTION, row_group_size=1_000, bloom_filters=["ssn"])
+    return rows
+
+
+def opened(root: Path, use_index: Any) -> bs.SealedTable:
+    return bs.open_table(root, decryption=DECRYPTION, use_index=use_index)
+
+
+def timed(root: Path, value: str) -> tuple[float, float]:
+    """Seconds of a look-up with and without the index, tables open."""
+    tables = [opened(root, how) for how in ("require", "never")]
+    quick, slow = (least(lambda t=one: t.read(filters=[("ssn", "==", value)])) for one in tables)  # type: ignore[misc]
+    return quick, slow
+
+
+def cold(root: Path, use_index: str, value: str) -> float:
+    """Processor seconds of a process that opens the table and looks one value up."""
+    spent = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-c", _COLD, str(root), use_index, value], check=True, env=os.environ)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return min(spent)
+
+
+def look(files: int) -> None:
+    """Many small files: a running process, and a cold one."""
     with tempfile.TemporaryDirectory() as home:
         root = Path(home)
-        for number in range(files):
-            ids = [(7919 * i + number) % (ROWS * files) for i in range(number * ROWS, (number + 1) * ROWS)]
-            rows = pa.table({"ssn": [f"{one:09d}" for one in ids], "n": range(ROWS)})
-            bs.write_table(
-                rows, root / f"{number}.parquet", encryption=encryption, row_group_size=1_000, bloom_filters=["ssn"]
-            )
-        index = bs.open_table(root, decryption=decryption).index("ssn", encryption=encryption)
+        rows = write(root, range(files), files)
         began = time.process_time()
-        report = index.build()
+        report = opened(root, "auto").index("ssn", encryption=ENCRYPTION).build()
         hashed = report.entries / (time.process_time() - began)
-        facts = index.show()
-        tables = [bs.open_table(root, decryption=decryption, use_index=how) for how in ("require", "never")]  # type: ignore[arg-type]
+        facts = opened(root, "auto").index("ssn").show()
         for what, value in (("absent", "x"), ("present", rows.column("ssn")[17].as_py())):
-            quick, slow = (least(lambda t=one, v=value: t.read(filters=[("ssn", "==", v)])) for one in tables)  # type: ignore[misc]
+            quick, slow = timed(root, value)
             print(f"{what}: 1/{slow / quick:.0f} of the time without an index; {1e3 * quick:.1f} ms for {files} files")
-        print(
-            f"{facts.entries} entries, {8 * facts.bytes / facts.entries:.1f} bits each; {hashed:.3g} values hashed a second"
-        )
+            print(f"{what}, cold: 1/{cold(root, 'never', value) / cold(root, 'require', value):.1f}")
+        table = opened(root, "require")
+        keys = [f"{one:09d}" for one in range(0, ROWS * files, max(ROWS * files // 100_000, 1))]
+        began = time.process_time()
+        table.maybe_present("ssn", pa.array([f"{key}x" for key in keys]))
+        print(f"{len(keys)} values that are nowhere: {time.process_time() - began:.1f} s")
+        bits = 8 * facts.bytes / facts.entries
+        print(f"{facts.entries} entries, {bits:.1f} bits each; {hashed:.3g} values hashed a second")
+
+
+def large() -> None:
+    """One file of 10 row groups with 200,000 rows each, beside DuckDB on the plaintext file."""
+    import duckdb
+
+    draw = np.random.default_rng(3)
+    with tempfile.TemporaryDirectory() as home:
+        root, plain = Path(home) / "t", Path(home) / "plain.parquet"
+        rows = pa.table({"ssn": [f"{one:012d}" for one in draw.integers(0, 10**12, 2_000_000)], "n": range(2_000_000)})
+        root.mkdir()
+        options: dict[str, Any] = {"row_group_size": 200_000, "bloom_filters": ["ssn"]}
+        bs.write_table(rows, root / "0.parquet", encryption=ENCRYPTION, **options)
+        bs.write_table(rows, plain, **options)
+        opened(root, "auto").index("ssn", encryption=ENCRYPTION).build()
+        value = rows.column("ssn")[1_234_567].as_py()
+        quick, slow = timed(root, value)
+        connection = duckdb.connect()
+        connection.execute("set threads = 1")
+        query = f"select * from '{plain}' where ssn = '{value}'"  # noqa: S608
+        other = least(lambda: connection.execute(query).fetchall())
+        print(f"10 × 200,000 rows, present: {quick / other:.2f} times DuckDB's on the plaintext file, {quick / slow:.2f} "
+              f"times without an index")  # fmt: skip
+
+
+def rates() -> None:
+    """Building and compacting, beside numpy's sort of as many numbers, which tells how busy the machine is."""
+    draw = np.random.default_rng(1)
+    with tempfile.TemporaryDirectory() as home:
+        for number in range(8):
+            rows = pa.table({"ssn": [f"{one:09d}" for one in draw.integers(0, 10**9, 1_000_000)]})
+            place = Path(home) / f"{number}.parquet"
+            bs.write_table(rows, place, encryption=ENCRYPTION, row_group_size=100_000, bloom_filters={})
+        index = opened(Path(home), "auto").index("ssn", encryption=ENCRYPTION)
+        index.build()
+        built = least(lambda: index.rebuild(), 3)
+        entries = index.show().entries
+        merged = least(lambda: index.compact(everything=True), 3)
+        numbers = draw.integers(0, 1 << 60, entries)
+        order = least(lambda: np.sort(numbers), 3)
+        print(f"built: {entries / built:.3g} values a second, {built / order:.1f} times numpy's sort of them")
+        print(f"compacted: {entries / merged:.3g} entries a second, {merged / order:.1f} times numpy's sort of them")
+        print(f"memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB at most")
+
+
+def growth(files: int) -> list[tuple[int, float, float]]:
+    """A look-up that finds nothing while the table grows: files, seconds with and without an index."""
+    told: list[tuple[int, float, float]] = []
+    with tempfile.TemporaryDirectory() as home:
+        root, done = Path(home), 0
+        for upto in sorted({max(files >> step, 1) for step in range(8)}):
+            write(root, range(done, upto), files)
+            done = upto
+            index = opened(root, "auto").index("ssn", encryption=ENCRYPTION)
+            if index.exists:
+                index.update()
+            else:
+                index.build()
+            told.append((upto, *timed(root, "x")))
+    print(json.dumps(told))
+    return told
+
+
+def main(*words: str) -> None:
+    files = int(words[0]) if words and words[0].isdigit() else 2_000
+    chosen = [word for word in words if not word.isdigit()] or ["look", "large", "rates"]
+    if "look" in chosen:
+        look(files)
+    if "large" in chosen:
+        large()
+    if "rates" in chosen:
+        rates()
+    if "growth" in chosen:
+        from .pictures import index_growth
+
+        place = Path(__file__).parents[1] / "docs" / "pictures" / "index.svg"
+        place.write_text(index_growth(growth(files)), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(*sys.argv[1:])

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from .table.open import SealedTable, open_table, read_table
     from .table.report import TableVerifyReport
     from .table.verbs import attach_filters, inspect, probe, verify
+    from .table.writing import SealedWriter, write_table
     from .write.attach import AttachReport
     from .write.convert import ConversionReport, rekey, seal_file, unseal_file
-    from .write.writer import SealedWriter, write_table
 
 __all__ = [
     "AttachReport",
@@ -115,7 +115,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "RewrapReport": "rotation.rewrap",
             "SealedFile": "read.file",
             "SealedTable": "table.open",
-            "SealedWriter": "write.writer",
+            "SealedWriter": "table.writing",
             "SplitBlockBloomFilter": "sbbf",
             "TableVerifyReport": "table.report",
             "UnsupportedError": "errors",
@@ -141,6 +141,6 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "unseal_file": "write.convert",
             "verify": "table.verbs",
             "write_dataset": "table.dataset",
-            "write_table": "write.writer",
+            "write_table": "table.writing",
         },
     )

@@ -37,6 +37,8 @@ from support.rule_cases import JAVA, PAIRS
 from support.sarif import check_sarif
 
 PERSON = {
+    "BS404",
+    "BS405",
     "BS107",
     "BS111",
     "BS113",

@@ -79,3 +79,19 @@ def test_mistakes(lake: Run, options: tuple[str, ...], told: str) -> None:
     done = lake("index", "build", "lake", *options)
     assert done.code == 2
     assert told in done.err
+
+
+def test_advice_is_told_by_what_queries_ask(lake: Run, folder: Path) -> None:
+    told = lake("advise", "lake", *NAMED, "--format", "json")
+    assert told.code == 0
+    assert {one["verdict"] for one in told.json} <= {"index", "filter", "neither"}
+    assert all(one["why"] for one in told.json)
+    (folder / "queries.log").write_text("ssn = '012-11-0000'\n\"ssn in ('a', 'b')\"\nnot sql at all (\n")
+    asked = lake("advise", "lake", "--queries", "queries.log", *NAMED, "--format", "json")
+    counted = {one["column"]: one["queries"] for one in asked.json}
+    assert counted.pop("ssn") == 3
+    assert not any(counted.values())
+    shown = lake("advise", "lake", "--column", "ssn", "--queries", "queries.log", *NAMED)
+    assert "1 lines of the queries" in shown.err + shown.out
+    assert lake("advise", "lake", "--column", "nope", *NAMED).code == 2
+    assert not (folder / "lake" / "_bloomseal_index").exists()

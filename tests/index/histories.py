@@ -16,8 +16,9 @@ from typing import Any
 import pyarrow as pa
 
 import bloomseal as bs
-from bloomseal.index import commit, runs, update
+from bloomseal.index import commit, update
 from bloomseal.index.folder import IndexFolder
+from bloomseal.index.runs import writer
 
 KEYS: dict[str, Any] = {"footer_key": b"f" * 16, "column_keys": {"k": b"c" * 16, "s": b"d" * 16}}
 ENCRYPTION = bs.EncryptionSpec(**KEYS)
@@ -157,7 +158,7 @@ class History:
                 if after < 0:
                     raise Killed
 
-        held = [(module, module.fault_point) for module in (commit, runs, update)]
+        held = [(module, module.fault_point) for module in (commit, writer, update)]
         remove = IndexFolder.remove
         try:
             for module, _ in held:

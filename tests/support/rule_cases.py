@@ -12,11 +12,12 @@ from unittest.mock import patch
 
 import deltalake
 
-from bloomseal import EncryptionSpec, ExplicitKeys, FilterSpec, seal_file
+from bloomseal import EncryptionSpec, ExplicitKeys, FilterSpec, open_table, seal_file, unseal_file
 from bloomseal.encryption import FRAME_BYTES, SecretKey
 from bloomseal.keytools import KeyTools
 from bloomseal.keytools.protocols import FileRef
-from bloomseal.policy import ColumnPolicy, Sensitivity
+from bloomseal.policy import ColumnPolicy, Sensitivity, TablePolicy
+from bloomseal.policy.table import IndexPolicy
 from bloomseal.sbbf import SplitBlockBloomFilter
 from bloomseal.thrift import Struct
 from bloomseal.write import writer
@@ -474,6 +475,38 @@ def telling_size(lab: Lab) -> Pair:
 def missing_filter(lab: Lab) -> Pair:
     policy = lab.policy({"ssn": ColumnPolicy(key="pii", sensitivity=CONFIDENTIAL, filter=FilterSpec())})
     return lab.keyed(lab.write("bad.parquet"), policy=policy), lab.keyed(lab.write(**WITH_FILTER), policy=policy)
+
+
+def _indexed(lab: Lab, name: str, index: IndexPolicy) -> tuple[Path, TablePolicy]:
+    policy = lab.policy({"ssn": ColumnPolicy(key="pii", index=index)})
+    for number in range(2):
+        lab.write(f"{name}/{number}.parquet", encryption={"complete": False})
+    root = lab.folder / name
+    assert open_table(root, decryption=policy).index("ssn").build().ok
+    return root, policy
+
+
+@pair("BS117")
+def clear_index(lab: Lab) -> Pair:
+    bad, policy = _indexed(lab, "bad", IndexPolicy())
+    manifest = bad / "_bloomseal_index" / "ssn" / "manifest.parquet"
+    unseal_file(manifest, manifest, decryption=policy)
+    return lab.case(bad), lab.case(_indexed(lab, "good", IndexPolicy())[0])
+
+
+@pair("BS404")
+def index_of_deleted(lab: Lab) -> Pair:
+    bad, policy = _indexed(lab, "bad", IndexPolicy(purge_days=30))
+    (bad / "0.parquet").unlink()
+    good, _ = _indexed(lab, "good", IndexPolicy(purge_days=30))
+    return lab.keyed(bad, policy=policy), lab.keyed(good, policy=policy)
+
+
+@pair("BS405")
+def missing_index(lab: Lab) -> Pair:
+    bad, policy = _indexed(lab, "bad", IndexPolicy())
+    open_table(bad).index("ssn").drop()
+    return lab.case(bad, policy=policy), lab.case(_indexed(lab, "good", IndexPolicy())[0], policy=policy)
 
 
 class _JavaKms:

@@ -16,6 +16,7 @@ from .._version import __version__
 from ..notebook import ShownInNotebooks
 from ..policy import Policy, TablePolicy
 from .facts.file import FileFacts, Seen
+from .facts.indexes import look_at_indexes
 from .facts.inventory import look, to_table
 from .facts.leftovers import Content, look_at
 from .facts.places import Places, find_files
@@ -171,7 +172,17 @@ def judged(
     """The report about files that were looked at, wherever that was done."""
     beside = [found for one in places.outside if (found := look_at(one)) is not None]
     moment = now or datetime.now(UTC).replace(microsecond=0)
-    facts = Facts(files, places, policies, with_keys, nonces, moment, beside, means or Means())
+    facts = Facts(
+        files,
+        places,
+        policies,
+        with_keys,
+        nonces,
+        moment,
+        beside,
+        means or Means(),
+        look_at_indexes(files, places, policies, with_keys=with_keys),
+    )
     unseen, hidden = _unseen(facts), []
     if places.dead:
         hidden.append(

@@ -35,6 +35,7 @@ _COMMANDS: Final = {
     "rekey": "Seal files again under fresh data keys.",
     "seal": "Encrypt plaintext files, their filters with them.",
     "unseal": "Decrypt files.",
+    "advise": "Tell for each column whether a filter, an index or neither is worth it.",
     "index": "Build and look after sealed indexes: which row groups of a table can hold a value.",
     "audit": "Find what lies open, and which key protects what, over many files.",
     "evidence": "Make the bundle that an auditor takes away, sign it, and verify one.",

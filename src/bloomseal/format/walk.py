@@ -268,15 +268,18 @@ class Walk:
         except BloomsealError as error:
             raise error.at(file=self.source.name, **chunk.place) from error.__cause__
 
-    def page_at(self, chunk: Chunk, offset: int, length: int, ordinal: int) -> Page:
+    def page_at(self, chunk: Chunk, offset: int, length: int, ordinal: int, read: memoryview | None = None) -> Page:
         """One page by its place, as an offset index or `extent` names it; ordinal −1 asks for the dictionary page.
+
+        Args:
+            read: what begins at `offset`, where that was read already.
 
         Raises:
             FormatError: the range holds anything but that one page.
             IntegrityError, KeyAccessError.
         """
         try:
-            data = memoryview(self.source.read(offset, length))
+            data = memoryview(self.source.read(offset, length)) if read is None else read[:length]
             page, end = read_page(data, 0, offset, ordinal, *self._of_pages(chunk))
             if end != length or page.ordinal != ordinal:
                 raise FormatError("the offset index does not name this page", module=ModuleType.OFFSET_INDEX.label)

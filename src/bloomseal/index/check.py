@@ -10,14 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ..notebook import ShownInNotebooks
-from .folder import Clock, IndexFolder
-from .hashed import hash_file, seen_file
-from .shard import RunReader
+from .facts.hashed import hashed_groups, seen_file, still_same
+from .facts.members import Trust
+from .folder import IndexFolder
+from .runs.shard import RunReader
 
 if TYPE_CHECKING:
+    from .facts.members import Members
     from .folder import Decryption
     from .manifest import Manifest
-    from .update import Listed
 
 __all__ = ["CheckReport", "Checking"]
 
@@ -63,28 +64,33 @@ class Checking:
         self._manifest, self._report = manifest, report
         self._facts = {fact["path"]: fact for fact in manifest.facts.to_pylist()}
         self._readers = {run.id: RunReader(folder, run, decryption) for run in manifest.runs}
-        self._clock = Clock(folder.path)
         self._wanted: dict[str, list[npt.NDArray[np.int64]]] = {}
         self._paths: dict[str, list[tuple[int, str]]] = {}
         self._count = 0
 
-    def take(self, listed: Listed) -> None:
+    def take(self, files: Members, number: int) -> None:
         """Hash a file."""
-        fact = self._facts[listed.path]
-        with listed.open() as file:
-            seen = seen_file(file, self._manifest.column, self._clock)
-            if seen.state != tuple(fact[name] for name in seen.state._fields):
+        path = files.relative[number]
+        fact, state = self._facts[path], files.state(number)
+        with files.open(number) as file:
+            if state is None:
+                return
+            seen = seen_file(file, self._manifest.column, state)
+            if seen.content != fact["content"] or (
+                files.trust is not Trust.IDENTITY and state != tuple(fact[name] for name in state._fields)
+            ):
                 return  # another file by now, which no fact is about
-            hashed = hash_file(file, seen, self._manifest.column, self._manifest.fingerprints)
+            hashed = list(hashed_groups(file, self._manifest.column, self._manifest.fingerprints))
+            still_same(file, seen, files.state(number))
         run, base = fact["run"], fact["base"]
         bits = self._readers[run].run.place_bits
-        for group, fingerprints in enumerate(hashed.fingerprints or ()):
+        for group, fingerprints in enumerate(hashed):
             self._wanted.setdefault(run, []).append((fingerprints.astype(np.int64) << bits) | (base + group))
             self._count += len(fingerprints)
             self._report.values += len(fingerprints)
-        self._paths.setdefault(run, []).append((base, listed.path))
+        self._paths.setdefault(run, []).append((base, path))
         self._report.files += 1
-        self._report.row_groups += hashed.groups
+        self._report.row_groups += seen.groups
         if self._count >= _ENTRIES_AT_ONCE:
             self.compare()
 

@@ -42,7 +42,7 @@ def commit(
     Raises:
         BloomsealError: another index has taken the place of `seen`; the storage failed. Nothing has changed then.
     """
-    with folder.locked():
+    with folder.place.locked():
         there = _current(folder, decryption, fresh)
         if not fresh and (there is None or there.secret != seen.secret):
             raise BloomsealError("somebody rebuilt or dropped the index meanwhile", file=folder.path, hint="again")
@@ -58,7 +58,7 @@ def commit(
     for name in gone:
         folder.remove(name)
     named = made.files | set(made.retired)
-    for name, changed in folder.names().items():
+    for name, changed in folder.place.names().items():
         if name.startswith("run-") and name not in named and now - changed > _ABANDONED:
             folder.remove(name)
     return made

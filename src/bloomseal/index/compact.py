@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..notebook import ShownInNotebooks
 from .commit import commit
 from .folder import IndexFolder
 from .manifest import FACTS, Manifest, Run
-from .runs import RunWriter, filled_up
-from .shard import RunReader
+from .runs.shard import RunReader
+from .runs.sorter import merged
+from .runs.writer import RunWriter, most_places, place_bits_for
 from .update import Progress
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ I64 = npt.NDArray[np.int64]
 MOST_RUNS: Final = 8
 """Each is asked in every look-up."""
 _TIER: Final = 4
-_ENTRIES_AT_ONCE: Final = 4_000_000
 
 
 @dataclass
@@ -69,8 +68,8 @@ def compact(
         UsageError: a link lies in the place of the index's folder.
         BloomsealError: a run can't be read, or the storage failed; the index is as it was.
     """
-    folder.need_no_link()
-    chosen = list(manifest.runs) if everything else _chosen(manifest.runs)
+    folder.place.need_no_link()
+    chosen = _that_fit(list(manifest.runs) if everything else _chosen(manifest.runs), most_places(manifest.bits))
     report = CompactReport(manifest.column, len(chosen), len(manifest.runs))
     if not chosen or (len(chosen) == 1 and not everything):
         report.merged = 0
@@ -101,6 +100,13 @@ def _chosen(runs: Sequence[Run]) -> list[Run]:
     return ordered[:taken] if taken > 1 else []
 
 
+def _that_fit(runs: list[Run], most: int) -> list[Run]:
+    """As many of the smallest as are about `most` row groups together."""
+    ordered = sorted(runs, key=lambda run: run.places)
+    total = list(accumulate(run.places for run in ordered))
+    return [run for run, places in zip(ordered, total, strict=True) if places <= most]
+
+
 class _Merge:
     def __init__(
         self,
@@ -116,6 +122,7 @@ class _Merge:
         self._places: dict[str, I64] = {run.id: np.full(run.places + 1, -1, dtype=np.int64) for run in chosen}
         self._bases: dict[tuple[str, int], int] = {}
         self._count = 0
+        self._there = folder.place.there()
         for fact in manifest.facts.to_pylist():
             self._keep(fact)
 
@@ -123,7 +130,7 @@ class _Merge:
         """Give the places of a fact new numbers, unless its file is gone for good."""
         if (places := self._places.get(fact["run"])) is None:
             return
-        if not os.path.lexists(os.path.join(self._folder.root, fact["path"])):  # noqa: PTH118
+        if not self._there(fact["path"]):
             return
         base = fact["base"]
         if (fact["run"], base) not in self._bases:
@@ -132,41 +139,27 @@ class _Merge:
             self._count += fact["groups"]
 
     def run(self, progress: Progress | None) -> Run:
-        manifest = self._manifest
-        writer = RunWriter(self._folder, manifest, self._count, self._encryption, self._decryption)
+        bits = place_bits_for(self._count)
+        writer = RunWriter(self._folder, self._manifest, self._count, bits, self._encryption, self._decryption)
         readers = [RunReader(self._folder, run, self._decryption) for run in self._chosen]
-        slices = max(1, -(-sum(run.entries for run in self._chosen) // _ENTRIES_AT_ONCE))
-        edges = [(number << manifest.bits) // slices for number in range(slices + 1)]
-        try:
-            for number in range(slices):
-                if progress is not None:
-                    progress(number, slices)
-                low, high = edges[number], edges[number + 1]
-                parts = [self._moved(reader, low, high, writer.place_bits) for reader in readers]
-                entries = np.concatenate(parts)
-                del parts
-                entries.sort()
-                if manifest.pad:
-                    entries = filled_up(entries, low, high, writer.place_bits, self._count)
-                writer.add(entries)
-            if progress is not None:
-                progress(slices, slices)
-            return writer.finish()
-        except BaseException:
-            writer.abort()
-            raise
-        finally:
-            for reader in readers:
-                reader.close()
+        return merged(writer, readers, [self._mover(run) for run in self._chosen], self._manifest, progress)
 
-    def _moved(self, reader: RunReader, low: int, high: int, place_bits: int) -> I64:
-        bits = reader.run.place_bits
-        entries = reader.between(low << bits, high << bits)
-        places = np.minimum(entries & ((1 << bits) - 1), reader.run.places)
-        moved = self._places[reader.run.id][places]
-        kept = moved >= 0
-        found: I64 = ((entries[kept] >> bits) << place_bits) | moved[kept]
-        return found
+    def _mover(self, run: Run) -> Callable[[I64, int, int], I64]:
+        table = self._places[run.id]
+        kept_all = bool((table[:-1] >= 0).all())
+
+        def moved(entries: I64, old: int, new: int) -> I64:
+            places = entries & ((1 << old) - 1)
+            np.minimum(places, run.places, out=places)
+            fresh = table[places]
+            if not kept_all or (len(fresh) and int(fresh.min()) < 0):
+                kept = fresh >= 0
+                entries, fresh = entries[kept], fresh[kept]
+            np.left_shift(np.right_shift(entries, old, out=places[: len(entries)]), new, out=places[: len(entries)])
+            found: I64 = fresh | places[: len(entries)]
+            return found
+
+        return moved
 
     def replaced(self, current: Manifest, run: Run) -> Manifest:
         """The manifest that is there now, with the new run in the place of the old ones; as it is, where these are not
@@ -193,7 +186,7 @@ class _Merge:
 
 
 def _without_dead_docs(manifest: Manifest) -> Manifest:
-    used = sorted(pc.unique(manifest.facts.column("doc")).to_pylist())
+    used = sorted(set(manifest.facts.column("doc").to_pylist()))
     numbers = {old: new for new, old in enumerate(used)}
     column = pa.array([numbers[doc] for doc in manifest.facts.column("doc").to_pylist()], pa.int32())
     place = FACTS.get_field_index("doc")

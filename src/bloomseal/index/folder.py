@@ -6,13 +6,10 @@ is as sensitive as.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-import time
-from collections.abc import Iterator
+import posixpath
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -20,21 +17,22 @@ import pyarrow as pa
 
 from ..encryption import Algorithm
 from ..errors import IntegrityError, MissingFileError, PolicyError, UsageError
-from ..keytools.material.store import MaterialStore
-from ..read.file import SealedFile, open_file
+from ..read.file import SealedFile
 from ..specs import EncryptionSpec, encryption_for
-from ..storage.aside import folder_below, folder_lock
-from ..storage.atomic import storage_errors
 from ..storage.files import INDEX_FOLDER
 from ..storage.ref import FileRef
-from ..write.writer import write_table
+from ..storage.source import Source
+from ..write.writer import SealedWriter
 from .manifest import FileState, Manifest, Shard, state_of
+from .place import place_at
 
 if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
     from ..policy import TablePolicy
     from ..specs import DecryptionSpec
 
-__all__ = ["Clock", "Decryption", "Encryption", "IndexFolder", "columns_in", "leaf_of"]
+__all__ = ["Decryption", "Encryption", "IndexFolder", "columns_in", "leaf_of"]
 
 if TYPE_CHECKING:
     Decryption = DecryptionSpec | TablePolicy | None
@@ -42,16 +40,21 @@ if TYPE_CHECKING:
 
 _MANIFEST: Final = "manifest.parquet"
 _LONGEST: Final = 150
-_FINE, _COARSE = 20_000_000, 2_000_000_000
-"""Nanoseconds: two changes within that time may bear the same time. Kernels tick every 1 to 10 ms; some file systems
-keep whole seconds, or every other one."""
-_PATIENCE: Final = 5.0
+_TAIL: Final = 64 << 10
+_OF_NO_FILE: Final = FileState(0, 0, 0, 0)
 
 
-def columns_in(root: str) -> list[str]:
+def columns_in(root: str, filesystem: FileSystem | None = None) -> list[str]:
     """The names of the folders of a table's indexes."""
+    above = posixpath.join(root, INDEX_FOLDER)
     try:
-        return sorted(os.listdir(os.path.join(root, INDEX_FOLDER)))  # noqa: PTH118, PTH208
+        if filesystem is None:
+            return sorted(os.listdir(above))  # noqa: PTH208
+        from pyarrow.fs import FileSelector
+
+        found = filesystem.get_file_info(FileSelector(above, recursive=True, allow_not_found=True))
+        ends = [one.path for one in found if posixpath.basename(one.path) == _MANIFEST]
+        return sorted({posixpath.basename(posixpath.dirname(path)) for path in ends})
     except OSError:
         return []
 
@@ -65,32 +68,29 @@ class IndexFolder:
     """Where the index of one column of one table is.
 
     Args:
-        root: the table's folder, on this machine.
+        root: the table's folder.
         column: dotted path; or, with `named`, the folder's own name.
+        filesystem: None: this machine's.
     """
 
-    def __init__(self, root: str, column: str, *, named: bool = False) -> None:
-        self.root = root
-        self.above = os.path.join(root, INDEX_FOLDER)  # noqa: PTH118
-        self._name = column if named else _folder_name(column)
-        self._below = f"{INDEX_FOLDER}/{self._name}"
-        self.path = os.path.join(self.above, self._name)  # noqa: PTH118
+    def __init__(self, root: str, column: str, *, named: bool = False, filesystem: FileSystem | None = None) -> None:
+        self.root, self.filesystem = root, filesystem
+        above = posixpath.join(root, INDEX_FOLDER)
+        self.name = column if named else _folder_name(column)
+        self.place = place_at(root, above, self.name, filesystem)
 
-    def ref(self, name: str) -> FileRef:
-        """A file of the index, as one of the table: an AAD prefix is made of its place."""
-        return FileRef(os.path.join(self.path, name), None, self.root)  # noqa: PTH118
+    @property
+    def path(self) -> str:
+        return self.place.path
 
     # Reading ---------------------------------------------------------------------------------------------------------
 
     def state(self) -> FileState | None:
         """Of the manifest; None where there is none."""
-        try:
-            return state_of(os.stat(self.ref(_MANIFEST).path))  # noqa: PTH116
-        except OSError:
-            return None
+        return self.place.state(_MANIFEST)
 
     def load(self, decryption: Decryption) -> tuple[Manifest, FileState] | None:
-        """The manifest, and the state of its file; None where there is none.
+        """The manifest, and the state of its file (in a store: of none); None where there is none.
 
         Raises:
             BloomsealError: it does not authenticate, is of another column, or its keys can't be had.
@@ -98,12 +98,10 @@ class IndexFolder:
         try:
             with self.open(_MANIFEST, decryption) as file:
                 fd = file.walk.source.fd
-                assert fd is not None  # noqa: S101
-                state = state_of(os.fstat(fd))
+                state = _OF_NO_FILE if fd is None else state_of(os.fstat(fd))
                 values = leaf_of(file.read()).to_pylist()
                 made = Manifest.from_values(values)
-                named = os.path.basename(self.path)  # noqa: PTH119
-                if file.walk.footer.schema.leaves[0].path != made.path or named != _folder_name(made.column):
+                if file.walk.footer.schema.leaves[0].path != made.path or self.name != _folder_name(made.column):
                     raise IntegrityError("the manifest is that of another column's index", file=file.path)
                 return made, state
         except MissingFileError:
@@ -116,11 +114,14 @@ class IndexFolder:
             BloomsealError: as `open_file`; and it must be sealed as this room seals, whatever the caller allows of
                 data.
         """
-        file = open_file(self.ref(name), decryption=decryption)
+        source = Source.open(self.place.ref(name))
         try:
+            # Footer, column index and offset index lie at the end, and come in one request.
+            source.hold_end(_TAIL)
+            file = SealedFile(source, decryption)
             _check_sealed(file)
         except BaseException:
-            file.close()
+            source.close()
             raise
         return file
 
@@ -139,38 +140,6 @@ class IndexFolder:
 
     # Writing ---------------------------------------------------------------------------------------------------------
 
-    def make(self) -> None:
-        """Make the folder, if it isn't there.
-
-        Raises:
-            UsageError: a link lies in its place. BloomsealError: the storage failed.
-        """
-        self.need_no_link()
-        with storage_errors("make the index's folder", self.path):
-            os.makedirs(self.path, exist_ok=True)  # noqa: PTH103
-        self.need_no_link()
-
-    def need_no_link(self) -> None:
-        """Whoever may write to the table's folder does not choose where the index's files are made and removed.
-
-        Raises:
-            UsageError: a link lies in the place of the folder.
-        """
-        for path in (self.above, self.path):
-            if os.path.islink(path):  # noqa: PTH114
-                raise UsageError("a link lies in the place of the index's folder", file=path, hint="remove it")
-
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Be alone with the manifest of this index among those who change one in this table.
-
-        Raises:
-            UsageError: a link lies in the place of the folder. BloomsealError: it can't be locked.
-        """
-        self.need_no_link()
-        with storage_errors("lock the index", self.above), folder_below(self.root, INDEX_FOLDER) as fd, folder_lock(fd):
-            yield
-
     def write_manifest(self, manifest: Manifest, encryption: Encryption) -> None:
         """Put it in the place of the one that is there, all at once. The caller has the lock.
 
@@ -186,33 +155,18 @@ class IndexFolder:
         Raises:
             UsageError: nothing seals the column. KeyAccessError. BloomsealError: the storage failed.
         """
-        ref = self.ref(name)
+        ref = self.place.ref(name)
         rows = _as_table(path, values)
         spec = _narrowed(encryption, ref, ".".join(path))
-        write_table(
-            rows, ref, encryption=spec, bloom_filters={}, row_group_size=max(rows.num_rows, 1),
+        with SealedWriter(
+            ref, rows.schema, encryption=spec, bloom_filters={}, row_group_size=max(rows.num_rows, 1),
             use_dictionary=False, write_page_index=True, **options,
-        )  # fmt: skip
+        ) as writer:  # fmt: skip
+            writer.write_table(rows)
 
     def remove(self, name: str) -> bool:
         """Remove a file and its key material; False where that failed, or it was not there."""
-        try:
-            with folder_below(self.root, self._below) as fd:
-                with contextlib.suppress(OSError):
-                    os.unlink(os.path.basename(MaterialStore(self.ref(name)).path), dir_fd=fd)  # noqa: PTH119
-                os.unlink(name, dir_fd=fd)
-        except OSError:
-            return False
-        return True
-
-    def names(self) -> dict[str, float]:
-        """All files there → when they were last changed, seconds since 1970."""
-        found: dict[str, float] = {}
-        with contextlib.suppress(OSError), folder_below(self.root, self._below) as fd, os.scandir(fd) as inside:
-            for entry in inside:
-                with contextlib.suppress(OSError):
-                    found[entry.name] = entry.stat(follow_symlinks=False).st_mtime
-        return found
+        return self.place.remove(name)
 
     def drop(self) -> list[str]:
         """Remove the index, manifest first. Returns the names of what is gone.
@@ -220,56 +174,11 @@ class IndexFolder:
         Raises:
             UsageError: a link lies in the place of the folder.
         """
-        self.need_no_link()
-        names = sorted(self.names(), key=lambda name: (name != _MANIFEST, name))
+        self.place.need_no_link()
+        names = sorted(self.place.names(), key=lambda name: (name != _MANIFEST, name))
         gone = [name for name in names if self.remove(name)]
-        with contextlib.suppress(OSError):
-            with folder_below(self.root, INDEX_FOLDER) as fd:
-                os.rmdir(self._name, dir_fd=fd)
-            with folder_below(self.root, "") as fd:
-                os.rmdir(INDEX_FOLDER, dir_fd=fd)
+        self.place.remove_folder()
         return gone
-
-
-class Clock:
-    """The storage's own clock, by which its files bear their times.
-
-    Args:
-        folder: where files can be made.
-    """
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-        self._now = self._coarse = 0
-
-    def settled(self, state: FileState) -> bool:
-        """Wait until a change to a file, from now on, would bear another time than its last one.
-
-        Returns:
-            False where that does not come about: the file's time lies ahead of the clock.
-
-        Raises:
-            BloomsealError: no file can be made in the folder.
-        """
-        until = time.monotonic() + _PATIENCE
-        while self._now <= state.ctime + (_COARSE if self._coarse else _FINE):
-            self._look()
-            if time.monotonic() > until:
-                return False
-            if self._now <= state.ctime + (_COARSE if self._coarse else _FINE):
-                time.sleep(0.005)
-        return True
-
-    def _look(self) -> None:
-        path = Path(self._folder, f".clock.{os.urandom(6).hex()}")
-        with storage_errors("write to the index's folder", self._folder):
-            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            try:
-                self._now = os.fstat(fd).st_ctime_ns
-                self._coarse = self._now % 1_000_000_000 == 0
-            finally:
-                os.close(fd)
-                path.unlink()
 
 
 def leaf_of(rows: pa.Table) -> pa.ChunkedArray:

@@ -4,26 +4,27 @@ can be.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..read.file import SealedFile
 from ..storage.source import Source
+from .facts.members import Members, Trust
 from .folder import IndexFolder
-from .manifest import FileState, Manifest, state_of
-from .shard import RunReader
+from .manifest import FileState, Manifest
+from .numbers import as_numpy
+from .runs.shard import RunReader
 
 if TYPE_CHECKING:
     from .folder import Decryption
 
-__all__ = ["GROUP_BITS", "Coverage", "Found", "IndexReader", "ghost", "now_at"]
+__all__ = ["GROUP_BITS", "Coverage", "Found", "IndexReader", "ghost"]
 
 I64 = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.intp]
@@ -44,17 +45,6 @@ class Found(NamedTuple):
     codes: I64
 
 
-def now_at(paths: Sequence[str]) -> list[FileState | None]:
-    """The states of the files that are at these places now; None where there is none."""
-    states: list[FileState | None] = []
-    for path in paths:
-        try:
-            states.append(state_of(os.stat(path)))  # noqa: PTH116
-        except OSError:
-            states.append(None)
-    return states
-
-
 class Coverage:
     """An index held against the files that a table has now.
 
@@ -64,27 +54,57 @@ class Coverage:
         docs: per file, the number of its schema where it is covered, else −1.
     """
 
-    def __init__(self, index: LoadedIndex, relative: Sequence[str], states: Sequence[FileState | None]) -> None:
+    def __init__(self, index: LoadedIndex, files: Members, states: Sequence[FileState | None]) -> None:
         self._index = index
-        facts = np.full(len(relative), -1, dtype=np.int64)
-        known, told = index.by_path, index.states
-        for number, (path, state) in enumerate(zip(relative, states, strict=True)):
-            fact = known.get(path)
-            if fact is not None and state is not None and told[fact] == state:
-                facts[number] = fact
+        facts = np.full(len(files), -1, dtype=np.int64)
+        told = index.states
+        listed = [index.by_path.get(path) for path in files.relative]
+        if files.trust is Trust.IDENTITY:
+            wanted = [number for number, fact in enumerate(listed) if fact is not None]
+            with ThreadPoolExecutor() as pool:
+                found = list(pool.map(lambda number: files.content(number, index.manifest.column), wanted))
+            for number, content in zip(wanted, found, strict=True):
+                if content is not None and content == index.contents[listed[number] or 0]:
+                    facts[number] = listed[number] or 0
+        else:
+            for number, (known, state) in enumerate(zip(listed, states, strict=True)):
+                if known is not None and state is not None and told[known] == state:
+                    facts[number] = known
+        self._facts = facts
         self.covered = facts >= 0
         self.groups = np.where(self.covered, index.groups[facts], 0) if len(index.groups) else np.zeros_like(facts)
         self.docs = np.where(self.covered, index.docs[facts], -1) if len(index.docs) else np.full_like(facts, -1)
         self._number_of = np.full(len(index.groups), -1, dtype=np.int64)
         self._number_of[facts[self.covered]] = np.flatnonzero(self.covered)
 
+    def among(self, numbers: Sequence[int], count: int) -> Coverage:
+        """The same, of a table of `count` files in which these have `numbers`."""
+        if len(numbers) == count:
+            return self
+        wider = copy(self)
+        wider.covered, wider.groups = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.int64)
+        wider.docs, wider._facts = np.full(count, -1, dtype=np.int64), np.full(count, -1, dtype=np.int64)
+        wider.covered[numbers], wider.groups[numbers] = self.covered, self.groups
+        wider.docs[numbers], wider._facts[numbers] = self.docs, self._facts
+        wider._number_of = np.where(self._number_of >= 0, np.array([*numbers, -1])[self._number_of], -1)
+        return wider
+
     @property
     def column(self) -> str:
         """The leaf that the index is of."""
         return self._index.manifest.column
 
+    @property
+    def max_keys(self) -> int | None:
+        """The most values for which one query asks the index."""
+        return self._index.manifest.max_keys
+
+    def content(self, number: int) -> bytes:
+        """Of a covered file, see `SeenFile.content`."""
+        return self._index.contents[int(self._facts[number])]
+
     def doc(self, number: int) -> bytes:
-        """A schema by its number in `docs`, see `HashedFile.doc`."""
+        """A schema by its number in `docs`, see `SeenFile.doc`."""
         return self._index.manifest.docs[number]
 
     def find(self, hashes: npt.NDArray[np.uint64]) -> Found:
@@ -104,11 +124,10 @@ class LoadedIndex:
         facts = manifest.facts
         columns = [facts.column(name).to_pylist() for name in FileState._fields]
         self.states = list(map(FileState._make, zip(*columns, strict=True)))
+        self.contents: list[bytes] = facts.column("content").to_pylist()
         self.by_path = {path: number for number, path in enumerate(facts.column("path").to_pylist())}
-        self.groups, self.docs, self.bases = (
-            facts.column(name).to_numpy().astype(np.int64) for name in ("groups", "doc", "base")
-        )
-        runs = pc.index_in(facts.column("run"), pa.array([run.id for run in manifest.runs], pa.string())).to_numpy()
+        self.groups, self.docs, self.bases = (as_numpy(facts.column(name)) for name in ("groups", "doc", "base"))
+        runs = manifest.run_numbers
         self.runs: list[tuple[RunReader, I64, I64]] = []
         for number, run in enumerate(manifest.runs):
             mine = np.flatnonzero(runs == number)
@@ -149,14 +168,17 @@ class IndexReader:
         self._loaded: LoadedIndex | None = None
         self._lock = threading.Lock()
 
-    def coverage(self, relative: Sequence[str], states: Sequence[FileState | None]) -> Coverage | None:
+    def coverage(self, files: Members, states: Sequence[FileState | None] | None = None) -> Coverage | None:
         """The index held against these files; None where there is no index.
+
+        Args:
+            states: of the files, where they were asked for already.
 
         Raises:
             BloomsealError: there is one that can't be read.
         """
         loaded = self._current()
-        return None if loaded is None else Coverage(loaded, relative, states)
+        return None if loaded is None else Coverage(loaded, files, files.states() if states is None else states)
 
     def forget(self) -> None:
         """Load it again when it is asked next: a run that it names is gone."""
@@ -165,6 +187,8 @@ class IndexReader:
 
     def _current(self) -> LoadedIndex | None:
         with self._lock:
+            if self._loaded is not None and self._folder.filesystem is not None:
+                return self._loaded  # facts don't age: another look would cost a request
             state = self._folder.state()
             if self._loaded is not None and self._loaded.state == state:
                 return self._loaded

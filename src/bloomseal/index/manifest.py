@@ -15,11 +15,12 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..errors import FormatError, UsageError
 from .fingerprint import SECRET_BYTES, Fingerprints
+from .numbers import as_numpy
 
 __all__ = ["FACTS", "FileState", "Manifest", "Run", "Shard", "state_of"]
 
@@ -45,6 +46,7 @@ FACTS: Final = pa.schema(
         ("size", pa.int64()),
         ("mtime", pa.int64()),  # nanoseconds
         ("ctime", pa.int64()),
+        ("tag", pa.string()),  # of an object in a store
         ("groups", pa.int32()),  # row groups
         ("doc", pa.int32()),  # number of the file's schema among the manifest's
         (
@@ -58,14 +60,17 @@ FACTS: Final = pa.schema(
 
 
 class FileState(NamedTuple):
-    """What tells a local file from another one, or from the same one altered: whoever writes to it, or puts another
-    one in its place, changes one of these. The change time is the file system's own; nobody sets it.
+    """What tells a file from another one, or from the same one altered.
+
+    Whoever writes to a local file, or puts another one in its place, changes inode, size or times. The change time is
+    the file system's own; nobody sets it. An object in a store has size, time and tag (`ObjectVersion`).
     """
 
     inode: int
     size: int
     mtime: int
     ctime: int
+    tag: str = ""
 
 
 def state_of(status: os.stat_result) -> FileState:
@@ -79,12 +84,14 @@ class Shard(NamedTuple):
     Attributes:
         file: its name.
         unique: its aad_file_unique.
+        size: in bytes.
         entries: in it.
         first, last: of them.
     """
 
     file: str
     unique: bytes
+    size: int
     entries: int
     first: int
     last: int
@@ -121,6 +128,7 @@ class Manifest:
         bits: length of a fingerprint.
         false_places: row groups in which a value that is nowhere is expected, in the whole table.
         pad: runs are filled up to a power of two.
+        max_keys: the most values for which one query asks the index; None: any number.
         runs: in the order in which they were made.
         facts: a table of schema `FACTS`; one row per path.
         docs: schemas of the files, each as a Parquet file without rows.
@@ -132,6 +140,7 @@ class Manifest:
     bits: int
     false_places: float
     pad: bool = False
+    max_keys: int | None = None
     runs: tuple[Run, ...] = ()
     facts: pa.Table = field(default_factory=FACTS.empty_table, repr=False, compare=False)
     docs: tuple[bytes, ...] = field(default=(), repr=False)
@@ -153,6 +162,16 @@ class Manifest:
     @cached_property
     def fingerprints(self) -> Fingerprints:
         return Fingerprints(self.secret, self.bits)
+
+    @cached_property
+    def run_numbers(self) -> npt.NDArray[np.int64]:
+        """Per fact the number of its run in `runs`; −1 where there is none."""
+        named = self.facts.column("run").combine_chunks().dictionary_encode()
+        if named.null_count:
+            return np.full(len(named), -1, dtype=np.int64)
+        numbers = {run.id: number for number, run in enumerate(self.runs)}
+        known = np.array([numbers.get(id, -1) for id in named.dictionary.to_pylist()], dtype=np.int64)  # noqa: A001
+        return known[as_numpy(named.indices)]
 
     @property
     def files(self) -> set[str]:
@@ -192,6 +211,7 @@ class Manifest:
             "bits": self.bits,
             "false_places": self.false_places,
             "pad": self.pad,
+            "max_keys": self.max_keys,
             "runs": [
                 {**run.__dict__, "shards": [{**one._asdict(), "unique": one.unique.hex()} for one in run.shards]}
                 for run in self.runs
@@ -220,6 +240,7 @@ class Manifest:
                 int(head["bits"]),
                 float(head["false_places"]),
                 bool(head["pad"]),
+                None if head["max_keys"] is None else int(head["max_keys"]),
                 tuple(map(_run, head["runs"])),
                 facts,
                 tuple(values[2:]),
@@ -240,19 +261,20 @@ class Manifest:
         sound = len(self.secret) == SECRET_BYTES and 1 <= self.bits <= 60 and self.facts.schema.equals(FACTS)
         sound = sound and len(runs) == len(self.runs)
         sound = sound and all(
-            0 <= run.place_bits <= 63 - self.bits
+            0 <= run.place_bits <= 62 - self.bits
             and 0 <= run.places <= _MOST_PLACES
             and all(one.entries >= 0 and 0 <= one.first <= one.last < 1 << 63 for one in run.shards)
             for run in self.runs
         )
         sound = sound and all(_NAME.fullmatch(name) for name in self.files)
+        sound = sound and not any(self.facts.column(name).null_count for name in FACTS.names)
         if sound and len(self.facts):
-            run = pc.index_in(self.facts.column("run"), pa.array(list(runs), pa.string()))
-            base, groups, doc = (self.facts.column(name).to_numpy() for name in ("base", "groups", "doc"))
-            sound = not run.null_count and not any(self.facts.column(name).null_count for name in FACTS.names)
+            run = self.run_numbers
+            base, groups, doc = (as_numpy(self.facts.column(name)) for name in ("base", "groups", "doc"))
+            sound = bool((run >= 0).all())
             places = np.array([one.places for one in self.runs])
             sound = sound and bool(
-                ((base >= 0) & (groups >= 0) & (base + groups <= places[run.to_numpy()])).all()
+                ((base >= 0) & (groups >= 0) & (base + groups <= places[run])).all()
                 and ((doc >= 0) & (doc < len(self.docs))).all()
             )
         if not sound:
@@ -261,7 +283,11 @@ class Manifest:
 
 def _run(given: dict[str, Any]) -> Run:
     shards = (
-        Shard(str(one["file"]), bytes.fromhex(one["unique"]), int(one["entries"]), int(one["first"]), int(one["last"]))
+        Shard(
+            str(one["file"]),
+            bytes.fromhex(one["unique"]),
+            **{name: int(one[name]) for name in ("size", "entries", "first", "last")},
+        )
         for one in given["shards"]
     )
     return Run(str(given["id"]), int(given["place_bits"]), int(given["places"]), tuple(shards))

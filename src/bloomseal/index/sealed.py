@@ -13,10 +13,11 @@ from ..errors import BloomsealError, UsageError
 from ..notebook import ShownInNotebooks
 from .check import Checking, CheckReport
 from .compact import CompactReport, compact
+from .facts.members import Members
 from .folder import IndexFolder
-from .lookup import IndexReader, now_at
+from .lookup import IndexReader
 from .manifest import Manifest
-from .update import Listed, Progress, UpdateReport, new_manifest, update
+from .update import Progress, UpdateReport, new_manifest, update
 
 if TYPE_CHECKING:
     from .folder import Decryption, Encryption
@@ -39,6 +40,7 @@ class IndexFacts(ShownInNotebooks):
         false_places: as asked for, per value and in the whole table.
         expected_false_places: as the index is now. Where it is above `false_places`, rebuild.
         pad: runs are filled up to a power of two.
+        max_keys: the most values for which one query asks the index.
     """
 
     column: str
@@ -53,6 +55,7 @@ class IndexFacts(ShownInNotebooks):
     false_places: float
     expected_false_places: float
     pad: bool
+    max_keys: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return dict(self.__dict__)
@@ -62,32 +65,29 @@ class SealedIndex:
     """The index of one column; make one with `SealedTable.index`. docs/index.md says what it is good for.
 
     Args:
-        root: the table's folder.
+        files: of the table.
         column: dotted path of a leaf.
-        files: of the table, with their paths on this machine in `paths`.
         decryption: of the table.
         encryption: what seals the index; None: `decryption`, where that is a table's policy.
     """
 
     def __init__(
         self,
-        root: str,
+        files: Members,
         column: str,
-        files: Sequence[Listed],
-        paths: Sequence[str],
         decryption: Decryption,
         encryption: Encryption = None,
     ) -> None:
         if not column or not isinstance(column, str):
             raise UsageError("an index is of one column", hint='index("ssn")')
         self.column = column
-        self._files, self._paths = list(files), list(paths)
+        self._files = files
         self._decryption = decryption
         if encryption is None and hasattr(decryption, "encryption_arguments"):
             encryption = decryption  # type: ignore[assignment]
         self._encryption = encryption
-        self._root = root
-        self._folder = IndexFolder(root, column)
+        self._root = files.root.path
+        self._folder = IndexFolder(self._root, column, filesystem=files.root.filesystem)
 
     @property
     def exists(self) -> bool:
@@ -95,7 +95,13 @@ class SealedIndex:
         return self._folder.state() is not None
 
     def build(
-        self, *, false_places: float = 0.001, pad: bool = False, dry_run: bool = False, progress: Progress | None = None
+        self,
+        *,
+        false_places: float = 0.001,
+        pad: bool = False,
+        max_keys: int | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
     ) -> UpdateReport:
         """Make the index. Values are hashed straight from the pages; filters are not needed.
 
@@ -103,6 +109,8 @@ class SealedIndex:
             false_places: row groups in which a value that is nowhere is expected, per value asked for and in the whole
                 table.
             pad: fill runs up to a power of two, so that sizes tell less.
+            max_keys: a query for more values than so many asks the files' own filters; None: every query asks the
+                index.
             dry_run: tell which files would be hashed; write nothing.
             progress: called with (files done, files in all).
 
@@ -112,13 +120,14 @@ class SealedIndex:
         """
         if self.exists:
             raise UsageError("the column has an index", column=self.column, hint="index update, or index rebuild")
-        return self._build(false_places, pad, dry_run, progress)
+        return self._build(false_places, pad, max_keys, dry_run, progress)
 
     def rebuild(
         self,
         *,
         false_places: float | None = None,
         pad: bool | None = None,
+        max_keys: int | None = None,
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> UpdateReport:
@@ -126,7 +135,7 @@ class SealedIndex:
         then.
 
         Args:
-            false_places, pad: as for `build`; None: as they were, where the old manifest tells.
+            false_places, pad, max_keys: as for `build`; None: as they were, where the old manifest tells.
 
         Raises:
             As `build`.
@@ -138,7 +147,8 @@ class SealedIndex:
         if found is not None:
             false_places = found[0].false_places if false_places is None else false_places
             pad = found[0].pad if pad is None else pad
-        return self._build(0.001 if false_places is None else false_places, bool(pad), dry_run, progress)
+            max_keys = found[0].max_keys if max_keys is None else max_keys
+        return self._build(0.001 if false_places is None else false_places, bool(pad), max_keys, dry_run, progress)
 
     def update(self, *, dry_run: bool = False, progress: Progress | None = None) -> UpdateReport:
         """Cover the files that are new or were replaced. More than 8 runs are compacted.
@@ -192,11 +202,10 @@ class SealedIndex:
             for done, number in enumerate(wanted):
                 if progress is not None:
                     progress(done, len(wanted))
-                listed = self._files[number]
                 try:
-                    work.take(listed)
+                    work.take(self._files, number)
                 except BloomsealError as error:
-                    report.left[listed.path] = error.what
+                    report.left[self._files.relative[number]] = error.what
             work.compare()
         finally:
             work.close()
@@ -210,12 +219,12 @@ class SealedIndex:
         """
         manifest = self._manifest()
         reader = IndexReader(self._folder, self._decryption)
-        coverage = reader.coverage([one.path for one in self._files], now_at(self._paths))
+        coverage = reader.coverage(self._files)
         assert coverage is not None  # noqa: S101
         runs: list[dict[str, Any]] = []
         for run in manifest.runs:
-            sizes = [state.size for shard in run.shards if (state := now_at([self._folder.ref(shard.file).path])[0])]
-            runs.append({"id": run.id, "entries": run.entries, "shards": len(run.shards), "bytes": sum(sizes)})
+            size = sum(shard.size for shard in run.shards)
+            runs.append({"id": run.id, "entries": run.entries, "shards": len(run.shards), "bytes": size})
         return IndexFacts(
             manifest.column,
             self._folder.path,
@@ -229,6 +238,7 @@ class SealedIndex:
             manifest.false_places,
             manifest.entries / (1 << manifest.bits),
             manifest.pad,
+            manifest.max_keys,
         )
 
     def drop(self) -> list[str]:
@@ -248,21 +258,23 @@ class SealedIndex:
     def __repr__(self) -> str:
         return f"<SealedIndex of {self.column}>"
 
-    def _build(self, false_places: float, pad: bool, dry_run: bool, progress: Progress | None) -> UpdateReport:
-        manifest = new_manifest(self._files, self.column, false_places, pad)
+    def _build(
+        self, false_places: float, pad: bool, max_keys: int | None, dry_run: bool, progress: Progress | None
+    ) -> UpdateReport:
+        manifest = new_manifest(self._files, self.column, false_places, pad, max_keys)
         if manifest.column != self.column:
             raise UsageError("an index is of a leaf column", column=self.column, hint=manifest.column)
         every = range(len(self._files))
         if dry_run:
             return self._planned(every, 0)
-        self._folder.make()
+        self._folder.place.make()
         return update(
             self._folder, manifest, self._files, every, self._encryption, self._decryption, fresh=True, progress=progress
         )  # fmt: skip
 
     def _planned(self, wanted: Sequence[int], runs: int) -> UpdateReport:
         report = UpdateReport(self.column, len(self._files), len(self._files) - len(wanted), runs=runs)
-        report.left = {self._files[number].path: "not covered yet" for number in wanted}
+        report.left = {self._files.relative[number]: "not covered yet" for number in wanted}
         return report
 
     def _manifest(self) -> Manifest:
@@ -276,7 +288,7 @@ class SealedIndex:
 
     def _uncovered(self) -> list[int]:
         reader = IndexReader(self._folder, self._decryption)
-        coverage = reader.coverage([one.path for one in self._files], now_at(self._paths))
+        coverage = reader.coverage(self._files)
         if coverage is None:
             raise self._none()
         return [int(number) for number in np.flatnonzero(~coverage.covered)]

@@ -5,45 +5,31 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..errors import BloomsealError, MissingFileError, UsageError
+from ..errors import BloomsealError, UsageError
 from ..notebook import ShownInNotebooks
-from ..read.file import SealedFile
 from ..storage.atomic import fault_point
 from .commit import commit
-from .fingerprint import SECRET_BYTES, Fingerprints, bits_for
-from .folder import Clock, IndexFolder
-from .hashed import HashedFile, hash_file, leaf_in, seen_file
+from .facts.clock import Clock
+from .facts.hashed import NotCoveredError, SeenFile, hashed_groups, seen_file, still_same
+from .facts.members import Members
+from .fingerprint import SECRET_BYTES, bits_for
+from .folder import IndexFolder
 from .manifest import FACTS, Manifest, Run
-from .runs import RunWriter, filled_up
+from .runs.sorter import Sorter
+from .runs.writer import most_places
 
 if TYPE_CHECKING:
     from .folder import Decryption, Encryption
 
-__all__ = ["Listed", "Progress", "UpdateReport", "new_manifest", "update"]
+__all__ = ["Progress", "UpdateReport", "new_manifest", "update"]
 
 Progress = Callable[[int, int], None]
-
-_ENTRIES_AT_ONCE: Final = 8_000_000
-"""Held in memory until they are written as a run; a single file may have more."""
-_NAMED: Final = 5
-
-
-class Listed(NamedTuple):
-    """A file of the table.
-
-    Attributes:
-        path: below the table's folder, as facts have it.
-        open: opens it; the caller closes it.
-    """
-
-    path: str
-    open: Callable[[], SealedFile]
 
 
 @dataclass
@@ -79,7 +65,7 @@ class UpdateReport(ShownInNotebooks):
         return dict(self.__dict__)
 
 
-def new_manifest(files: Sequence[Listed], column: str, false_places: float, pad: bool) -> Manifest:
+def new_manifest(files: Members, column: str, false_places: float, pad: bool, max_keys: int | None = None) -> Manifest:
     """The manifest of an index that covers nothing yet; the length of fingerprints comes from the rows there are.
 
     Raises:
@@ -89,9 +75,11 @@ def new_manifest(files: Sequence[Listed], column: str, false_places: float, pad:
     if not 0 < false_places < 1:
         raise UsageError("false_places= is the number of row groups read for nothing, in 0 to 1", hint="0.001")
     rows, path, failure = 0, None, None
-    for one in files:
+    if max_keys is not None and max_keys < 1:
+        raise UsageError("max_keys= is the most values of one query that the index is asked for", hint="100000")
+    for number in range(len(files)):
         try:
-            with one.open() as file:
+            with files.open(number) as file:
                 rows += file.num_rows
                 if path is None and file.walk.footer.schema.has(column):
                     path = file.walk.footer.schema.leaf(column).path
@@ -99,13 +87,13 @@ def new_manifest(files: Sequence[Listed], column: str, false_places: float, pad:
             failure = failure or error
     if path is None:
         raise failure or UsageError("no such column", column=column)
-    return Manifest(path, secrets.token_bytes(SECRET_BYTES), bits_for(rows, false_places), false_places, pad)
+    return Manifest(path, secrets.token_bytes(SECRET_BYTES), bits_for(rows, false_places), false_places, pad, max_keys)
 
 
 def update(
     folder: IndexFolder,
     base: Manifest,
-    files: Sequence[Listed],
+    files: Members,
     uncovered: Sequence[int],
     encryption: Encryption,
     decryption: Decryption,
@@ -126,17 +114,17 @@ def update(
         UsageError: nothing seals the column, or a link lies in the place of the index's folder.
         BloomsealError: the storage failed; somebody rebuilt the index meanwhile.
     """
-    folder.need_no_link()
-    work = _Update(folder, base, encryption, decryption)
+    folder.place.need_no_link()
+    work = _Update(folder, base, files, encryption, decryption)
     report = UpdateReport(base.column, len(files))
     try:
         for done, number in enumerate(uncovered):
             if progress is not None:
                 progress(done, len(uncovered))
             try:
-                work.take(files[number], report)
+                work.take(number, report)
             except BloomsealError as error:
-                report.left[files[number].path] = error.what
+                report.left[files.relative[number]] = error.what
         work.flush()
         if progress is not None:
             progress(len(uncovered), len(uncovered))
@@ -147,80 +135,85 @@ def update(
             report.runs = len(merged.runs)
         else:
             report.runs = len(base.runs)
-    except BaseException:
+    except BaseException as error:
         work.abort()
+        if isinstance(error, _NoRoomError):
+            raise error.error from None
         raise
     return report
 
 
-class _Waiting(NamedTuple):
-    path: str
-    hashed: HashedFile
+class _NoRoomError(Exception):
+    """The index itself can't be written, whatever is the matter with the files that it is about."""
+
+    def __init__(self, error: BloomsealError) -> None:
+        super().__init__()
+        self.error = error
 
 
 class _Update:
-    def __init__(self, folder: IndexFolder, base: Manifest, encryption: Encryption, decryption: Decryption) -> None:
-        self._folder, self._base = folder, base
+    def __init__(
+        self, folder: IndexFolder, base: Manifest, files: Members, encryption: Encryption, decryption: Decryption
+    ) -> None:
+        self._folder, self._base, self._files = folder, base, files
         self._encryption, self._decryption = encryption, decryption
-        self._fingerprints = Fingerprints(base.secret, base.bits)
-        self._clock = Clock(folder.path)
+        self._clock = Clock(folder.place)
         self._known = _by_path(base.facts)
-        self._waiting: list[_Waiting] = []
-        self._count = 0
+        self._sorter: Sorter | None = None
+        self._places = 0
+        self._waiting: list[tuple[str, SeenFile, int]] = []
         self._docs: dict[bytes, int] = {}
-        self._refreshed: list[dict[str, Any]] = []
         self.facts: list[dict[str, Any]] = []
         self.runs: list[Run] = []
 
-    def take(self, listed: Listed, report: UpdateReport) -> None:
+    def take(self, number: int, report: UpdateReport) -> None:
         """One file."""
-        try:
-            file = listed.open()
-        except MissingFileError:
-            raise
-        with file:
-            leaf_in(file, self._base.column)
-            seen = seen_file(file, self._base.column, self._clock)
-            if self._refresh(listed.path, seen):
+        path, state = self._files.relative[number], self._files.state(number)
+        # Before it is opened: of what is read afterwards a later change would bear another time.
+        if state is None or not self._clock.settled(state):
+            raise NotCoveredError("it is gone, or its time lies ahead of the storage's clock", file=path)
+        with self._files.open(number) as file:
+            seen = seen_file(file, self._base.column, state)
+            if self._knows(path, seen):
+                still_same(file, seen, self._files.state(number))
+                self._refresh(path, seen)
                 report.refreshed += 1
                 return
-            self._waiting.append(_Waiting(listed.path, hash_file(file, seen, self._base.column, self._fingerprints)))
+            if self._places + seen.groups > most_places(self._base.bits):
+                self.flush()
+            base, self._places = self._places, self._places + seen.groups
+            # Where it breaks off, what was sorted in already is about places that no fact names.
+            for group, found in enumerate(hashed_groups(file, self._base.column, self._base.fingerprints)):
+                self._add(found, base + group)
+            still_same(file, seen, self._files.state(number))
+        self._waiting.append((path, seen, base))
         report.hashed += 1
-        self._count += sum(map(len, self._waiting[-1].hashed.fingerprints or ()))
-        if self._count >= _ENTRIES_AT_ONCE:
-            self.flush()
+
+    def _add(self, fingerprints: npt.NDArray[np.uint64], place: int) -> None:
+        if self._sorter is None:
+            self._sorter = Sorter(self._folder, self._base, self._encryption, self._decryption)
+        try:
+            self._sorter.add(fingerprints, place)
+        except BloomsealError as error:
+            raise _NoRoomError(error) from None
 
     def flush(self) -> None:
         """Write what waits as a run."""
-        if not self._waiting:
+        waiting, self._waiting = self._waiting, []
+        places, self._places = self._places, 0
+        if not waiting:
+            self._drop()
             return
-        waiting, self._waiting, self._count = self._waiting, [], 0
-        places = sum(one.hashed.groups for one in waiting)
-        writer = RunWriter(self._folder, self._base, places, self._encryption, self._decryption)
-        bits = writer.place_bits
-        parts: list[npt.NDArray[np.int64]] = []
-        bases: list[int] = []
-        place = 0
-        for one in waiting:
-            bases.append(place)
-            for fingerprints in one.hashed.fingerprints or ():
-                parts.append((fingerprints.astype(np.int64) << bits) | place)
-                place += 1
-        entries = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
-        del parts
-        entries.sort()
-        if self._base.pad:
-            entries = filled_up(entries, 0, 1 << self._base.bits, bits, places)
         try:
-            writer.add(entries)
-            run = writer.finish()
-        except BaseException:
-            writer.abort()
-            raise
+            sorter = self._sorter or Sorter(self._folder, self._base, self._encryption, self._decryption)
+            run = sorter.finish(places)
+        except BloomsealError as error:
+            raise _NoRoomError(error) from None
+        self._sorter = None
         fault_point("index run")
         self.runs.append(run)
-        for one, base in zip(waiting, bases, strict=True):
-            self.facts.append(self._fact(one.path, one.hashed, run.id, base))
+        for path, seen, base in waiting:
+            self.facts.append(self._fact(path, seen, run.id, base))
 
     def added(self, current: Manifest) -> Manifest:
         """The manifest that is there now, with what this update found."""
@@ -231,26 +224,35 @@ class _Update:
         return current.with_facts(table, list(self._docs), self.runs)
 
     def abort(self) -> None:
+        """Remove what was written."""
+        self._drop()
         for run in self.runs:
             for shard in run.shards:
                 self._folder.remove(shard.file)
 
-    def _refresh(self, path: str, seen: HashedFile) -> bool:
-        """Are its pages those of a fact that is known already?"""
-        fact = self._known.get(path)
-        if fact is None or not any(seen.content) or fact["content"] != seen.content or fact["groups"] != seen.groups:
-            return False
-        self.facts.append(self._fact(path, seen, fact["run"], fact["base"]))
-        return True
+    def _drop(self) -> None:
+        sorter, self._sorter = self._sorter, None
+        if sorter is not None:
+            sorter.abort()
 
-    def _fact(self, path: str, hashed: HashedFile, run: str, base: int) -> dict[str, Any]:
-        doc = self._docs.setdefault(hashed.doc, len(self._docs))
+    def _knows(self, path: str, seen: SeenFile) -> bool:
+        """Are its pages those of a fact?"""
+        fact = self._known.get(path)
+        known = fact is not None and any(seen.content)
+        return known and fact["content"] == seen.content and fact["groups"] == seen.groups  # type: ignore[index]
+
+    def _refresh(self, path: str, seen: SeenFile) -> None:
+        fact = self._known[path]
+        self.facts.append(self._fact(path, seen, fact["run"], fact["base"]))
+
+    def _fact(self, path: str, seen: SeenFile, run: str, base: int) -> dict[str, Any]:
+        doc = self._docs.setdefault(seen.doc, len(self._docs))
         return {
             "path": path,
-            **hashed.state._asdict(),
-            "groups": hashed.groups,
+            **seen.state._asdict(),
+            "groups": seen.groups,
             "doc": doc,
-            "content": hashed.content,
+            "content": seen.content,
             "run": run,
             "base": base,
         }

@@ -182,10 +182,14 @@ def _index(entry: _Reader) -> IndexPolicy | None:
     inner = _Reader(wanted, f"{entry.where}.index")
     places = float(inner.take("false_places", (float, int), IndexPolicy.false_places))
     pad = inner.take("pad", bool, IndexPolicy.pad)
+    most = inner.take("max_keys", int, None)
+    purge = inner.take("purge_days", int, None)
     inner.done()
     if not 0 < places < 1:
         raise PolicyError(f"{inner.where}: false_places lies between 0 and 1", hint="false_places = 0.001")
-    return IndexPolicy(places, pad)
+    if most is not None and most < 1:
+        raise PolicyError(f"{inner.where}: max_keys is a number of values", hint="max_keys = 100000")
+    return IndexPolicy(places, pad, most, purge)
 
 
 def _filter(entry: _Reader) -> FilterSpec | None:

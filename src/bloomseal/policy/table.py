@@ -52,10 +52,14 @@ class IndexPolicy:
         false_places: row groups in which a value that is nowhere is expected, per value asked for and in the whole
             table.
         pad: fill up, so that sizes tell less.
+        max_keys: the most values for which one query asks the index; None: any number.
+        purge_days: days after which an audit wants what is about deleted files out of the index; None: never.
     """
 
     false_places: float = 0.001
     pad: bool = False
+    max_keys: int | None = None
+    purge_days: int | None = None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..errors import BloomsealError, UsageError
 from ..storage import tables
 from ..storage.atomic import identity_at
-from ..storage.files import INDEX_FOLDER, Found, Kind, Problem
+from ..storage.files import Found, Kind, Problem, is_of_index
 from ..storage.ref import FileRef
 from ..storage.source import open_regular, refusal
 from ..storage.tables import Paths
@@ -95,7 +95,7 @@ def find_files(
     # Absolute: the journal outlives the working directory.
     places = [path if filesystem or "://" in os.fspath(path) else os.path.abspath(path) for path in listed]  # noqa: PTH100
     found = tables.find_files(places, filesystem, everything=True, follow_links=follow_links)
-    parts = [one for one in found.others if indexes and INDEX_FOLDER in one.relative.split("/")[:-1]]
+    parts = [one for one in found.others if indexes and is_of_index(one.relative)]
     files = [data for one in (*found.files, *parts) if (data := _sized(one)) is not None]
     # Leftovers go with the next run on this machine.
     told = (Kind.DEAD, Kind.HIDDEN, *((Kind.LEFTOVER,) if leftovers else ()))

@@ -21,6 +21,7 @@ from . import numpy_kernels
 
 __all__ = [
     "check",
+    "expect",
     "false_positive_probability",
     "hash_fixed",
     "hash_prefixed",
@@ -65,6 +66,12 @@ def _kernels_for(cost: int) -> ModuleType | None:
 def worthwhile(cost: int) -> bool:
     """Are kernels loaded, or does work of `cost` nanoseconds without them make loading them worth it?"""
     return _kernels_for(cost) is not None
+
+
+def expect(values: int) -> None:
+    """So many values will be hashed: load the kernels now if they earn it back, not when half of the work is done."""
+    if _PREFIXED * values >= _LOADING:
+        _kernels_for(_PREFIXED * values)
 
 
 def insert(words: U32, hashes: U64) -> None:

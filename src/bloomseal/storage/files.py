@@ -35,6 +35,7 @@ __all__ = [
     "UnseenError",
     "exists",
     "is_hidden",
+    "is_of_index",
     "kind_of",
     "list_files",
     "real_root",
@@ -149,6 +150,11 @@ def is_hidden(relative: str) -> bool:
         part[:1] == "." or (part[:1] == "_" and "=" not in part) or part.endswith(_COPYING)
         for part in relative.split("/")
     )
+
+
+def is_of_index(relative: str) -> bool:
+    """Is it a file of a table's sealed index (docs/index.md)?"""
+    return INDEX_FOLDER in relative.split("/")[:-1]
 
 
 def real_root(folder: str) -> str:

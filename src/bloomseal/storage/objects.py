@@ -14,9 +14,11 @@ from pyarrow.fs import FileInfo, FileSystem, FileSystemHandler, FileType, FSSpec
 
 from ..errors import UsageError
 
-__all__ = ["as_filesystem", "file_object", "fsspec_location", "need_empty", "put"]
+__all__ = ["NO_MARKERS", "abstract_filesystem", "as_filesystem", "file_object", "fsspec_location", "need_empty", "put"]
 
 _TO_PYARROW: Final = frozenset({"file", "s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss", "mock"})
+NO_MARKERS: Final = ("s3", "gcs", "abfs")
+"""Stores without folders: an empty object in the place of one serves nobody."""
 _PIECE_BYTES: Final = 1 << 20
 _turn: Final = threading.Lock()
 """Whoever moves a file object's position: to seek and to read are two steps, and two readers may share one object."""
@@ -40,6 +42,11 @@ def as_filesystem(value: Any) -> FileSystem:
         # Files of this machine are locked and renamed, which fsspec can't.
         return LocalFileSystem()
     return PyFileSystem(FSSpecHandler(value))
+
+
+def abstract_filesystem(filesystem: FileSystem) -> Any:
+    """The file system of fsspec that pyarrow was given; None where it is none."""
+    return getattr(getattr(filesystem, "handler", None), "fs", None)
 
 
 def fsspec_location(uri: str) -> tuple[FileSystem, str] | None:
@@ -79,7 +86,7 @@ def put(filesystem: FileSystem, path: str, data: Any) -> None:
     Raises:
         OSError: the storage failed. Unless it did so at the very end, the old object is there.
     """
-    abstract = getattr(getattr(filesystem, "handler", None), "fs", None)
+    abstract = abstract_filesystem(filesystem)
     if isinstance(filesystem, PyFileSystem) and abstract is None:
         _send(filesystem.open_output_stream(path), data)  # the caller's own object, and it may be bound to his thread
         return

@@ -209,6 +209,18 @@ class Source:
             raise FormatError("the file became shorter while it was read", file=self.name)
         return data
 
+    def hold_end(self, length: int) -> None:
+        """Read the last `length` bytes in one request, and serve what lies in them from memory from now on.
+
+        Raises:
+            BloomsealError: the storage failed.
+        """
+        begin, read = max(self.size - length, 0), self._read
+        held = memoryview(self.read(begin, self.size - begin))
+        self._read = lambda offset, length: (
+            held[offset - begin : offset - begin + length] if offset >= begin else read(offset, length)
+        )
+
     def read_into(self, scratch: Scratch, offset: int, length: int) -> memoryview:
         """As `read`, with the bytes in `scratch` where that saves fresh memory."""
         if self.fd is None or not hasattr(os, "preadv") or not 0 <= offset <= offset + length <= self.size:

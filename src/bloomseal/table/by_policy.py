@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import posixpath
 import warnings
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..errors import BloomsealError, BloomsealWarning
+from ..read.file import open_file
+from ..storage.ref import FileRef
 from .open import open_table
 
 if TYPE_CHECKING:
     from ..index.update import UpdateReport
     from ..policy import TablePolicy
-    from ..storage.ref import FileRef
 
-__all__ = ["index_by_policy"]
+__all__ = ["add_by_policy", "index_by_policy"]
 
 
 def index_by_policy(folder: FileRef, policy: TablePolicy) -> dict[str, UpdateReport]:
@@ -27,8 +30,51 @@ def index_by_policy(folder: FileRef, policy: TablePolicy) -> dict[str, UpdateRep
             if index.exists:
                 done[column] = index.update()
             else:
-                done[column] = index.build(false_places=wanted.false_places, pad=wanted.pad)
+                done[column] = index.build(false_places=wanted.false_places, pad=wanted.pad, max_keys=wanted.max_keys)
         except BloomsealError as error:
-            told = f"{folder.path}: the index of {column} is not up to date: {error.what}"
-            warnings.warn(told, BloomsealWarning, stacklevel=3)
+            _tell(folder.path, column, error)
     return done
+
+
+def add_by_policy(ref: FileRef, policy: TablePolicy) -> None:
+    """Add a new file to the indexes of its table, which are in its folder or in one above it. Nothing else of the
+    table is looked at, and no index is made: one file does not tell where its table begins.
+    """
+    for column in policy.indexes():
+        try:
+            for root in _above(ref):
+                if _add(ref, root, column, policy):
+                    break
+        except BloomsealError as error:
+            _tell(ref.path, column, error)
+
+
+def _add(ref: FileRef, root: FileRef, column: str, policy: TablePolicy) -> bool:
+    from ..index.facts.members import Members
+    from ..index.sealed import SealedIndex
+
+    relative = posixpath.relpath(ref.path, root.path or "/")
+    files = Members(root, [ref], [relative], lambda _: open_file(ref, decryption=policy))
+    index = SealedIndex(files, column, policy)
+    if not index.exists:
+        return False
+    for why in index.update().left.values():
+        raise BloomsealError(why, file=ref.path)
+    return True
+
+
+def _above(ref: FileRef) -> Iterator[FileRef]:
+    """The folders that the file is in, from the nearest; in a store, where to look is a request, no further than its
+    partitions' folders (``country=DE``) go.
+    """
+    path = posixpath.dirname(ref.path)
+    while path.strip("/"):
+        yield FileRef(path, ref.filesystem)
+        if ref.filesystem is not None and "=" not in posixpath.basename(path):
+            return
+        path = posixpath.dirname(path)
+
+
+def _tell(path: str, column: str, error: BloomsealError) -> None:
+    told = f"{path}: the index of {column} is not up to date: {error.what}"
+    warnings.warn(told, BloomsealWarning, stacklevel=4)

@@ -12,7 +12,7 @@ import os
 import posixpath
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import BloomsealError, UnsupportedError, UsageError
 from ..keytools.material.store import MaterialStore, tidy
@@ -20,6 +20,7 @@ from ..storage.aside import aside_name, folder_below, folder_lock
 from ..storage.atomic import storage_errors
 from ..storage.files import Kind, is_hidden, kind_of
 from ..storage.formats import format_of
+from ..storage.objects import NO_MARKERS
 from ..storage.ref import FileRef
 from ..storage.source import FilePlace, Source, identity, resolve_path
 
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 __all__ = ["Existing", "TargetFolder"]
-
-_NO_MARKERS: Final = ("s3", "gcs", "abfs")
-"""Stores without folders: an empty object in the place of one serves nobody."""
 
 
 class Existing(StrEnum):
@@ -161,7 +159,7 @@ class TargetFolder:
         path = posixpath.join(self.ref.path, relative) if relative else self.ref.path
         with storage_errors("make the folder", path):
             if self.ref.filesystem is not None:
-                if self.ref.filesystem.type_name not in _NO_MARKERS:
+                if self.ref.filesystem.type_name not in NO_MARKERS:
                     self.ref.filesystem.create_dir(path, recursive=True)
                 return
             if not os.path.isdir(self.ref.path):  # noqa: PTH112

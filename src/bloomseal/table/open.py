@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -12,14 +12,14 @@ import pyarrow as pa
 
 from ..errors import UnsupportedError, UsageError
 from ..read.door import open_file
-from ..read.file import ReadStats, Verdict
+from ..read.file import ReadStats, SealedFile, Verdict
 from ..read.verdict import Hits, verdicts
 from ..storage.source import FilePlace
 from ..storage.tables import Places, find_files, is_one_file
 from .query.indexes import Indexes
 from .query.narrow import Narrowed, known_values, narrowed, shapes_of
 from .query.partitions import Partitions
-from .query.query import Answer, Query, Shape, TableParts, is_in_state, no_such_column, side_by_side
+from .query.query import Answer, Query, Shape, TableParts, no_such_column, side_by_side
 from .report import TableVerifyReport, verify_files
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ..specs import DecryptionSpec, EncryptionSpec
     from ..write.attach import AttachReport
     from ..write.writer import FilterRequest
+    from .advice import ColumnAdvice
     from .scan import Progress
 
 __all__ = ["SealedTable", "as_table", "open_table", "read_table"]
@@ -47,9 +48,9 @@ class SealedTable:
         version: of a Delta table its version, of an Iceberg table the snapshot's id; None for plain files.
     """
 
-    def __init__(self, parts: TableParts, use_index: str = "auto") -> None:
+    def __init__(self, parts: TableParts, use_index: str = "auto", trust: str = "auto") -> None:
         self._parts = parts
-        self._indexes = Indexes(parts, use_index)
+        self._indexes = Indexes(parts, use_index, trust)
         self.stats = ReadStats()
         self.version = None if parts.snapshot is None else parts.snapshot.version
 
@@ -127,7 +128,8 @@ class SealedTable:
         self.stats = _sum([left.stats, *(answer.stats for answer in answers)])
         found = zip(left.numbers, answers, strict=True)
         tables = [query.in_schema(number, rows, schema) for number, answer in found for rows in answer.tables]
-        return pa.concat_tables([schema.empty_table(), *tables])
+        # Not by concat_tables, which loads pandas, where that is installed.
+        return pa.Table.from_batches([batch for rows in tables for batch in rows.to_batches()], schema)
 
     def scan(
         self,
@@ -200,6 +202,24 @@ class SealedTable:
         rows = [np.logical_or.reduce([none, *(one.maybe for one in hits)]) for _, hits in found]
         return np.stack(rows) if rows else np.empty((0, len(values)), dtype=np.bool_)
 
+    def open(self, number: int) -> SealedFile:
+        """The file of this number in `files`; the caller closes it.
+
+        Raises:
+            FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError, UsageError.
+        """
+        return self._parts.open(number)
+
+    def advise(self, columns: Sequence[str] | None = None, **options: Any) -> list[ColumnAdvice]:
+        """For each column: is a filter, an index or neither worth it? See `bloomseal.table.advice.advise`.
+
+        Raises:
+            As there.
+        """
+        from .advice import advise
+
+        return advise(self, columns, **options)
+
     def index(self, column: str, *, encryption: EncryptionSpec | TablePolicy | None = None) -> SealedIndex:
         """The sealed index of a column: build, update, compact, check, show or drop it. See docs/index.md.
 
@@ -208,15 +228,13 @@ class SealedTable:
             encryption: what seals the column, and so its index; None: the policy that the table was opened with.
 
         Raises:
-            UnsupportedError: the table is not one folder on this machine.
+            UnsupportedError: the table is not one folder. Each of several has its own indexes.
         """
         from ..index.sealed import SealedIndex
-        from ..index.update import Listed
 
-        if (root := self._indexes.root) is None:
-            raise UnsupportedError("an index is that of a table in one folder on this machine", column=column)
-        files = [Listed(path, partial(self._parts.open, number)) for number, path in enumerate(self._indexes.relative)]
-        return SealedIndex(root, column, files, self._indexes.paths, self._parts.decryption, encryption)
+        if (files := self._indexes.only) is None:
+            raise UnsupportedError("an index is that of a table in one folder", column=column, hint="one by one")
+        return SealedIndex(files, column, self._parts.decryption, encryption)
 
     def attach(self, filters: FilterRequest, **options: Any) -> dict[str, AttachReport | OrcRewriteReport]:
         """Add filters to every file, see `bloomseal.attach_filters`. The first file that can't be done ends it; those
@@ -297,7 +315,7 @@ class SealedTable:
                     file.plan()  # whether the footer is to be believed is asked there
                     return file.path, False, [absent] * file.num_row_groups
                 hits = list(file.hits(column, asked))
-                if told is not None and told.maybe is not None and is_in_state(file, told.state):
+                if told is not None and told.maybe is not None and told.is_same(file):
                     # Neither the filter nor the index ever calls a value absent that is there.
                     hits = [Hits(one.maybe & maybe, False) for one, maybe in zip(hits, told.maybe, strict=True)]
                 return file.path, True, hits
@@ -326,6 +344,7 @@ def open_table(
     partition_types: pa.Schema | None = None,
     follow_links: bool = False,
     use_index: Literal["never", "auto", "require"] = "auto",
+    trust: Literal["auto", "time", "identity"] = "auto",
 ) -> SealedTable:
     """Open a table: list its files, and nothing more.
 
@@ -341,6 +360,9 @@ def open_table(
         follow_links: take files to which links lead out of the folder.
         use_index: ``auto`` asks the sealed indexes that the table has (docs/index.md), ``never`` does not, ``require``
             refuses a look-up for which an index does not answer for every file.
+        trust: by which an index knows files again: ``auto`` by inode, size and times on this machine, by tags in
+            stores whose client tells them, by names where a table's log keeps them; ``time`` in stores also by size and
+            time; ``identity`` opens every covered file's footer, and authenticates it.
 
     Raises:
         UsageError: nothing there; a folder without Parquet or ORC files, or a part of it that can't be listed.
@@ -354,7 +376,7 @@ def open_table(
         known = Partitions.of_folders(found.files, partition_types)
     else:
         known = Partitions({})
-    return SealedTable(TableParts(found.files, known, found.snapshot, decryption, follow_links), use_index)
+    return SealedTable(TableParts(found.files, known, found.snapshot, decryption, follow_links), use_index, trust)
 
 
 def as_table(table: SealedTable | Places, options: dict[str, Any]) -> SealedTable:

@@ -44,71 +44,9 @@ __all__ = [
     "SealedWriter",
     "check_filter",
     "resolve_filters",
-    "write_table",
 ]
 
 DEFAULT_ROW_GROUP_SIZE: Final = 1 << 20
-
-
-def write_table(
-    data: Any,
-    path: FilePlace | FileRef,
-    *,
-    encryption: EncryptionSpec | TablePolicy | None = None,
-    bloom_filters: FilterRequest | None = None,
-    row_group_size: int = DEFAULT_ROW_GROUP_SIZE,
-    filter_layout: FilterLayout = "row_group",
-    filesystem: FileSystem | AbstractFileSystem | None = None,
-    threads: int = 1,
-    **options: Any,
-) -> None:
-    """Write rows as one Parquet file, its sensitive columns' filters sealed.
-
-    The file takes its name only when it is complete and has been reopened and probed. A file object has no name to
-    take: the file is built and checked aside, in an anonymous temporary file, and then written to it once. A stream is
-    written as it comes, with one row group in memory.
-
-    Args:
-        data: a Table, RecordBatch, RecordBatchReader, Dataset or Scanner of pyarrow; a frame of pandas or Polars; a
-            DuckDB relation; anything with ``__arrow_c_stream__``; or an iterator of those. A pandas frame's index is
-            stored if it has a name.
-        path: local path, URI, path on `filesystem`, or an empty file object opened to write bytes.
-        encryption: keys and modes, or a table's policy (`Policy.for_table`); None writes a plaintext file.
-        bloom_filters: dotted column path → `FilterSpec` (or a dict of its options, or True), or a list of such paths.
-            Filters of encrypted columns are sealed with the column's key; those of plaintext columns stand in clear, as
-            asked. None: those of the policy.
-        row_group_size: rows per row group, at most.
-        filter_layout: ``row_group`` writes each row group's filters behind it, ``end`` all after the last row group
-            (Parquet Bloom filter specification, "File Format").
-        threads: row groups that are encoded and hashed at the same time; each one more holds one more row group in
-            memory.
-        filesystem: of pyarrow or fsspec, on which `path` lies; None: local, or a URI.
-        options: what `pyarrow.parquet.ParquetWriter` takes for encoding: compression, use_dictionary, ... The page
-            index, which lets a lookup open single pages, is written (and sealed) unless ``write_page_index=False``, or
-            the footer is plaintext: readers without keys (arrow-rs) take a sealed index for a clear one. Without
-            ``use_dictionary=``, columns whose dictionary overflows in the first row group get none in the others.
-
-    Raises:
-        UsageError: an argument of the wrong type, no such column, a column that can't carry a filter, contradicting
-            options, an overfilled filter whose size is to be hidden.
-        KeyAccessError: a data key could not be made or wrapped.
-        BloomsealError: the storage failed. The old file, if any, is still there; or the new one, complete, where it had
-            taken its name already (the folder can't be synced, the old file's key material can't be dropped).
-    """
-    rows = rows_in(data)
-    with SealedWriter(
-        path,
-        rows.schema,
-        encryption=encryption,
-        bloom_filters=bloom_filters,
-        row_group_size=row_group_size,
-        filter_layout=filter_layout,
-        filesystem=filesystem,
-        threads=threads,
-        **options,
-    ) as writer:
-        for piece in rows.pieces:
-            writer.write_table(piece)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +131,11 @@ class SealedWriter:
     def placed(self) -> bool:
         """The final place may hold the file."""
         return self._file.placed
+
+    @property
+    def complete(self) -> bool:
+        """The file has its name."""
+        return self._state is _State.COMPLETE
 
     def write(self, data: Any) -> None:
         """Append rows of any kind that `bloomseal.write_table` takes; otherwise as `write_table`.

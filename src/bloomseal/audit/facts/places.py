@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...errors import UsageError
 from ...storage import tables
 from ...storage.delta import DeltaLog
-from ...storage.files import Found, Kind
+from ...storage.files import Found, Kind, is_of_index
 from ...storage.iceberg import IcebergLog
 from ...storage.ref import FileRef
 from ...storage.snapshot import LiveFile
@@ -135,12 +135,15 @@ def _add(path: str | os.PathLike[str], ref: FileRef, places: Places, seen: _Seen
         found = tables.TableFiles()
         _take(places, seen, [ref])  # a place that can't be reached is a finding, not the end
     _take(places, seen, (one.ref for one in found.files))
+    # A sealed index is as telling as its column, and is looked at like a file of the table.
+    indexes = [one for one in found.others if one.kind is Kind.HIDDEN and is_of_index(one.relative)]
+    _take(places, seen, (one.ref for one in indexes))
     if history:
         _take(places, seen, (one.ref for one in found.others))
         places.unsure += [_shown(str(problem)) for problem in found.unsure]
         if not (found.files or found.others or found.problems or ref in seen):
             places.empty.append(ref.path)
-    places.outside += [one for one in found.others if _is_text(one.ref.path)]
+    places.outside += [one for one in found.others if _is_text(one.ref.path) and one not in indexes]
     places.dead += [one.ref.path for one in found.others if one.kind is Kind.DEAD]
     places.sidecars += found.sidecars
     places.missing += found.missing

@@ -72,6 +72,10 @@ _TABLE: Final = (
          "Equal values have equal hashes, in every file; of a small domain, such as social security numbers, all values can be "
          "hashed and compared.", "",
          advice="Mask the column by nullify or redact, and write the data anew with the engine that wrote it."),
+    Rule("BS117", "clear-index", "A file of a sealed index is in plaintext, or the column in it", _CRITICAL,
+         "It holds a keyed fingerprint of every value with the row groups that have it, and the key for them: whoever reads it "
+         "tries any value. No look-up of ours believes it.",
+         "bloomseal index drop {table} --column {column}", advice="Build it again afterwards (bloomseal index build), and find out who wrote it."),
     # What can't be trusted
     Rule("BS201", "unreadable-file", "A file that can't be read", _ERROR,
          "It breaks the specification, is truncated, or is no Parquet file. What protects it is unknown.",
@@ -171,6 +175,13 @@ _TABLE: Final = (
          "bloomseal attach {file} " + _FILTER, "policy"),
     Rule("BS403", "missing-filter", "No filter where the policy wants one", _INFO,
          "Look-ups read the column chunk.", "bloomseal attach {file} " + _FILTER, "policy"),
+    Rule("BS404", "index-holds-deleted", "A sealed index still proves rows of files that are gone", _WARNING,
+         "Whoever has the column's key can ask the index for them. A run of it is older than the policy's purge_days, and is about "
+         "files that the table has no more.",
+         "", "keys and policy", advice="Run bloomseal index compact on {column}, which drops what is about files that are gone."),
+    Rule("BS405", "missing-index", "No index where the policy wants one", _INFO,
+         "Look-ups ask the filters of every file.", "", "policy",
+         advice="Run bloomseal index build on {column}."),
 )  # fmt: skip
 
 RULES: Final[dict[str, Rule]] = {rule.id: rule for rule in _TABLE}
@@ -179,14 +190,14 @@ RULES: Final[dict[str, Rule]] = {rule.id: rule for rule in _TABLE}
 _SHOWN: Final = {
     name: name.upper() for name in ("file", "files", "column", "filter", "key", "old", "bits")
 } | {
-    "place": "FOLDER", "leftover": "FILE", "opening": "[KEYS]", "sealing": "[POLICY]", "verb": "seal|rekey", "rebuild": "attach|rekey",
+    "place": "FOLDER", "table": "TABLE", "leftover": "FILE", "opening": "[KEYS]", "sealing": "[POLICY]", "verb": "seal|rekey", "rebuild": "attach|rekey",
     "prefix": "--new-aad-prefix TEXT", "rotate": "bloomseal keyring rotate OLD && ", "enable": "bloomseal keyring enable OLD",
 }  # fmt: skip
 _CHAPTERS: Final = {
     "BS1": "What lies open",
     "BS2": "What can't be trusted",
     "BS3": "Keys",
-    "BS4": "Filters",
+    "BS4": "Filters and indexes",
 }
 
 

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from ...errors import PolicyError
 from ...format.expectation import Expectation
 from ...policy import TablePolicy
-from ...storage.files import Kind
+from ...storage.files import Kind, is_of_index
 from ..facts.file import Broken, FileFacts, Seen
 from ..facts.leftovers import Content, target_of
 from ..facts.views import EXPOSED
 from .filter_rules import check_filters, check_sizes
 from .findings import Finding, Severity
+from .index_rules import check_indexes
 from .judged import SENSITIVE, Facts, Line, found, lines
 from .key_rules import check_keys, check_material, check_nonces, check_versions
 from .mending import mended
@@ -67,6 +68,7 @@ def check(facts: Facts) -> list[Finding]:
     findings += _check_beside(facts)
     findings += _check_bounds(facts)
     findings += check_material(facts)
+    findings += check_indexes(facts)
     if facts.nonces is not None:
         findings += check_nonces(facts, facts.nonces)
     return sorted((mended(finding, facts) for finding in findings), key=lambda finding: finding.order)
@@ -109,7 +111,9 @@ def _check_exposure(line: Line) -> Iterator[Finding]:
     chunk, policy = line.chunks[0], line.policy
     if not line.encrypted:
         wanted = policy.master_key(line.column) if policy else None
-        if wanted is not None:
+        if is_of_index(line.file.path):
+            yield line.finding("BS117", "a sealed index in clear")
+        elif wanted is not None:
             severity = Severity.CRITICAL if line.restricted else None
             yield line.finding("BS101", f"in plaintext, where the policy has master key {wanted}", severity)
             if chunk.filter == Seen.CLEAR:
@@ -216,12 +220,13 @@ def _check_broken(file: FileFacts) -> Iterator[Finding]:
 def _check_plaintext_files(facts: Facts) -> Iterator[Finding]:
     encrypted: dict[tuple[str, tuple[str, ...]], str] = {}
     copied: dict[str, str] = {}
-    for file in facts.files:
+    files = [file for file in facts.files if not is_of_index(file.path)]
+    for file in files:
         if file.algorithm is not None:
             copied.setdefault(_stem(file.path), file.path)
             if file.leaves:
                 encrypted.setdefault(_shape(file, facts), file.path)
-    for file in facts.files:
+    for file in files:
         if file.footer != "plaintext" or any(chunk.protection for chunk in file.chunks):
             continue
         policy = facts.policies.of(file.path)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...policy import TablePolicy
 from ...sbbf import FilterSpec, bits_per_value
+from ...storage.files import is_of_index
 from ..facts.file import FileFacts, Seen
 from .findings import Finding
 from .judged import Line, found
@@ -47,7 +48,12 @@ def check_filters(line: Line) -> Iterator[Finding]:
         target = f"; the policy has {spec.fpp:g}" if spec else ""
         sizes = {"num_bytes": min(c.bloom.num_bytes or 0 for c in full if c.bloom)}
         yield line.finding("BS401", f"false positives at {worst:.2g}{target}", chunks=full, details=sizes)
-    if spec is not None and line.type.split()[0].upper() != "BOOLEAN" and line.chunks[0].filter == Seen.NONE:
+    if (
+        spec is not None
+        and not is_of_index(line.file.path)
+        and line.type.split()[0].upper() != "BOOLEAN"
+        and line.chunks[0].filter == Seen.NONE
+    ):
         yield line.finding("BS403", "the policy wants a filter here")
 
 

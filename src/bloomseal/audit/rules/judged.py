@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...policy import Sensitivity, TablePolicy
 from ..facts.file import ChunkFacts, FileFacts
+from ..facts.indexes import IndexSeen
 from ..facts.keys import KeyFacts
 from ..facts.leftovers import Leftover
 from ..facts.places import Places
@@ -38,6 +39,7 @@ class Facts:
         now: the moment that ages are counted to.
         beside: what lies beside the tables and is no part of them.
         means: how a command line reaches the keys.
+        indexes: the sealed indexes of the tables.
     """
 
     files: Sequence[FileFacts]
@@ -48,6 +50,7 @@ class Facts:
     now: datetime
     beside: Sequence[Leftover] = ()
     means: Means = field(default_factory=Means)
+    indexes: Sequence[IndexSeen] = ()
 
     @cached_property
     def by_path(self) -> dict[str, FileFacts]:

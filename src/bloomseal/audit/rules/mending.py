@@ -17,6 +17,7 @@ from ...encryption import Algorithm
 from ...errors import BloomsealError
 from ...policy import TablePolicy
 from ...sbbf import FilterSpec
+from ...storage.files import INDEX_FOLDER, is_of_index
 from ...storage.ref import FileRef
 from ...storage.snapshot import location
 from ..facts.file import FileFacts
@@ -32,12 +33,16 @@ __all__ = ["mended"]
 _MISSING: Final = "Audit again with the keys, and with the policy's file: the command that mends it needs them."
 _ORC: Final = "No command rewrites ORC files so: write the data anew, with the engine that wrote it set right."
 _MOST_FILES: Final = 50
+_FOR_INDEXES: Final = ("bloomseal index", "bloomseal rewrap", "{rotate}bloomseal rewrap", "{enable}")
+_INDEX: Final = "It is a file of a sealed index, which only its own verb replaces: bloomseal index rebuild."
 
 
 def mended(finding: Finding, facts: Facts) -> Finding:
     """The finding with its command, or with advice where no command mends it."""
     rule = finding.rule
     command = ""
+    if is_of_index(finding.file or "") and rule.fix and not rule.fix.startswith(_FOR_INDEXES):
+        return replace(finding, fix="", advice=_INDEX)
     orc = (file := facts.by_path.get(finding.file or "")) is not None and file.is_orc
     if rule.fix and finding.mendable and not orc:
         values = _Values(finding, facts)
@@ -89,6 +94,12 @@ class _Values:
         root = self._facts.places.roots.get(self._finding.file or "")
         ref = self._ref()
         return _quoted(_place(ref if root is None or ref is None else FileRef(root, ref.filesystem)))
+
+    def _table_(self) -> str | None:
+        """The folder of the table whose index the file is of."""
+        path = (self._finding.file or "").partition(f"/{INDEX_FOLDER}/")[0]
+        ref = self._ref()
+        return None if ref is None else _quoted(_place(FileRef(path, ref.filesystem)))
 
     def _leftover_(self) -> str | None:
         path = self._finding.file or ""

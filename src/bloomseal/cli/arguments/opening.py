@@ -20,7 +20,7 @@ from ...storage.ref import FileRef
 from ..state import PATH, State
 from .keys import KeyOptions, key_options, with_options
 
-__all__ = ["OpeningOptions", "PolicyOptions", "opening_options", "policy_options", "use_index_option"]
+__all__ = ["OpeningOptions", "PolicyOptions", "opening_options", "policy_options", "trust_option", "use_index_option"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -159,6 +159,15 @@ use_index_option: Final = click.option(
     type=click.Choice(["auto", "never", "require"]),
     default="auto",
     help="Of a table: ask its sealed indexes, don't, or refuse where they don't cover every file (default: auto).",
+)
+
+
+trust_option: Final = click.option(
+    "--trust",
+    type=click.Choice(["auto", "time", "identity"]),
+    default="auto",
+    help="By which an index knows a table's files again: their state or version, in stores also size and time, or each "
+    "file's authenticated footer (default: auto).",
 )
 
 

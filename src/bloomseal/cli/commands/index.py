@@ -57,6 +57,12 @@ _SIZING: Final = (
         metavar="NUMBER",
         help="Row groups read for nothing, per value asked for, in the whole table (default: the policy's, or 0.001).",
     ),
+    click.option(
+        "--max-keys",
+        type=click.IntRange(min=1),
+        metavar="NUMBER",
+        help="Queries for more values than so many ask the files' own filters (default: the policy's, or any number).",
+    ),
     click.option("--pad/--no-pad", default=None, help="Fill up, so that sizes tell less."),
 )
 _DRY_RUN: Final = (click.option("--dry-run", is_flag=True, help="Tell which files would be hashed; write nothing."),)
@@ -114,7 +120,12 @@ def _reads(function: Callable[..., Any]) -> Any:
 @_with(_SIZING, _DRY_RUN)
 @_writes
 def build(
-    opened: SealedIndex, policy: TablePolicy | None, false_places: float | None, pad: bool | None, dry_run: bool
+    opened: SealedIndex,
+    policy: TablePolicy | None,
+    false_places: float | None,
+    max_keys: int | None,
+    pad: bool | None,
+    dry_run: bool,
 ) -> int:
     """Make the index of COLUMN. Values are hashed straight from the encrypted files' pages; filters are not needed.
 
@@ -129,8 +140,11 @@ def build(
     if false_places is None:
         false_places = 0.001 if said is None else said.false_places
     pad = (said is not None and said.pad) if pad is None else pad
+    if max_keys is None and said is not None:
+        max_keys = said.max_keys
     with progress("Hashing") as tell:
-        return _tell(opened.build(false_places=false_places, pad=pad, dry_run=dry_run, progress=tell), dry_run)
+        report = opened.build(false_places=false_places, pad=pad, max_keys=max_keys, dry_run=dry_run, progress=tell)
+        return _tell(report, dry_run)
 
 
 @index.command(short_help="Cover files that are new or were replaced.")
@@ -180,6 +194,7 @@ def rebuild(
     opened: SealedIndex,
     policy: TablePolicy | None,  # noqa: ARG001
     false_places: float | None,
+    max_keys: int | None,
     pad: bool | None,
     dry_run: bool,
 ) -> int:
@@ -190,7 +205,8 @@ def rebuild(
       bloomseal index rebuild lake/customers --column ssn --policy policy.toml --table customers
     """
     with progress("Hashing") as tell:
-        return _tell(opened.rebuild(false_places=false_places, pad=pad, dry_run=dry_run, progress=tell), dry_run)
+        report = opened.rebuild(false_places=false_places, pad=pad, max_keys=max_keys, dry_run=dry_run, progress=tell)
+        return _tell(report, dry_run)
 
 
 @index.command(short_help="Hold the index against the files' values.")
@@ -249,6 +265,7 @@ def show(opened: SealedIndex) -> None:
             ("false places asked for", found.false_places),
             ("false places expected", found.expected_false_places),
             ("padded", found.pad),
+            ("values of one query", found.max_keys),
         ],
         title=f"index of {found.column}",
     )

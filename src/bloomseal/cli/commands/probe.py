@@ -12,7 +12,7 @@ from ...read.door import open_file
 from ...read.file import Verdict
 from ...storage.tables import is_one_file
 from ...table.open import open_table
-from ..arguments.opening import OpeningOptions, opening_options, use_index_option
+from ..arguments.opening import OpeningOptions, opening_options, trust_option, use_index_option
 from ..arguments.values import parse_value, read_lines
 from ..render import print_json, table
 from ..state import PATH, State, common_options
@@ -41,6 +41,7 @@ _ABSENT_EXIT = 1
     "--version", type=int, metavar="N", help="Of a Delta table its version, of an Iceberg table a snapshot's id."
 )
 @use_index_option
+@trust_option
 @opening_options
 @common_options()
 def probe(
@@ -52,6 +53,7 @@ def probe(
     per_file: bool,
     version: int | None,
     use_index: Any,
+    trust: Any,
     opening: OpeningOptions,
 ) -> int:
     """Ask the filters of COLUMN in every row group of FILE (or of all files of a folder, pattern, Delta or Iceberg
@@ -74,7 +76,8 @@ def probe(
         raise UsageError("no value to ask for", hint="VALUE..., or --values-from PATH")
     decryption = opening.decryption([file])
     if version is not None or not is_one_file(file):
-        found = _ask_table(open_table(file, decryption=decryption, version=version, use_index=use_index), column, texts)
+        whole = open_table(file, decryption=decryption, version=version, use_index=use_index, trust=trust)
+        found = _ask_table(whole, column, texts)
         present = any(found.maybe.values())
         if not quiet:
             _tell_table(file, column, texts, found, per_file)

@@ -23,7 +23,7 @@ from ...specs import DecryptionSpec
 from ...storage.atomic import final_place
 from ...storage.tables import is_one_file
 from ...table.open import open_table
-from ..arguments.opening import OpeningOptions, opening_options, use_index_option
+from ..arguments.opening import OpeningOptions, opening_options, trust_option, use_index_option
 from ..arguments.values import parse_value, read_lines
 from ..render import json_line, plain, progress, remark, table
 from ..state import PATH, State, common_options
@@ -86,6 +86,7 @@ _EXTENSIONS: Final = {
 )
 @click.option("--stats", is_flag=True, help="Tell on standard error how many row groups were ruled out.")
 @use_index_option
+@trust_option
 @opening_options
 @common_options("table", "json", "csv")
 def read(
@@ -99,6 +100,7 @@ def read(
     version: int | None,
     stats: bool,
     use_index: str,
+    trust: str,
     opening: OpeningOptions,
 ) -> None:
     """Read rows of FILEs: files, folders, patterns, or a Delta or Iceberg table. Several are read as one table. Row
@@ -130,7 +132,7 @@ def read(
         limit = _ROWS_ON_SCREEN
     with progress("Reading") as tell:
         alone = version is None and len(files) == 1 and is_one_file(files[0])
-        source = _one_file if alone else partial(_table, use_index)
+        source = _one_file if alone else partial(_table, use_index, trust)
         with source(files, version, decryption, wanted, asked, int96_unit, tell) as (schema, batches, done):
             # A table on the screen tells how many rows are left out, and --stats counts them all.
             rows = _Limited(batches, limit, to_end=screen or stats)
@@ -194,6 +196,7 @@ def _one_file(
 @contextlib.contextmanager
 def _table(
     use_index: Any,
+    trust: Any,
     files: tuple[str, ...],
     version: int | None,
     decryption: DecryptionSpec | TablePolicy | None,
@@ -203,7 +206,7 @@ def _table(
     tell: Callable[[float, int], None],
 ) -> Iterator[Rows]:
     """The rows of a table, or of several places as one."""
-    opened = open_table(list(files), decryption=decryption, version=version, use_index=use_index)
+    opened = open_table(list(files), decryption=decryption, version=version, use_index=use_index, trust=trust)
     condition = asked.of(opened.leaves) if asked else None
     with opened.scan(wanted, condition, int96_unit=int96_unit, progress=tell) as reader:
         yield reader.schema, iter(reader), opened.stats

@@ -27,7 +27,8 @@ from ...specs import EncryptionSpec, encryption_for
 from ...storage.source import Source
 from ...table.dataset import write_dataset
 from ...table.hive import check_partitioning
-from ...write.writer import SealedWriter, resolve_filters
+from ...table.writing import SealedWriter
+from ...write.writer import resolve_filters
 from ..arguments.filters import filter_option, parse_filters
 from ..arguments.inputs import FORMATS, Input, parse_type
 from ..arguments.keys import KeyOptions, key_options

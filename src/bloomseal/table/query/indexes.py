@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -14,11 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import BloomsealError, BloomsealWarning, MissingFileError, UsageError
+from ...index.facts.members import Members, Trust, authentic_content
 from ...index.folder import IndexFolder, columns_in
-from ...index.lookup import Coverage, Found, IndexReader, now_at
+from ...index.lookup import Coverage, Found, IndexReader
+from ...index.manifest import state_of
+from ...storage.ref import FileRef
 
 if TYPE_CHECKING:
     from ...index.manifest import FileState
+    from ...read.file import SealedFile
     from .query import TableParts
 
 __all__ = ["Held", "Indexes", "UnreadableError", "UseIndex"]
@@ -49,17 +54,22 @@ class Held:
     """An index, held against the files of a table.
 
     Attributes:
-        name: of its folder.
+        place: number of the folder that it is in, and its name there.
         coverage: which files it covers.
         again: it was loaded a second time.
+        most: values for which one query asks it.
     """
 
-    def __init__(self, name: str, coverage: Coverage, again: bool) -> None:
-        self.name, self.coverage, self.again = name, coverage, again
+    def __init__(self, place: tuple[int, str], coverage: Coverage, again: bool, most: int | None) -> None:
+        self.place, self.coverage, self.again, self._most = place, coverage, again, most
 
     @property
     def column(self) -> str:
         return self.coverage.column
+
+    def too_many(self, keys: int) -> bool:
+        """Is the index not to be asked for so many values in one query?"""
+        return self._most is not None and keys > self._most
 
     def find(self, hashes: npt.NDArray[np.uint64]) -> Found:
         """As `Coverage.find`.
@@ -78,46 +88,93 @@ class Indexes:
 
     Args:
         use: ``never``, ``auto`` or ``require``.
+        trust: see `Trust`.
 
     Raises:
         UsageError: another word.
     """
 
-    def __init__(self, parts: TableParts, use: str) -> None:
+    def __init__(self, parts: TableParts, use: str, trust: str) -> None:
         try:
             self.use = UseIndex(use)
         except ValueError:
             raise UsageError(f"unknown use_index={use!r}", hint=" or ".join(UseIndex)) from None
+        try:
+            self._trust = Trust(trust)
+        except ValueError:
+            raise UsageError(f"unknown trust={trust!r}", hint=" or ".join(Trust)) from None
         self._parts = parts
-        self._readers: dict[str, IndexReader] = {}
+        self._readers: dict[tuple[int, str], IndexReader] = {}
+        self._names: dict[int, list[str]] = {}
         self._lock = threading.Lock()
 
     @cached_property
-    def root(self) -> str | None:
-        """The folder whose indexes count: on this machine, and the one that led to every file."""
-        roots = {found.ref.root for found in self._parts.files}
-        here = all(found.ref.filesystem is None for found in self._parts.files)
-        return roots.pop() if here and len(roots) == 1 else None
+    def folders(self) -> list[tuple[Members, list[int]]]:
+        """The folders whose indexes count, each with its files, and their numbers in the table."""
+        numbers: dict[tuple[int | None, str], list[int]] = {}
+        for number, found in enumerate(self._parts.files):
+            if found.ref.root is not None:
+                where = None if found.ref.filesystem is None else id(found.ref.filesystem)
+                numbers.setdefault((where, found.ref.root), []).append(number)
+        return [(self._members(root, of), of) for (_, root), of in numbers.items()]
 
-    @cached_property
-    def relative(self) -> list[str]:
-        """The files' paths, as facts have them."""
-        return [found.relative for found in self._parts.files]
+    def _members(self, root: str, numbers: list[int]) -> Members:
+        files = [self._parts.files[number] for number in numbers]
+        return Members(
+            FileRef(root, files[0].ref.filesystem),
+            [found.ref for found in files],
+            [found.relative for found in files],
+            lambda number: self._parts.open(numbers[number]),
+            logged=self._parts.snapshot is not None,
+            trust=self._trust,
+        )
 
-    @cached_property
-    def paths(self) -> list[str]:
-        return [found.ref.path for found in self._parts.files]
+    @property
+    def only(self) -> Members | None:
+        """The files, where one folder led to all of them."""
+        alone = len(self.folders) == 1 and len(self.folders[0][1]) == len(self._parts.files)
+        return self.folders[0][0] if alone else None
 
-    def names(self, columns: Collection[str] | None) -> list[str]:
-        """The folders of indexes that may be of one of these columns, or of a leaf below it; None: all."""
-        if self.use is UseIndex.NEVER or self.root is None or self._parts.decryption is None:
+    def names(self, columns: Collection[str] | None) -> list[tuple[int, str]]:
+        """The places of indexes that may be of one of these columns, or of a leaf below it; None: all."""
+        if self.use is UseIndex.NEVER or self._parts.decryption is None:
             return []
-        found = columns_in(self.root)
-        return [name for name in found if columns is None or len(name) == _HASHED or _below(unquote(name), columns)]
+        return [
+            (folder, name)
+            for folder in range(len(self.folders))
+            for name in self._names_in(folder)
+            if columns is None or len(name) == _HASHED or _below(unquote(name), columns)
+        ]
+
+    def _names_in(self, folder: int) -> list[str]:
+        files = self.folders[folder][0]
+        if files.here:
+            return columns_in(files.root.path)
+        with self._lock:
+            # In a store they are those of the first look: each look is a request.
+            if folder not in self._names:
+                self._names[folder] = columns_in(files.root.path, files.root.filesystem)
+            return self._names[folder]
 
     def states(self) -> list[FileState | None]:
-        """Of the table's files, as they are now."""
-        return now_at(self.paths)
+        """Of the table's files, as they are now; see `Members.states`."""
+        states: list[FileState | None] = [None] * len(self._parts.files)
+        for files, numbers in self.folders:
+            for number, state in zip(numbers, files.states(), strict=True):
+                states[number] = state
+        return states
+
+    def is_same(self, file: SealedFile, state: FileState, contents: Iterable[tuple[str, bytes]]) -> bool:
+        """Is the open file the one that an index was asked about?
+
+        Args:
+            state: the one that it then had.
+            contents: column and `Coverage.content` of each index that knows the file.
+        """
+        fd = file.source.fd
+        if fd is not None and self._trust is not Trust.IDENTITY:
+            return state_of(os.fstat(fd)) == state
+        return all(authentic_content(file, column) == content for column, content in contents)
 
     def held(self, columns: Collection[str] | None, states: Sequence[FileState | None]) -> list[Held]:
         """The indexes of these columns, held against the files that are there now (`states`). Those that can't be read
@@ -126,7 +183,7 @@ class Indexes:
         Raises:
             BloomsealError: one can't be read, and an index is required.
         """
-        found = (self._held(name, states) for name in self.names(columns))
+        found = (self._held(place, states) for place in self.names(columns))
         return [one for one in found if one is not None]
 
     def recovered(self, failed: UnreadableError, states: Sequence[FileState | None]) -> Held | None:
@@ -137,31 +194,36 @@ class Indexes:
             BloomsealError: an index is required.
         """
         if isinstance(failed.error, MissingFileError) and not failed.held.again:
-            self._reader(failed.held.name).forget()
-            return self._held(failed.held.name, states, again=True)
-        self._pass_over(failed.held.name, failed.error)
+            self._reader(failed.held.place).forget()
+            return self._held(failed.held.place, states, again=True)
+        self._pass_over(failed.held.place, failed.error)
         return None
 
-    def _held(self, name: str, states: Sequence[FileState | None], *, again: bool = False) -> Held | None:
+    def _held(self, place: tuple[int, str], states: Sequence[FileState | None], *, again: bool = False) -> Held | None:
+        files, numbers = self.folders[place[0]]
         try:
-            found = self._reader(name).coverage(self.relative, states)
+            found = self._reader(place).coverage(files, [states[number] for number in numbers])
         except BloomsealError as error:
-            self._pass_over(name, error)
+            self._pass_over(place, error)
             return None
-        return None if found is None else Held(name, found, again)
+        if found is None:
+            return None
+        most = None if self.use is UseIndex.REQUIRE else found.max_keys
+        return Held(place, found.among(numbers, len(states)), again, most)
 
-    def _reader(self, name: str) -> IndexReader:
-        assert self.root is not None  # noqa: S101
+    def _reader(self, place: tuple[int, str]) -> IndexReader:
         with self._lock:
-            if (reader := self._readers.get(name)) is None:
-                folder = IndexFolder(self.root, name, named=True)
-                reader = self._readers[name] = IndexReader(folder, self._parts.decryption)
+            if (reader := self._readers.get(place)) is None:
+                root = self.folders[place[0]][0].root
+                folder = IndexFolder(root.path, place[1], named=True, filesystem=root.filesystem)
+                reader = self._readers[place] = IndexReader(folder, self._parts.decryption)
             return reader
 
-    def _pass_over(self, name: str, error: BloomsealError) -> None:
+    def _pass_over(self, place: tuple[int, str], error: BloomsealError) -> None:
         if self.use is UseIndex.REQUIRE:
             raise error
-        told = f"{self.root}: the index of {unquote(name)} can't be used; files are asked one by one: {error.what}"
+        root, name = self.folders[place[0]][0].root.path, unquote(place[1])
+        told = f"{root}: the index of {name} can't be used; files are asked one by one: {error.what}"
         warnings.warn(told, BloomsealWarning, stacklevel=6)
 
 

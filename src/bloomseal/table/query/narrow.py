@@ -23,6 +23,7 @@ from .query import Fragment, Kept, Query, Shape, side_by_side
 
 if TYPE_CHECKING:
     from ...index.manifest import FileState
+    from ...read.file import SealedFile
     from ...read.predicate.term import Term, Ways
 
 __all__ = ["Known", "Narrowed", "known_values", "narrowed", "shapes_of"]
@@ -55,13 +56,13 @@ class Known(NamedTuple):
         groups: the file's row groups.
         maybe: bools of shape (row groups, values); None: no value is in any of them.
         has: the file has the column.
-        state: the file's.
+        is_same: whether an open file is the one that the index is about.
     """
 
     groups: int
     maybe: Bools | None
     has: bool
-    state: FileState
+    is_same: Callable[[SealedFile], bool]
 
 
 def narrowed(query: Query, indexes: Indexes) -> Narrowed:
@@ -74,7 +75,9 @@ def narrowed(query: Query, indexes: Indexes) -> Narrowed:
     tree = query.condition.tree
     if tree is None:
         return Narrowed(list(query.numbers))
-    result = _with_indexes(indexes, columns_of(tree), lambda held, states: _rule_out(query, held, states))
+    result = _with_indexes(
+        indexes, columns_of(tree), lambda held, states: _rule_out(query, held, _Same(indexes, held, states))
+    )
     if result is None:
         result = Narrowed(list(query.numbers), stats=ReadStats(files_not_covered=len(query.numbers)))
     if indexes.use is UseIndex.REQUIRE and result.stats.files_not_covered:
@@ -102,7 +105,14 @@ def known_values(indexes: Indexes, column: str, values: Any, paths: Sequence[str
     Raises:
         UsageError: a value of the wrong kind; an index is required, and does not cover a file.
     """
-    found = _with_indexes(indexes, [column], lambda held, states: _known(held, states, column, values, paths)) or {}
+    found = (
+        _with_indexes(
+            indexes,
+            [column],
+            lambda held, states: _known(held, _Same(indexes, held, states), column, values, paths),
+        )
+        or {}
+    )
     if indexes.use is UseIndex.REQUIRE and len(found) < len(paths):
         raise UsageError(
             f"an index is required, and covers {len(found)} files of {len(paths)}", column=column, hint="index update"
@@ -127,6 +137,8 @@ def _with_indexes(indexes: Indexes, columns: list[str] | None, work: Callable[[l
 
 # Predicates ----------------------------------------------------------------------------------------------------------
 
+_Asked = dict[tuple[int, tuple[int, str]], "I64 | None"]
+"""The values of a term, and an index's place → the codes that it found."""
 _Alike = dict[tuple[bytes, tuple[bool, ...]], list[int]]
 """Schema, and what folders' names say of the predicate → the files that share both."""
 
@@ -150,7 +162,21 @@ def _ghost(query: Query, number: int, doc: bytes) -> Fragment:
     return Fragment(query, number, ghost(doc, query.parts.files[number].ref.path))
 
 
-def _rule_out(query: Query, held: list[Held], states: States) -> Narrowed:
+class _Same:
+    """Tells, later, whether files that were opened are those that indexes were asked about."""
+
+    def __init__(self, indexes: Indexes, held: list[Held], states: States) -> None:
+        self._indexes, self._held, self._states = indexes, held, states
+
+    def of(self, number: int) -> Callable[[SealedFile], bool]:
+        """For the file of this number, which an index covers."""
+        state = self._states[number]
+        assert state is not None  # noqa: S101
+        told = [(one.column, one.coverage.content(number)) for one in self._held if one.coverage.covered[number]]
+        return lambda file: self._indexes.is_same(file, state, told)
+
+
+def _rule_out(query: Query, held: list[Held], same: _Same) -> Narrowed:
     alike, others = _by_schema(query, held)
     result = Narrowed(others, stats=ReadStats(files_not_covered=len(others)))
     groups = np.maximum.reduce([one.coverage.groups for one in held])
@@ -165,9 +191,7 @@ def _rule_out(query: Query, held: list[Held], states: States) -> Narrowed:
         for number, kept in left.items():
             result.numbers.append(number)
             if kept is not None:
-                state = states[number]
-                assert state is not None  # noqa: S101
-                query.kept[number] = Kept(state, kept)
+                query.kept[number] = Kept(kept, same.of(number))
     result.numbers.sort()
     return result
 
@@ -193,7 +217,7 @@ def _any_of(ways: Ways, numbers: I64, held: list[Held]) -> tuple[Bools, I64]:
     """Which files are left as a whole, and the codes of row groups of the others."""
     whole = np.zeros(len(numbers), dtype=np.bool_)
     codes = np.empty(0, dtype=np.int64)
-    asked: dict[int, I64 | None] = {}
+    asked: _Asked = {}
     for conjunction in ways:
         every, some = _all_of(conjunction, numbers, held, asked)
         whole |= every
@@ -201,9 +225,7 @@ def _any_of(ways: Ways, numbers: I64, held: list[Held]) -> tuple[Bools, I64]:
     return whole, codes
 
 
-def _all_of(
-    conjunction: Iterable[Term], numbers: I64, held: list[Held], asked: dict[int, I64 | None]
-) -> tuple[Bools, I64]:
+def _all_of(conjunction: Iterable[Term], numbers: I64, held: list[Held], asked: _Asked) -> tuple[Bools, I64]:
     whole = np.ones(len(numbers), dtype=np.bool_)
     codes = np.empty(0, dtype=np.int64)
     for term in conjunction:
@@ -220,22 +242,26 @@ def _all_of(
     return whole, codes
 
 
-def _codes(term: Term, held: Held, asked: dict[int, I64 | None]) -> I64 | None:
+def _codes(term: Term, held: Held, asked: _Asked) -> I64 | None:
     """Where values of the term can be, ascending; None where the index does not say."""
     if (probes := term.probe_set) is None:
         return None
-    if id(probes) not in asked:
+    name = id(probes), held.place
+    if name not in asked:
         hashes, _, undecided = probes.hashes()
-        asked[id(probes)] = None if undecided.any() else np.unique(held.find(hashes).codes)
-    return asked[id(probes)]
+        says = not undecided.any() and not held.too_many(len(hashes))
+        asked[name] = np.unique(held.find(hashes).codes) if says else None
+    return asked[name]
 
 
 # Values --------------------------------------------------------------------------------------------------------------
 
 
-def _known(held: list[Held], states: States, column: str, values: Any, paths: Sequence[str]) -> dict[int, Known]:
+def _known(held: list[Held], same: _Same, column: str, values: Any, paths: Sequence[str]) -> dict[int, Known]:
     known: dict[int, Known] = {}
     for one in held:
+        if one.too_many(len(values)):
+            continue
         docs = one.coverage.docs
         for doc in np.unique(docs[docs >= 0]).tolist():
             numbers = np.flatnonzero(docs == doc)
@@ -248,10 +274,8 @@ def _known(held: list[Held], states: States, column: str, values: Any, paths: Se
                     continue
                 found = _per_file(one, ProbeSet.of(values, leaf.type), numbers)
             for number in numbers.tolist():
-                state = states[number]
-                assert state is not None  # noqa: S101
                 maybe = None if found is None else found.get(number)
-                known[number] = Known(int(one.coverage.groups[number]), maybe, schema.has(column), state)
+                known[number] = Known(int(one.coverage.groups[number]), maybe, schema.has(column), same.of(number))
     return known
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import pyarrow as pa
 
 from ...errors import UnsupportedError, UsageError
-from ...index.manifest import FileState, state_of
 from ...read.door import open_file
 from ...read.file import ReadPlan, ReadStats, SealedFile
 from ...spelling import named_columns
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from ...specs import DecryptionSpec
     from ...storage.snapshot import Snapshot
 
-__all__ = ["Answer", "Fragment", "Kept", "Query", "Shape", "TableParts", "is_in_state", "side_by_side"]
+__all__ = ["Answer", "Fragment", "Kept", "Query", "Shape", "TableParts", "side_by_side"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -89,12 +88,12 @@ class Kept(NamedTuple):
     """The row groups of a file that an index leaves, if it is the file that the index is about.
 
     Attributes:
-        state: of that file.
         groups: ascending.
+        is_same: whether an open file is the one that the index is about.
     """
 
-    state: FileState
     groups: tuple[int, ...]
+    is_same: Callable[[SealedFile], bool]
 
 
 class Answer(NamedTuple):
@@ -166,7 +165,7 @@ class Fragment:
         if self.left is None:
             return range(0)
         # An index is about one file: another one may have taken its place since the index was asked.
-        if kept is None or not is_in_state(self.file, kept.state):
+        if kept is None or not kept.is_same(self.file):
             return range(self.file.num_parts)
         self.plan.stats.pruned_by_index += self.file.num_row_groups - len(kept.groups)
         return kept.groups
@@ -320,12 +319,6 @@ class Query:
                 raise UsageError(f"the files have {field.type}, and the table's log says {said}", column=name)
         nested = {name: field for name, field in fields.items() if pa.types.is_nested(field.type)}
         return {name: nested.get(name, field) for name, field in logged.items()}
-
-
-def is_in_state(file: SealedFile, state: FileState) -> bool:
-    """Is the open file the one that had this state, unaltered?"""
-    fd = file.source.fd
-    return fd is not None and state_of(os.fstat(fd)) == state
 
 
 def side_by_side(work: Callable[[T], R], items: Sequence[T], threads: int | None) -> list[R]:

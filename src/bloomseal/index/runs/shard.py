@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ..encryption import ModuleType
-from ..errors import FormatError
-from ..format.decode import decode_batches, leaf_values
-from ..format.minifile import PageSelection, mini_file
-from ..format.walk import Walk
-from ..read.file import SealedFile
-from ..thrift.structs import ColumnIndex, OffsetIndex, decode
-from .folder import IndexFolder
-from .manifest import Run, Shard
+from ...encryption import ModuleType
+from ...errors import FormatError
+from ...format.decode import decode_batches, leaf_values
+from ...format.minifile import PageSelection, mini_file
+from ...format.pages.page import Page
+from ...format.walk import Walk
+from ...read.file import SealedFile
+from ...thrift.structs import ColumnIndex, OffsetIndex, decode
+from ..folder import IndexFolder
+from ..manifest import Run, Shard
+from ..numbers import as_numpy
 
 if TYPE_CHECKING:
-    from .folder import Decryption
+    from ..folder import Decryption
 
 __all__ = ["RunReader"]
 
@@ -176,7 +179,15 @@ class _Opened:
             return np.empty(0, dtype=np.int64)
         walk, known = self.file.walk, self._pages()
         chunk = walk.chunk(0, 0)
-        pages = [walk.page_at(chunk, known.offsets[one], known.sizes[one], one) for one in numbers]
+        pages: list[Page] = []
+        for begin, end in _stretches(numbers):
+            start = known.offsets[begin]
+            if any(known.offsets[one] + known.sizes[one] != known.offsets[one + 1] for one in range(begin, end - 1)):
+                raise self._wrong()
+            data = memoryview(walk.source.read(start, known.offsets[end - 1] + known.sizes[end - 1] - start))
+            for one in range(begin, end):
+                at = known.offsets[one] - start
+                pages.append(walk.page_at(chunk, known.offsets[one], known.sizes[one], one, data[at:]))
         rows = sum(page.num_values for page in pages)
         return self._checked(_decoded(walk, PageSelection({0: pages}, rows)), rows)
 
@@ -213,10 +224,19 @@ class _Opened:
         return FormatError("a file of the index is not as indexes are written", file=self.file.path, hint="rebuild it")
 
 
+def _stretches(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """From and to of numbers, ascending, that follow one another: one read each."""
+    begin = 0
+    for end in range(1, len(numbers) + 1):
+        if end == len(numbers) or numbers[end] != numbers[end - 1] + 1:
+            yield numbers[begin], numbers[end - 1] + 1
+            begin = end
+
+
 def _decoded(walk: Walk, selection: PageSelection | None) -> I64:
     """The entries on these pages; None: on all."""
     if not len(walk.footer.row_groups):
         return np.empty(0, dtype=np.int64)
     data = mini_file(walk, 0, [0], physical=True, selection=selection).view
-    parts = [chunk.to_numpy() for column in decode_batches(data, _ROWS_AT_ONCE) for chunk in leaf_values(column).chunks]
+    parts = [as_numpy(leaf_values(column)) for column in decode_batches(data, _ROWS_AT_ONCE)]
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)

@@ -9,24 +9,31 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..storage.atomic import fault_point
-from .folder import IndexFolder
-from .manifest import Manifest, Run, Shard
+from ...storage.atomic import fault_point
+from ..folder import IndexFolder
+from ..manifest import Manifest, Run, Shard
 
 if TYPE_CHECKING:
-    from .folder import Decryption, Encryption
+    from ..folder import Decryption, Encryption
 
-__all__ = ["RunWriter", "filled_up", "place_bits_for"]
+__all__ = ["RunWriter", "filled_up", "most_places", "place_bits_for"]
 
 I64 = npt.NDArray[np.int64]
 
 _SHARD_ENTRIES: Final = 8_000_000
-_PAGE_BYTES: Final = 16 << 10
+_PAGE_BYTES: Final = 32 << 10
+_BITS: Final = 62
+"""Of an entry: the end of the largest fingerprint's entries is a number of 64 bits with a sign, too."""
 
 
 def place_bits_for(places: int) -> int:
     """The length of a place, with one more than there are, for filling."""
     return max(places, 1).bit_length()
+
+
+def most_places(bits: int) -> int:
+    """How many row groups a run can be about beside fingerprints of `bits` bits."""
+    return (1 << (_BITS - bits)) - 1
 
 
 class RunWriter:
@@ -35,31 +42,35 @@ class RunWriter:
     Args:
         like: the index that it will be a part of.
         places: how many row groups it is about.
+        place_bits: length of a place, at least `place_bits_for(places)`.
         decryption: what the table is read with. The first file is opened by that before anything else is done: an
             index that its readers can't open would be worth nothing.
     """
 
     def __init__(
-        self, folder: IndexFolder, like: Manifest, places: int, encryption: Encryption, decryption: Decryption
+        self,
+        folder: IndexFolder,
+        like: Manifest,
+        places: int,
+        place_bits: int,
+        encryption: Encryption,
+        decryption: Decryption,
     ) -> None:
+        self.places, self.place_bits = places, place_bits
         self._folder, self._like = folder, like
         self._encryption, self._decryption = encryption, decryption
         self._id = secrets.token_hex(8)
-        self._places = places
         self._shards: list[Shard] = []
-        self._waiting: list[I64] = []
+        self._waiting: I64 = np.empty(_SHARD_ENTRIES, dtype=np.int64)
         self._count = 0
-
-    @property
-    def place_bits(self) -> int:
-        return place_bits_for(self._places)
 
     def add(self, entries: I64) -> None:
         """Append entries, ascending, none below those before."""
         while len(entries):
             piece = entries[: _SHARD_ENTRIES - self._count]
             entries = entries[len(piece) :]
-            self._waiting.append(piece)
+            # Copied to where those of all shards wait: fresh memory costs more than to encode what is in it.
+            self._waiting[self._count : self._count + len(piece)] = piece
             self._count += len(piece)
             if self._count == _SHARD_ENTRIES:
                 self._flush()
@@ -67,7 +78,7 @@ class RunWriter:
     def finish(self) -> Run:
         """The run, all of whose files are there."""
         self._flush()
-        return Run(self._id, self.place_bits, self._places, tuple(self._shards))
+        return Run(self._id, self.place_bits, self.places, tuple(self._shards))
 
     def abort(self) -> None:
         """Remove what was written."""
@@ -77,8 +88,7 @@ class RunWriter:
     def _flush(self) -> None:
         if not self._count:
             return
-        entries = np.concatenate(self._waiting)
-        self._waiting, self._count = [], 0
+        entries, self._count = self._waiting[: self._count], 0
         name = f"run-{self._id}-{len(self._shards)}.parquet"
         self._folder.write(
             name, self._like.path, pa.array(entries), self._encryption, compression="NONE",
@@ -88,7 +98,8 @@ class RunWriter:
         with self._folder.open(name, self._decryption) as file:
             crypto = file.walk.footer.crypto
             assert crypto is not None  # noqa: S101
-            shard = Shard(name, crypto.aad_unique, len(entries), int(entries[0]), int(entries[-1]))
+            size = file.walk.source.size
+            shard = Shard(name, crypto.aad_unique, size, len(entries), int(entries[0]), int(entries[-1]))
         self._shards.append(shard)
 
 

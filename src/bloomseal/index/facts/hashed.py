@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from ..encryption import Algorithm
-from ..errors import BloomsealError
-from ..format.footer import plain_footer
-from ..format.hashes.chunk_hashes import carries_filter, chunk_hashes
-from ..format.layout import MAGIC, FileMeta
-from ..format.walk import Walk
-from ..read.file import SealedFile
-from .folder import Clock
-from .manifest import FileState, state_of
+from ...encryption import Algorithm
+from ...errors import BloomsealError
+from ...format.footer import plain_footer
+from ...format.hashes.chunk_hashes import carries_filter, chunk_hashes
+from ...format.layout import MAGIC, FileMeta
+from ...format.walk import Walk
+from ...read.file import SealedFile
+from ...sbbf import batch
+from ..manifest import FileState, state_of
 
 if TYPE_CHECKING:
-    from ..format.schema import Leaf
-    from .fingerprint import Fingerprints
+    from ...format.schema import Leaf
+    from ..fingerprint import Fingerprints
 
-__all__ = ["HashedFile", "NotCoveredError", "hash_file", "leaf_in", "seen_file"]
+__all__ = ["NotCoveredError", "SeenFile", "content_of", "hashed_groups", "leaf_in", "seen_file", "still_same"]
 
 _UNKNOWN: Final = bytes(16)
 _UNIQUE_BYTES: Final = 8
@@ -35,33 +36,31 @@ class NotCoveredError(BloomsealError):
 
 
 @dataclass(frozen=True)
-class HashedFile:
-    """What a fact says of one file.
+class SeenFile:
+    """What a fact says of one file, beside its values.
 
     Attributes:
-        state: of the file that was hashed.
+        state: of the file.
         groups: its row groups.
         doc: its schema, as a Parquet file without rows.
         content: what stays the same as long as no page of the column changes.
-        fingerprints: per row group, each once, ascending; None where nothing was hashed.
     """
 
     state: FileState
     groups: int
     doc: bytes
     content: bytes
-    fingerprints: list[npt.NDArray[np.uint64]] | None = None
 
 
-def seen_file(file: SealedFile, column: str, clock: Clock) -> HashedFile:
+def seen_file(file: SealedFile, column: str, state: FileState) -> SeenFile:
     """A file's facts but for its values.
 
+    Args:
+        state: of the file, as it was before it was opened.
+
     Raises:
-        NotCoveredError: nothing authenticates the file; or its time lies ahead of the storage's clock.
+        NotCoveredError: nothing authenticates the file.
     """
-    state = _state(file)
-    if not clock.settled(state):
-        raise NotCoveredError("its time lies ahead of the storage's clock", file=file.path)
     crypto = file.walk.footer.crypto
     if crypto is None or not file.footer_verified:
         raise NotCoveredError("nothing authenticates its footer", file=file.path)
@@ -73,25 +72,43 @@ def seen_file(file: SealedFile, column: str, clock: Clock) -> HashedFile:
         for group in range(file.num_row_groups):
             if not file.walk.chunk(group, leaf.index).encrypted:
                 raise NotCoveredError("the column is in plaintext", file=file.path, column=column)
-    found = HashedFile(state, file.num_row_groups, _doc(file.walk), _content(file.walk, leaf))
-    _need_same(file, state)
-    return found
+    return SeenFile(state, file.num_row_groups, _doc(file.walk), content_of(file.walk, leaf))
 
 
-def hash_file(file: SealedFile, seen: HashedFile, column: str, fingerprints: Fingerprints) -> HashedFile:
-    """The same with the fingerprints of its values. A file without the column has none.
+def hashed_groups(file: SealedFile, column: str, fingerprints: Fingerprints) -> Iterator[npt.NDArray[np.uint64]]:
+    """Per row group the fingerprints of its values, each once, ascending. A file without the column has none.
+
+    They count for nothing before `still_same` was asked at the end.
 
     Raises:
-        NotCoveredError: somebody wrote to it meanwhile.
         FormatError, IntegrityError, KeyAccessError.
     """
     leaf = leaf_in(file, column)
-    hashed: list[npt.NDArray[np.uint64]] = []
+    batch.expect(0 if leaf is None else file.num_rows)
     for group in range(file.num_row_groups):
         hashes = np.empty(0, dtype=np.uint64) if leaf is None else chunk_hashes(file.walk, group, leaf)
-        hashed.append(np.unique(fingerprints.of(np.asarray(hashes, dtype=np.uint64))))
-    _need_same(file, seen.state)
-    return HashedFile(seen.state, seen.groups, seen.doc, seen.content, hashed)
+        yield _each_once(fingerprints.of(np.asarray(hashes, dtype=np.uint64)))
+
+
+def still_same(file: SealedFile, seen: SeenFile, now: FileState | None) -> None:
+    """Is the open file the one that has the state now, and had it before?
+
+    Raises:
+        NotCoveredError: somebody wrote to it meanwhile.
+    """
+    fd = file.walk.source.fd
+    opened = now if fd is None else state_of(os.fstat(fd))
+    if not now == opened == seen.state:
+        raise NotCoveredError("somebody wrote to it while it was hashed", file=file.path, hint="index update")
+
+
+def _each_once(fingerprints: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Ascending. Sorted by us: numpy's `unique` has a table of hashes, which takes ten times as long for these."""
+    fingerprints.sort()
+    fresh = np.empty(len(fingerprints), dtype=np.bool_)
+    fresh[:1] = True
+    np.not_equal(fingerprints[1:], fingerprints[:-1], out=fresh[1:])
+    return fingerprints if fresh.all() else fingerprints[fresh]
 
 
 def leaf_in(file: SealedFile, column: str) -> Leaf | None:
@@ -105,18 +122,6 @@ def leaf_in(file: SealedFile, column: str) -> Leaf | None:
     return leaf if leaf is not None and leaf.name == column else None
 
 
-def _state(file: SealedFile) -> FileState:
-    fd = file.walk.source.fd
-    if fd is None:
-        raise NotCoveredError("it is not on this machine", file=file.path)
-    return state_of(os.fstat(fd))
-
-
-def _need_same(file: SealedFile, state: FileState) -> None:
-    if _state(file) != state:
-        raise NotCoveredError("somebody wrote to it while it was hashed", file=file.path, hint="index update")
-
-
 def _doc(walk: Walk) -> bytes:
     """A plaintext Parquet file of the same schema and key-value metadata, without row groups."""
     footer = walk.footer.struct.copy()
@@ -126,8 +131,11 @@ def _doc(walk: Walk) -> bytes:
     return MAGIC + plain_footer(footer.to_bytes())
 
 
-def _content(walk: Walk, leaf: Leaf | None) -> bytes:
-    """Attached filters and keys wrapped anew leave a file its identity and its pages in their places."""
+def content_of(walk: Walk, leaf: Leaf | None) -> bytes:
+    """What stays the same as long as no page of the column changes; zeros where nothing tells the file from others.
+
+    Attached filters and keys wrapped anew leave a file its identity and its pages in their places.
+    """
     crypto = walk.footer.crypto
     if crypto is None or len(crypto.aad_unique) < _UNIQUE_BYTES:
         return _UNKNOWN

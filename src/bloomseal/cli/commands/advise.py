@@ -1,0 +1,100 @@
+"""``bloomseal advise``: per column, is a filter, an index, or neither worth it?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ...errors import BloomsealError, UsageError
+from ...read.predicate.condition import AllOf, AnyOf, Compare, Condition, Not
+from ...table.advice import ColumnAdvice
+from ...table.open import open_table
+from ..arguments.opening import OpeningOptions, opening_options
+from ..arguments.where import parse_where
+from ..render import print_json, remark, size, table
+from ..state import PATH, State, common_options
+
+__all__ = ["advise"]
+
+_EQUALITIES = ("==", "in")
+
+
+@click.command()
+@click.argument("folder", type=PATH, metavar="TABLE")
+@click.option("--column", "columns", multiple=True, metavar="COLUMN", help="This column (repeatable; none: all).")
+@click.option(
+    "--queries",
+    type=PATH,
+    metavar="FILE",
+    help="One condition a line, as --where takes it, or a JSON string of one: what is really looked for.",
+)
+@opening_options
+@common_options()
+def advise(folder: str, columns: tuple[str, ...], queries: str | None, opening: OpeningOptions) -> None:
+    """Tell for each column of TABLE whether a filter, a sealed index or neither is worth it.
+
+    A sample of row groups is looked at, and nothing is written.
+
+    Costs are of one look-up of a value; milliseconds are rough, and for comparison.
+
+    \b
+    Examples:
+      bloomseal advise lake/customers --policy policy.toml --table customers
+      bloomseal advise people --column ssn --queries queries.log --keyring keys.json
+    """
+    opened = open_table(folder, decryption=opening.decryption([folder]))
+    asked, skipped = (None, 0) if queries is None else _asked(queries, opened.leaves)
+    found = opened.advise(list(columns) or None, queries=asked)
+    if State.current().json:
+        print_json([one.to_dict() for one in found])
+        return
+    if skipped:
+        remark(f"{skipped} lines of the queries are no condition on this table, and were left out")
+    table(
+        ["column", "worth it", "row groups read: now", "by filter", "by index", "ms: now", "by filter", "by index",
+         "filters", "index", "why"],
+        [_row(one) for one in found],
+        title=f"{folder}: {len(opened)} files, about {max((one.row_groups for one in found), default=0)} row groups",
+    )  # fmt: skip
+
+
+def _row(one: ColumnAdvice) -> tuple[Any, ...]:
+    if not one.distinct:
+        return one.column, one.verdict, *([None] * 8), one.why
+    read = (f"{number:.1f}" for number in (one.read, one.read_by_filter, one.read_by_index))
+    spent = (one.milliseconds, one.milliseconds_by_filter, one.milliseconds_by_index)
+    times = (f"{number:.1f}" for number in spent)
+    return one.column, one.verdict, *read, *times, size(one.filter_bytes), size(one.index_bytes), one.why
+
+
+def _asked(path: str, schema: Any) -> tuple[dict[str, list[Any]], int]:
+    """Column → values that queries look for; and how many lines are no condition on this table."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"can't read the queries ({type(error).__name__})", file=path) from None
+    asked: dict[str, list[Any]] = {}
+    skipped = 0
+    for line in filter(None, map(str.strip, lines)):
+        try:
+            text = json.loads(line) if line.startswith('"') else line
+            for one in _equalities(parse_where(text, schema)):
+                asked.setdefault(one.column, []).extend(one.values)
+        except (BloomsealError, ValueError):
+            skipped += 1
+    return asked, skipped
+
+
+def _equalities(condition: Condition) -> Iterator[Compare]:
+    match condition:
+        case Compare() if condition.op in _EQUALITIES:
+            yield condition
+        case AllOf() | AnyOf():
+            for part in condition.parts:
+                yield from _equalities(part)
+        case Not():
+            return

@@ -1,0 +1,1 @@
+"""The files that facts are about: seen, hashed, and known again."""

@@ -1,0 +1,243 @@
+"""Where the files of an index are: a folder on this machine, or a prefix in an object store."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import posixpath
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Protocol
+
+from ..errors import BloomsealError, UsageError
+from ..keytools.material.store import MaterialStore
+from ..storage.aside import folder_below, folder_lock
+from ..storage.atomic import storage_errors
+from ..storage.objects import NO_MARKERS, put
+from ..storage.ref import FileRef
+from ..storage.versions import ObjectVersion, version_at, versions_below
+from .manifest import FileState, state_of
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+__all__ = ["FilePlace", "LocalPlace", "StorePlace", "place_at", "state_of_version"]
+
+_SECOND = 1_000_000_000
+
+
+class FilePlace(Protocol):
+    """The files of one index.
+
+    Attributes:
+        path: the folder.
+    """
+
+    path: str
+
+    def ref(self, name: str) -> FileRef:
+        """A file of the index, as one of the table: an AAD prefix is made of its place."""
+
+    def state(self, name: str) -> FileState | None:
+        """Of that file; None where there is none."""
+
+    def names(self) -> dict[str, float]:
+        """All files there → when they were last changed, seconds since 1970."""
+
+    def there(self) -> Callable[[str], bool]:
+        """Tells whether the table has a file of that path now. A store is listed once, here."""
+
+    def need_no_link(self) -> None:
+        """Whoever may write to the table's folder does not choose where the index's files are made and removed.
+
+        Raises:
+            UsageError: a link lies in the place of the folder.
+        """
+
+    def make(self) -> None:
+        """Make the folder, if it isn't there.
+
+        Raises:
+            UsageError: a link lies in its place. BloomsealError: the storage failed.
+        """
+
+    def now(self) -> int:
+        """The storage's own clock: nanoseconds since 1970.
+
+        Raises:
+            BloomsealError: no file can be made in the folder.
+        """
+
+    def locked(self) -> contextlib.AbstractContextManager[None]:
+        """Be alone with the index among those who change one in this table; in a store nobody is.
+
+        Raises:
+            UsageError: a link lies in the place of the folder. BloomsealError: it can't be locked.
+        """
+
+    def remove(self, name: str) -> bool:
+        """Remove a file and its key material; False where that failed, or it was not there."""
+
+    def remove_folder(self) -> None:
+        """Remove the folder, and the one of all indexes, if nothing is left in them."""
+
+
+def place_at(root: str, above: str, name: str, filesystem: FileSystem | None) -> FilePlace:
+    """The place of the index in the folder `name` below `above`, of the table at `root`."""
+    if filesystem is None:
+        return LocalPlace(root, above, name)
+    return StorePlace(root, above, name, filesystem)
+
+
+class LocalPlace:
+    """A folder on this machine."""
+
+    def __init__(self, root: str, above: str, name: str) -> None:
+        self._root, self._above, self._name = root, above, name
+        self._below = os.path.relpath(above, root)
+        self.path = os.path.join(above, name)  # noqa: PTH118
+
+    def ref(self, name: str) -> FileRef:
+        return FileRef(os.path.join(self.path, name), None, self._root)  # noqa: PTH118
+
+    def state(self, name: str) -> FileState | None:
+        try:
+            return state_of(os.stat(self.ref(name).path))  # noqa: PTH116
+        except OSError:
+            return None
+
+    def names(self) -> dict[str, float]:
+        found: dict[str, float] = {}
+        with contextlib.suppress(OSError), self._inside() as fd, os.scandir(fd) as inside:
+            for entry in inside:
+                with contextlib.suppress(OSError):
+                    found[entry.name] = entry.stat(follow_symlinks=False).st_mtime
+        return found
+
+    def there(self) -> Callable[[str], bool]:
+        return lambda relative: os.path.lexists(os.path.join(self._root, relative))  # noqa: PTH118
+
+    def make(self) -> None:
+        self.need_no_link()
+        with storage_errors("make the index's folder", self.path):
+            os.makedirs(self.path, exist_ok=True)  # noqa: PTH103
+        self.need_no_link()
+
+    def need_no_link(self) -> None:
+        for path in (self._above, self.path):
+            if os.path.islink(path):  # noqa: PTH114
+                raise UsageError("a link lies in the place of the index's folder", file=path, hint="remove it")
+
+    def now(self) -> int:
+        path = os.path.join(self.path, f".clock.{os.urandom(6).hex()}")  # noqa: PTH118
+        with storage_errors("write to the index's folder", self.path):
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            try:
+                return os.fstat(fd).st_ctime_ns
+            finally:
+                os.close(fd)
+                os.unlink(path)  # noqa: PTH108
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        self.need_no_link()
+        with (
+            storage_errors("lock the index", self._above),
+            folder_below(self._root, self._below) as fd,
+            folder_lock(fd),
+        ):
+            yield
+
+    def remove(self, name: str) -> bool:
+        try:
+            with self._inside() as fd:
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.basename(MaterialStore(self.ref(name)).path), dir_fd=fd)  # noqa: PTH119
+                os.unlink(name, dir_fd=fd)
+        except OSError:
+            return False
+        return True
+
+    def remove_folder(self) -> None:
+        with contextlib.suppress(OSError):
+            with folder_below(self._root, self._below) as fd:
+                os.rmdir(self._name, dir_fd=fd)
+            with folder_below(self._root, os.path.dirname(self._below)) as fd:  # noqa: PTH120
+                os.rmdir(os.path.basename(self._below), dir_fd=fd)  # noqa: PTH119
+
+    def _inside(self) -> contextlib.AbstractContextManager[int]:
+        return folder_below(self._root, os.path.join(self._below, self._name))  # noqa: PTH118
+
+
+class StorePlace:
+    """A prefix in an object store, or a folder on a file system of pyarrow's or fsspec's.
+
+    Of two who put a manifest the last one wins. Facts are true whoever wrote them: what the other one had found costs
+    coverage until the next update, and nothing else.
+    """
+
+    def __init__(self, root: str, above: str, name: str, filesystem: FileSystem) -> None:
+        self._root, self._filesystem = root, filesystem
+        self.path = posixpath.join(above, name)
+
+    def ref(self, name: str) -> FileRef:
+        return FileRef(posixpath.join(self.path, name), self._filesystem, self._root)
+
+    def state(self, name: str) -> FileState | None:
+        try:
+            found = version_at(self.ref(name))
+        except BloomsealError:
+            return None
+        return None if found is None else state_of_version(found)
+
+    def names(self) -> dict[str, float]:
+        try:
+            found = versions_below(FileRef(self.path, self._filesystem))
+        except BloomsealError:
+            return {}
+        return {posixpath.basename(path): one.mtime / _SECOND for path, one in found.items()}
+
+    def there(self) -> Callable[[str], bool]:
+        found = versions_below(FileRef(self._root, self._filesystem))
+        return lambda relative: posixpath.join(self._root, relative).lstrip("/") in found
+
+    def need_no_link(self) -> None:
+        """Stores have none."""
+
+    def make(self) -> None:
+        if self._filesystem.type_name not in NO_MARKERS:
+            with storage_errors("make the index's folder", self.path):
+                self._filesystem.create_dir(self.path, recursive=True)
+
+    def now(self) -> int:
+        ref = self.ref(f".clock.{os.urandom(6).hex()}")
+        with storage_errors("write to the index's folder", self.path):
+            put(self._filesystem, ref.path, b"")
+            try:
+                found = version_at(ref)
+            finally:
+                self._filesystem.delete_file(ref.path)
+        return 0 if found is None else found.mtime
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        yield
+
+    def remove(self, name: str) -> bool:
+        ref = self.ref(name)
+        with contextlib.suppress(OSError):
+            self._filesystem.delete_file(MaterialStore(ref).path)
+        try:
+            self._filesystem.delete_file(ref.path)
+        except OSError:
+            return False
+        return True
+
+    def remove_folder(self) -> None:
+        if self._filesystem.type_name not in NO_MARKERS and not self.names():
+            with contextlib.suppress(OSError):
+                self._filesystem.delete_dir(self.path)
+
+
+def state_of_version(version: ObjectVersion) -> FileState:
+    """An object's version as a fact has it. A tag says all; clients may tell times of one object in two ways."""
+    return FileState(0, version.size, 0 if version.tag else version.mtime, 0, version.tag)

@@ -1,0 +1,1 @@
+"""A run: sorted fingerprints in sealed files, written, read and merged."""

@@ -1,0 +1,98 @@
+"""What tells one version of an object in a store from the next, as a listing has it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from .objects import abstract_filesystem
+from .ref import FileRef
+from .source import refusal
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileInfo
+
+__all__ = ["ObjectVersion", "version_at", "versions_below"]
+
+_TAGS: Final = ("ETag", "etag", "generation", "VersionId", "version_id")
+"""As s3fs, gcsfs and adlfs call them; the first one counts, which listings tell as well as single looks. Arrow's own
+clients tell none in a listing."""
+_TIMES: Final = ("LastModified", "last_modified", "updated", "mtime", "modified", "created")
+
+
+class ObjectVersion(NamedTuple):
+    """A version of an object.
+
+    Attributes:
+        size: bytes.
+        mtime: nanoseconds since 1970; 0 where nobody tells. Of S3 it is the second in which the upload began.
+        tag: an entity tag, version or generation; empty where the client tells none.
+    """
+
+    size: int
+    mtime: int
+    tag: str
+
+
+def version_at(ref: FileRef) -> ObjectVersion | None:
+    """The version that is there now; None where there is none.
+
+    Raises:
+        UsageError: nobody could look.
+    """
+    from pyarrow.fs import FileType
+
+    assert ref.filesystem is not None  # noqa: S101
+    abstract = abstract_filesystem(ref.filesystem)
+    try:
+        if abstract is not None:
+            abstract.invalidate_cache()
+            return _of_fsspec(abstract.info(ref.path), abstract)
+        info = ref.filesystem.get_file_info(ref.path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise refusal("can't look at the object", ref.path, error) from error
+    return _of_arrow(info) if info.type is FileType.File else None
+
+
+def versions_below(ref: FileRef) -> dict[str, ObjectVersion]:
+    """The objects below a folder, by one listing: path → version.
+
+    Raises:
+        UsageError: it can't be listed.
+    """
+    from pyarrow.fs import FileSelector, FileType
+
+    assert ref.filesystem is not None  # noqa: S101
+    abstract = abstract_filesystem(ref.filesystem)
+    try:
+        if abstract is not None:
+            abstract.invalidate_cache()
+            found = abstract.find(ref.path, detail=True)
+            return {path.lstrip("/"): _of_fsspec(info, abstract) for path, info in found.items()}
+        entries = ref.filesystem.get_file_info(FileSelector(ref.path, recursive=True, allow_not_found=True))
+    except OSError as error:
+        raise refusal("can't list the folder", ref.path, error) from error
+    return {one.path.lstrip("/"): _of_arrow(one) for one in entries if one.type is FileType.File}
+
+
+def _of_arrow(info: FileInfo) -> ObjectVersion:
+    return ObjectVersion(int(info.size or 0), int(info.mtime_ns or 0), "")
+
+
+def _of_fsspec(info: dict[str, Any], abstract: Any) -> ObjectVersion:
+    tag = next((f"{name}={info[name]}" for name in _TAGS if info.get(name)), "")
+    if not tag and "memory" in abstract.protocol and "created" in info:
+        tag = f"created={_nanoseconds(info['created'])}"  # of the object in memory, which another one replaces
+    return ObjectVersion(int(info.get("size") or 0), next(map(_nanoseconds, _given(info)), 0), tag)
+
+
+def _given(info: dict[str, Any]) -> list[Any]:
+    return [info[name] for name in _TIMES if info.get(name) is not None]
+
+
+def _nanoseconds(value: Any) -> int:
+    if isinstance(value, datetime):
+        value = value.timestamp()
+    return int(value * 1_000_000_000) if isinstance(value, int | float) else 0
