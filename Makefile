@@ -16,7 +16,7 @@ demo: $(VENV)/.spark ## install, then write, look up, compare and attack a milli
 	$(BIN)/bloomseal demo
 
 test: $(VENV)/.dev check ## all tests but the long ones
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not torture"
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: $(VENV)/.dev ## style, types and the import contract
 	$(BIN)/ruff check .
@@ -25,7 +25,7 @@ check: $(VENV)/.dev ## style, types and the import contract
 	$(BIN)/lint-imports
 
 torture: $(VENV)/.dev ## the whole interop matrix and long crash runs
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m ""
 
 fuzz: $(VENV)/.fuzz ## coverage-guided fuzzing of every parser: make fuzz FUZZ="--seconds 600 where csv"
 	$(BIN)/python tests/fuzz/cover.py $(FUZZ)

@@ -365,3 +365,12 @@ def test_what_stands_behind_the_error_of_a_users_retriever_is_cut_off(people: st
         with pytest.raises(bs.BloomsealError, match=told) as caught:
             bs.read_table(people, decryption=bs.DecryptionSpec(keys))
         assert SECRET not in chain(caught.value)
+
+
+@pytest.mark.parametrize("columns", [5, "a", [["a"]], [None], [], object(), b"a"])
+def test_columns_are_a_list_of_names(tmp_path: Path, columns: Any) -> None:
+    bs.write_table(pa.table({"a": [1]}), tmp_path / "t.parquet")
+    with bs.open_file(tmp_path / "t.parquet") as file, pytest.raises(bs.UsageError, match="a list of names"):
+        file.read(columns)
+    with pytest.raises(bs.UsageError, match="a list of names"):
+        bs.read_table(tmp_path / "t.parquet", columns=columns)

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from .errors import UsageError
 
-__all__ = ["named_options", "nearest"]
+__all__ = ["named_columns", "named_options", "nearest"]
 
 Class = TypeVar("Class", bound=type)
 _NEAR: Final = 0.6
@@ -52,3 +52,15 @@ def named_options(cls: Class) -> Class:
 
     cls.__init__ = checked  # type: ignore[misc]
     return cls
+
+
+def named_columns(columns: Any) -> list[str]:
+    """The columns that a caller asks for, each once.
+
+    Raises:
+        UsageError: not a list of names, or an empty one.
+    """
+    names = list(columns) if isinstance(columns, Iterable) and not isinstance(columns, str | bytes) else []
+    if not names or not all(isinstance(name, str) for name in names):
+        raise UsageError("columns= takes a list of names", hint="columns=None for all")
+    return list(dict.fromkeys(names))

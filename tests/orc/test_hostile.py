@@ -159,6 +159,8 @@ def test_encrypted_columns_have_no_verdict() -> None:
         (lambda: crafted(footer=field(6, 2)), "rows"),
         (lambda: crafted(postscript=field(5, 1 << 40)), "metadata"),
         (lambda: crafted(postscript=field(3, 1 << 30)), "compression blocks"),
+        # A stripe for every few bytes of the footer, each inflating the bytes of the first.
+        (lambda: crafted(footer=field(3, field(1, 3) + field(2, 1) + field(5, 0))), "overlaps"),
         (lambda: crafted(types=b""), "without types"),
         (lambda: crafted(types=field(4, field(1, 12) + field(2, b"\0") + field(3, b"a"))), "does not follow"),
         (lambda: crafted(types=field(4, field(1, 12)) * 2), "root reaches"),

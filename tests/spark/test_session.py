@@ -21,6 +21,7 @@ import bloomseal.spark as bss
 from bloomseal.policy import Policy, TablePolicy
 from bloomseal.spark.given import refuse_secrets
 from bloomseal.spark.jar import bridge_jar
+from support.jvm import JavaCallError, start_jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,6 +62,16 @@ def test_ordinary_options_are_no_secrets() -> None:
             "spinning": "1",
         }
     )
+
+
+def test_another_jvm_answers_for_its_own_errors(spark: SparkSession) -> None:
+    """PySpark reads every answer of py4j in this process; half of these calls once asked Spark's JVM about them."""
+    kept = [spark.range(2).filter("id > 0")._jdf for _ in range(100)]  # numbers that the other JVM uses too
+    other = start_jvm()
+    for _ in range(20):
+        with pytest.raises(JavaCallError, match="does not exist"):
+            other.call("ParquetFiles", "rows", "/nowhere/at-all.parquet", "{}", "[]")
+    assert len(kept) == 100
 
 
 def test_a_token_in_the_session_is_refused(spark: SparkSession, policy: Policy) -> None:

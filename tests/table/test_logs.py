@@ -5,7 +5,9 @@ folder.
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -280,3 +282,46 @@ def test_iceberg_that_was_copied_is_not_read_where_it_was(
         bs.read_table(copied, decryption=spec)
     (tmp_path / "moved").symlink_to(tmp_path / "ice")
     assert bs.read_table(tmp_path / "moved" / "n" / "t", decryption=spec).num_rows == 2
+
+
+def test_metadata_choose_no_class_and_no_endpoint(
+    iceberg: Any, tmp_path: Path, spec: bs.DecryptionSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attack: pyiceberg takes the metadata's properties for its own settings, and imports the class they name."""
+    (tmp_path / "planted_module.py").write_text("raise SystemExit('the storage has its code run')")
+    monkeypatch.syspath_prepend(tmp_path)
+    metadata = Path(iceberg.metadata_location.removeprefix("file://"))
+    told = json.loads(metadata.read_text())
+    told["properties"] = {"py-io-impl": "planted_module.Reader", "DEFAULT_SCHEME": "http"}
+    metadata.write_text(json.dumps(told))
+    assert bs.open_table(metadata.parent.parent, decryption=spec).read().num_rows
+    assert "planted_module" not in sys.modules
+
+
+@pytest.mark.parametrize("where", ["http://127.0.0.1:9/m.avro", "s3://bucket/m.avro", "pipe"])
+def test_metadata_lead_to_no_other_storage_and_no_pipe(
+    iceberg: Any, tmp_path: Path, spec: bs.DecryptionSpec, where: str
+) -> None:
+    """Attack: a manifest list on another storage, to which credentials would be shown; or one that nobody ends."""
+    if where == "pipe":
+        os.mkfifo(tmp_path / "m.avro")
+        where = str(tmp_path / "m.avro")
+    metadata = Path(iceberg.metadata_location.removeprefix("file://"))
+    told = json.loads(metadata.read_text())
+    for snapshot in told["snapshots"]:
+        snapshot["manifest-list"] = where
+    metadata.write_text(json.dumps(told))
+    with pytest.raises(bs.UsageError, match=r"lead to|can't be opened"):
+        bs.open_table(metadata.parent.parent, decryption=spec)
+
+
+def test_a_pipe_in_a_log_is_refused_at_once(delta: Path, iceberg: Any, spec: bs.DecryptionSpec) -> None:
+    """Attack: a name that the library opens leads to a pipe, and whoever reads the table waits for ever."""
+    os.mkfifo(delta / "_delta_log" / "_last_checkpoint")
+    with pytest.raises(bs.UsageError, match="no regular file"):
+        bs.open_table(delta, decryption=spec)
+    metadata = Path(iceberg.metadata_location.removeprefix("file://"))
+    metadata.unlink()
+    os.mkfifo(metadata)
+    with pytest.raises(bs.UsageError, match="can't be opened"):
+        bs.open_table(metadata.parent.parent, decryption=spec)

@@ -65,8 +65,10 @@ def compact(
     """Merge runs of about one size until there are few; with `everything` all of them, under fresh keys.
 
     Raises:
+        UsageError: a link lies in the place of the index's folder.
         BloomsealError: a run can't be read, or the storage failed; the index is as it was.
     """
+    folder.place.need_no_link()
     chosen = _that_fit(list(manifest.runs) if everything else _chosen(manifest.runs), most_places(manifest.bits))
     report = CompactReport(manifest.column, len(chosen), len(manifest.runs))
     if not chosen or (len(chosen) == 1 and not everything):

@@ -169,7 +169,12 @@ class IndexFolder:
         return self.place.remove(name)
 
     def drop(self) -> list[str]:
-        """Remove the index, manifest first. Returns the names of what is gone."""
+        """Remove the index, manifest first. Returns the names of what is gone.
+
+        Raises:
+            UsageError: a link lies in the place of the folder.
+        """
+        self.place.need_no_link()
         names = sorted(self.place.names(), key=lambda name: (name != _MANIFEST, name))
         gone = [name for name in names if self.remove(name)]
         self.place.remove_folder()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..errors import BloomsealError, UsageError
 from ..keytools.material.store import MaterialStore
-from ..storage.aside import folder_lock
+from ..storage.aside import folder_below, folder_lock
 from ..storage.atomic import storage_errors
 from ..storage.objects import NO_MARKERS, put
 from ..storage.ref import FileRef
@@ -45,6 +45,13 @@ class FilePlace(Protocol):
 
     def there(self) -> Callable[[str], bool]:
         """Tells whether the table has a file of that path now. A store is listed once, here."""
+
+    def need_no_link(self) -> None:
+        """Whoever may write to the table's folder does not choose where the index's files are made and removed.
+
+        Raises:
+            UsageError: a link lies in the place of the folder.
+        """
 
     def make(self) -> None:
         """Make the folder, if it isn't there.
@@ -81,7 +88,8 @@ class LocalPlace:
     """A folder on this machine."""
 
     def __init__(self, root: str, above: str, name: str) -> None:
-        self._root, self._above = root, above
+        self._root, self._above, self._name = root, above, name
+        self._below = f"{os.path.basename(above)}/{name}"  # noqa: PTH119
         self.path = os.path.join(above, name)  # noqa: PTH118
 
     def ref(self, name: str) -> FileRef:
@@ -95,7 +103,7 @@ class LocalPlace:
 
     def names(self) -> dict[str, float]:
         found: dict[str, float] = {}
-        with contextlib.suppress(OSError), os.scandir(self.path) as inside:
+        with contextlib.suppress(OSError), folder_below(self._root, self._below) as fd, os.scandir(fd) as inside:
             for entry in inside:
                 with contextlib.suppress(OSError):
                     found[entry.name] = entry.stat(follow_symlinks=False).st_mtime
@@ -105,8 +113,12 @@ class LocalPlace:
         return lambda relative: os.path.lexists(os.path.join(self._root, relative))  # noqa: PTH118
 
     def make(self) -> None:
+        self.need_no_link()
         with storage_errors("make the index's folder", self.path):
             os.makedirs(self.path, exist_ok=True)  # noqa: PTH103
+        self.need_no_link()
+
+    def need_no_link(self) -> None:
         for path in (self._above, self.path):
             if os.path.islink(path):  # noqa: PTH114
                 raise UsageError("a link lies in the place of the index's folder", file=path, hint="remove it")
@@ -123,33 +135,28 @@ class LocalPlace:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        with storage_errors("lock the index", self._above):
-            fd = os.open(self._above, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                with folder_lock(fd):
-                    yield
-            finally:
-                os.close(fd)
+        self.need_no_link()
+        above = os.path.basename(self._above)  # noqa: PTH119
+        with storage_errors("lock the index", self._above), folder_below(self._root, above) as fd, folder_lock(fd):
+            yield
 
     def remove(self, name: str) -> bool:
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            with folder_below(self._root, self._below) as fd:
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.basename(MaterialStore(self.ref(name)).path), dir_fd=fd)  # noqa: PTH119
+                os.unlink(name, dir_fd=fd)
         except OSError:
             return False
-        try:
-            with contextlib.suppress(OSError):
-                os.unlink(os.path.basename(MaterialStore(self.ref(name)).path), dir_fd=fd)  # noqa: PTH119
-            os.unlink(name, dir_fd=fd)
-        except OSError:
-            return False
-        finally:
-            os.close(fd)
         return True
 
     def remove_folder(self) -> None:
-        for folder in (self.path, self._above):
-            with contextlib.suppress(OSError):
-                os.rmdir(folder)  # noqa: PTH106
+        above = os.path.basename(self._above)  # noqa: PTH119
+        with contextlib.suppress(OSError):
+            with folder_below(self._root, above) as fd:
+                os.rmdir(self._name, dir_fd=fd)
+            with folder_below(self._root, "") as fd:
+                os.rmdir(above, dir_fd=fd)
 
 
 class StorePlace:
@@ -183,6 +190,9 @@ class StorePlace:
     def there(self) -> Callable[[str], bool]:
         found = versions_below(FileRef(self._root, self._filesystem))
         return lambda relative: posixpath.join(self._root, relative).lstrip("/") in found
+
+    def need_no_link(self) -> None:
+        """Stores have no links."""
 
     def make(self) -> None:
         if self._filesystem.type_name not in NO_MARKERS:

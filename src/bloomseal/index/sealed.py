@@ -248,11 +248,12 @@ class SealedIndex:
             The names of the files that are gone.
 
         Raises:
-            UsageError: there is none.
+            UsageError: there is none, or a link lies in its place.
         """
-        if not self._folder.place.names():
+        gone = self._folder.drop()
+        if not gone:
             raise self._none()
-        return self._folder.drop()
+        return gone
 
     def __repr__(self) -> str:
         return f"<SealedIndex of {self.column}>"

@@ -111,8 +111,10 @@ def update(
         fresh: `base` takes the place of whatever is there.
 
     Raises:
-        UsageError: nothing seals the column. BloomsealError: the storage failed; somebody rebuilt the index meanwhile.
+        UsageError: nothing seals the column, or a link lies in the place of the index's folder.
+        BloomsealError: the storage failed; somebody rebuilt the index meanwhile.
     """
+    folder.place.need_no_link()
     work = _Update(folder, base, files, encryption, decryption)
     report = UpdateReport(base.column, len(files))
     try:

@@ -137,9 +137,14 @@ def _block_size(postscript: Message) -> int:
 def _stripes(footer: Message, stride: int, end: int) -> list[Stripe]:
     stripes: list[Stripe] = []
     groups = rows = 0
+    free = len(MAGIC)
     for index, message in enumerate(map(Message, footer.every(3))):
         offset, index_length, data_length, footer_length, num_rows = (message.number(field) for field in range(1, 6))
-        if offset < len(MAGIC) or offset + index_length + data_length + footer_length > end:
+        if offset < free:
+            # A small file could otherwise have us inflate the same bytes for each of a million stripes.
+            raise FormatError(f"stripe {index} overlaps what is before it: corrupt")
+        free = offset + index_length + data_length + footer_length
+        if free > end:
             raise FormatError(f"stripe {index} does not fit the file: truncated or corrupt")
         count = -(-num_rows // stride) if stride else min(num_rows, 1)
         groups, rows = groups + count, rows + num_rows

@@ -21,6 +21,7 @@ from ..format.verify import VerifyReport, verify_walk
 from ..format.walk import Chunk, Walk
 from ..sbbf import KeySet, ProbeSet, SplitBlockBloomFilter
 from ..specs import DecryptionSpec, decryption_for
+from ..spelling import named_columns
 from ..storage.ref import FileRef
 from ..storage.source import FilePlace, Scratch, Source, lend
 from .plan import ReadPlan, ReadStats
@@ -218,11 +219,7 @@ class SealedFile:
         if int96_unit not in ("ns", "us"):
             raise UsageError("int96_unit= is 'ns' or 'us'")
         self._expectation.names(schema := self._footer.schema)
-        names = list(dict.fromkeys(schema.top_level if columns is None else columns))
-        if not names:
-            raise UsageError(
-                "no columns are asked for", file=self.path, hint="columns=None for all; num_rows counts rows"
-            )
+        names = named_columns(schema.top_level if columns is None else columns)
         wanted = sorted({leaf.index for name in names for leaf in schema.below(name)})
         order = list(dict.fromkeys(schema.below(name)[0].path[0] for name in names))
         if twice := schema.repeated_names & set(order):

@@ -24,7 +24,7 @@ from ..errors import BloomsealError
 from .rights import Rights
 from .source import identity, open_regular
 
-__all__ = ["Aside", "aside_name", "asides", "create_aside", "folder_lock", "remove_leftovers", "turn"]
+__all__ = ["Aside", "aside_name", "asides", "create_aside", "folder_below", "folder_lock", "remove_leftovers", "turn"]
 
 _SUFFIX: Final = ".bloomseal-tmp"
 _ASIDE: Final = re.compile(r"\.(.+)\.[0-9a-f]{8,16}" + re.escape(_SUFFIX), re.DOTALL)
@@ -196,6 +196,24 @@ def folder_lock(folder: int) -> Iterator[None]:
     finally:
         if locked:
             fcntl.flock(folder, fcntl.LOCK_UN)
+
+
+@contextlib.contextmanager
+def folder_below(root: str, relative: str) -> Iterator[int]:
+    """The descriptor of a folder below `root`. The way to the root is the caller's own.
+
+    Raises:
+        OSError: a link lies in the place of one on the way, or it can't be opened.
+    """
+    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in filter(None, relative.split("/")):
+            below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+            os.close(fd)
+            fd = below
+        yield fd
+    finally:
+        os.close(fd)
 
 
 @contextlib.contextmanager

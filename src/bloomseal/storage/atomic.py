@@ -90,8 +90,9 @@ class AtomicFile:
             self._spool = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed by commit or abort
             self._fd = self._spool.fileno()
             return
-        # A link stays a link: what it points to is replaced.
-        self._target = final_place(ref.path)
+        # A link stays a link: what it points to is replaced. But nobody has named a new file of a table, and whoever
+        # writes to the table's folder may know its name: a link there is replaced itself.
+        self._target = final_place(ref.path) if ref.root is None or replaces is not None else own_place(ref.path)
         try:
             self._aside = Aside(self._target, like=None if like is None else like.fd)
             self._fd = self._aside.fd
@@ -276,6 +277,12 @@ def final_place(path: str | os.PathLike[str]) -> Path:
             )  # fmt: skip
         place = os.path.join(os.path.dirname(place), os.readlink(place))  # noqa: PTH115, PTH118, PTH120
     return Path(os.path.realpath(place))
+
+
+def own_place(path: str | os.PathLike[str]) -> Path:
+    """Where a file is made at this very name: links on the way to its folder are followed, and none at the name."""
+    folder, name = os.path.split(os.path.abspath(path))  # noqa: PTH100
+    return Path(os.path.realpath(folder), name)
 
 
 def identity_at(path: Path | str) -> tuple[int, ...] | None:

@@ -6,9 +6,10 @@ the log calls deleted, or names that are not the table's, are a wrong answer.
 
 from __future__ import annotations
 
+import os
 from typing import Any, Final
 
-from ..errors import UnsupportedError
+from ..errors import UnsupportedError, UsageError
 from .delta_log import read_log
 from .ref import FileRef
 from .snapshot import History, LiveFile, Snapshot, in_table, library, location, opened
@@ -30,6 +31,8 @@ class DeltaLog:
     def __init__(self, ref: FileRef, version: int | None = None) -> None:
         self._ref = ref
         table = library("deltalake", "delta", _deltalake).DeltaTable
+        if ref.filesystem is None:
+            _need_regular(os.path.join(ref.path, "_delta_log"))  # noqa: PTH118
         self._table: Any = opened(ref, lambda: table(location(ref), version=version))
 
     def snapshot(self) -> Snapshot:
@@ -103,6 +106,18 @@ class DeltaLog:
             return bool(pa.table(self._table.deletion_vectors()).num_rows)
         except Exception:
             return True
+
+
+def _need_regular(folder: str) -> None:
+    """The library opens what it finds by name: a pipe would have it wait for ever.
+
+    Raises:
+        UsageError: something in the log is neither a file nor a folder.
+    """
+    for above, _, names in os.walk(folder):
+        for name in names:
+            if not os.path.isfile(path := os.path.join(above, name)):  # noqa: PTH113, PTH118
+                raise UsageError("the table's log can't be read: it is no regular file", file=path)
 
 
 def _deltalake() -> Any:

@@ -7,20 +7,24 @@ one that was named is refused: it would bring back rows that were deleted.
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 from ..errors import UnsupportedError, UsageError
 from .ref import FileRef
 from .snapshot import History, LiveFile, Snapshot, in_table, library, location, opened
-from .source import Source, refusal
+from .source import Source, open_regular, refusal
 
 __all__ = ["METADATA_ENDING", "IcebergLog"]
 
 METADATA_ENDING: Final = ".metadata.json"
 _NUMBER: Final = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _HINT: Final = "version-hint.text"
+_SAME: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasbs": "wasb"}
+"""Schemes by which one file system is named in several ways."""
 
 
 class IcebergLog:
@@ -39,7 +43,7 @@ class IcebergLog:
         self.folder, metadata, self._newest = _newest(ref)
         self._ref = self.folder
         table = library("pyiceberg", "iceberg", _pyiceberg)
-        self._table: Any = opened(ref, lambda: table.from_metadata(location(metadata)))
+        self._table: Any = opened(ref, lambda: table(location(metadata)))
         self._version = version
         if version is not None and self._table.snapshot_by_id(version) is None:
             raise UsageError(f"the table has no snapshot {version}", file=ref.path)
@@ -166,8 +170,6 @@ def _newest(ref: FileRef) -> tuple[FileRef, FileRef, bool]:
 def _names(ref: FileRef) -> list[str]:
     try:
         if ref.filesystem is None:
-            import os
-
             return sorted(os.listdir(ref.path or "."))  # noqa: PTH208
         from pyarrow.fs import FileSelector
 
@@ -185,7 +187,32 @@ def _hint(ref: FileRef) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def _pyiceberg() -> Any:
+def _pyiceberg() -> Callable[[str], Any]:
+    from pyiceberg.catalog.noop import NoopCatalog
+    from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+    from pyiceberg.serializers import FromInputFile
     from pyiceberg.table import StaticTable
 
-    return StaticTable
+    class _Near(PyArrowFileIO):
+        """What the metadata name is read from the file system that they lie on, and nowhere else."""
+
+        def __init__(self, scheme: str) -> None:
+            super().__init__({})
+            self._scheme = _SAME.get(scheme, scheme)
+
+        def new_input(self, location: str) -> PyArrowFile:
+            scheme, _, path = self.parse_location(location)
+            if _SAME.get(scheme, scheme) != self._scheme:
+                raise UsageError(f"the table's metadata lead to {scheme}: of another table?")
+            if scheme == "file":
+                os.close(open_regular(path))
+            return super().new_input(location)
+
+    def table(location: str) -> StaticTable:
+        # `StaticTable.from_metadata` takes the metadata's own properties for settings: whoever writes them would name
+        # the class that reads files, which is imported and called, and the endpoint that credentials are shown to.
+        files = _Near(PyArrowFileIO.parse_location(location)[0])
+        metadata = FromInputFile.table_metadata(files.new_input(location))
+        return StaticTable(("static-table", location), metadata, location, files, NoopCatalog("static-table"))
+
+    return table

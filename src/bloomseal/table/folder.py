@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..errors import BloomsealError, UnsupportedError, UsageError
 from ..keytools.material.store import MaterialStore, tidy
-from ..storage.aside import aside_name, folder_lock
+from ..storage.aside import aside_name, folder_below, folder_lock
 from ..storage.atomic import storage_errors
 from ..storage.files import Kind, is_hidden, kind_of
 from ..storage.objects import NO_MARKERS
@@ -204,7 +204,7 @@ class TargetFolder:
 
     def _remove_local(self, old: _Old) -> bool:
         folder, name = posixpath.split(old.relative)
-        with _opened(self.ref.path, folder) as fd, folder_lock(fd):
+        with folder_below(self.ref.path, folder) as fd, folder_lock(fd):
             try:
                 now = os.stat(name, dir_fd=fd, follow_symlinks=False)
             except FileNotFoundError:
@@ -233,7 +233,7 @@ class TargetFolder:
         while relative and self.ref.filesystem is None:
             above, name = posixpath.split(relative)
             try:
-                with _opened(self.ref.path, above) as fd:
+                with folder_below(self.ref.path, above) as fd:
                     os.rmdir(name, dir_fd=fd)
             except OSError:
                 return
@@ -241,20 +241,6 @@ class TargetFolder:
 
     def _at(self, relative: str) -> FileRef:
         return FileRef(posixpath.join(self.ref.path, relative), self.ref.filesystem, self.ref.path)
-
-
-@contextlib.contextmanager
-def _opened(root: str, relative: str) -> Iterator[int]:
-    """A folder's descriptor. A link that somebody has put in the place of one on the way is an error."""
-    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        for part in filter(None, relative.split("/")):
-            below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
-            os.close(fd)
-            fd = below
-        yield fd
-    finally:
-        os.close(fd)
 
 
 def _raised(error: OSError) -> None:

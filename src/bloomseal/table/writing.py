@@ -69,7 +69,7 @@ class SealedWriter(writer.SealedWriter):
 
 def write_table(
     data: Any,
-    path: FilePlace,
+    path: FilePlace | FileRef,
     *,
     encryption: EncryptionSpec | TablePolicy | None = None,
     bloom_filters: FilterRequest | None = None,

@@ -124,7 +124,7 @@ def test_this_machine(host: str) -> None:
 @pytest.mark.parametrize(
     "url",
     ["http://127.0.0.1.example", "http://localhost.example", "http://0.0.0.0:80", "http://127.1", "http://me@vault.example",
-     "http://127.0.0.1@vault.example", "ftp://127.0.0.1", "vault.example", "http://", "http://[::1"],
+     "http://127.0.0.1@vault.example", "http://vault.example\\@127.0.0.1", "http://me@127.0.0.1", "ftp://127.0.0.1", "vault.example", "http://", "http://[::1"],
 )  # fmt: skip
 def test_another_machine_or_no_address(url: str) -> None:
     with pytest.raises(UsageError):

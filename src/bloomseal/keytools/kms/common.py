@@ -49,7 +49,8 @@ def is_here(url: str, *, allow_http: bool = False) -> bool:
         scheme, host = parts.scheme, parts.hostname or ""
     except ValueError:
         scheme, host = "", ""
-    if scheme not in ("http", "https") or not host:
+    # A backslash ends the host for urllib3, and not for urlsplit: the two would mean different machines.
+    if scheme not in ("http", "https") or not host or "\\" in url or "@" in parts.netloc:
         raise UsageError("a KMS's address begins with https://, and names a host")
     try:
         here = ipaddress.ip_address(host).is_loopback

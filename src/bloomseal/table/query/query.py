@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from ...errors import UnsupportedError, UsageError
 from ...read.file import ReadPlan, ReadStats, SealedFile, open_file
+from ...spelling import named_columns
 from ...storage.files import Found, real_root, refuse_outside
 from .conditions import Condition, Rest, alike, columns_of
 from .partitions import Partitions
@@ -202,11 +203,9 @@ class Query:
     """
 
     def __init__(self, parts: TableParts, columns: Sequence[str] | None, filters: Any, int96_unit: str = "ns") -> None:
-        if columns is not None and (isinstance(columns, str) or not columns):
-            raise UsageError("columns= takes a list of names", hint="columns=None for all")
         self.parts = parts
         self.int96_unit = int96_unit
-        self.columns = None if columns is None else list(dict.fromkeys(columns))
+        self.columns = None if columns is None else named_columns(columns)
         if self.columns is None and parts.snapshot is not None:
             self.columns = list(parts.snapshot.schema.names)
         self.condition = Condition(filters, parts.partitions.values)
