@@ -68,11 +68,7 @@ class FilePlace(Protocol):
         """
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
-        """Be alone with the index among those who change one in this table; in a store nobody is.
-
-        Raises:
-            UsageError: a link lies in the place of the folder. BloomsealError: it can't be locked.
-        """
+        """Be alone with the index among those who change one in this table; in a store nobody is."""
 
     def remove(self, name: str) -> bool:
         """Remove a file and its key material; False where that failed, or it was not there."""
@@ -93,7 +89,7 @@ class LocalPlace:
 
     def __init__(self, root: str, above: str, name: str) -> None:
         self._root, self._above, self._name = root, above, name
-        self._below = os.path.relpath(above, root)
+        self._below = f"{os.path.basename(above)}/{name}"  # noqa: PTH119
         self.path = os.path.join(above, name)  # noqa: PTH118
 
     def ref(self, name: str) -> FileRef:
@@ -107,7 +103,7 @@ class LocalPlace:
 
     def names(self) -> dict[str, float]:
         found: dict[str, float] = {}
-        with contextlib.suppress(OSError), self._inside() as fd, os.scandir(fd) as inside:
+        with contextlib.suppress(OSError), folder_below(self._root, self._below) as fd, os.scandir(fd) as inside:
             for entry in inside:
                 with contextlib.suppress(OSError):
                     found[entry.name] = entry.stat(follow_symlinks=False).st_mtime
@@ -140,16 +136,13 @@ class LocalPlace:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         self.need_no_link()
-        with (
-            storage_errors("lock the index", self._above),
-            folder_below(self._root, self._below) as fd,
-            folder_lock(fd),
-        ):
+        above = os.path.basename(self._above)  # noqa: PTH119
+        with storage_errors("lock the index", self._above), folder_below(self._root, above) as fd, folder_lock(fd):
             yield
 
     def remove(self, name: str) -> bool:
         try:
-            with self._inside() as fd:
+            with folder_below(self._root, self._below) as fd:
                 with contextlib.suppress(OSError):
                     os.unlink(os.path.basename(MaterialStore(self.ref(name)).path), dir_fd=fd)  # noqa: PTH119
                 os.unlink(name, dir_fd=fd)
@@ -158,14 +151,12 @@ class LocalPlace:
         return True
 
     def remove_folder(self) -> None:
+        above = os.path.basename(self._above)  # noqa: PTH119
         with contextlib.suppress(OSError):
-            with folder_below(self._root, self._below) as fd:
+            with folder_below(self._root, above) as fd:
                 os.rmdir(self._name, dir_fd=fd)
-            with folder_below(self._root, os.path.dirname(self._below)) as fd:  # noqa: PTH120
-                os.rmdir(os.path.basename(self._below), dir_fd=fd)  # noqa: PTH119
-
-    def _inside(self) -> contextlib.AbstractContextManager[int]:
-        return folder_below(self._root, os.path.join(self._below, self._name))  # noqa: PTH118
+            with folder_below(self._root, "") as fd:
+                os.rmdir(above, dir_fd=fd)
 
 
 class StorePlace:
@@ -201,7 +192,7 @@ class StorePlace:
         return lambda relative: posixpath.join(self._root, relative).lstrip("/") in found
 
     def need_no_link(self) -> None:
-        """Stores have none."""
+        """Stores have no links."""
 
     def make(self) -> None:
         if self._filesystem.type_name not in NO_MARKERS:
