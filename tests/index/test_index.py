@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -26,6 +27,7 @@ from bloomseal.index.facts.members import Members
 from bloomseal.index.fingerprint import Fingerprints, bits_for
 from bloomseal.index.folder import IndexFolder
 from bloomseal.index.runs import shard, sorter
+from bloomseal.index.runs.writer import RunWriter, most_places, place_bits_for
 from bloomseal.rotation import Rewrap, rotate
 
 KEYS: dict[str, Any] = {"footer_key": b"f" * 16, "column_keys": {"k": b"c" * 16, "s": b"d" * 16}}
@@ -461,6 +463,28 @@ def test_large_runs_are_searched_page_by_page(folder: Path, monkeypatch: pytest.
     for value in (0, 59_999, 31_415, 60_001):
         same(folder, [("k", "==", value)], auto="require")
     same(folder, [("k", "in", list(range(0, 60_000, 7)))], auto="require")
+
+
+@pytest.mark.parametrize("kept", [0, 1 << 18])
+def test_the_largest_fingerprint_is_found_beside_the_widest_places(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    """The end of its entries is the largest number that a search is made for."""
+    monkeypatch.setattr(shard, "_KEPT_ENTRIES", kept)
+    index = opened(folder).index("k", encryption=ENCRYPTION)
+    manifest = replace(index._manifest(), bits=44)
+    places = most_places(manifest.bits)
+    made = RunWriter(index._folder, manifest, places, place_bits_for(places), ENCRYPTION, DECRYPTION)
+    last = (1 << manifest.bits) - 1
+    made.add((np.array([5, last, last], dtype=np.int64) << made.place_bits) | np.array([1, 0, places - 1]))
+    run = made.finish()
+    replace(manifest, runs=(run,), facts=manifest.facts.slice(0, 0)).check()
+    which, found = shard.RunReader(index._folder, run, DECRYPTION).find(np.array([last, 7, 5], dtype=np.uint64))
+    assert sorted(zip(which.tolist(), found.tolist(), strict=True)) == [(0, 0), (0, places - 1), (2, 1)]
+    assert most_places(44) < 1 << 18
+    wider = replace(manifest, bits=45, runs=(run,), facts=manifest.facts.slice(0, 0))
+    with pytest.raises(bs.FormatError, match="contradicts itself"):
+        wider.check()
 
 
 def test_fingerprints_are_keyed_and_of_the_length_that_was_asked_for() -> None:
