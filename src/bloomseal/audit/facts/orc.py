@@ -11,7 +11,8 @@ from ...orc import BloomFilter, Column, OrcFile
 from ...orc.encryption import EncryptionAlgorithm
 from ...orc.index import FilterKind, StripeIndex
 from ...orc.protobuf import Message, fields
-from ...orc.streams import Stream
+from ...orc.streams import Stream, StreamKind
+from ...orc.trust import why_untrusted
 from ...read.orc.file import SealedOrcFile
 from ...read.orc.inspect import writer_of
 from ...storage.source import Source
@@ -91,6 +92,9 @@ class _Look:
             self._facts.failed(error.at(row_group=number))
             return
         for place, leaf in enumerate(self._file.schema.leaves):
+            why = why_untrusted(leaf, StreamKind.BLOOM_FILTER_UTF8, self._file.tail, streams.writer_timezone)
+            if why is not None and leaf.name not in self._facts.unbelieved:
+                self._facts.unbelieved.append(leaf.name)
             chunk = self._chunk(streams, number, place, leaf)
             self._facts.chunks.append(chunk)
             if (stream := streams.filter_stream(leaf.id)) is None:
