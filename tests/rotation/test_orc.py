@@ -94,7 +94,7 @@ def test_a_folder_is_rekeyed_under_the_newest_versions(run: Run, ring: bs.Keyrin
         assert not before[name] & _local_keys(one["path"])
         assert _under(one["path"]) == {"name": "pii:3", "num": "wide:1", "s": "wide:1"}
         assert one["keys"][0] == {
-            "column": "name", "master_key": "pii", "version": "2", "new_master_key": "pii", "new_version": "3",
+            "column": "name", "master_key": "pii", "version": "3", "new_master_key": "pii", "new_version": "4",
         }  # fmt: skip
         assert "destroy" in one["old_copies"]
         assert _rows(one["path"], ring) == ROWS

@@ -43,7 +43,7 @@ __all__ = [
 
 _NOT_OF_ORC: Final = {
     "rewrap": (
-        "a local key of an ORC file can't be wrapped anew: random bytes and the master key make it",
+        "a local key of an ORC file can't be wrapped anew, random bytes and the master key make it: rekey the file",
         "rekey, which makes new local keys",
     ),
     "seal": ("ORC files are encrypted by the engine that writes them", "write the data anew, with orc.encrypt"),

@@ -25,7 +25,7 @@ class OrcRewriteReport(ShownInNotebooks):
         rekeyed: columns under new local keys.
         versions: master keys and their versions from now on, where they are other ones.
         keys: one entry for each of these columns: column, master_key and version before, new_master_key and
-            new_version; versions count from 0, as the file has them.
+            new_version; versions as the KMS calls them (a keyring counts from 1, the files from 0).
         old_size, new_size: of the file, in bytes; of a dry run of `rekey` about so many.
     """
 

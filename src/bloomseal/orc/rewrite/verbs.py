@@ -141,7 +141,7 @@ def _rewritten(
         report.rekeyed = [variant.root.name for variant in fresh.values()]
         old = {(key.name, key.version) for key in file.encryption.keys} if file.encryption else set()
         report.versions = {name: version for name, version in versions.values() if (name, version) not in old}
-        report.keys = [_exchanged(variant, versions) for variant in fresh.values()]
+        report.keys = [_exchanged(file, variant, versions) for variant in fresh.values()]
         rewriting = Rewriting(file, {wish.leaf.id: wish for wish in wishes}, fresh, versions, report)
         if dry_run:
             # New keys change no stream's length: whether they can be had is all that is to be found out.
@@ -189,15 +189,15 @@ def _all_variants(
     return fresh, versions
 
 
-def _exchanged(variant: Variant, versions: Mapping[str, tuple[str, int]]) -> dict[str, Any]:
+def _exchanged(file: OrcFile, variant: Variant, versions: Mapping[str, tuple[str, int]]) -> dict[str, Any]:
     before = variant.key.name, variant.key.version
     after = versions.get(variant.key.name, before)
     return {
         "column": variant.root.name,
         "master_key": before[0],
-        "version": str(before[1]),
+        "version": file.keys.version_of(before[1]),
         "new_master_key": after[0],
-        "new_version": str(after[1]),
+        "new_version": file.keys.version_of(after[1]),
     }
 
 
