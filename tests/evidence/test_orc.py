@@ -7,12 +7,11 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import bloomseal as bs
 from bloomseal import evidence
-from bloomseal.policy import ColumnPolicy, Policy, TablePolicy
+from bloomseal.policy import ColumnPolicy, TablePolicy
 from bloomseal.rotation import Rekey, rotate
 from support.orc_files import orc_file, orc_ring
 
