@@ -2,8 +2,9 @@
 executors.
 
 A file tells by itself whether it is done: a rewrapped one by the versions of its master keys, a repaired one by its
-filters, a rekeyed one by its identity (aad_file_unique; of ORC files their local keys), which no new sealing keeps. So a task that is run again finds what an earlier attempt has
-finished, and two attempts at the same time wait for one another.
+filters, a rekeyed one by its identity (aad_file_unique; of ORC files their local keys), which no new sealing keeps. So
+a task that is run again finds what an earlier attempt has finished, and two attempts at the same time wait for one
+another.
 """
 
 from __future__ import annotations
