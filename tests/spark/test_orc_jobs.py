@@ -80,5 +80,3 @@ def test_reading_them_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(bs.UnsupportedError, match="ORC") as refused:
         bss.read(spark, tmp_path / "t", policy=_policy(ring))
     assert "spark.read.orc" in str(refused.value.hint)
-    with pytest.raises(Exception, match="ORC"):
-        bss.attach(spark, tmp_path / "t", policy=_policy(ring)).collect()
