@@ -33,6 +33,7 @@ _COMMANDS: Final = {
     "inspect": "Show what a reader without any key sees of a file, and what it can't.",
     "rewrap": "Wrap data keys anew: another master key, or its current version.",
     "rekey": "Seal files again under fresh data keys.",
+    "repair": "Seal the filters that lie in clear on encrypted columns of ORC files.",
     "seal": "Encrypt plaintext files, their filters with them.",
     "unseal": "Decrypt files.",
     "advise": "Tell for each column whether a filter, an index or neither is worth it.",
@@ -43,7 +44,7 @@ _COMMANDS: Final = {
     "kms": "Check that a key management system does what Bloomseal relies on.",
     "keyring": "Make and look after the master keys in a local keyring file.",
 }
-_HOMES: Final = dict.fromkeys(("rewrap", "rekey", "seal", "unseal"), "rotate")
+_HOMES: Final = dict.fromkeys(("rewrap", "rekey", "repair", "seal", "unseal"), "rotate")
 
 
 class _Commands(click.Group):

@@ -57,6 +57,8 @@ def tell_report(report: RotationReport) -> None:
     if lost := Counter((one.path, each["column"], each["why"]) for one in report.files for each in one.dropped):
         told = [(*place, number) for place, number in lost.items()]
         table(["file", "column", "its filter was not taken over", "row groups"], told)
+    if copies := Counter(one.old_copies for one in report.files if one.old_copies):
+        table(["old files", "copies of them"], [(number, why) for why, number in copies.items()])
     facts(
         [
             *((str(status), number) for status, number in report.counts.items()),

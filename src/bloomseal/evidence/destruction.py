@@ -5,8 +5,9 @@ opens.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 from ..audit import may_destroy
@@ -16,9 +17,13 @@ from ..format.opening import open_footer
 from ..format.walk import Walk
 from ..keytools import KmsAccessError, Problem
 from ..keytools.access import raised_by
+from ..keytools.local_keys import version_of
 from ..keytools.material.material import KeyMaterial, KeyMetadata
 from ..keytools.material.store import MaterialStore
+from ..keytools.protocols import LocalKeyKms
+from ..orc import OrcFile
 from ..specs import DecryptionSpec
+from ..storage.formats import Format, format_of
 from ..storage.ref import FileRef
 from ..storage.source import Source
 from ..write.key_metadata import key_metadata_in_use
@@ -153,31 +158,50 @@ def _gone(found: Certificate, problem: str | None) -> tuple[str, str]:
 
 def _tried(ref: FileRef, master_key: str, version: str, client: Any, keys: Any) -> list[dict[str, Any]]:
     """Attempts with the footer's key and with those of columns, as far as the file lets see them."""
+    attempts: list[tuple[str | None, Callable[[], object]]] = []
     try:
-        found = _materials(ref, keys)
+        if (local := _local_keys(ref)) is not None:
+            if not isinstance(client, LocalKeyKms):
+                return [_attempt(ref, None, "not tried", "the KMS opens no local keys of ORC files")]
+            for root, name, held, encrypted in local:
+                if (name, version_of(client, held)) == (master_key, version):
+                    attempts.append((root, partial(client.open_local_key, encrypted, name, held)))
+        else:
+            for column, material in _materials(ref, keys):
+                wrapped = material.wrapped_kek or material.wrapped_dek
+                if material.master_key == master_key and _version(client, wrapped, master_key) == version:
+                    attempts.append((column, partial(client.unwrap_key, wrapped, master_key)))
     except BloomsealError as error:
         return [_attempt(ref, None, "not tried", error.what)]
     told = []
-    for column, material in found:
-        wrapped = material.wrapped_kek or material.wrapped_dek
-        if material.master_key != master_key or _version(client, wrapped, master_key) != version:
-            continue
+    for where, attempt in attempts:
         try:
-            client.unwrap_key(wrapped, master_key)
+            attempt()
         except KmsAccessError as error:
             sure = error.problem in (Problem.DESTROYED, Problem.DISABLED, Problem.UNKNOWN, Problem.INVALID)
-            told.append(_attempt(ref, column, "refused" if sure else "not tried", error.what, error.problem.value))
+            told.append(_attempt(ref, where, "refused" if sure else "not tried", error.what, error.problem.value))
         except BloomsealError as error:
-            told.append(_attempt(ref, column, "not tried", error.what))
+            told.append(_attempt(ref, where, "not tried", error.what))
         except Exception as error:
-            told.append(_attempt(ref, column, "not tried", f"the KMS client failed with {raised_by(error)}"))
+            told.append(_attempt(ref, where, "not tried", f"the KMS client failed with {raised_by(error)}"))
         else:
-            told.append(_attempt(ref, column, "opened", "the KMS unwrapped a data key of it"))
+            told.append(_attempt(ref, where, "opened", "the KMS unwrapped a data key of it"))
     return told or [_attempt(ref, None, "not tried", "no key that can be seen in it is under this version")]
 
 
 def _attempt(ref: FileRef, column: str | None, outcome: str, why: str, problem: str | None = None) -> dict[str, Any]:
     return {"file": ref.path, "column": column, "outcome": outcome, "why": why, "problem": problem}
+
+
+def _local_keys(ref: FileRef) -> list[tuple[str, str, int, bytes]] | None:
+    """Column, master key, its version and the encrypted local key, of each encrypted column; None: no ORC file."""
+    with Source.open(ref) as source:
+        if format_of(source) is not Format.ORC:
+            return None
+        encryption = OrcFile(source).encryption
+    if encryption is None:
+        raise UsageError("a plaintext file has no keys")
+    return [(one.root.name, one.key.name, one.key.version, bytes(one.encrypted_key)) for one in encryption.variants]
 
 
 def _materials(ref: FileRef, keys: Any) -> list[tuple[str | None, KeyMaterial]]:

@@ -8,12 +8,18 @@ from typing import Any, NoReturn, cast
 from ..encryption import SecretKey
 from ..errors import UsageError
 from .access import KmsAccessError, Problem
+from .keyring.keyring import Keyring
 from .kms.calls import KmsCalls
 from .material.wrapping import open_by_ctr
 from .pinned import PinnedKeys
 from .protocols import KmsClient, LocalKeyKms
 
-__all__ = ["LocalKeyCalls", "MasterKeys", "local_key_calls"]
+__all__ = ["LocalKeyCalls", "MasterKeys", "local_key_calls", "version_of"]
+
+
+def version_of(client: object, number: int) -> str:
+    """The KMS's own name for a version that an ORC file names: the files count from 0, a keyring from 1."""
+    return str(number + isinstance(client, Keyring))
 
 
 class MasterKeys:
@@ -100,6 +106,10 @@ class LocalKeyCalls:
                 Problem.INVALID, master_key, self._calls.name, detail="it returned no key of the right length"
             )
         return SecretKey(bytes(key))
+
+    def version_of(self, number: int) -> str:
+        """As the function of this name."""
+        return version_of(self._client, number)
 
     def newest_version(self, master_key: str) -> int:
         """The version for new local keys.

@@ -275,6 +275,10 @@ class LocalKeys:
             self._log.say("seal", variant.root.name, master_key, str(version))
         return key, encrypted
 
+    def version_of(self, number: int) -> str:
+        """How the KMS calls a version of a master key that the file names."""
+        return str(number) if self._calls is None else self._calls.version_of(number)
+
     def newest_version(self, master_key: str) -> int:
         """Of a master key. Raises KeyAccessError."""
         if self._calls is None:

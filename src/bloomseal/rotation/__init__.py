@@ -2,6 +2,7 @@
 
 from .job import Job
 from .jobs import Rekey, Rewrap, Seal, Unseal
+from .orc import Repair
 from .outcome import FileOutcome, FilePlan, RotationPlan, RotationReport, Status
 from .run import plan, rotate
 
@@ -10,6 +11,7 @@ __all__ = [
     "FilePlan",
     "Job",
     "Rekey",
+    "Repair",
     "Rewrap",
     "RotationPlan",
     "RotationReport",

@@ -1,4 +1,6 @@
-"""The four depths of a rotation, each for one file at a time: `Rewrap`, `Rekey`, `Seal`, `Unseal`."""
+"""The four depths of a rotation, each for one file at a time: `Rewrap`, `Rekey`, `Seal`, `Unseal`. Of ORC files there
+is `Rekey` only (`orc`).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ from ..write.convert import ConversionReport, convert, unseal_file
 from ..write.writer import FilterRequest
 from .files import DataFile, unchanged
 from .job import Job, Progress
-from .keys import Rewrapper, key_tools, target_of
+from .keys import Rewrapper, Target, key_tools, target_of
+from .orc import is_orc, plan_rekey, rekey_file
 from .outcome import FileOutcome, FilePlan, Status
 from .rewrap import rewrap_file
 from .settings import (
@@ -144,6 +147,8 @@ class Rekey(Job):
             raise UsageError("encryption= says all; master_keys=, changes= and external= go without it")
 
     def plan(self, file: DataFile) -> FilePlan:
+        if is_orc(file.ref):
+            return plan_rekey(file, self.decryption, self._orc_target(file))
         decryption = opening(self.decryption, file.ref)
         with Source.open(file.ref) as source:
             walk = opened(source, decryption)
@@ -152,6 +157,8 @@ class Rekey(Job):
         return FilePlan(file.name, self.operation, None, file.size, file.size, calls=calls)
 
     def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:
+        if is_orc(file.ref):
+            return rekey_file(file, self.decryption, self._orc_target(file), progress)
         ref, decryption = file.ref, opening(self.decryption, file.ref)
         entries = entries_beside(ref)
         if begun and self.encryption is not None and opens_with(ref, sealing(self.encryption, ref)):
@@ -177,6 +184,15 @@ class Rekey(Job):
         source = as_key_source(decryption.keys)
         keys = source if isinstance(source, PinnedKeys) else self._writer(tools, walk)
         return like(walk, tools, keys, target, {"access_log": decryption.access_log, **self.changes})
+
+    def _orc_target(self, file: DataFile) -> Target:
+        """The master keys of an ORC file, which has nothing else of what a rekey may change. Raises UsageError."""
+        sealed_so = self.encryption is None or isinstance(self.encryption, TablePolicy)
+        if not sealed_so or self.changes or self.external is not None or self.bloom_filters or self.rebuild_filters:
+            what = "of ORC files only local and master keys can be changed"
+            raise UsageError(what, file=file.ref.path, hint="--from and --to, or a policy; attach builds filters")
+        given = self.encryption if isinstance(self.encryption, TablePolicy) else self.decryption
+        return target_of(given, self.master_keys)
 
     def _writer(self, tools: KeyTools, walk: Walk) -> KeyTools:
         """Key tools that put new material where it is to be."""
@@ -208,7 +224,7 @@ class Seal(Job):
 
     def plan(self, file: DataFile) -> FilePlan:
         with Source.open(file.ref) as source:
-            if is_encrypted(source):
+            if is_encrypted(source, self.operation):
                 refuse_half_sealed(source, self.encryption)
                 return FilePlan(file.name, "none", "encrypted already", file.size)
             footer, _ = open_footer(source, None)
@@ -218,7 +234,7 @@ class Seal(Job):
     def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:
         ref, target = file.ref, self.target(file)
         with Source.open(ref) as source:
-            if is_encrypted(source):
+            if is_encrypted(source, self.operation):
                 refuse_half_sealed(source, self.encryption)
                 status = Status.ROTATED if begun else Status.NOTHING
                 return FileOutcome(file.name, status, why="encrypted already", old_size=file.size, new_size=file.size)
@@ -264,7 +280,7 @@ class Unseal(Job):
     def plan(self, file: DataFile) -> FilePlan:
         decryption = opening(self.decryption, file.ref)
         with Source.open(file.ref) as source:
-            if not is_encrypted(source):
+            if not is_encrypted(source, self.operation):
                 return FilePlan(file.name, "none", "plaintext already", file.size)
             walk = opened(source, decryption)
             calls = unwraps(walk, decryption)
@@ -275,7 +291,7 @@ class Unseal(Job):
         if self.in_place and ref.filesystem is not None:
             raise UsageError("in place only on a local file system", file=ref.path, hint="output=")
         with Source.open(ref) as source:
-            if not is_encrypted(source):
+            if not is_encrypted(source, self.operation):
                 status = Status.ROTATED if begun else Status.NOTHING
                 if begun:
                     prune(ref, entries_beside(ref), None)

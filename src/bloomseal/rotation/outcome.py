@@ -38,7 +38,7 @@ class FilePlan:
     Attributes:
         path: the file.
         action: the operation's name; ``none``; or ``fail`` where it can't be done.
-        why: for ``none`` and ``fail``.
+        why: for ``none`` and ``fail``; of a ``repair``, which filters lie in clear.
         size: bytes now.
         bytes_to_write: through this process.
         bytes_to_copy: by the kernel, untouched.
@@ -66,7 +66,7 @@ class RotationPlan:
     """A dry run's answer.
 
     Attributes:
-        operation: ``rewrap``, ``rekey``, ``seal`` or ``unseal``.
+        operation: ``rewrap``, ``rekey``, ``repair``, ``seal`` or ``unseal``.
         journal: where a run would keep its journal.
         files: one entry per file.
         bytes_to_write, bytes_to_copy: over all files.
@@ -111,6 +111,8 @@ class FileOutcome:
         dropped: the dropped ones, each with `row_group`, `column` and `why`.
         unchecked: filters that were sealed anew although nothing tells whether they hold their column's values;
             likewise.
+        old_copies: what copies of the old file still tell, so that they are to be destroyed; None: nothing that this
+            operation was to hide.
         error: the error as plain data.
     """
 
@@ -128,6 +130,7 @@ class FileOutcome:
     filters_replaced: int = 0
     dropped: list[dict[str, Any]] = field(default_factory=list)
     unchecked: list[dict[str, Any]] = field(default_factory=list)
+    old_copies: str | None = None
     error: dict[str, Any] | None = None
     stamp: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -142,7 +145,7 @@ class RotationReport(ShownInNotebooks):
     """What a run did.
 
     Attributes:
-        operation: ``rewrap``, ``rekey``, ``seal`` or ``unseal``.
+        operation: ``rewrap``, ``rekey``, ``repair``, ``seal`` or ``unseal``.
         journal: where the journal is.
         resumed: an earlier run had begun.
         files: one entry per file.

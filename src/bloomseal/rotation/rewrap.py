@@ -176,7 +176,7 @@ class _One:
 
     def collect(self) -> None:
         """Which keys are due."""
-        if not is_encrypted(self.source):
+        if not is_encrypted(self.source, "rewrap"):
             raise UsageError("a plaintext file has no keys", hint="seal")
         footer, keys = open_footer(self.source, self.decryption)
         if not footer.verified:

@@ -5,10 +5,10 @@ KMS.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, Final
 
 from ..encryption import Algorithm, SecretKey
-from ..errors import IntegrityError, KeyAccessError, PolicyError, UsageError
+from ..errors import IntegrityError, KeyAccessError, PolicyError, UnsupportedError, UsageError
 from ..format.footer import FooterKind, peek
 from ..format.opening import open_footer
 from ..format.schema import Schema
@@ -17,6 +17,7 @@ from ..keytools import ExplicitKeys, KeyTools
 from ..keytools.material.material import KeyMetadata
 from ..policy import TablePolicy
 from ..specs import DecryptionSpec, EncryptionSpec, decryption_for, encryption_for
+from ..storage.formats import Format, format_of
 from ..storage.ref import FileRef
 from ..storage.source import Source
 from ..write.key_metadata import key_metadata_in_use
@@ -39,6 +40,15 @@ __all__ = [
     "unwraps",
     "wraps",
 ]
+
+_NOT_OF_ORC: Final = {
+    "rewrap": (
+        "a local key of an ORC file can't be wrapped anew, random bytes and the master key make it: rekey the file",
+        "rekey, which makes new local keys",
+    ),
+    "seal": ("ORC files are encrypted by the engine that writes them", "write the data anew, with orc.encrypt"),
+    "unseal": ("an ORC file can't be decrypted as a whole", "read its rows, and write them anew"),
+}
 
 Decryption = DecryptionSpec | TablePolicy
 Encryption = EncryptionSpec | TablePolicy
@@ -89,8 +99,15 @@ def opens_with(ref: FileRef, spec: EncryptionSpec) -> bool:
             return False
 
 
-def is_encrypted(source: Source) -> bool:
-    """By its ends alone."""
+def is_encrypted(source: Source, operation: str) -> bool:
+    """By its ends alone.
+
+    Raises:
+        UnsupportedError: it is an ORC file, and what is to be done with it can't be.
+    """
+    if format_of(source) is Format.ORC:
+        why, hint = _NOT_OF_ORC[operation]
+        raise UnsupportedError(why, file=source.ref.path, hint=hint)
     return peek(source).kind is not FooterKind.PLAINTEXT
 
 

@@ -13,7 +13,7 @@ from .._lazy import lazily
 if TYPE_CHECKING:
     from .explaining import explain
     from .jar import build_jar
-    from .jobs import attach, rekey, rewrap, verify
+    from .jobs import attach, rekey, repair, rewrap, verify
     from .jobs.audit import TableAudit, audit
     from .jobs.destruction import may_destroy
     from .jobs.evidence import evidence
@@ -51,6 +51,7 @@ __all__ = [
     "prune",
     "read",
     "rekey",
+    "repair",
     "rewrap",
     "semi_join",
     "verify",
@@ -84,6 +85,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "prune": "semijoin.pruning",
             "read": "reading",
             "rekey": "jobs",
+            "repair": "jobs",
             "rewrap": "jobs",
             "semi_join": "semijoin.join",
             "verify": "jobs",

@@ -6,16 +6,18 @@ import pickle
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from ..errors import FormatError, UnsupportedError
 from ..policy import TablePolicy
 from ..read.file import open_file
 from ..storage.files import real_root, refuse_outside
+from ..storage.formats import Format, format_of
 from ..storage.ref import FileRef
+from ..storage.source import Source
 from .listing import open_filesystem
 
 if TYPE_CHECKING:
     from ..read.file import SealedFile
     from ..specs import DecryptionSpec
-    from ..storage.source import Source
 
 __all__ = ["open_table_file", "refuse_links_out", "table_of"]
 
@@ -38,10 +40,21 @@ def open_table_file(
 
     Raises:
         UsageError: a link out of the table has taken its place; and as `bloomseal.open_file`.
+        UnsupportedError: an ORC file.
     """
     if root is None and isinstance(decryption, TablePolicy):
         root = decryption.root
-    file = open_file(FileRef(name, open_filesystem(base), root), decryption=decryption)
+    ref = FileRef(name, open_filesystem(base), root)
+    try:
+        file = open_file(ref, decryption=decryption)
+    except FormatError:
+        # Only asked now: of a Parquet file it would be one request more.
+        with Source.open(ref) as source:
+            orc = format_of(source) is Format.ORC
+        if not orc:
+            raise
+        what, hint = "Bloomseal's Spark reader takes no ORC files", "spark.read.orc, or bloomseal.read_table"
+        raise UnsupportedError(what, file=name, hint=hint) from None
     try:
         refuse_links_out(file.walk.source, root)
     except BaseException:

@@ -101,6 +101,7 @@ class FileFacts:
         file_format: ``Parquet`` or ``ORC``. Of an ORC file a row group is a stripe, and the footer's key stands for
             none.
         hash_masks: columns of an ORC file of whose values readers without a key see hashes.
+        unbelieved: columns of an ORC file on which nobody would believe a filter, so that none can be attached.
     """
 
     ref: FileRef
@@ -125,6 +126,7 @@ class FileFacts:
     broken: list[Broken] = field(default_factory=list)
     file_format: str = "Parquet"
     hash_masks: list[str] = field(default_factory=list)
+    unbelieved: list[str] = field(default_factory=list)
 
     @property
     def is_orc(self) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from ...encryption import SecretKey
 from ...errors import BloomsealError, KeyAccessError
 from ...keytools import Keyring, KmsAccessError, MasterVersion
+from ...keytools.local_keys import version_of
 from ...keytools.material.material import DEFAULT_INSTANCE, KeyMaterial, KeyMetadata
 from ...keytools.material.store import MaterialStore
 from ...keytools.protocols import DatedKms, KeyRetriever, StatefulKms, VersionedKms
@@ -197,6 +198,10 @@ class Kms:
             except BloomsealError:
                 pass
         return _claimed(wrapped)
+
+    def local_version(self, number: int) -> str:
+        """How the KMS calls a version that an ORC file names; without a KMS, as the file has it."""
+        return version_of(self._client, number)
 
     def judged(self, facts: KeyFacts) -> KeyFacts:
         """With the master key's state and its version's date, as far as the KMS tells."""

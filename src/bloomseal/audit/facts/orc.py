@@ -11,12 +11,13 @@ from ...orc import BloomFilter, Column, OrcFile
 from ...orc.encryption import EncryptionAlgorithm
 from ...orc.index import FilterKind, StripeIndex
 from ...orc.protobuf import Message, fields
-from ...orc.streams import Stream
+from ...orc.streams import Stream, StreamKind
+from ...orc.trust import why_untrusted
 from ...read.orc.file import SealedOrcFile
 from ...read.orc.inspect import writer_of
 from ...storage.source import Source
 from .file import ChunkFacts, FileFacts, FilterFacts, Seen
-from .keys import KeyFacts
+from .keys import KeyFacts, Kms
 
 __all__ = ["look_at_orc"]
 
@@ -31,10 +32,11 @@ _HASH_MASK: Final = "sha256"
 _UNTOLD: Final = "nothing ties the key of an ORC column to the version that the file names"
 
 
-def look_at_orc(facts: FileFacts, source: Source, *, filters: bool, truth: bool) -> None:
+def look_at_orc(facts: FileFacts, source: Source, kms: Kms, *, filters: bool, truth: bool) -> None:
     """Fill in the facts; a row group of the inventory is a stripe.
 
     Args:
+        kms: names the versions of master keys.
         filters: open filters in clear, and judge their bits.
         truth: ask them for every value of their row groups, too.
 
@@ -45,7 +47,7 @@ def look_at_orc(facts: FileFacts, source: Source, *, filters: bool, truth: bool)
     facts.file_format, facts.footer, facts.aad_prefix = "ORC", "plaintext", "none"
     facts.created_by = writer_of(file)
     facts.leaves = [(leaf.name, leaf.type_name) for leaf in file.schema.leaves]
-    look = _Look(facts, file, filters or truth, SealedOrcFile(source, None) if truth else None)
+    look = _Look(facts, file, kms, filters or truth, SealedOrcFile(source, None) if truth else None)
     for stripe in range(len(file.stripes)):
         look.stripe(stripe)
 
@@ -53,8 +55,9 @@ def look_at_orc(facts: FileFacts, source: Source, *, filters: bool, truth: bool)
 class _Look:
     """One file's columns, stripe by stripe; `rows`: the same file, where filters are asked for their values."""
 
-    def __init__(self, facts: FileFacts, file: OrcFile, filters: bool, rows: SealedOrcFile | None) -> None:
+    def __init__(self, facts: FileFacts, file: OrcFile, kms: Kms, filters: bool, rows: SealedOrcFile | None) -> None:
         self._facts, self._file, self._filters, self._rows = facts, file, filters, rows
+        self._kms = kms
         self._nulled: set[int] = set()
         self._keys: dict[int, int] = {}
         self._encryption()
@@ -68,14 +71,14 @@ class _Look:
         for variant in found.variants:
             key, algorithm = variant.key, variant.key.algorithm
             digest = hashlib.sha256(variant.encrypted_key).hexdigest()[:16]
+            version = self._kms.local_version(key.version)
             bits = None if algorithm is None else 8 * algorithm.key_bytes
-            facts.keys.append(
-                KeyFacts("orc", None, f"wrapped {digest}", bits, key.name, str(key.version), untold=_UNTOLD)
-            )
+            facts.keys.append(KeyFacts("orc", None, f"wrapped {digest}", bits, key.name, version, untold=_UNTOLD))
             for number in range(variant.root.id, variant.root.last + 1):
                 self._keys.setdefault(number, len(facts.keys) - 1)
         names = {key.algorithm for key in found.keys}
-        facts.algorithm = ", ".join(sorted(_named(one) for one in names))
+        # Lengths differ by column: each key tells its own.
+        facts.algorithm = _named(next(iter(names))) if len(names) == 1 else "AES_CTR"
         for mask in found.masks:
             below = {number for root in mask.columns for number in range(root.id, root.last + 1)}
             if mask.name == "nullify":
@@ -91,6 +94,9 @@ class _Look:
             self._facts.failed(error.at(row_group=number))
             return
         for place, leaf in enumerate(self._file.schema.leaves):
+            why = why_untrusted(leaf, StreamKind.BLOOM_FILTER_UTF8, self._file.tail, streams.writer_timezone)
+            if why is not None and leaf.name not in self._facts.unbelieved:
+                self._facts.unbelieved.append(leaf.name)
             chunk = self._chunk(streams, number, place, leaf)
             self._facts.chunks.append(chunk)
             if (stream := streams.filter_stream(leaf.id)) is None:

@@ -100,7 +100,7 @@ class Scanner:
         if format_of(source) is Format.ORC:
             from .orc import look_at_orc
 
-            look_at_orc(facts, source, filters=self._filters, truth=self._truth)
+            look_at_orc(facts, source, self.kms, filters=self._filters, truth=self._truth)
             return
         footer, hand = self._open(facts, source)
         if footer is None:

@@ -165,7 +165,8 @@ class _Bill:
         if row["algorithm"] is None:
             return
         own = row["protection"] == "column key"
-        for prefix, column in (("footer_", "footer"), *((("", row["column"]),) if own else ())):
+        keys = [] if row["algorithm"].startswith(_ORC) else [("footer_", "footer")]  # an ORC footer has none
+        for prefix, column in (*keys, *((("", row["column"]),) if own else ())):
             bits, master, version = (row[f"{prefix}{name}"] for name in ("key_bits", "master_key", "key_version"))
             for one in _modes(row["algorithm"], bits):
                 self.algorithms[one] = np.union1d(self.algorithms.get(one, _none()), files)
@@ -325,10 +326,14 @@ def _rows(inventory: pa.Table) -> list[dict[str, Any]]:
     return [row | {"file_distinct": files[index].values.to_numpy()} for index, row in enumerate(rows)]
 
 
+_ORC: Final = "AES_CTR"
+"""Begins the names of ORC's algorithms."""
+
+
 def _modes(algorithm: str, bits: int | None) -> list[tuple[str, str, str]]:
     size = str(bits) if bits else "unknown"
     modes = ("gcm", "ctr") if algorithm == "AES_GCM_CTR_V1" else ("gcm",)
-    if algorithm.startswith("AES_CTR"):  # ORC's
+    if algorithm.startswith(_ORC):
         modes = ("ctr",)
     return [(f"AES-{size}-{mode.upper()}", mode, size) for mode in modes]
 

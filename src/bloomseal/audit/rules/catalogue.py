@@ -12,6 +12,8 @@ __all__ = ["RULES", "rules_as_markdown"]
 _INFO, _WARNING, _ERROR, _CRITICAL = Severity.INFO, Severity.WARNING, Severity.ERROR, Severity.CRITICAL
 _REKEY: Final = "bloomseal rekey --restart {file} {opening}"
 _FILTER: Final = "--bloom-filter {filter} {opening}"
+_ORC_FILTER: Final = "bloomseal attach {file} " + _FILTER
+_ORC_KEY: Final = "bloomseal rekey --restart {file} --from {old} --to {key} {opening}"
 _KNOWN: Final = "info where the file's writer is known to leave it open always; error on a column that the policy calls confidential or restricted"
 
 _TABLE: Final = (
@@ -22,7 +24,8 @@ _TABLE: Final = (
     Rule("BS102", "clear-filter-on-encrypted-column", "The filter of an encrypted column is in clear", _CRITICAL,
          "Anybody can ask the filter whether a value is in the file, without any key. Of a small domain, such as social security "
          "numbers, all values can be listed. Some writers leave the filters of encrypted columns so.",
-         "bloomseal {rebuild} {file} " + _FILTER),
+         "bloomseal {rebuild} {file} " + _FILTER,
+         orc_fix="bloomseal repair {file} {opening}"),
     Rule("BS103", "clear-filter-on-sensitive-column", "A sensitive column in plaintext has a filter as well", _ERROR,
          "The filter answers membership even to those who see the footer and the filter only, such as caches and scanners.",
          "bloomseal {verb} {file} {sealing}", "policy", "critical on a restricted column"),
@@ -94,7 +97,8 @@ _TABLE: Final = (
          "", "nothing", "error where there is no signature at all",
          advice="Without a signature: put a signed copy in its place. With one: name the footer's key, and audit again."),
     Rule("BS205", "empty-filter", "A filter without a single bit over a chunk with values", _WARNING,
-         "Readers that believe it find nothing, silently.", "bloomseal attach {file} " + _FILTER, "keys"),
+         "Readers that believe it find nothing, silently.", "bloomseal attach {file} " + _FILTER, "keys",
+         orc_fix=_ORC_FILTER),
     Rule("BS206", "module-not-authentic", "Column metadata that can't be opened or believed", _ERROR,
          "It does not authenticate under the column's key, contradicts the schema, or has a name that could be taken for that of an "
          "encrypted column.", "", "keys, or policy",
@@ -105,7 +109,8 @@ _TABLE: Final = (
          advice="Nothing proves that its pages are its own: write the data anew from a source that you trust (bloomseal write)."),
     Rule("BS208", "broken-filter", "A filter that can't be used", _WARNING,
          "Its header or length breaks the specification; readers ignore it, or worse, fill it up with zeros.",
-         "bloomseal {rebuild} {file} " + _FILTER, "keys"),
+         "bloomseal {rebuild} {file} " + _FILTER, "keys",
+         orc_fix=_ORC_FILTER),
     Rule("BS209", "altered-module", "A module that does not open, where bloomseal verify fails", _ERROR,
          "A page, an index or a level was altered, or copied from another place; or it breaks the specification.",
          "", "keys and --deep", "in plaintext columns nothing is needed but --deep, and only broken modules are found",
@@ -113,25 +118,31 @@ _TABLE: Final = (
     Rule("BS210", "wrong-filter", "A filter denies values of its own column chunk", _CRITICAL,
          "Readers that believe it skip rows that are there, silently, and nothing else tells: a filter that a writer with a bug has "
          "sealed authenticates like any other.",
-         "bloomseal attach {file} " + _FILTER, "--deep"),
+         "bloomseal attach {file} " + _FILTER, "--deep",
+         orc_fix=_ORC_FILTER),
     # Keys
     Rule("BS301", "old-key-version", "A key version older than the policy allows", _WARNING,
          "The longer a version is in use, the more one leak of it opens.", "{rotate}bloomseal rewrap {place} {opening}", "keys and policy",
-         advice="Where the file is under the master key's current version, rotate it in its KMS first."),
+         advice="Where the file is under the master key's current version, rotate it in its KMS first.",
+         orc_fix="{rotate}bloomseal rekey --restart {place} {opening}"),
     Rule("BS302", "unusable-master-key", "A master key that is disabled, destroyed, about to be, or unknown", _ERROR,
          "The file, or the column, can't be opened; if the key was destroyed, it never will be again.",
          "{enable}", "keys", "critical where the key was destroyed, warning where its deletion is pending",
-         advice="Have the master key enabled again in its KMS, or its deletion cancelled. If it is destroyed or unknown, put back a copy of the file under another key."),
+         advice="Have the master key enabled again in its KMS, or its deletion cancelled. If it is destroyed or unknown, put back a copy of the file under another key.",
+         orc_fix="{enable}"),
     Rule("BS303", "unexpected-master-key", "Sealed under a master key that the policy does not name", _ERROR,
          "Everything authenticates, under the wrong key: whoever may replace files can name a key of his own.",
          "bloomseal rewrap {file} --from {old} --to {key} {opening}", "policy",
-         advice="Find out who wrote the file before it is made one of the table's. Where the policy has no key for the column, give it one there, or seal the data anew."),
+         advice="Find out who wrote the file before it is made one of the table's. Where the policy has no key for the column, give it one there, or seal the data anew.",
+         orc_fix=_ORC_KEY),
     Rule("BS304", "previous-master-key", "Still sealed under a previous master key", _INFO,
-         "The old key can't be retired as long as some file needs it.", "bloomseal rewrap {file} --from {old} --to {key} {opening}", "policy"),
+         "The old key can't be retired as long as some file needs it.", "bloomseal rewrap {file} --from {old} --to {key} {opening}", "policy",
+         orc_fix=_ORC_KEY),
     Rule("BS305", "shared-data-key", "Several files share a data key", _WARNING,
          "Every file counts against one key's invocation limit, and one leak opens them all. Key tools make fresh keys per file.",
          "bloomseal rekey --restart {files} {opening}", "nothing", "info for keys that go by an id of the writer's own: there it may be meant",
-         advice="Keys that go by an id of the writer's own are its writer's affair: let it make a fresh one for each file."),
+         advice="Keys that go by an id of the writer's own are its writer's affair: let it make a fresh one for each file.",
+         orc_fix="bloomseal rekey --restart {files} {opening}"),
     Rule("BS306", "nonce-repeated", "A nonce was used twice under one key", _CRITICAL,
          "AES-GCM breaks then: the XOR of both plaintexts is open, and modules can be forged.",
          _REKEY, "--deep"),
@@ -163,18 +174,21 @@ _TABLE: Final = (
          advice="Put back _KEY_MATERIAL_FOR_… beside {file}, from a copy, or under its new name if the file was renamed."),
     Rule("BS316", "missed-by-rotation", "Under an older version of a master key than other files", _WARNING,
          "A rotation has missed it, or is not done: the old version can't be retired as long as one file needs it.",
-         "bloomseal rewrap {file} {opening}"),
+         "bloomseal rewrap {file} {opening}",
+         orc_fix=_REKEY),
     # Filters
     Rule("BS401", "overfull-filter", "A filter holds more values than it is for", _WARNING,
          "Its false positives make readers open row groups for nothing.",
          "bloomseal attach {file} " + _FILTER, "keys",
          "the policy's probability doubled, or one half without a policy, and more values than the size is for",
-         advice="Where the policy itself fixes a size that is too small, raise its ndv or num_bytes."),
+         advice="Where the policy itself fixes a size that is too small, raise its ndv or num_bytes.",
+         orc_fix=_ORC_FILTER),
     Rule("BS402", "telling-filter-size", "Filter sizes that tell the number of distinct values", _WARNING,
          "The policy wants one constant size: lengths stay visible under encryption.",
          "bloomseal attach {file} " + _FILTER, "policy"),
     Rule("BS403", "missing-filter", "No filter where the policy wants one", _INFO,
-         "Look-ups read the column chunk.", "bloomseal attach {file} " + _FILTER, "policy"),
+         "Look-ups read the column chunk.", "bloomseal attach {file} " + _FILTER, "policy",
+         orc_fix=_ORC_FILTER),
     Rule("BS404", "index-holds-deleted", "A sealed index still proves rows of files that are gone", _WARNING,
          "Whoever has the column's key can ask the index for them. A run of it is older than the policy's purge_days, and is about "
          "files that the table has no more.",
@@ -228,6 +242,7 @@ def rules_as_markdown() -> str:
                     fill(f"- Severity: {severity}", 120, subsequent_indent="  ", break_on_hyphens=False),
                     f"- Seen with: {rule.needs}",
                     *([f"- Mend it: `{_shown(rule.fix)}`"] if rule.fix else []),
+                    *([f"- In ORC files: `{_shown(rule.orc_fix)}`"] if rule.orc_fix not in ("", rule.fix) else []),
                     *(_advice(rule) if rule.advice else []),
                     "",
                 ]

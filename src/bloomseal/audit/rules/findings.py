@@ -39,6 +39,7 @@ class Rule:
         severity: the usual one. A finding may differ where `levels` says when.
         why: why it matters.
         fix: the command that mends it, a template over the values of `mending`; empty where no command does.
+        orc_fix: the same for ORC files.
         needs: what must be at hand for it to be seen: ``nothing``, ``keys``, ``policy``, ``keys and policy``,
             ``--deep``.
         levels: when the severity is another one.
@@ -54,6 +55,7 @@ class Rule:
     needs: str = "nothing"
     levels: str = ""
     advice: str = ""
+    orc_fix: str = ""
 
 
 @dataclass(frozen=True, slots=True)

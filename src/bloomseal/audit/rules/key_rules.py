@@ -58,7 +58,7 @@ def check_keys(facts: Facts) -> Iterator[Finding]:
             message = f"one data key in {len(files)} files, {posixpath.basename(others[1])} among them"
             shared_by = {"files": sorted(other.path for other in files.values())}
             severity = None if own else Severity.INFO
-            yield found("BS305", message, severity, file.path, column, (), shared_by, mendable=own)
+            yield found("BS305", message, severity, file.path, column, (), shared_by, mendable=own or file.is_orc)
         limit = _limit(facts, file)
         message = f"the data key has sealed at least {sealed[data_key]} modules"
         # Fresh keys help where files share one. What one file alone needs, it needs again.

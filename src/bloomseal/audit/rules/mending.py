@@ -43,16 +43,18 @@ def mended(finding: Finding, facts: Facts) -> Finding:
     command = ""
     if is_of_index(finding.file or "") and rule.fix and not rule.fix.startswith(_FOR_INDEXES):
         return replace(finding, fix="", advice=_INDEX)
-    orc = (file := facts.by_path.get(finding.file or "")) is not None and file.is_orc
-    if rule.fix and finding.mendable and not orc:
+    file = facts.by_path.get(finding.file or "")
+    orc = file is not None and file.is_orc
+    fix = rule.orc_fix if orc else rule.fix
+    if fix and finding.mendable:
         values = _Values(finding, facts)
-        parts = [name for _, name, _, _ in Formatter().parse(rule.fix) if name]
+        parts = [name for _, name, _, _ in Formatter().parse(fix) if name]
         filled = {name: values.get(name) for name in parts}
         if None not in filled.values():
-            command = " ".join(rule.fix.format_map(filled).split(" ")).strip()
+            command = " ".join(fix.format_map(filled).split(" ")).strip()
     names = {"file": finding.file or "the file", "column": finding.column or "the column"}
     advice = str(finding.details.get("advice") or rule.advice.format_map(names))
-    if orc and not command:
+    if orc and not fix:
         advice = advice or _ORC
     return replace(finding, fix=command, advice=advice or ("" if command else _MISSING))
 
@@ -121,7 +123,7 @@ class _Values:
             return None
         if options is None:
             return None
-        if self._file.algorithm == "AES_GCM_CTR_V1":
+        if self._file.is_orc or self._file.algorithm == "AES_GCM_CTR_V1":
             options += ["--allow-ctr"]
         if self._file.aad_prefix == "supplied":
             prefix = self._prefix()
@@ -156,6 +158,8 @@ class _Values:
             return None
         entry = self._policy.columns.get(column) if self._policy else None
         spec = entry.filter if entry else None
+        if self._file is not None and column in self._file.unbelieved:
+            return None
         if spec is not None and self._details.get("num_bytes") and _fixed(spec, self._details["num_bytes"]):
             return None  # built as the policy has it, it would be as full again
         return _quoted(_filter_text(column, spec))

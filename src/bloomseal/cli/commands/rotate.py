@@ -1,4 +1,4 @@
-"""``bloomseal rewrap``, ``rekey``, ``seal`` and ``unseal``: many files, planned, journalled, reported."""
+"""``bloomseal rewrap``, ``rekey``, ``repair``, ``seal`` and ``unseal``: many files, planned, journalled, reported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...encryption import Algorithm
 from ...errors import PolicyError, UsageError
 from ...keytools import KeyTools
 from ...policy import TablePolicy
-from ...rotation import Job, Rekey, Rewrap, Seal, Unseal, plan, rotate
+from ...rotation import Job, Rekey, Repair, Rewrap, Seal, Unseal, plan, rotate
 from ...sbbf import FilterSpec
 from ...specs import DecryptionSpec, EncryptionSpec
 from ..arguments.filters import filter_option, parse_filters
@@ -24,14 +24,14 @@ from ..rotation_report import tell_plan, tell_report
 from ..state import PATH, common_options
 from .write import encryption_of
 
-__all__ = ["rekey", "rewrap", "seal", "unseal"]
+__all__ = ["rekey", "repair", "rewrap", "seal", "unseal"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass
 class RunOptions:
-    """What all four commands have in common."""
+    """What all five commands have in common."""
 
     paths: tuple[str, ...]
     follow_links: bool
@@ -49,7 +49,7 @@ class RunOptions:
                 planned = plan(self.paths, job, progress=tell, **places)
             tell_plan(planned)
             return 0 if planned.ok else 1
-        with progress(f"{job.operation.capitalize()}ing") as tell:
+        with progress(job.operation.capitalize()) as tell:
             report = rotate(
                 self.paths,
                 job,
@@ -202,10 +202,14 @@ def rekey(
     Without --footer-key, each file is sealed as it is now, under the same master keys (or those of --policy), with what
     --from, --algorithm, --key-bits, --new-aad-prefix, --encrypted-footer and --material change.
 
+    The encrypted columns of ORC files get new local keys, under the newest versions of their master keys, of those of
+    --to, or of the policy's. Nothing else of these files can be changed.
+
     \b
     Examples:
       bloomseal rekey tables/customers --keyring keys.json
       bloomseal rekey tables/customers --keyring keys.json --key-bits 256 --from pii --to pii-2027
+      bloomseal rekey events.orc/ --keyring keys.json --allow-ctr
       bloomseal rekey old.parquet --key-file footer=old.key --new-keyring keys.json --footer-key footer
     """
     decryption = _decryption(opening)
@@ -238,6 +242,24 @@ def rekey(
     return run.carry_out(
         Rekey(decryption, placed, bloom_filters=_specs(None, filters), rebuild_filters=rebuild_filters)
     )
+
+
+@click.command(short_help="Seal the filters that lie in clear on encrypted columns of ORC files.")
+@click.option("--drop-masked", is_flag=True, help="Leave out the filters over masked values, too.")
+@_run_options
+@opening_options
+@common_options()
+def repair(run: RunOptions, opening: OpeningOptions, drop_masked: bool) -> int:
+    """Build the filters of encrypted columns anew in the ORC files at PATH, where they lie in clear, and seal them
+    under new local keys. Filters over masked values stay for readers without a key. A dry run builds the filters, too.
+
+    Copies of the old files still tell true values to whoever has them: destroy them.
+
+    \b
+    Example:
+      bloomseal repair events.orc/ --keyring keys.json --allow-ctr --dry-run
+    """
+    return run.carry_out(Repair(_decryption(opening), drop_masked))
 
 
 @click.command(short_help="Encrypt plaintext files, their filters with them.")

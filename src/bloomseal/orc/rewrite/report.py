@@ -24,7 +24,9 @@ class OrcRewriteReport(ShownInNotebooks):
         masked_kept: of these, streams of which the part over masked values stays, for readers without a key.
         rekeyed: columns under new local keys.
         versions: master keys and their versions from now on, where they are other ones.
-        old_size, new_size: of the file, in bytes.
+        keys: one entry for each of these columns: column, master_key and version before, new_master_key and
+            new_version; versions as the KMS calls them (a keyring counts from 1, the files from 0).
+        old_size, new_size: of the file, in bytes; of a dry run of `rekey` about so many.
     """
 
     path: str
@@ -35,6 +37,7 @@ class OrcRewriteReport(ShownInNotebooks):
     masked_kept: int = 0
     rekeyed: list[str] = field(default_factory=list)
     versions: dict[str, int] = field(default_factory=dict)
+    keys: list[dict[str, Any]] = field(default_factory=list)
     old_size: int = 0
     new_size: int = 0
 

@@ -123,6 +123,11 @@ class Rewriting:
         self.report.new_size = self._at
         return self.report
 
+    def ask(self) -> OrcRewriteReport:
+        """Ask for the new local keys, and for no more."""
+        self._new_keys()
+        return self.report
+
     def _write(self, data: bytes | memoryview) -> None:
         self._at += len(data)
         if self._out is not None:

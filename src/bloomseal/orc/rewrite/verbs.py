@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...errors import BloomsealError, UsageError
 from ...sbbf import FilterSpec
@@ -81,7 +81,9 @@ def repair_filters(
     """
 
     def wishes(file: OrcFile) -> list[Wish]:
-        return [_wish(file, name, None, drop_masked) for name in file.encrypted_columns if _leaks(file, name)]
+        return [
+            _wish(file, name, None, drop_masked) for name in file.encrypted_columns if _due(file, name, drop_masked)
+        ]
 
     return _rewritten(path, filesystem, decryption, wishes, dry_run=dry_run, progress=progress)
 
@@ -139,18 +141,20 @@ def _rewritten(
         report.rekeyed = [variant.root.name for variant in fresh.values()]
         old = {(key.name, key.version) for key in file.encryption.keys} if file.encryption else set()
         report.versions = {name: version for name, version in versions.values() if (name, version) not in old}
+        report.keys = [_exchanged(file, variant, versions) for variant in fresh.values()]
         rewriting = Rewriting(file, {wish.leaf.id: wish for wish in wishes}, fresh, versions, report)
         if dry_run:
-            return rewriting.run(None, progress)
+            # New keys change no stream's length: whether they can be had is all that is to be found out.
+            return rewriting.run(None, progress) if wishes else rewriting.ask()
         with AtomicFile(source.ref, replaces=source.identity, like=source) as out:
             rewriting.run(out, progress)
             out.commit(lambda reopened: rewriting.check(reopened, spec))
         return report
 
 
-def _leaks(file: OrcFile, name: str) -> bool:
-    """Does a filter in clear tell the true values of an encrypted column? One entry per row group, beside a filter
-    under the column's key, is over masked values.
+def _due(file: OrcFile, name: str, drop_masked: bool) -> bool:
+    """Does a filter in clear tell the true values of an encrypted column, or is it to go in any case? One entry per row
+    group, beside a filter under the column's key, is over masked values.
     """
     column = file.schema.leaf(name).id
     variants = file.encryption.variants_of(column) if file.encryption else []
@@ -158,7 +162,7 @@ def _leaks(file: OrcFile, name: str) -> bool:
         index = file.index(stripe.index)
         for stream in index.filter_streams(column, None):
             sealed = any(index.filter_stream(column, one.index) is not None for one in variants)
-            if not sealed or index.masked_entries(stream) is not None:
+            if drop_masked or not sealed or index.masked_entries(stream) is not None:
                 return True
     return False
 
@@ -183,6 +187,18 @@ def _all_variants(
             raise error.at(file=file.path, column=variant.root.name) from None
         fresh[variant.index] = variant
     return fresh, versions
+
+
+def _exchanged(file: OrcFile, variant: Variant, versions: Mapping[str, tuple[str, int]]) -> dict[str, Any]:
+    before = variant.key.name, variant.key.version
+    after = versions.get(variant.key.name, before)
+    return {
+        "column": variant.root.name,
+        "master_key": before[0],
+        "version": file.keys.version_of(before[1]),
+        "new_master_key": after[0],
+        "new_version": file.keys.version_of(after[1]),
+    }
 
 
 def _asked(given: Mapping[str, FilterSpec | bool] | Collection[str]) -> dict[str, float | None]:

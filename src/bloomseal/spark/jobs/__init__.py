@@ -3,6 +3,6 @@
 from .audit import TableAudit, audit
 from .destruction import may_destroy
 from .files import attach, verify
-from .rotation import rekey, rewrap
+from .rotation import rekey, repair, rewrap
 
-__all__ = ["TableAudit", "attach", "audit", "may_destroy", "rekey", "rewrap", "verify"]
+__all__ = ["TableAudit", "attach", "audit", "may_destroy", "rekey", "repair", "rewrap", "verify"]

@@ -1,9 +1,10 @@
-"""Rotations of whole tables: `rewrap` and `rekey`, each file in one step, under retries, speculation and lost
+"""Rotations of whole tables: `rewrap`, `rekey` and `repair`, each file in one step, under retries, speculation and lost
 executors.
 
-A file tells by itself whether it is done: a rewrapped one by the versions of its master keys, a rekeyed one by its
-identity (aad_file_unique), which no new sealing keeps. So a task that is run again finds what an earlier attempt has
-finished, and two attempts at the same time wait for one another.
+A file tells by itself whether it is done: a rewrapped one by the versions of its master keys, a repaired one by its
+filters, a rekeyed one by its identity (aad_file_unique; of ORC files their local keys), which no new sealing keeps. So
+a task that is run again finds what an earlier attempt has finished, and two attempts at the same time wait for one
+another.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from typing import TYPE_CHECKING, Any, Final
 from ...errors import BloomsealError
 from ...format.opening import open_footer
 from ...policy import Policy, TablePolicy
-from ...rotation import FileOutcome, FilePlan, Job, Rekey, Rewrap, Status
+from ...rotation import FileOutcome, FilePlan, Job, Rekey, Repair, Rewrap, Status
 from ...rotation.files import DataFile, find_files
 from ...rotation.job import Progress
 from ...rotation.journal import Journal, NoJournal, default_journal, job_digest
+from ...rotation.orc import identity as orc_identity
 from ...rotation.run import OUTSIDE, Run
 from ...rotation.settings import opening
 from ...storage.source import Source
@@ -33,7 +35,7 @@ from .common import described, job_table, packs
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["rekey", "rewrap"]
+__all__ = ["rekey", "repair", "rewrap"]
 
 Row = tuple[Any, ...]
 _DONE: Final = (
@@ -81,8 +83,46 @@ def rewrap(
     """
     options = {"master_keys": dict(master_keys) if master_keys else None, "check_keys": check_keys}
     work = _Work("rewrap", pickle.dumps(job_table(spark, path, policy, table)), pickle.dumps(options))
+    return _by_state(spark, path, work, files_per_task, dry_run=dry_run)
+
+
+def repair(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
+    table: str | None = None,
+    drop_masked: bool = False,
+    dry_run: bool = False,
+    files_per_task: int = 20,
+) -> DataFrame:
+    """`bloomseal repair` for every file of a table of ORC files: filters that lie in clear on encrypted columns are
+    built anew and sealed. Copies of the old files still tell true values: destroy them.
+
+    A second run finds nothing to do; one that was killed is simply started again.
+
+    Args:
+        path, policy, table, files_per_task: as `rewrap`. The policy must say ``allow_ctr``.
+        drop_masked: leave out the filters over masked values too.
+        dry_run: build the filters and tell; write nothing.
+
+    Returns:
+        As `rewrap`; `keys` counts the columns under new local keys, and `why` says what old copies still tell.
+
+    Raises:
+        UsageError: as `rewrap`.
+    """
+    options = {"drop_masked": drop_masked}
+    work = _Work("repair", pickle.dumps(job_table(spark, path, policy, table)), pickle.dumps(options))
+    return _by_state(spark, path, work, files_per_task, dry_run=dry_run)
+
+
+def _by_state(
+    spark: SparkSession, path: str | os.PathLike[str], work: _Work, files_per_task: int, *, dry_run: bool
+) -> DataFrame:
+    """A job that sees by a file whether it is done."""
     files, outside = _listed(spark, path, work.job)
-    with described(spark, f"{'plan of ' if dry_run else ''}rewrap {os.fspath(path)}"):
+    with described(spark, f"{'plan of ' if dry_run else ''}{work.operation} {os.fspath(path)}"):
         if dry_run:
             return _planned(spark, work, files, outside, files_per_task)
         task = Attempt(work, files.base, {})
@@ -149,7 +189,13 @@ class _Work:
 @functools.lru_cache(maxsize=8)
 def _job(work: _Work) -> Job:
     table, options = table_of(work.policy), pickle.loads(work.options)  # noqa: S301 - our own driver's
-    return Rewrap(table, **options) if work.operation == "rewrap" else Rekey(table, table, **options)
+    match work.operation:
+        case "rewrap":
+            return Rewrap(table, **options)
+        case "repair":
+            return Repair(table, **options)
+        case _:
+            return Rekey(table, table, **options)
 
 
 def _listed(spark: SparkSession, path: str | os.PathLike[str], job: Job) -> tuple[TableFiles, list[DataFile]]:
@@ -241,6 +287,8 @@ def _identities(
 
 def _identity(table: TablePolicy, file: DataFile) -> bytes:
     """What is another with every new sealing, and stays when keys are only wrapped anew; empty for a plaintext file."""
+    if (local_keys := orc_identity(file.ref)) is not None:
+        return local_keys
     with Source.open(file.ref) as source:
         crypto = open_footer(source, opening(table, file.ref))[0].crypto
     return b"" if crypto is None else crypto.aad_unique
@@ -332,7 +380,7 @@ def _row(outcome: FileOutcome) -> Row:
     return (
         outcome.path,
         str(outcome.status),
-        outcome.why,
+        outcome.why or outcome.old_copies,
         outcome.old_size,
         outcome.new_size,
         outcome.bytes_written,
