@@ -186,7 +186,7 @@ class OrcFile:
         with self._at(where, column):
             index = self._index(where)
             stream = index.filter_stream(leaf.id, _number(variant))
-            return None if stream is None else index.filters(stream)
+            return None if stream is None else list(index.filters(stream))
 
     def probe(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> list[RowGroupVerdicts]:
         """Ask statistics, then filters, for these values.

@@ -156,9 +156,9 @@ class Asked:
         to be held in memory.
         """
         stack = filters.stack
-        if stack is None or len(stack) * len(self._hashes) * filters[0].num_hashes > _POSITIONS:
+        if stack is None or len(stack) * len(self._hashes) * filters.num_hashes > _POSITIONS:
             return None
-        chosen = positions(self._hashes, filters[0].num_hashes, 8 * stack.shape[1])
+        chosen = positions(self._hashes, filters.num_hashes, 8 * stack.shape[1])
         hits = np.asarray((stack[:, chosen >> 3] >> (chosen & 7).astype(np.uint8) & 1).all(axis=2), np.bool_)
         maybe = np.tile(self._undecided, (len(stack), 1))
         for place, owner in enumerate(self._owners.tolist()):

@@ -281,7 +281,7 @@ class SealedOrcFile(SealedFile):
         """
         return self._decode(part, leaves)[0]
 
-    def held_against_values(self, part: int, column: Column, filters: list[BloomFilter]) -> list[Truth]:
+    def held_against_values(self, part: int, column: Column, filters: Sequence[BloomFilter]) -> list[Truth]:
         """Ask a stripe's filters of a column, one per row group, for every value of their row group.
 
         Raises:
