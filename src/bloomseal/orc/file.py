@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
@@ -58,8 +58,7 @@ class FilterInfo:
     encrypted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RowGroupVerdicts:
+class RowGroupVerdicts(NamedTuple):
     """The answers of one row group.
 
     Attributes:
@@ -346,13 +345,28 @@ class OrcFile:
             columns = statistics[stripe].every(1) if statistics else []
             return Message(columns[column.id]) if len(columns) == len(self.schema.columns) else None
 
-    def statistics(self, stripe: int, column: Column) -> list[Message] | None:
-        """As `stripe_statistics`, of each row group."""
+    def row_index(self, stripe: int, column: Column) -> list[memoryview] | None:
+        """The ``RowIndexEntry`` of each row group; None where they are missing or may prove nothing.
+
+        Raises:
+            As `stripe_statistics`.
+        """
         with self._at(where := self.stripes[stripe], column.name):
             variant = self._variant(column)
             if variant is not None and not self._keys.allow_ctr:
                 return None
-            return self._index(where).statistics(column.id, _number(variant))
+            return self._index(where).row_index(column.id, _number(variant))
+
+    def parsed(self, stripe: int, column: Column, entries: Iterable[memoryview]) -> list[Message]:
+        """The ``ColumnStatistics`` in entries of `row_index`."""
+        sealed = self._variant(column) is not None
+        with self._at(self.stripes[stripe], column.name), opening(column) if sealed else contextlib.nullcontext():
+            return [entry_statistics(entry) for entry in entries]
+
+    def statistics(self, stripe: int, column: Column) -> list[Message] | None:
+        """As `stripe_statistics`, of each row group."""
+        entries = self.row_index(stripe, column)
+        return None if entries is None else self.parsed(stripe, column, entries)
 
     def filter_stream(self, stripe: int, column: Column) -> Stream | None:
         """Where the filters lie that a probe of the column asks; of an encrypted one those under its local key."""
