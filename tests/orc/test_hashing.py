@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bloomseal import orc
-from bloomseal.orc.hashing import hash_bytes, hash_longs, maybe_in, positions
+from bloomseal.orc.asking.hashing import hash_bytes, hash_longs, maybe_in, positions
+from bloomseal.orc.asking.values import Asked
 from bloomseal.orc.index import BloomFilter, Bounds, Filters
 from bloomseal.orc.schema import Column, Kind
-from bloomseal.orc.values import Asked
 
 _64 = (1 << 64) - 1
 
@@ -102,7 +102,7 @@ def test_the_writer_sets_these_bits_and_no_others(number: int, data: bytes) -> N
 
 
 def test_kernels_do_what_numpy_does() -> None:
-    from bloomseal.orc import kernels
+    from bloomseal.orc.asking import kernels
 
     chance = np.random.default_rng(7)
     hashes = chance.integers(-(1 << 63), (1 << 63) - 1, 5_000)
@@ -124,7 +124,7 @@ def test_kernels_do_what_numpy_does() -> None:
 @pytest.mark.parametrize("compiled", [False, True])
 def test_arrays_are_asked_as_their_values_are(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("arrays", "values"):
-        monkeypatch.setattr(f"bloomseal.orc.{module}.worthwhile", lambda _: compiled)
+        monkeypatch.setattr(f"bloomseal.orc.asking.{module}.worthwhile", lambda _: compiled)
     chance = np.random.default_rng(3)
     numbers = chance.integers(-300, 300, 400)
     texts = pa.array([f"t{number}" * (number % 5) for number in numbers])

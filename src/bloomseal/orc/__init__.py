@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 from .._lazy import lazily
 
 if TYPE_CHECKING:
+    from .asking.answers import RowGroupVerdicts
     from .encryption import Encryption
-    from .file import FilterInfo, OrcFile, RowGroupVerdicts, open_file
+    from .file import FilterInfo, OrcFile, open_file
     from .index import BloomFilter
     from .rewrite.report import OrcRewriteReport
     from .rewrite.verbs import attach_filters, rekey, repair_filters
@@ -39,7 +40,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "FilterInfo": "file",
             "OrcFile": "file",
             "OrcRewriteReport": "rewrite.report",
-            "RowGroupVerdicts": "file",
+            "RowGroupVerdicts": "asking.answers",
             "Schema": "schema",
             "Stripe": "tail",
             "attach_filters": "rewrite.verbs",

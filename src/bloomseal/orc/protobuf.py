@@ -47,7 +47,7 @@ def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
             yield number, value
             continue
         if wire == _BYTES:
-            length, at = _varint(data, at)
+            length, at = (data[at], at + 1) if at < end and data[at] < 0x80 else _varint(data, at)
         elif wire in (_FIXED64, _FIXED32):
             length = 8 if wire == _FIXED64 else 4
         else:

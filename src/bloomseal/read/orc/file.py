@@ -189,8 +189,9 @@ class SealedOrcFile(SealedFile):
         """As `probe`: one array of answers per row group, not named yet. Statistics are asked too."""
         stored = self.stored(self.leaf(column).index)
         self._expect(stored)
-        for one in self.orc.hits(stored.name, values):
-            yield Hits(one.maybe, not one.asked)
+        for answers in self.orc.answers(stored.name, values):
+            for maybe, asked in zip(answers.maybe, answers.asked.tolist(), strict=True):
+                yield Hits(maybe, not asked)
 
     def plan(self, columns: Sequence[str] | None = None, filters: Any = None, *, int96_unit: str = "ns") -> Any:
         """Check a read's arguments, as `read` takes and refuses them, without reading anything."""

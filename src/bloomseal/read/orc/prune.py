@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from ...errors import UsageError
 from ...orc import Column, OrcFile
+from ...orc.asking.values import Asked
 from ...orc.protobuf import Message
-from ...orc.values import Asked
 from ..predicate.predicate import Predicate, Term
 from .bounds import Said, said
 

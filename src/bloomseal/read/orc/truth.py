@@ -11,7 +11,7 @@ from ...errors import BloomsealError
 from ...format.hashes.truth import Truth
 from ...format.schema import Leaf
 from ...orc import BloomFilter, Column, OrcFile
-from ...orc.values import Asked
+from ...orc.asking.values import Asked
 from .rows import row_groups
 
 __all__ = ["held_against_values", "leaf_values"]

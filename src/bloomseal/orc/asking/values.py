@@ -6,21 +6,21 @@ The file's type decides, as in Parquet; where writers hash one value in several 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import UsageError
-from ..sbbf.batch import worthwhile
-from ..sbbf.encoding import encode_value, moment_of, stands_for_null, unwrap
-from ..sbbf.types import ColumnType, LogicalType, PhysicalType
+from ...errors import UsageError
+from ...sbbf.batch import worthwhile
+from ...sbbf.encoding import encode_value, moment_of, stands_for_null, unwrap
+from ...sbbf.types import ColumnType, LogicalType, PhysicalType
+from ..index import BloomFilter, Bounds, Filters
+from ..schema import Column, Kind
 from .arrays import hashed
 from .hashing import hash_bytes, hash_longs, maybe_in, positions
-from .index import BloomFilter, Bounds, Filters
-from .schema import Column, Kind
 
 __all__ = ["Asked"]
 
@@ -145,11 +145,6 @@ class Asked:
         parts = [self._hashes[at : at + step] for at in range(0, len(self._hashes), step)] or [self._hashes]
         hits = [maybe_in(bloom_filter.bitset, positions(part, num_hashes, num_bits)) for part in parts]
         return self._any(np.concatenate(hits))
-
-    def maybe_in_each(self, filters: Filters) -> Iterator[npt.NDArray[np.bool_]]:
-        """As `maybe_in`, of one filter after the other."""
-        found = self.maybe_in_all(filters)
-        return map(self.maybe_in, filters) if found is None else iter(found)
 
     def maybe_in_all(self, filters: Filters) -> npt.NDArray[np.bool_] | None:
         """Few values, asked of filters of one size at once: an array of shape (filters, values). None: too much of both
