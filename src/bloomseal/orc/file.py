@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -18,10 +17,10 @@ from .asking.trust import why_untrusted as reason
 from .asking.values import Asked
 from .clear import clear_file
 from .encryption import Encryption, Variant
-from .index import BloomFilter, FilterKind, Filters, StripeIndex, bounds, entry_statistics
+from .index import BloomFilter, FilterInfo, FilterKind, Filters, StripeIndex, bounds, entry_statistics
 from .keys import LocalKeys, expect, opening
 from .protobuf import Message
-from .schema import Column, Kind, Schema
+from .schema import Column, Schema
 from .streams import Stream
 from .tail import Stripe, Tail, read_tail
 
@@ -31,29 +30,7 @@ if TYPE_CHECKING:
 
     from ..policy import TablePolicy
 
-__all__ = ["FilterInfo", "OrcFile", "RowGroupVerdicts", "open_file"]
-
-
-@dataclass(frozen=True, slots=True)
-class FilterInfo:
-    """A Bloom filter stream: one column's filters in one stripe.
-
-    Attributes:
-        column: dotted path.
-        stripe: index from 0.
-        kind: ``BLOOM_FILTER_UTF8``, or the older ``BLOOM_FILTER``.
-        offset, length: in the file, in bytes.
-        untrusted: why it proves nothing, or None.
-        encrypted: it lies under the column's local key.
-    """
-
-    column: str
-    stripe: int
-    kind: str
-    offset: int
-    length: int
-    untrusted: str | None
-    encrypted: bool = False
+__all__ = ["OrcFile", "open_file"]
 
 
 _UNAUTHENTICATED: Final = "untrusted: nothing authenticates it, and allow_ctr was not said"
@@ -237,7 +214,7 @@ class OrcFile:
         import pyarrow as pa
         import pyarrow.orc
 
-        wanted = [self._readable(self.leaf(name)[0]) for name in columns]
+        wanted = [self.schema.alone(self.leaf(name)[0]) for name in columns]
         inside = [one for one in self.schema.leaves if any(top.id <= one.id <= top.last for top in wanted)]
         data = self.clear(stripe, [one.name for one in inside])
         with self._at(self.stripes[stripe]):
@@ -248,11 +225,6 @@ class OrcFile:
             except (pa.ArrowException, OSError, ValueError) as error:
                 raise FormatError(f"the stripe's rows do not decode: {type(error).__name__}") from error
             return table
-
-    def _readable(self, leaf: Column) -> Column:
-        """What pyarrow can be asked for: the leaf, or the outermost list, map or union around it."""
-        above = (one for one in self.schema.columns if one.id < leaf.id <= one.last)
-        return next((one for one in above if one.kind is not Kind.STRUCT), leaf)
 
     def _ask(self, index: StripeIndex, leaf: Column, variant: Variant | None, asked: Asked) -> Answers:
         if variant is not None and not self._keys.allow_ctr:

@@ -23,6 +23,7 @@ from .tail import Stripe, Tail
 __all__ = [
     "BloomFilter",
     "Bounds",
+    "FilterInfo",
     "FilterKind",
     "Filters",
     "StripeIndex",
@@ -39,6 +40,28 @@ class FilterKind(IntEnum):
 
     BLOOM_FILTER = 7
     BLOOM_FILTER_UTF8 = 8
+
+
+@dataclass(frozen=True, slots=True)
+class FilterInfo:
+    """A Bloom filter stream: one column's filters in one stripe.
+
+    Attributes:
+        column: dotted path.
+        stripe: index from 0.
+        kind: ``BLOOM_FILTER_UTF8``, or the older ``BLOOM_FILTER``.
+        offset, length: in the file, in bytes.
+        untrusted: why it proves nothing, or None.
+        encrypted: it lies under the column's local key.
+    """
+
+    column: str
+    stripe: int
+    kind: str
+    offset: int
+    length: int
+    untrusted: str | None
+    encrypted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

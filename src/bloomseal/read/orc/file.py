@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from ...errors import BloomsealError, UnsupportedError, UsageError
@@ -16,6 +18,7 @@ from ...format.hashes.truth import Truth
 from ...format.schema import Leaf, Schema
 from ...format.verify import VerifyReport
 from ...orc import BloomFilter, Column, OrcFile
+from ...orc.asking.answers import Answers
 from ...specs import DecryptionSpec, decryption_for
 from ...storage.source import Source
 from ..file import RowGroupInfo, SealedFile
@@ -185,13 +188,21 @@ class SealedOrcFile(SealedFile):
             "ORC's filters are of another kind", file=self.path, column=column, hint=".orc.filter(stripe, column)"
         )
 
+    def maybe_present(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+        """As `SealedFile.maybe_present`. Statistics are asked too, and make values absent without a filter."""
+        answers = [one.maybe for one in self._answers(column, values)]
+        return np.concatenate(answers) if answers else np.empty((0, len(values)), np.bool_)
+
     def hits(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> Iterator[Hits]:
         """As `probe`: one array of answers per row group, not named yet. Statistics are asked too."""
-        stored = self.stored(self.leaf(column).index)
-        self._expect(stored)
-        for answers in self.orc.answers(stored.name, values):
+        for answers in self._answers(column, values):
             for maybe, asked in zip(answers.maybe, answers.asked.tolist(), strict=True):
                 yield Hits(maybe, not asked)
+
+    def _answers(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> Iterator[Answers]:
+        stored = self.stored(self.leaf(column).index)
+        self._expect(stored)
+        yield from self.orc.answers(stored.name, values)
 
     def plan(self, columns: Sequence[str] | None = None, filters: Any = None, *, int96_unit: str = "ns") -> Any:
         """Check a read's arguments, as `read` takes and refuses them, without reading anything."""
