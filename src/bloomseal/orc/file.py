@@ -8,6 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+import numpy as np
+import numpy.typing as npt
+
 from ..errors import BloomsealError, FormatError
 from ..specs import DecryptionSpec, decryption_for
 from ..storage.ref import FileRef
@@ -16,7 +19,7 @@ from .asking.answers import Answers, RowGroupVerdicts, asked_of_stripe, undecide
 from .asking.trust import why_untrusted as reason
 from .asking.values import Asked
 from .clear import clear_file
-from .encryption import Encryption, Variant
+from .encryption import Encryption, Variant, number_of
 from .index import BloomFilter, FilterInfo, FilterKind, Filters, StripeIndex, bounds, entry_statistics
 from .keys import LocalKeys, expect, opening
 from .protobuf import Message
@@ -132,7 +135,7 @@ class OrcFile:
         (leaf, variant), where = self.leaf(column), self.stripes[stripe]
         with self._at(where, column):
             index = self._index(where)
-            stream = index.filter_stream(leaf.id, _number(variant))
+            stream = index.filter_stream(leaf.id, number_of(variant))
             return None if stream is None else list(index.filters(stream))
 
     def probe(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> list[RowGroupVerdicts]:
@@ -155,6 +158,11 @@ class OrcFile:
             FormatError: indexes or filters are broken.
         """
         return [verdicts for answers in self.answers(column, values) for verdicts in answers.named()]
+
+    def maybe_present(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+        """As `probe`: an array of shape (row groups, values), False where a value is absent."""
+        answers = [one.maybe for one in self.answers(column, values)]
+        return np.concatenate(answers) if answers else np.empty((0, len(values)), np.bool_)
 
     def answers(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> Iterator[Answers]:
         """As `probe`, stripe by stripe: arrays, which are not named yet."""
@@ -233,7 +241,7 @@ class OrcFile:
         with self._opening(leaf):
             known = None if found is None else bounds(found)
             why = functools.partial(self.why_untrusted, leaf, index=index)
-            return asked_of_stripe(asked, index, leaf.id, _number(variant), known, why)
+            return asked_of_stripe(asked, index, leaf.id, number_of(variant), known, why)
 
     def stripe_statistics(self, stripe: int, column: Column) -> Message | None:
         """The ``ColumnStatistics`` of a column over a whole stripe; None where the file has none that may prove
@@ -264,7 +272,7 @@ class OrcFile:
             variant = self._variant(column)
             if variant is not None and not self._keys.allow_ctr:
                 return None
-            return self._index(where).row_index(column.id, _number(variant))
+            return self._index(where).row_index(column.id, number_of(variant))
 
     def parsed(self, stripe: int, column: Column, entries: Iterable[memoryview]) -> list[Message]:
         """The ``ColumnStatistics`` in entries of `row_index`."""
@@ -279,7 +287,7 @@ class OrcFile:
     def filter_stream(self, stripe: int, column: Column) -> Stream | None:
         """Where the filters lie that a probe of the column asks; of an encrypted one those under its local key."""
         with self._at(where := self.stripes[stripe], column.name):
-            return self._index(where).filter_stream(column.id, _number(self._variant(column)))
+            return self._index(where).filter_stream(column.id, number_of(self._variant(column)))
 
     def believed(self, stripe: int, column: Column) -> Filters | None:
         """The filters of a leaf that may say *absent*, one per row group; None where there are none. An empty one among
@@ -362,10 +370,6 @@ class OrcFile:
 
     def __repr__(self) -> str:
         return f"<OrcFile {self.path!r}: {len(self.stripes)} stripes, {self.num_rows} rows>"
-
-
-def _number(variant: Variant | None) -> int | None:
-    return None if variant is None else variant.index
 
 
 def open_file(

@@ -53,14 +53,16 @@ class Answers(NamedTuple):
 
     def named(self) -> list[RowGroupVerdicts]:
         """One entry per row group."""
-        absent, maybe, without = Verdict.ABSENT, Verdict.MAYBE_PRESENT, Verdict.NO_FILTER
-        every = zip(self.maybe.tolist(), self.asked.tolist(), self.untrusted, strict=True)
+        absent = [Verdict.ABSENT] * self.maybe.shape[1]
+        some = set(np.flatnonzero(self.maybe.any(axis=1)).tolist())
         return [
-            RowGroupVerdicts(
-                self.stripe, group, [(maybe if asked else without) if one else absent for one in possible], why
-            )
-            for group, (possible, asked, why) in enumerate(every)
+            RowGroupVerdicts(self.stripe, group, self._names(group) if group in some else absent.copy(), why)
+            for group, why in enumerate(self.untrusted)
         ]
+
+    def _names(self, group: int) -> list[Verdict]:
+        possible = Verdict.MAYBE_PRESENT if self.asked[group] else Verdict.NO_FILTER
+        return [possible if one else Verdict.ABSENT for one in self.maybe[group].tolist()]
 
 
 def undecided(index: StripeIndex, values: int, why: str) -> Answers:

@@ -18,7 +18,6 @@ from ...format.hashes.truth import Truth
 from ...format.schema import Leaf, Schema
 from ...format.verify import VerifyReport
 from ...orc import BloomFilter, Column, OrcFile
-from ...orc.asking.answers import Answers
 from ...specs import DecryptionSpec, decryption_for
 from ...storage.source import Source
 from ..file import RowGroupInfo, SealedFile
@@ -190,19 +189,18 @@ class SealedOrcFile(SealedFile):
 
     def maybe_present(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
         """As `SealedFile.maybe_present`. Statistics are asked too, and make values absent without a filter."""
-        answers = [one.maybe for one in self._answers(column, values)]
-        return np.concatenate(answers) if answers else np.empty((0, len(values)), np.bool_)
+        return self.orc.maybe_present(self._asked(column), values)
 
     def hits(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> Iterator[Hits]:
         """As `probe`: one array of answers per row group, not named yet. Statistics are asked too."""
-        for answers in self._answers(column, values):
+        for answers in self.orc.answers(self._asked(column), values):
             for maybe, asked in zip(answers.maybe, answers.asked.tolist(), strict=True):
                 yield Hits(maybe, not asked)
 
-    def _answers(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> Iterator[Answers]:
+    def _asked(self, column: str) -> str:
         stored = self.stored(self.leaf(column).index)
         self._expect(stored)
-        yield from self.orc.answers(stored.name, values)
+        return stored.name
 
     def plan(self, columns: Sequence[str] | None = None, filters: Any = None, *, int96_unit: str = "ns") -> Any:
         """Check a read's arguments, as `read` takes and refuses them, without reading anything."""
