@@ -281,8 +281,7 @@ class OrcFile:
 
     def statistics(self, stripe: int, column: Column) -> list[Message] | None:
         """As `stripe_statistics`, of each row group."""
-        entries = self.row_index(stripe, column)
-        return None if entries is None else self.parsed(stripe, column, entries)
+        return None if (entries := self.row_index(stripe, column)) is None else self.parsed(stripe, column, entries)
 
     def filter_stream(self, stripe: int, column: Column) -> Stream | None:
         """Where the filters lie that a probe of the column asks; of an encrypted one those under its local key."""
