@@ -187,6 +187,6 @@ def test_many_values_are_asked_in_parts(tmp_path: Path, monkeypatch: pytest.Monk
     write(pa.table({"a": values}), path, stride=500)
     with orc.open_file(path) as file:
         whole = file.probe("a", range(4_000))
-        monkeypatch.setattr("bloomseal.orc.values._POSITIONS", 100)
+        monkeypatch.setattr("bloomseal.orc.asking.values._POSITIONS", 100)
         assert file.probe("a", range(4_000)) == whole
     assert sum(answer.verdicts.count(Verdict.MAYBE_PRESENT) for answer in whole) >= len(values)

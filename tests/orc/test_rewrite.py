@@ -15,7 +15,7 @@ import bloomseal as bs
 from bloomseal import DecryptionSpec, FilterSpec, Verdict, orc
 from bloomseal.errors import IntegrityError, KeyAccessError, PolicyError, UsageError
 from bloomseal.keytools import MasterKeys
-from bloomseal.orc.hashing import hash_bytes
+from bloomseal.orc.asking.hashing import hash_bytes
 from bloomseal.orc.index import parsed_filter
 from bloomseal.orc.protobuf import fields
 from bloomseal.orc.rewrite.build import all_in

@@ -16,6 +16,8 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.errors import FormatError, PolicyError, UnsupportedError, UsageError
+from bloomseal.orc import Column, OrcFile
+from bloomseal.orc.protobuf import Message
 from bloomseal.read.orc.file import OrcPlan, SealedOrcFile
 
 from .generated import columns, write
@@ -100,11 +102,44 @@ def test_only_surviving_stripes_are_decoded(tmp_path: Path) -> None:
         assert [one["text"].to_pylist() for one in found] == [[f"{31_234:040d}"]]
         assert isinstance(plan, OrcPlan)
         assert plan.stats.decoded == 1
-        assert plan.stats.pruned_by_statistics == 59
+        assert plan.stats.pruned_by_statistics + plan.stats.pruned_by_filter == 59
         assert 0 < plan.bytes_read < path.stat().st_size / 15  # a stripe of 30, and the tail for each pass
         nothing = file.plan(None, [("text", "==", "nobody")])
         assert [*file.scan(nothing)] == []
         assert nothing.bytes_read == 0
+
+
+def test_statistics_are_parsed_where_filters_leave_a_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "one.orc"
+    rows = pa.table({"text": [f"{number % 97}-{number}" for number in range(60_000)]})
+    write(rows, path, fpp=1e-6, stride=1_000, stripe_size=1 << 26, batch_size=1_000)
+    parsed: list[int] = []
+    whole = OrcFile.parsed
+
+    def counted(file: OrcFile, stripe: int, column: Column, entries: list[memoryview]) -> list[Message]:
+        parsed.append(len(entries))
+        return whole(file, stripe, column, entries)
+
+    monkeypatch.setattr(OrcFile, "parsed", counted)
+    for filters, found, most in (
+        ([("text", "==", "nobody")], 0, 0),
+        ([("text", "==", "54-31_000")], 0, 0),
+        ([("text", "in", ["57-31000", "nobody"])], 1, 1),
+        ([[("text", "==", "57-31000"), ("text", ">", "1")], [("text", "==", "nobody")]], 1, 1),
+        ([("text", ">=", "96-59")], 58, 60),
+    ):
+        parsed.clear()
+        assert bs.read_table(path, filters=filters).num_rows == found
+        assert sum(parsed) == most, filters
+
+
+def test_arrays_of_answers_are_the_verdicts(folder: Path) -> None:
+    asked = [None, 0, 2**63 - 1, 17, *range(2_000, 2_040)]
+    for path in sorted(folder.glob("*.orc")):
+        with bs.open_file(path) as file:
+            named = [[one is not bs.Verdict.ABSENT for one in verdicts] for verdicts in file.probe("i64", asked)]
+            assert file.maybe_present("i64", asked).tolist() == named
+            assert len(named) == file.num_row_groups
 
 
 def test_nan_hides_no_row(tmp_path: Path) -> None:

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 from .._lazy import lazily
 
 if TYPE_CHECKING:
+    from .asking.answers import RowGroupVerdicts
     from .encryption import Encryption
-    from .file import FilterInfo, OrcFile, RowGroupVerdicts, open_file
-    from .index import BloomFilter
+    from .file import OrcFile, open_file
+    from .index import BloomFilter, FilterInfo
     from .rewrite.report import OrcRewriteReport
     from .rewrite.verbs import attach_filters, rekey, repair_filters
     from .schema import Column, Schema
@@ -36,10 +37,10 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "BloomFilter": "index",
             "Column": "schema",
             "Encryption": "encryption",
-            "FilterInfo": "file",
+            "FilterInfo": "index",
             "OrcFile": "file",
             "OrcRewriteReport": "rewrite.report",
-            "RowGroupVerdicts": "file",
+            "RowGroupVerdicts": "asking.answers",
             "Schema": "schema",
             "Stripe": "tail",
             "attach_filters": "rewrite.verbs",

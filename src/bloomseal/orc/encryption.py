@@ -22,6 +22,7 @@ __all__ = [
     "StatisticsStream",
     "Variant",
     "check_length",
+    "number_of",
     "read_encryption",
 ]
 
@@ -90,6 +91,11 @@ class Variant:
     encrypted_key: bytes = field(repr=False)
     stripe_statistics: tuple[StatisticsStream, ...] = field(repr=False)
     file_statistics: bytes = field(repr=False)
+
+
+def number_of(variant: Variant | None) -> int | None:
+    """Its place in the file's list; None for a column in clear."""
+    return None if variant is None else variant.index
 
 
 @dataclass(frozen=True, slots=True)

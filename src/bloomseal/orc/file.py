@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import functools
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,17 +15,17 @@ from ..errors import BloomsealError, FormatError
 from ..specs import DecryptionSpec, decryption_for
 from ..storage.ref import FileRef
 from ..storage.source import FilePlace, Source
-from ..verdict import Verdict
+from .asking.answers import Answers, RowGroupVerdicts, asked_of_stripe, undecided
+from .asking.trust import why_untrusted as reason
+from .asking.values import Asked
 from .clear import clear_file
-from .encryption import Encryption, Variant
-from .index import BloomFilter, FilterKind, Filters, StripeIndex, bounds, entry_statistics
+from .encryption import Encryption, Variant, number_of
+from .index import BloomFilter, FilterInfo, FilterKind, Filters, StripeIndex, bounds, entry_statistics
 from .keys import LocalKeys, expect, opening
 from .protobuf import Message
-from .schema import Column, Kind, Schema
+from .schema import Column, Schema
 from .streams import Stream
 from .tail import Stripe, Tail, read_tail
-from .trust import why_untrusted as reason
-from .values import Asked
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,60 +33,10 @@ if TYPE_CHECKING:
 
     from ..policy import TablePolicy
 
-__all__ = ["FilterInfo", "OrcFile", "RowGroupVerdicts", "open_file"]
+__all__ = ["OrcFile", "open_file"]
 
 
-@dataclass(frozen=True, slots=True)
-class FilterInfo:
-    """A Bloom filter stream: one column's filters in one stripe.
-
-    Attributes:
-        column: dotted path.
-        stripe: index from 0.
-        kind: ``BLOOM_FILTER_UTF8``, or the older ``BLOOM_FILTER``.
-        offset, length: in the file, in bytes.
-        untrusted: why it proves nothing, or None.
-        encrypted: it lies under the column's local key.
-    """
-
-    column: str
-    stripe: int
-    kind: str
-    offset: int
-    length: int
-    untrusted: str | None
-    encrypted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class RowGroupVerdicts:
-    """The answers of one row group.
-
-    Attributes:
-        stripe: index from 0.
-        row_group: index from 0, within the stripe.
-        verdicts: one per value. *Absent* is what statistics or filter exclude.
-        untrusted: why a filter that is there proves nothing; else None.
-    """
-
-    stripe: int
-    row_group: int
-    verdicts: list[Verdict]
-    untrusted: str | None = None
-
-
-_EMPTY: Final = "untrusted: an empty filter, where statistics do not say that there are only nulls"
 _UNAUTHENTICATED: Final = "untrusted: nothing authenticates it, and allow_ctr was not said"
-
-
-class Hits(NamedTuple):
-    """As `RowGroupVerdicts`, an array with False where a value is absent; `asked`: a filter was."""
-
-    stripe: int
-    row_group: int
-    maybe: npt.NDArray[np.bool_]
-    asked: bool
-    untrusted: str | None
 
 
 class OrcFile:
@@ -185,8 +135,8 @@ class OrcFile:
         (leaf, variant), where = self.leaf(column), self.stripes[stripe]
         with self._at(where, column):
             index = self._index(where)
-            stream = index.filter_stream(leaf.id, _number(variant))
-            return None if stream is None else index.filters(stream)
+            stream = index.filter_stream(leaf.id, number_of(variant))
+            return None if stream is None else list(index.filters(stream))
 
     def probe(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> list[RowGroupVerdicts]:
         """Ask statistics, then filters, for these values.
@@ -207,13 +157,15 @@ class OrcFile:
             IntegrityError: wrong key, or altered bytes.
             FormatError: indexes or filters are broken.
         """
-        return [
-            RowGroupVerdicts(hits.stripe, hits.row_group, _named(hits), hits.untrusted)
-            for hits in self.hits(column, values)
-        ]
+        return [verdicts for answers in self.answers(column, values) for verdicts in answers.named()]
 
-    def hits(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> Iterator[Hits]:
-        """As `probe`: one array of answers per row group, not named yet."""
+    def maybe_present(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+        """As `probe`: an array of shape (row groups, values), False where a value is absent."""
+        answers = [one.maybe for one in self.answers(column, values)]
+        return np.concatenate(answers) if answers else np.empty((0, len(values)), np.bool_)
+
+    def answers(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> Iterator[Answers]:
+        """As `probe`, stripe by stripe: arrays, which are not named yet."""
         leaf, variant = self.leaf(column)
         given = values if hasattr(values, "__len__") else list(values)
         zones: dict[str, Asked] = {}
@@ -223,8 +175,8 @@ class OrcFile:
                 zone = index.writer_timezone
                 if zone not in zones:
                     zones[zone] = Asked(given, leaf, zone=zone, hybrid=self._tail.hybrid_calendar)
-                found = list(self._ask(index, leaf, variant, zones[zone]))
-            yield from found
+                found = self._ask(index, leaf, variant, zones[zone])
+            yield found
         if not self.stripes:
             Asked(given, leaf, zone="", hybrid=False)  # a value of the wrong kind is refused in an empty file too
 
@@ -270,7 +222,7 @@ class OrcFile:
         import pyarrow as pa
         import pyarrow.orc
 
-        wanted = [self._readable(self.leaf(name)[0]) for name in columns]
+        wanted = [self.schema.alone(self.leaf(name)[0]) for name in columns]
         inside = [one for one in self.schema.leaves if any(top.id <= one.id <= top.last for top in wanted)]
         data = self.clear(stripe, [one.name for one in inside])
         with self._at(self.stripes[stripe]):
@@ -282,50 +234,14 @@ class OrcFile:
                 raise FormatError(f"the stripe's rows do not decode: {type(error).__name__}") from error
             return table
 
-    def _readable(self, leaf: Column) -> Column:
-        """What pyarrow can be asked for: the leaf, or the outermost list, map or union around it."""
-        above = (one for one in self.schema.columns if one.id < leaf.id <= one.last)
-        return next((one for one in above if one.kind is not Kind.STRUCT), leaf)
-
-    def _ask(self, index: StripeIndex, leaf: Column, variant: Variant | None, asked: Asked) -> Iterator[Hits]:
-        stripe, number = index.stripe, _number(variant)
+    def _ask(self, index: StripeIndex, leaf: Column, variant: Variant | None, asked: Asked) -> Answers:
         if variant is not None and not self._keys.allow_ctr:
-            for group in range(stripe.num_row_groups):
-                yield Hits(stripe.index, group, np.ones(len(asked), np.bool_), False, _UNAUTHENTICATED)
-            return
-        found = self.stripe_statistics(stripe.index, leaf)
-        with opening(leaf) if variant is not None else contextlib.nullcontext():
-            possible = asked.within(None if found is None else bounds(found))
-        nowhere = np.zeros(len(asked), np.bool_)
-        filters: Filters | None = None
-        why: str | None = None
-        if possible.any() and (stream := index.filter_stream(leaf.id, number)) is not None:
-            filters = index.filters(stream)
-            why = self.why_untrusted(leaf, stream, index)
-        believed = filters if why is None else None
-        every = None if believed is None else asked.maybe_in_all(believed)
-        # Most row groups are ruled out, and nothing more is done for each of these.
-        out = None if every is None or believed is None else ~((every & possible).any(axis=1) | believed.empty)
-        entries: list[memoryview] | None = None
-        for group in range(stripe.num_row_groups):
-            if out is not None and out[group]:
-                yield Hits(stripe.index, group, nowhere, True, why)
-                continue
-            empty = believed is not None and bool(believed.empty[group])
-            maybe = possible
-            if believed is not None:
-                maybe = possible & (asked.maybe_in(believed[group]) if every is None else every[group])
-            if not maybe.any() and not empty:
-                # What the filter rules out needs no statistics, of which a stripe has many.
-                yield Hits(stripe.index, group, maybe, believed is not None, why)
-                continue
-            if entries is None:
-                entries = index.row_index(leaf.id, number) or []
-            within = possible & asked.within(bounds(entry_statistics(entries[group])) if entries else None)
-            if empty and within.any():
-                yield Hits(stripe.index, group, within, False, _EMPTY)
-            else:
-                yield Hits(stripe.index, group, within & maybe, believed is not None, why)
+            return undecided(index, len(asked), _UNAUTHENTICATED)
+        found = self.stripe_statistics(index.stripe.index, leaf)
+        with self._opening(leaf):
+            known = None if found is None else bounds(found)
+            why = functools.partial(self.why_untrusted, leaf, index=index)
+            return asked_of_stripe(asked, index, leaf.id, number_of(variant), known, why)
 
     def stripe_statistics(self, stripe: int, column: Column) -> Message | None:
         """The ``ColumnStatistics`` of a column over a whole stripe; None where the file has none that may prove
@@ -346,18 +262,31 @@ class OrcFile:
             columns = statistics[stripe].every(1) if statistics else []
             return Message(columns[column.id]) if len(columns) == len(self.schema.columns) else None
 
-    def statistics(self, stripe: int, column: Column) -> list[Message] | None:
-        """As `stripe_statistics`, of each row group."""
+    def row_index(self, stripe: int, column: Column) -> list[memoryview] | None:
+        """The ``RowIndexEntry`` of each row group; None where they are missing or may prove nothing.
+
+        Raises:
+            As `stripe_statistics`.
+        """
         with self._at(where := self.stripes[stripe], column.name):
             variant = self._variant(column)
             if variant is not None and not self._keys.allow_ctr:
                 return None
-            return self._index(where).statistics(column.id, _number(variant))
+            return self._index(where).row_index(column.id, number_of(variant))
+
+    def parsed(self, stripe: int, column: Column, entries: Iterable[memoryview]) -> list[Message]:
+        """The ``ColumnStatistics`` in entries of `row_index`."""
+        with self._at(self.stripes[stripe], column.name), self._opening(column):
+            return [entry_statistics(entry) for entry in entries]
+
+    def statistics(self, stripe: int, column: Column) -> list[Message] | None:
+        """As `stripe_statistics`, of each row group."""
+        return None if (entries := self.row_index(stripe, column)) is None else self.parsed(stripe, column, entries)
 
     def filter_stream(self, stripe: int, column: Column) -> Stream | None:
         """Where the filters lie that a probe of the column asks; of an encrypted one those under its local key."""
         with self._at(where := self.stripes[stripe], column.name):
-            return self._index(where).filter_stream(column.id, _number(self._variant(column)))
+            return self._index(where).filter_stream(column.id, number_of(self._variant(column)))
 
     def believed(self, stripe: int, column: Column) -> Filters | None:
         """The filters of a leaf that may say *absent*, one per row group; None where there are none. An empty one among
@@ -403,6 +332,9 @@ class OrcFile:
             leaf = self.schema.leaf(name)
             return leaf, self._variant(leaf)
 
+    def _opening(self, column: Column) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext() if self._variant(column) is None else opening(column)
+
     def _variant(self, column: Column) -> Variant | None:
         return self._keys.variant_of(column) if column.id in self._tail.encrypted else None
 
@@ -437,15 +369,6 @@ class OrcFile:
 
     def __repr__(self) -> str:
         return f"<OrcFile {self.path!r}: {len(self.stripes)} stripes, {self.num_rows} rows>"
-
-
-def _number(variant: Variant | None) -> int | None:
-    return None if variant is None else variant.index
-
-
-def _named(hits: Hits) -> list[Verdict]:
-    undecided = Verdict.MAYBE_PRESENT if hits.asked else Verdict.NO_FILTER
-    return [undecided if possible else Verdict.ABSENT for possible in hits.maybe.tolist()]
 
 
 def open_file(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import Final
+from typing import Final, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +23,7 @@ from .tail import Stripe, Tail
 __all__ = [
     "BloomFilter",
     "Bounds",
+    "FilterInfo",
     "FilterKind",
     "Filters",
     "StripeIndex",
@@ -37,6 +40,28 @@ class FilterKind(IntEnum):
 
     BLOOM_FILTER = 7
     BLOOM_FILTER_UTF8 = 8
+
+
+@dataclass(frozen=True, slots=True)
+class FilterInfo:
+    """A Bloom filter stream: one column's filters in one stripe.
+
+    Attributes:
+        column: dotted path.
+        stripe: index from 0.
+        kind: ``BLOOM_FILTER_UTF8``, or the older ``BLOOM_FILTER``.
+        offset, length: in the file, in bytes.
+        untrusted: why it proves nothing, or None.
+        encrypted: it lies under the column's local key.
+    """
+
+    column: str
+    stripe: int
+    kind: str
+    offset: int
+    length: int
+    untrusted: str | None
+    encrypted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,44 +103,72 @@ class Bounds:
         return (self.least is not None and value < self.least) or (self.greatest is not None and value > self.greatest)
 
 
-class Filters(list[BloomFilter]):
+class Filters(Sequence[BloomFilter]):
     """One per row group.
 
     Attributes:
+        num_hashes: k of all of them, where `stack` is not None.
         stack: their bitsets, an array of shape (row groups, bytes), where all are of one size and number of hash
             functions; else None.
     """
 
-    stack: npt.NDArray[np.uint8] | None = None
+    def __init__(self, each: Iterable[BloomFilter]) -> None:
+        self._each = list(each)
+        self.num_hashes = 0
+        self.stack: npt.NDArray[np.uint8] | None = None
 
     @classmethod
     def stacked(cls, data: memoryview, count: int) -> Filters | None:
-        """The filters of a stream whose entries are alike but for their bits, as writers make them; else None."""
+        """The filters of a stream whose entries are alike but for their bits, as writers make them; else None.
+
+        Raises:
+            FormatError: as `parsed_filter`.
+        """
         if count < 2 or not len(data) or len(data) % count:
             return None
         rows = np.frombuffer(data, np.uint8).reshape(count, len(data) // count)
         try:
-            whole = [value for number, value in fields(memoryview(rows[0])) if number == 1]
-            inside = [*fields(whole[0])] if len(whole) == 1 and not isinstance(whole[0], int) else []
+            whole = [*fields(memoryview(rows[0]))]
+            # One entry and nothing behind it, in which nothing stands behind the bitset: so that this is a row's end.
+            if [number for number, _ in whole] != [1] or isinstance(entry := whole[0][1], int):
+                return None
+            if [number for number, _ in fields(entry)] != [1, 3]:
+                return None
         except FormatError:
             return None
-        if [number for number, _ in inside] != [1, 3] or isinstance(whole[0], int):
-            return None
-        first = parsed_filter(whole[0])
+        first = parsed_filter(entry)
         head = rows.shape[1] - len(first.bitset)
         # The bitset comes last: what stands before it is the same in each, and so is what it means.
         if not (rows[:, :head] == rows[0, :head]).all():
             return None
-        made = cls(BloomFilter(first.num_hashes, bitset) for bitset in rows[:, head:])
-        made.stack = rows[:, head:]
+        made = cls(())
+        made.num_hashes, made.stack = first.num_hashes, rows[:, head:]
         return made
+
+    @overload
+    def __getitem__(self, place: int) -> BloomFilter: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[BloomFilter]: ...
+    def __getitem__(self, place: int | slice) -> BloomFilter | list[BloomFilter]:
+        if self.stack is None:
+            return self._each[place]
+        if isinstance(place, slice):
+            return [BloomFilter(self.num_hashes, bitset) for bitset in self.stack[place]]
+        return BloomFilter(self.num_hashes, self.stack[place])
+
+    def __len__(self) -> int:
+        return len(self._each if self.stack is None else self.stack)
 
     @cached_property
     def empty(self) -> npt.NDArray[np.bool_]:
-        """Which of them have no bit set."""
-        if self.stack is not None:
-            return np.asarray(~self.stack.any(axis=1), np.bool_)
-        return np.array([one.is_empty for one in self], np.bool_)
+        """Those that have no bit set."""
+        if self.stack is None:
+            return np.array([one.is_empty for one in self], np.bool_)
+        # Few begin with so many zeros, and only those are looked at whole.
+        empty = np.asarray(~self.stack[:, :_WORD_BYTES].any(axis=1), np.bool_)
+        doubtful = np.flatnonzero(empty)
+        empty[doubtful] = ~self.stack[doubtful].any(axis=1)
+        return empty
 
 
 def bounds(statistics: Message) -> Bounds:
@@ -170,11 +223,10 @@ class StripeIndex:
         Raises:
             FormatError: m or k that no writer makes, or not one entry per row group.
         """
-        if stream.variant is not None:
-            return Filters(map(parsed_filter, self.entries(stream)))
-        data = self.inflated(stream)
-        found = Filters.stacked(data, self.stripe.num_row_groups)
-        return Filters(map(parsed_filter, self._split(data, "Bloom filters"))) if found is None else found
+        with self._opening(stream):
+            data = self.inflated(stream)
+            found = Filters.stacked(data, self.stripe.num_row_groups)
+            return Filters(map(parsed_filter, self._split(data, "Bloom filters"))) if found is None else found
 
     def bounds(self, column: int, variant: int | None = None) -> list[Bounds] | None:
         """One per row group; None without a row index."""
@@ -229,10 +281,11 @@ class StripeIndex:
         return self._entries(stream, "Bloom filters")
 
     def _entries(self, stream: Stream, what: str) -> list[memoryview]:
-        if stream.variant is None:
+        with self._opening(stream):
             return self._split(self.inflated(stream), what)
-        with opening(self._tail.schema.columns[stream.column]):
-            return self._split(self.inflated(stream), what)
+
+    def _opening(self, stream: Stream) -> AbstractContextManager[None]:
+        return nullcontext() if stream.variant is None else opening(self._tail.schema.columns[stream.column])
 
     def _split(self, data: memoryview, what: str) -> list[memoryview]:
         found: list[memoryview] = []

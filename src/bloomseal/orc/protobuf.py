@@ -34,28 +34,28 @@ def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
     Raises:
         FormatError: the bytes are no message.
     """
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at)
+    at, end = 0, len(data)
+    while at < end:
+        tag, at = data[at], at + 1
+        if tag > 0x7F:
+            tag, at = _varint(data, at - 1)
         number, wire = tag >> 3, tag & 7
-        value: int | memoryview
         if number == 0:
             raise FormatError("a protobuf field number 0: corrupt")
         if wire == _VARINT:
             value, at = _varint(data, at)
-        elif wire in (_FIXED64, _FIXED32, _BYTES):
-            if wire == _BYTES:
-                length, at = _varint(data, at)
-            else:
-                length = 8 if wire == _FIXED64 else 4
-            if length > len(data) - at:
-                raise FormatError(
-                    f"a protobuf field of {length} bytes reaches outside its message: truncated or corrupt"
-                )
-            value, at = data[at : at + length], at + length
+            yield number, value
+            continue
+        if wire == _BYTES:
+            length, at = (data[at], at + 1) if at < end and data[at] < 0x80 else _varint(data, at)
+        elif wire in (_FIXED64, _FIXED32):
+            length = 8 if wire == _FIXED64 else 4
         else:
             raise FormatError(f"protobuf wire type {wire}, which ORC does not use: corrupt")
-        yield number, value
+        if length > end - at:
+            raise FormatError(f"a protobuf field of {length} bytes reaches outside its message: truncated or corrupt")
+        yield number, data[at : at + length]
+        at += length
 
 
 class Message:

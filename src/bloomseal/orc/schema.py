@@ -114,6 +114,11 @@ class Schema:
             raise UsageError("a nested column has no values of its own", column=name, hint=", ".join(below[:5]) or None)
         return found[0]
 
+    def alone(self, leaf: Column) -> Column:
+        """What pyarrow can be asked for: the leaf, or the outermost list, map or union around it."""
+        above = (one for one in self.columns if one.id < leaf.id <= one.last)
+        return next((one for one in above if one.kind is not Kind.STRUCT), leaf)
+
     def _add(self, types: list[memoryview], name: str, depth: int) -> int:
         if depth > MAX_SCHEMA_DEPTH:
             raise FormatError(f"a schema nested deeper than {MAX_SCHEMA_DEPTH}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from typing import Final
 
 from ...errors import BloomsealError
@@ -167,7 +168,7 @@ class _Look:
         return bloom
 
     def _hold_against_values(
-        self, bloom: FilterFacts, filters: list[BloomFilter], stripe: int, leaf: Column, rows: SealedOrcFile
+        self, bloom: FilterFacts, filters: Sequence[BloomFilter], stripe: int, leaf: Column, rows: SealedOrcFile
     ) -> None:
         try:
             truths = rows.held_against_values(stripe, leaf, filters)

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...errors import UnsupportedError
-from ..hashing import hash_bytes, hash_longs, maybe_in, positions
+from ..asking.hashing import hash_bytes, hash_longs, maybe_in, positions
+from ..asking.values import Asked
 from ..protobuf import encoded
 from ..schema import Column, Kind
-from ..values import Asked
 
 __all__ = ["I64", "Size", "all_in", "entry", "filled", "leaf_values", "value_hashes"]
 

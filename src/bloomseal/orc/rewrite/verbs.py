@@ -12,10 +12,10 @@ from ...specs import DecryptionSpec, decryption_for
 from ...storage.atomic import AtomicFile
 from ...storage.ref import FileRef
 from ...storage.source import Source
+from ..asking.trust import why_untrusted
 from ..encryption import Variant
 from ..file import OrcFile
 from ..streams import StreamKind
-from ..trust import why_untrusted
 from .report import OrcRewriteReport
 from .rewrite import Progress, Rewriting, Wish
 

@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 
 from ...format.schema import Leaf
 from ...orc import Column
+from ...orc.asking.trust import timestamps_untrusted
 from ...orc.protobuf import Message, signed, zigzag
 from ...orc.schema import Kind
 from ...orc.tail import Tail, Writer
-from ...orc.trust import timestamps_untrusted
 
 __all__ = ["NOTHING_SAID", "Said", "nanoseconds", "said"]
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from ...errors import BloomsealError, UnsupportedError, UsageError
@@ -185,12 +187,20 @@ class SealedOrcFile(SealedFile):
             "ORC's filters are of another kind", file=self.path, column=column, hint=".orc.filter(stripe, column)"
         )
 
+    def maybe_present(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+        """As `SealedFile.maybe_present`. Statistics are asked too, and make values absent without a filter."""
+        return self.orc.maybe_present(self._asked(column), values)
+
     def hits(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> Iterator[Hits]:
         """As `probe`: one array of answers per row group, not named yet. Statistics are asked too."""
+        for answers in self.orc.answers(self._asked(column), values):
+            for maybe, asked in zip(answers.maybe, answers.asked.tolist(), strict=True):
+                yield Hits(maybe, not asked)
+
+    def _asked(self, column: str) -> str:
         stored = self.stored(self.leaf(column).index)
         self._expect(stored)
-        for one in self.orc.hits(stored.name, values):
-            yield Hits(one.maybe, not one.asked)
+        return stored.name
 
     def plan(self, columns: Sequence[str] | None = None, filters: Any = None, *, int96_unit: str = "ns") -> Any:
         """Check a read's arguments, as `read` takes and refuses them, without reading anything."""
@@ -281,7 +291,7 @@ class SealedOrcFile(SealedFile):
         """
         return self._decode(part, leaves)[0]
 
-    def held_against_values(self, part: int, column: Column, filters: list[BloomFilter]) -> list[Truth]:
+    def held_against_values(self, part: int, column: Column, filters: Sequence[BloomFilter]) -> list[Truth]:
         """Ask a stripe's filters of a column, one per row group, for every value of their row group.
 
         Raises:

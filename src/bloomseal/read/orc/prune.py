@@ -1,4 +1,9 @@
-"""Which row groups of a stripe are left once statistics, then Bloom filters have been asked about a predicate."""
+"""Which row groups of a stripe are left once statistics and Bloom filters have been asked about a predicate.
+
+Statistics of the whole stripe come first. Then filters, where a condition has values to ask them for: thousands of them
+are asked in one step, while the statistics of each row group are a message to be parsed. These are parsed only where
+filters leave a row group.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +15,10 @@ import numpy.typing as npt
 
 from ...errors import UsageError
 from ...orc import Column, OrcFile
+from ...orc.asking.values import Asked
 from ...orc.protobuf import Message
-from ...orc.values import Asked
 from ..predicate.predicate import Predicate, Term
-from .bounds import NOTHING_SAID, Said, said
+from .bounds import Said, said
 
 __all__ = ["Pruned", "ruled_out"]
 
@@ -34,8 +39,7 @@ class Pruned(NamedTuple):
 
 
 def ruled_out(file: OrcFile, stripe: int, predicate: Predicate, stored: Mapping[int, Column]) -> Pruned:
-    """Ask the stripe's statistics, those of its row groups, and then its filters; no filter is read before all
-    statistics are asked.
+    """Ask the stripe's statistics, then its filters, then the statistics of the row groups that are left.
 
     Args:
         stored: index of a leaf → the file's column.
@@ -46,21 +50,22 @@ def ruled_out(file: OrcFile, stripe: int, predicate: Predicate, stored: Mapping[
     asking = _Asking(file, stripe, stored)
     count = file.stripes[stripe].num_row_groups
     ways = [way for way in predicate.any_of if not any(asking.outside_stripe(term) for term in way)]
-    alive = [_all_of(count, way, asking.not_outside) for way in ways]
-    left = np.logical_or.reduce(alive) if alive else np.zeros(count, np.bool_)
-    by_statistics = count - int(left.sum())
-    if left.any() and any(term.by_equality for way in ways for term in way):
-        asked = [one & _all_of(count, way, asking.maybe_in) for one, way in zip(alive, ways, strict=True)]
-        left = np.logical_or.reduce(asked)
-    kept = np.flatnonzero(left).tolist()
-    return Pruned(kept, by_statistics, count - by_statistics - len(kept))
+    unfiltered = [_left(np.ones(count, np.bool_), way, asking.maybe_in) for way in ways]
+    alive = [_left(left, way, asking.not_outside) for left, way in zip(unfiltered, ways, strict=True)]
+    by_filter = count - int(_any_of(unfiltered).sum()) if ways else 0
+    kept = np.flatnonzero(_any_of(alive)).tolist()
+    return Pruned(kept, count - by_filter - len(kept), by_filter)
 
 
-def _all_of(count: int, way: list[Term], ask: Callable[[Term], Bools | None]) -> Bools:
-    left = np.ones(count, np.bool_)
+def _any_of(each: list[Bools]) -> Bools:
+    return np.asarray(np.logical_or.reduce(each), np.bool_) if each else np.zeros(0, np.bool_)
+
+
+def _left(left: Bools, way: list[Term], ask: Callable[[Term, Bools], Bools | None]) -> Bools:
+    """The row groups among those of `left` in which all terms are possible."""
     for term in way:
-        if left.any() and (found := ask(term)) is not None:
-            left &= found
+        if left.any() and (found := ask(term, left)) is not None:
+            left = left & found
     return left
 
 
@@ -70,7 +75,8 @@ class _Asking:
     def __init__(self, file: OrcFile, stripe: int, stored: Mapping[int, Column]) -> None:
         self._file, self._stripe, self._stored = file, stripe, stored
         self._zone = file.index(stripe).writer_timezone
-        self._groups: dict[int, list[Said] | None] = {}
+        self._entries: dict[int, list[memoryview] | None] = {}
+        self._groups: dict[int, dict[int, Said]] = {}
         self._filters: dict[int, Bools | None] = {}
 
     def outside_stripe(self, term: Term) -> bool:
@@ -79,18 +85,23 @@ class _Asking:
         found = self._file.stripe_statistics(self._stripe, column)
         return found is not None and _outside(term, self._said(term, column, found, merged=True))
 
-    def not_outside(self, term: Term) -> Bools | None:
-        """The row groups in which their statistics leave the term possible; None: all."""
+    def not_outside(self, term: Term, left: Bools) -> Bools | None:
+        """The row groups of `left` in which their statistics leave the term possible; None: all."""
         column = self._stored[term.leaf.index]
-        if column.id not in self._groups:
-            found = self._file.statistics(self._stripe, column)
-            self._groups[column.id] = (
-                None if found is None else [self._said(term, column, one, merged=False) for one in found]
-            )
-        groups = self._groups[column.id]
-        return None if groups is None else np.array([not _outside(term, one) for one in groups], np.bool_)
+        if column.id not in self._entries:
+            self._entries[column.id] = self._file.row_index(self._stripe, column)
+        if (entries := self._entries[column.id]) is None:
+            return None
+        asked = np.flatnonzero(left).tolist()
+        known = self._groups.setdefault(column.id, {})
+        new = [group for group in asked if group not in known]
+        for group, one in zip(new, self._file.parsed(self._stripe, column, [entries[at] for at in new]), strict=True):
+            known[group] = self._said(term, column, one, merged=False)
+        found = left.copy()
+        found[asked] = [not _outside(term, known[group]) for group in asked]
+        return found
 
-    def maybe_in(self, term: Term) -> Bools | None:
+    def maybe_in(self, term: Term, left: Bools) -> Bools | None:  # noqa: ARG002
         """The row groups whose filters leave the term possible; None: all."""
         if not term.by_equality:
             return None
@@ -109,14 +120,14 @@ class _Asking:
             )
         except UsageError:
             return None  # a value that rows can be compared with, and the filter can't be asked for
-        groups = self._groups.get(column.id) or [NOTHING_SAID] * len(filters)
-        return np.array(
-            [
-                (empty and not known.only_nulls) or bool(hits.any())
-                for hits, empty, known in zip(asked.maybe_in_each(filters), filters.empty, groups, strict=True)
-            ],
-            np.bool_,
+        every = asked.maybe_in_all(filters)
+        found = (
+            np.array([hits.any() for hits in map(asked.maybe_in, filters)], np.bool_)
+            if every is None
+            else every.any(axis=1)
         )
+        # An empty filter proves nothing. Where it is one over nulls, statistics say so.
+        return np.asarray(found | filters.empty, np.bool_)
 
     @property
     def _hybrid(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,7 +11,7 @@ from ...errors import BloomsealError
 from ...format.hashes.truth import Truth
 from ...format.schema import Leaf
 from ...orc import BloomFilter, Column, OrcFile
-from ...orc.values import Asked
+from ...orc.asking.values import Asked
 from .rows import row_groups
 
 __all__ = ["held_against_values", "leaf_values"]
@@ -28,7 +28,7 @@ def leaf_values(column: pa.ChunkedArray, place: int) -> pa.Array:
 
 
 def held_against_values(
-    file: OrcFile, stripe: int, column: Column, leaf: Leaf, place: int, rows: pa.Table, filters: list[BloomFilter]
+    file: OrcFile, stripe: int, column: Column, leaf: Leaf, place: int, rows: pa.Table, filters: Sequence[BloomFilter]
 ) -> list[Truth]:
     """Ask the filters of a stripe, which are believed, for every value of their row group.
 

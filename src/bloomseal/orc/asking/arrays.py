@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..errors import UsageError
-from ..sbbf.batch import worthwhile
+from ...errors import UsageError
+from ...sbbf.batch import worthwhile
+from ..schema import Column, Kind
 from .hashing import hash_bytes, hash_longs
-from .schema import Column, Kind
 
 __all__ = ["hashed"]
 

@@ -6,21 +6,21 @@ The file's type decides, as in Parquet; where writers hash one value in several 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import UsageError
-from ..sbbf.batch import worthwhile
-from ..sbbf.encoding import encode_value, moment_of, stands_for_null, unwrap
-from ..sbbf.types import ColumnType, LogicalType, PhysicalType
+from ...errors import UsageError
+from ...sbbf.batch import worthwhile
+from ...sbbf.encoding import encode_value, moment_of, stands_for_null, unwrap
+from ...sbbf.types import ColumnType, LogicalType, PhysicalType
+from ..index import BloomFilter, Bounds, Filters
+from ..schema import Column, Kind
 from .arrays import hashed
 from .hashing import hash_bytes, hash_longs, maybe_in, positions
-from .index import BloomFilter, Bounds, Filters
-from .schema import Column, Kind
 
 __all__ = ["Asked"]
 
@@ -146,19 +146,14 @@ class Asked:
         hits = [maybe_in(bloom_filter.bitset, positions(part, num_hashes, num_bits)) for part in parts]
         return self._any(np.concatenate(hits))
 
-    def maybe_in_each(self, filters: Filters) -> Iterator[npt.NDArray[np.bool_]]:
-        """As `maybe_in`, of one filter after the other."""
-        found = self.maybe_in_all(filters)
-        return map(self.maybe_in, filters) if found is None else iter(found)
-
     def maybe_in_all(self, filters: Filters) -> npt.NDArray[np.bool_] | None:
         """Few values, asked of filters of one size at once: an array of shape (filters, values). None: too much of both
         to be held in memory.
         """
         stack = filters.stack
-        if stack is None or len(stack) * len(self._hashes) * filters[0].num_hashes > _POSITIONS:
+        if stack is None or len(stack) * len(self._hashes) * filters.num_hashes > _POSITIONS:
             return None
-        chosen = positions(self._hashes, filters[0].num_hashes, 8 * stack.shape[1])
+        chosen = positions(self._hashes, filters.num_hashes, 8 * stack.shape[1])
         hits = np.asarray((stack[:, chosen >> 3] >> (chosen & 7).astype(np.uint8) & 1).all(axis=2), np.bool_)
         maybe = np.tile(self._undecided, (len(stack), 1))
         for place, owner in enumerate(self._owners.tolist()):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from .index import FilterKind
-from .schema import Column, Kind
-from .tail import Tail, Writer
+from ..index import FilterKind
+from ..schema import Column, Kind
+from ..tail import Tail, Writer
 
 __all__ = ["timestamps_untrusted", "why_untrusted"]
 

@@ -1,0 +1,114 @@
+"""ORC: a look-up in a file of many row groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.orc
+
+import bloomseal as bs
+from bloomseal import orc
+
+from .. import data
+from ..timing import CantError, Comparison, Contender, Goal
+from ..workspace import Workspace, row
+
+_GROUPS = 1_000
+_ASK, _PROBE, _READ = "Bloomseal, maybe_present", "Bloomseal, probe", "Bloomseal, table read"
+_PEER = "pyorc, predicate read"
+
+
+@row("orc")
+def orc_lookup(work: Workspace) -> Iterator[Comparison]:
+    """A text that is absent from an ORC file of 1,000 row groups, opened afresh."""
+    stride = max(10, work.size.rows // 2 // _GROUPS)
+    table = data.people(0, stride * _GROUPS).select(["ssn", "city"])
+    for compression in ("uncompressed", "zstd", "zlib"):
+        path = work.path(f"{compression}.orc")
+        pyarrow.orc.write_table(
+            table,
+            path,
+            row_index_stride=stride,
+            stripe_size=1 << 30,
+            compression=compression,
+            bloom_filter_columns=[1],
+            bloom_filter_fpp=0.0001,
+        )
+        value = _absent(path)
+        yield Comparison(
+            f"ORC, an absent text, {_GROUPS:,} row groups of {stride:,} rows, {compression}",
+            [
+                Contender(_ASK, _ask(path, value), ours=True),
+                Contender(_PROBE, _probe(path, value), ours=True),
+                Contender(_READ, _read(path, value), ours=True),
+                Contender(_PEER, _pyorc(path, value)),
+                Contender("pyarrow.orc, the column decoded", _scan(path, value)),
+            ],
+            [
+                Goal(_ASK, _PEER, 10, False, "≥ 10× faster than pyorc, maybe_present"),
+                Goal(_PROBE, _PEER, 2, False, "≥ 2× faster than pyorc, probe"),
+                Goal(_READ, _PEER, 1, False, "≥ 1× as fast as pyorc, table read"),
+            ],
+            answer=0,
+            repetitions=work.size.short_repetitions,
+            note="One stripe, written by pyarrow; pyorc asks the same filters. Of compressed filters all must be inflated.",
+        )
+
+
+def _absent(path: Path) -> str:
+    """A value that no filter takes for present."""
+    candidates = data.absent_ssns(1_000)
+    with orc.open_file(path) as file:
+        groups = [one.verdicts for one in file.probe("ssn", candidates)]
+    return next(
+        value
+        for value, seen in zip(candidates, zip(*groups, strict=True), strict=True)
+        if all(verdict is bs.Verdict.ABSENT for verdict in seen)
+    )
+
+
+def _ask(path: Path, value: str) -> Callable[[], int]:
+    def run() -> int:
+        with orc.open_file(path) as file:
+            return int(file.maybe_present("ssn", [value]).sum())
+
+    return run
+
+
+def _probe(path: Path, value: str) -> Callable[[], int]:
+    def run() -> int:
+        with orc.open_file(path) as file:
+            return sum(one.verdicts[0] is not bs.Verdict.ABSENT for one in file.probe("ssn", [value]))
+
+    return run
+
+
+def _read(path: Path, value: str) -> Callable[[], int]:
+    return lambda: bs.read_table(path, columns=["city"], filters=[("ssn", "==", value)]).num_rows
+
+
+def _pyorc(path: Path, value: str) -> Callable[[], int]:
+    def run() -> int:
+        try:
+            import pyorc
+        except ImportError as error:
+            raise CantError("pyorc is not installed") from error
+        asked: Any = pyorc.PredicateColumn(pyorc.TypeKind.STRING, "ssn") == value
+        with path.open("rb") as file:
+            rows = list(pyorc.Reader(file, column_names=["ssn", "city"], predicate=asked))
+        return sum(one[0] == value for one in rows)
+
+    return run
+
+
+def _scan(path: Path, value: str) -> Callable[[], int]:
+    def run() -> int:
+        import pyarrow.compute as pc
+
+        column = pyarrow.orc.ORCFile(path).read(columns=["ssn"])["ssn"]
+        return int(pc.sum(pc.equal(column, pa.scalar(value))).as_py())
+
+    return run

@@ -1,0 +1,115 @@
+"""A stripe's answers about one column: statistics of the stripe, then filters, then statistics where filters fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...verdict import Verdict
+from ..index import Bounds, StripeIndex, bounds, entry_statistics
+from ..streams import Stream
+from .values import Asked
+
+__all__ = ["Answers", "RowGroupVerdicts", "asked_of_stripe", "undecided"]
+
+Bools = npt.NDArray[np.bool_]
+
+_EMPTY: Final = "untrusted: an empty filter, where statistics do not say that there are only nulls"
+
+
+class RowGroupVerdicts(NamedTuple):
+    """The answers of one row group.
+
+    Attributes:
+        stripe: index from 0.
+        row_group: index from 0, within the stripe.
+        verdicts: one per value. *Absent* is what statistics or filter exclude.
+        untrusted: why a filter that is there proves nothing; else None.
+    """
+
+    stripe: int
+    row_group: int
+    verdicts: list[Verdict]
+    untrusted: str | None = None
+
+
+class Answers(NamedTuple):
+    """The answers of a stripe's row groups, not named yet.
+
+    Attributes:
+        stripe: index from 0.
+        maybe: array of shape (row groups, values); False where a value is absent.
+        asked: for each row group, whether a filter that is believed was asked.
+        untrusted: for each row group, why a filter that is there proves nothing; else None.
+    """
+
+    stripe: int
+    maybe: Bools
+    asked: Bools
+    untrusted: list[str | None]
+
+    def named(self) -> list[RowGroupVerdicts]:
+        """One entry per row group."""
+        absent = [Verdict.ABSENT] * self.maybe.shape[1]
+        some = set(np.flatnonzero(self.maybe.any(axis=1)).tolist())
+        return [
+            RowGroupVerdicts(self.stripe, group, self._names(group) if group in some else absent.copy(), why)
+            for group, why in enumerate(self.untrusted)
+        ]
+
+    def _names(self, group: int) -> list[Verdict]:
+        possible = Verdict.MAYBE_PRESENT if self.asked[group] else Verdict.NO_FILTER
+        return [possible if one else Verdict.ABSENT for one in self.maybe[group].tolist()]
+
+
+def undecided(index: StripeIndex, values: int, why: str) -> Answers:
+    """All values are possible, and no filter was asked."""
+    count = index.stripe.num_row_groups
+    return Answers(index.stripe.index, np.ones((count, values), np.bool_), np.zeros(count, np.bool_), [why] * count)
+
+
+def asked_of_stripe(
+    asked: Asked,
+    index: StripeIndex,
+    column: int,
+    variant: int | None,
+    known: Bounds | None,
+    why_untrusted: Callable[[Stream], str | None],
+) -> Answers:
+    """Ask a stripe for values.
+
+    Args:
+        column, variant: whose filters and row index are asked; `variant` is None for those in clear.
+        known: the stripe's statistics.
+        why_untrusted: why filters prove nothing; None where they do.
+
+    Raises:
+        FormatError: indexes or filters are broken.
+    """
+    count, possible = index.stripe.num_row_groups, asked.within(known)
+    maybe = np.tile(possible, (count, 1))
+    empty = believed = np.zeros(count, np.bool_)
+    untrusted: list[str | None] = [None] * count
+    if possible.any() and (stream := index.filter_stream(column, variant)) is not None:
+        filters, why = index.filters(stream), why_untrusted(stream)
+        untrusted = [why] * count
+        if why is None:
+            believed, empty = np.ones(count, np.bool_), filters.empty
+            if (every := asked.maybe_in_all(filters)) is not None:
+                maybe &= every
+            else:
+                for group, one in enumerate(filters):
+                    maybe[group] &= asked.maybe_in(one)
+    # Most row groups are ruled out by now, and their statistics, of which a stripe has many, are not parsed.
+    left = np.flatnonzero(maybe.any(axis=1) | empty).tolist()
+    entries = index.row_index(column, variant) if left else None
+    for group in left:
+        within = possible if entries is None else possible & asked.within(bounds(entry_statistics(entries[group])))
+        if empty[group] and within.any():
+            maybe[group], believed[group], untrusted[group] = within, False, _EMPTY
+        else:
+            maybe[group] &= within
+    return Answers(index.stripe.index, maybe, believed, untrusted)
