@@ -140,6 +140,7 @@ NAMES = [
     "inspect",
     "rewrap",
     "rekey",
+    "repair",
     "seal",
     "unseal",
     "index",
