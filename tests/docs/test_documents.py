@@ -141,6 +141,7 @@ NAMES = [
     "inspect",
     "rewrap",
     "rekey",
+    "repair",
     "seal",
     "unseal",
     "index",

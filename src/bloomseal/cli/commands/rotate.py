@@ -49,7 +49,7 @@ class RunOptions:
                 planned = plan(self.paths, job, progress=tell, **places)
             tell_plan(planned)
             return 0 if planned.ok else 1
-        with progress(job.operation.capitalize()) as tell:
+        with progress(f"{job.operation.capitalize()}ing") as tell:
             report = rotate(
                 self.paths,
                 job,
