@@ -9,11 +9,11 @@ from typing import Final
 
 from ...errors import BloomsealError
 from ...orc import BloomFilter, Column, OrcFile
+from ...orc.asking.trust import why_untrusted
 from ...orc.encryption import EncryptionAlgorithm
 from ...orc.index import FilterKind, StripeIndex
 from ...orc.protobuf import Message, fields
 from ...orc.streams import Stream, StreamKind
-from ...orc.trust import why_untrusted
 from ...read.orc.file import SealedOrcFile
 from ...read.orc.inspect import writer_of
 from ...storage.source import Source
