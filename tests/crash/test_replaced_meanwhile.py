@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,7 +21,8 @@ OLD, NEW = (pa.table({"id": list(range(start, start + 500))}) for start in (0, 1
 def test_a_replacement_right_after_opening_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:
-    path, theirs = tmp_path / "a.parquet", tmp_path / "theirs.parquet"
+    path, theirs = tmp_path / "t" / "a.parquet", tmp_path / "theirs.parquet"
+    path.parent.mkdir()
     bs.write_table(OLD, path, encryption=ENCRYPTION)
     bs.write_table(NEW, theirs, encryption=ENCRYPTION)
     content = theirs.read_bytes()
@@ -28,8 +30,8 @@ def test_a_replacement_right_after_opening_is_noticed(
 
     def open_then_lose(*arguments: object, **options: object) -> Source:
         source = opened(*arguments, **options)  # type: ignore[arg-type]
-        if theirs.exists() and source.name == str(path):
-            theirs.replace(path)
+        if source.name == str(path):  # each time: the format is looked at first
+            shutil.copy(theirs, tmp_path / "next.parquet").replace(path)
         return source
 
     monkeypatch.setattr(Source, "open", open_then_lose)
@@ -40,4 +42,4 @@ def test_a_replacement_right_after_opening_is_noticed(
     with pytest.raises(bs.BloomsealError, match="someone else"):
         change()
     assert path.read_bytes() == content
-    assert [entry.name for entry in tmp_path.iterdir()] == ["a.parquet"]
+    assert [entry.name for entry in path.parent.iterdir()] == ["a.parquet"]

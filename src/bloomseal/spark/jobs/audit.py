@@ -118,10 +118,11 @@ def _scanned(
 
 
 def _frame(spark: SparkSession, found: pa.Table) -> DataFrame:
-    """Spark takes no dictionaries."""
+    """Spark takes no dictionaries, and no columns without a chunk."""
     import pyarrow as pa
 
     def plain(kind: Any) -> Any:
         return kind.value_type if pa.types.is_dictionary(kind) else kind
 
-    return spark.createDataFrame(found.cast(pa.schema([field.with_type(plain(field.type)) for field in found.schema])))
+    schema = pa.schema([field.with_type(plain(field.type)) for field in found.schema])
+    return spark.createDataFrame(found.cast(schema) if found.num_rows else schema.empty_table())
