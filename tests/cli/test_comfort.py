@@ -80,7 +80,7 @@ def completed(*words: str) -> list[str]:
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        (["re"], ["plain,read", "plain,rewrap", "plain,rekey"]),
+        (["re"], ["plain,read", "plain,rewrap", "plain,rekey", "plain,repair"]),
         (["keyring", "rot"], ["plain,rotate"]),
         (["read", "--enc"], ["plain,--encrypted-column"]),
         (["read", "--format", "c"], ["plain,csv"]),
@@ -109,7 +109,7 @@ def test_the_completion_of_a_name_loads_no_command() -> None:
         "print([one.value for one in found], sorted({'pyarrow', 'numba', 'rich'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['read', 'rewrap', 'rekey'] []"
+    assert done.stdout.strip() == "['read', 'rewrap', 'rekey', 'repair'] []"
 
 
 def test_a_misspelt_filter_setting_is_answered_with_the_settings(sealed: Run) -> None:
