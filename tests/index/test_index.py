@@ -269,6 +269,32 @@ def test_attached_filters_and_wrapped_keys_are_not_hashed_again(tmp_path: Path) 
     assert opened(root, decryption=policy).index("k").check().ok
 
 
+def test_files_without_row_groups_hide_none(tmp_path: Path) -> None:
+    """An empty file bears the base of the file behind it: neither a compaction nor a refreshed fact may take the one for
+    the other.
+    """
+    root = tmp_path / "t"
+    for number in range(4):
+        write(root / f"{number}.parquet", part(number).slice(0, 0 if number == 1 else 30))
+    opened(root).index("k", encryption=ENCRYPTION).build()
+    held = [part(number).column("k")[3].as_py() for number in (0, 2, 3)]
+
+    def all_found() -> None:
+        for value in held:
+            assert same(root, [("k", "==", value)], auto="require").stats.files_unopened
+        assert opened(root).index("k").check().ok
+
+    all_found()
+    write(root / "4.parquet", part(4))
+    index = opened(root).index("k", encryption=ENCRYPTION)
+    index.update()
+    assert index.compact(everything=True).entries == 4 * 30
+    all_found()
+    bs.attach_filters(root / "1.parquet", ["k"], decryption=DECRYPTION)
+    assert opened(root).index("k", encryption=ENCRYPTION).update().refreshed == 1
+    all_found()
+
+
 def test_required_where_it_can_not_answer(folder: Path) -> None:
     table = opened(folder, "require")
     with pytest.raises(bs.UsageError, match="covered by none"):
