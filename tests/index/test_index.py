@@ -513,6 +513,15 @@ def test_the_largest_fingerprint_is_found_beside_the_widest_places(
         wider.check()
 
 
+def test_a_manifest_does_not_choose_how_long_a_check_takes(folder: Path) -> None:
+    """Its writer holds the column's key, and claims entries by the quintillion: `check` cuts its work by their number."""
+    manifest = opened(folder).index("k", encryption=ENCRYPTION)._manifest()
+    run = manifest.runs[0]
+    claimed = run.shards[0]._replace(entries=1 << 62)
+    with pytest.raises(bs.FormatError, match="contradicts itself"):
+        replace(manifest, runs=(replace(run, shards=(claimed, *run.shards[1:])),)).check()
+
+
 def test_fingerprints_are_keyed_and_of_the_length_that_was_asked_for() -> None:
     hashes = np.arange(1000, dtype=np.uint64)
     one, other = Fingerprints(b"a" * 32, 40).of(hashes), Fingerprints(b"b" * 32, 40).of(hashes)
