@@ -270,9 +270,7 @@ def test_attached_filters_and_wrapped_keys_are_not_hashed_again(tmp_path: Path) 
 
 
 def test_files_without_row_groups_hide_none(tmp_path: Path) -> None:
-    """An empty file bears the base of the file behind it: neither a compaction nor a refreshed fact may take the one for
-    the other.
-    """
+    """An empty file bears the base of the file behind it: neither may be taken for the other."""
     root = tmp_path / "t"
     for number in range(4):
         write(root / f"{number}.parquet", part(number).slice(0, 0 if number == 1 else 30))
@@ -514,7 +512,7 @@ def test_the_largest_fingerprint_is_found_beside_the_widest_places(
 
 
 def test_a_manifest_does_not_choose_how_long_a_check_takes(folder: Path) -> None:
-    """Its writer holds the column's key, and claims entries by the quintillion: `check` cuts its work by their number."""
+    """Its writer holds the column's key, and claims entries by the quintillion: `check` cuts its work by that."""
     manifest = opened(folder).index("k", encryption=ENCRYPTION)._manifest()
     run = manifest.runs[0]
     claimed = run.shards[0]._replace(entries=1 << 62)
