@@ -19,6 +19,7 @@ import bloomseal as bs
 from bloomseal.audit import audit
 from bloomseal.audit.facts.places import find_files as to_audit
 from bloomseal.rotation import Rewrap, Status, rotate
+from bloomseal.table.query.schema import conform
 
 deltalake = pytest.importorskip("deltalake")
 memory = pytest.importorskip("pyiceberg.catalog.memory")
@@ -325,3 +326,15 @@ def test_a_pipe_in_a_log_is_refused_at_once(delta: Path, iceberg: Any, spec: bs.
     os.mkfifo(metadata)
     with pytest.raises(bs.UsageError, match="can't be opened"):
         bs.open_table(metadata.parent.parent, decryption=spec)
+
+
+def test_instants_of_a_log_are_floored_and_never_wrap() -> None:
+    """The log says microseconds where INT96 has nanoseconds; or nanoseconds, whose range ends in 2262."""
+    fine = pa.table({"at": pa.array([-1, 1_500], pa.timestamp("ns"))})
+    schema = pa.schema([("at", pa.timestamp("us", "UTC"))])
+    found = conform(fine, schema, {}, "f", sealed_instants=True)
+    assert found.column("at").cast(pa.int64()).to_pylist() == [-1, 1]
+    late = pa.table({"at": pa.array([253_402_214_400_000_000], pa.timestamp("us"))})
+    for zone in (None, "UTC"):
+        with pytest.raises(bs.UsageError, match="does not fit"):
+            conform(late, pa.schema([("at", pa.timestamp("ns", zone))]), {}, "f", sealed_instants=True)

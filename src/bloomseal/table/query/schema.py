@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ...errors import UsageError
 
 __all__ = ["conform", "fits", "unified", "wider"]
 
 _UNITS = ("s", "ms", "us", "ns")
+_FLOORED = {"s": "second", "ms": "millisecond", "us": "microsecond"}
 
 
 def unified(schemas: Iterable[tuple[str, pa.Schema]]) -> pa.Schema:
@@ -129,14 +131,19 @@ def _cast(column: pa.ChunkedArray, field: pa.Field, path: str, sealed_instants: 
     try:
         if sealed_instants and pa.types.is_timestamp(field.type):
             # INT96 has nanoseconds and no zone; the log says what it means.
-            return column.cast(field.type, safe=False) if column.type.tz == field.type.tz else _utc(column, field.type)
+            return _instants(column, field.type)
         return column.cast(field.type)
     except (pa.ArrowException, AttributeError):
         raise UsageError(f"a value does not fit {field.type}", file=path, column=field.name) from None
 
 
-def _utc(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    return column.cast(pa.timestamp(column.type.unit, "UTC")).cast(kind, safe=False)
+def _instants(column: pa.ChunkedArray, kind: pa.TimestampType) -> pa.ChunkedArray:
+    """Instants of a finer unit are floored, before 1970 too, as Spark does it; those of a coarser one have to fit."""
+    if column.type.tz != kind.tz:
+        column = column.cast(pa.timestamp(column.type.unit, "UTC"))
+    if _UNITS.index(column.type.unit) > _UNITS.index(kind.unit):
+        column = pc.floor_temporal(column, unit=_FLOORED[kind.unit])
+    return column.cast(kind)
 
 
 def _signed(bits: int) -> pa.DataType:
