@@ -16,7 +16,7 @@ import bloomseal as bs
 import bloomseal.polars as bp
 from bloomseal.polars import _pushed
 from bloomseal.read.predicate.condition import AnyOf
-from bloomseal.table.open import SealedTable
+from bloomseal.table.sealed import SealedTable
 
 ENCRYPTION = bs.EncryptionSpec(footer_key=b"f" * 16, column_keys={"text": b"s" * 16}, complete=True)
 DECRYPTION = bs.DecryptionSpec(bs.ExplicitKeys(footer_key=b"f" * 16, column_keys={"text": b"s" * 16}))

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from .sbbf import FilterSpec, SplitBlockBloomFilter
     from .specs import DecryptionSpec, EncryptionSpec
     from .table.dataset import DatasetReport, write_dataset
-    from .table.open import SealedTable, open_table, read_table
+    from .table.open import open_table, read_table
     from .table.report import TableVerifyReport
+    from .table.sealed import SealedTable
     from .table.verbs import attach_filters, inspect, probe, verify
     from .table.writing import SealedWriter, write_table
     from .write.attach import AttachReport
@@ -114,7 +115,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "PolicyError": "errors",
             "RewrapReport": "rotation.rewrap",
             "SealedFile": "read.file",
-            "SealedTable": "table.open",
+            "SealedTable": "table.sealed",
             "SealedWriter": "table.writing",
             "SplitBlockBloomFilter": "sbbf",
             "TableVerifyReport": "table.report",

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import UsageError
 from .read.predicate.condition import shared
-from .table.open import SealedTable, as_table
+from .table.open import as_table
+from .table.sealed import SealedTable
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
-    from .storage.tables import Places
+    from .storage.discovery.tables import Places
 
 __all__ = ["lookup", "register"]
 

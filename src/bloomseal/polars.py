@@ -13,7 +13,8 @@ import pyarrow as pa
 from .errors import MissingDependencyError
 from .read.predicate.condition import AllOf, AnyOf, Compare
 from .read.predicate.values import Values
-from .table.open import SealedTable, as_table
+from .table.open import as_table
+from .table.sealed import SealedTable
 
 try:
     import polars as pl
@@ -22,7 +23,7 @@ except ImportError:
     raise MissingDependencyError("this needs the library polars", hint="pip install 'bloomseal[polars]'") from None
 
 if TYPE_CHECKING:
-    from .storage.tables import Places
+    from .storage.discovery.tables import Places
 
 __all__ = ["scan"]
 

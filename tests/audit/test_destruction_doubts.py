@@ -297,7 +297,7 @@ def test_other_file_systems_and_equal_paths_on_two(lab: Lab, monkeypatch: pytest
         lambda path, _: FileRef(path.removeprefix("remote://"), systems[path]),
     )
     monkeypatch.setattr(
-        "bloomseal.storage.tables.resolve_path",
+        "bloomseal.storage.discovery.tables.resolve_path",
         lambda path, filesystem: FileRef(path.removeprefix("remote://"), filesystem),
     )
     answer = ask(lab, paths=["t", "remote://t"])

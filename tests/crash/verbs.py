@@ -16,7 +16,7 @@ from bloomseal.policy import Policy, TablePolicy
 from bloomseal.rotation import Job as RotationJob
 from bloomseal.rotation import Rekey, Rewrap, Seal, Unseal, rotate
 from bloomseal.spark.source.commit.placing import ABANDONED, TEMPORARY, Job, Staged, TableFolder, recover
-from bloomseal.storage.files import is_hidden
+from bloomseal.storage.discovery.kinds import is_hidden
 from support.rotation_tables import masters
 
 __all__ = ["FILES", "VERBS", "Verb", "leftovers", "make"]

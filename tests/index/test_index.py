@@ -559,7 +559,7 @@ def test_the_secret_stays_where_it_is(folder: Path) -> None:
 def test_the_index_is_no_data_and_its_keys_count(folder: Path) -> None:
     table = opened(folder)
     assert not any("_bloomseal_index" in path for path in table.files)
-    from bloomseal.storage.tables import find_files
+    from bloomseal.storage.discovery.tables import find_files
 
     others = find_files(folder, everything=True).others
     assert sum("_bloomseal_index" in one.relative for one in others) == 2

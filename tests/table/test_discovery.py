@@ -14,8 +14,9 @@ import bloomseal as bs
 from bloomseal.audit import inventory, may_destroy
 from bloomseal.rotation import Rewrap, Status, rotate
 from bloomseal.rotation.files import find_files as to_rotate
-from bloomseal.storage.files import Kind, is_hidden, kind_of, list_files
-from bloomseal.storage.tables import find_files
+from bloomseal.storage.discovery.files import list_files
+from bloomseal.storage.discovery.kinds import Kind, is_hidden, kind_of
+from bloomseal.storage.discovery.tables import find_files
 
 READERS = [
     "a.parquet",

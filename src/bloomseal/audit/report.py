@@ -15,7 +15,7 @@ import pyarrow as pa
 from .._version import __version__
 from ..notebook import ShownInNotebooks
 from ..policy import Policy, TablePolicy
-from .facts.file import FileFacts, Seen
+from .facts.files.file import FileFacts, Seen
 from .facts.indexes import look_at_indexes
 from .facts.inventory import look, to_table
 from .facts.leftovers import Content, look_at
@@ -29,7 +29,7 @@ from .rules.means import Means
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-    from .facts.deep import Nonces
+    from .facts.files.deep import Nonces
 
 __all__ = ["Report", "audit", "judged"]
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from ..errors import UsageError
 from ..storage.atomic import replace_durably
-from ..storage.files import Kind, kind_of
+from ..storage.discovery.kinds import Kind, kind_of
 from ..storage.source import refusal
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 
-from ..audit.facts.raw_scan import FILTER_HEADER
+from ..audit.facts.files.raw_scan import FILTER_HEADER
 from ..errors import BloomsealError
 from ..format.inspect import inspect
 from ..format.walk import Walk

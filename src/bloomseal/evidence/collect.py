@@ -25,8 +25,8 @@ from ..errors import BloomsealError
 from ..keytools.access_log import host_name, user_name
 from ..notebook import ShownInNotebooks
 from ..policy import KeyPolicy, Policy, TablePolicy
+from ..storage.logs.snapshot import library
 from ..storage.ref import FileRef
-from ..storage.snapshot import library
 from . import rotations as journal_room
 from .access import summary
 from .bundle.archive import Member, Spool, check_free, write

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from .._text import safe_text
-from ..storage.snapshot import library
+from ..storage.logs.snapshot import library
 from .leaks import FILTER, VALUES, ColumnLeak
 
 __all__ = ["index_page", "leak_page"]

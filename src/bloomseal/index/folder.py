@@ -19,7 +19,7 @@ from ..encryption import Algorithm
 from ..errors import IntegrityError, MissingFileError, PolicyError, UsageError
 from ..read.file import SealedFile
 from ..specs import EncryptionSpec, encryption_for
-from ..storage.files import INDEX_FOLDER
+from ..storage.discovery.kinds import INDEX_FOLDER
 from ..storage.ref import FileRef
 from ..storage.source import Source
 from ..write.writer import SealedWriter

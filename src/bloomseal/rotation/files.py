@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..errors import BloomsealError, UsageError
-from ..storage import tables
 from ..storage.atomic import identity_at
-from ..storage.files import Found, Kind, Problem, is_of_index
+from ..storage.discovery import tables
+from ..storage.discovery.kinds import Found, Kind, Problem, is_of_index
+from ..storage.discovery.tables import Paths
 from ..storage.ref import FileRef
 from ..storage.source import open_regular, refusal
-from ..storage.tables import Paths
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -77,10 +77,10 @@ def find_files(
 ) -> list[DataFile]:
     """All files that a rotation is about, in the order of their names, each once, however many links lead to it.
 
-    They are what `bloomseal.storage.tables` finds: whatever a reader takes, and visible Parquet files of other names,
-    which Spark reads. Of Delta and Iceberg tables the live ones are to be rotated, the dead ones are told; so are
-    hidden Parquet files, and whatever could not be seen. An audit, and `may_destroy`, count no file that is not in this
-    list.
+    They are those of `bloomseal.storage.discovery.tables`: whatever a reader takes, and visible Parquet files of other
+    names, which Spark reads. Of Delta and Iceberg tables the live ones are to be rotated, the dead ones are told; so
+    are hidden Parquet files, and whatever could not be seen. An audit, and `may_destroy`, count no file that is not in
+    this list.
 
     Args:
         follow_links: follow links, and logs, that lead out of a folder.

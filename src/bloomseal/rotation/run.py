@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from ..errors import BloomsealError, KeyAccessError, UsageError
 from ..keytools.kms.calls import patient
 from ..keytools.material.store import tidy
-from ..storage.files import Kind
+from ..storage.discovery.kinds import Kind
 from .files import ChangedError, DataFile, find_files, in_turn, mark_of
 from .job import Job
 from .journal import Journal, NoJournal, default_journal, job_digest

@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import UsageError
-from ..storage import files
-from ..storage.files import Listing, NothingThereError, is_hidden
+from ..storage.discovery import files
+from ..storage.discovery.kinds import Listing, NothingThereError, is_hidden
 from .versions import check_version
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def list_files(spark: SparkSession, path: str | os.PathLike[str], *, to_write: b
 
 def listing_of(path: str) -> tuple[str | None, Listing]:
     """What lies at a path or URI, as Hadoop spells them, and the `base` of `TableFiles`: whatever is not hidden, by the
-    one rule of `bloomseal.storage.files`.
+    one rule of `bloomseal.storage.discovery.files`.
 
     Raises:
         NothingThereError: nothing.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..errors import FormatError, UnsupportedError
 from ..policy import TablePolicy
 from ..read.file import open_file
-from ..storage.files import real_root, refuse_outside
+from ..storage.discovery.files import real_root, refuse_outside
 from ..storage.formats import Format, format_of
 from ..storage.ref import FileRef
 from ..storage.source import Source

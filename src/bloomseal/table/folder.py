@@ -18,7 +18,7 @@ from ..errors import BloomsealError, UnsupportedError, UsageError
 from ..keytools.material.store import MaterialStore, tidy
 from ..storage.aside import aside_name, folder_below, folder_lock
 from ..storage.atomic import storage_errors
-from ..storage.files import Kind, is_hidden, kind_of
+from ..storage.discovery.kinds import Kind, is_hidden, kind_of
 from ..storage.formats import format_of
 from ..storage.objects import NO_MARKERS
 from ..storage.ref import FileRef

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from ..storage.tables import Places, find_files, is_one_file
+from ..storage.discovery.tables import Places, find_files, is_one_file
 
 if TYPE_CHECKING:
     import pyarrow as pa

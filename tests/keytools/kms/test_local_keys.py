@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from bloomseal import DecryptionSpec, orc
 from bloomseal.errors import BloomsealError, KeyAccessError, PolicyError, UsageError
 from bloomseal.keytools import KmsAccessError, MasterKeys, Problem, client_for
-from bloomseal.keytools.kms.hadoop import HadoopKms
-from bloomseal.keytools.kms.jceks import PASSWORD_VARIABLE, JceksStore
+from bloomseal.keytools.kms.hadoop.client import HadoopKms
+from bloomseal.keytools.kms.hadoop.jceks import PASSWORD_VARIABLE, JceksStore
 from bloomseal.keytools.local_keys import local_key_calls
 from support.hadoop_kms import hadoop_kms
 from support.jvm import JavaUnavailableError, start_jvm

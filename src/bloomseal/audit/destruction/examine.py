@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 from ...errors import BloomsealError
 from ...keytools.material.material import KeyMaterial
-from ...storage.files import MATERIAL_PREFIX
+from ...storage.discovery.kinds import MATERIAL_PREFIX
 from ...storage.ref import FileRef
-from ..facts.file import FileFacts
+from ..facts.files.file import FileFacts
+from ..facts.files.scan import Scanner
 from ..facts.keys import KeyFacts, SidecarView
-from ..facts.scan import Scanner
 from .answer import Reason
 from .question import Question
 

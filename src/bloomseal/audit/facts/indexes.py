@@ -10,8 +10,8 @@ from datetime import datetime
 from ...errors import BloomsealError
 from ...index.folder import IndexFolder
 from ...policy import TablePolicy
-from ...storage.files import is_of_index
-from .file import FileFacts
+from ...storage.discovery.kinds import is_of_index
+from .files.file import FileFacts
 from .places import Places
 from .policies import Policies
 

@@ -17,13 +17,13 @@ import pyarrow as pa
 from ...keytools import KeyTools, as_key_source
 from ...keytools.pinned import PinnedKeys
 from ...policy import Policy, TablePolicy
-from .file import PROTECTIONS, SEEN, FileFacts
+from .files.file import PROTECTIONS, SEEN, FileFacts
+from .files.scan import Scanner
+from .files.views import EXPOSED
 from .keys import KeyFacts, Kms
 from .places import Places, find_files
 from .policies import Policies
 from .processes import scan_all
-from .scan import Scanner
-from .views import EXPOSED
 from .witness import Witness
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ...format.walk import Walk
     from ...storage.source import Source
-    from .deep import Nonces
+    from .files.deep import Nonces
 
 __all__ = ["SCHEMA", "inventory", "look", "scanner_for", "to_table"]
 
@@ -171,7 +171,7 @@ def look(
     """The facts of all files, and with `deep` their nonces."""
     nonces: Nonces | None = None
     if deep:
-        from .deep import Nonces
+        from .files.deep import Nonces
 
         nonces = Nonces()
     visit = None if nonces is None else partial(_in_depth, nonces)
@@ -189,7 +189,7 @@ def look(
 
 def _in_depth(nonces: Nonces, facts: FileFacts, walk: Walk | None, source: Source) -> None:
     """All that is learnt from reading a whole file."""
-    from .deep import prove
+    from .files.deep import prove
 
     nonces.add(facts, walk, source)
     if walk is not None:

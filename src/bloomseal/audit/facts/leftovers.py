@@ -20,7 +20,7 @@ from ...format.footer import Footer, FooterKind, peek
 from ...format.layout import MAGIC, MAGIC_ENCRYPTED
 from ...orc import OrcFile
 from ...orc.tail import MAGIC as ORC
-from ...storage.files import Found, Kind
+from ...storage.discovery.kinds import Found, Kind
 from ...storage.formats import Format, format_of
 from ...storage.source import Source, open_regular
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from ...errors import UsageError
-from ...storage import tables
-from ...storage.delta import DeltaLog
-from ...storage.files import Found, Kind, is_of_index
-from ...storage.iceberg import IcebergLog
+from ...storage.discovery import tables
+from ...storage.discovery.kinds import Found, Kind, is_of_index
+from ...storage.logs.delta import DeltaLog
+from ...storage.logs.iceberg import IcebergLog
+from ...storage.logs.snapshot import LiveFile
 from ...storage.ref import FileRef
-from ...storage.snapshot import LiveFile
 from ...storage.source import resolve_path
 
 if TYPE_CHECKING:
@@ -86,9 +86,9 @@ def find_files(
     filesystem: FileSystem | None = None,
     history: bool = False,
 ) -> Places:
-    """All data files at these places, as `bloomseal.storage.tables` finds them: whatever a reader takes, and visible
-    Parquet files of other names. Links are followed: an audit only looks, and must not see less than whoever follows
-    them.
+    """All data files at these places, as `bloomseal.storage.discovery.tables` finds them: whatever a reader takes, and
+    visible Parquet files of other names. Links are followed: an audit only looks, and must not see less than whoever
+    follows them.
 
     Args:
         paths: files, folders, Delta tables (the folder that holds ``_delta_log``) and Iceberg tables (their folder,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ...policy import Policy, TablePolicy
 from ...storage.ref import FileRef
-from .file import FileFacts
+from .files.file import FileFacts
 
 __all__ = ["Policies"]
 

@@ -20,9 +20,9 @@ from queue import SimpleQueue
 from typing import IO, Any, Final
 
 from ...storage.ref import FileRef
-from .file import FileFacts
+from .files.file import FileFacts
+from .files.scan import Scanner
 from .keys import SidecarView
-from .scan import Scanner
 
 __all__ = ["FEW_FILES", "Stripped", "scan_all", "stripped", "whole"]
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..._version import __version__
-from ...storage.snapshot import library
+from ...storage.logs.snapshot import library
 from ..report import Report
 
 __all__ = ["VERSIONS", "Life", "to_cbom"]

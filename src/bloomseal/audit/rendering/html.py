@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from ..._text import safe_text
 from ..._version import __version__
-from ...storage.snapshot import library
-from ..facts.views import EXPOSED
+from ...storage.logs.snapshot import library
+from ..facts.files.views import EXPOSED
 from ..report import Report
 from ..rules.findings import Finding, Rule, Severity
 from .streamed import rows

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from ...errors import PolicyError
 from ...format.expectation import Expectation
 from ...policy import TablePolicy
-from ...storage.files import Kind, is_of_index
-from ..facts.file import Broken, FileFacts, Seen
+from ...storage.discovery.kinds import Kind, is_of_index
+from ..facts.files.file import Broken, FileFacts, Seen
+from ..facts.files.views import EXPOSED
 from ..facts.leftovers import Content, target_of
-from ..facts.views import EXPOSED
 from .filter_rules import check_filters, check_sizes
 from .findings import Finding, Severity
 from .index_rules import check_indexes

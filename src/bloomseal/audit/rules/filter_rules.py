@@ -9,8 +9,8 @@ import numpy as np
 
 from ...policy import TablePolicy
 from ...sbbf import FilterSpec, bits_per_value
-from ...storage.files import is_of_index
-from ..facts.file import FileFacts, Seen
+from ...storage.discovery.kinds import is_of_index
+from ..facts.files.file import FileFacts, Seen
 from .findings import Finding
 from .judged import Line, found
 

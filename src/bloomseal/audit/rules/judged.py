@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ...policy import Sensitivity, TablePolicy
-from ..facts.file import ChunkFacts, FileFacts
+from ..facts.files.file import ChunkFacts, FileFacts
 from ..facts.indexes import IndexSeen
 from ..facts.keys import KeyFacts
 from ..facts.leftovers import Leftover
@@ -20,7 +20,7 @@ from .findings import Finding, Severity
 from .means import Means
 
 if TYPE_CHECKING:
-    from ..facts.deep import Nonces
+    from ..facts.files.deep import Nonces
 
 __all__ = ["SENSITIVE", "Facts", "Line", "found", "lines"]
 

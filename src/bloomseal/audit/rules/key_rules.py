@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 from ...columns import nearest_entry
 from ...limits import MAX_GCM_SEALS
 from ...policy import TablePolicy
-from ...storage.files import MATERIAL_PREFIX, exists
+from ...storage.discovery.files import exists
+from ...storage.discovery.kinds import MATERIAL_PREFIX
 from ...storage.ref import FileRef
-from ..facts.file import FileFacts
+from ..facts.files.file import FileFacts
 from ..facts.keys import KeyFacts
 from .findings import Finding, Severity
 from .judged import SENSITIVE, Facts, found
 
 if TYPE_CHECKING:
-    from ..facts.deep import Nonces
+    from ..facts.files.deep import Nonces
 
 __all__ = ["check_keys", "check_material", "check_nonces", "check_versions"]
 

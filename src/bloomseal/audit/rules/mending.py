@@ -17,10 +17,10 @@ from ...encryption import Algorithm
 from ...errors import BloomsealError
 from ...policy import TablePolicy
 from ...sbbf import FilterSpec
-from ...storage.files import INDEX_FOLDER, is_of_index
+from ...storage.discovery.kinds import INDEX_FOLDER, is_of_index
+from ...storage.logs.snapshot import location
 from ...storage.ref import FileRef
-from ...storage.snapshot import location
-from ..facts.file import FileFacts
+from ..facts.files.file import FileFacts
 from ..facts.leftovers import target_of
 from .findings import Finding
 from .means import Means

@@ -10,7 +10,7 @@ import click
 from ...errors import BloomsealError, UsageError
 from ...read.door import open_file
 from ...read.file import Verdict
-from ...storage.tables import is_one_file
+from ...storage.discovery.tables import is_one_file
 from ...table.open import open_table
 from ..arguments.opening import OpeningOptions, opening_options, trust_option, use_index_option
 from ..arguments.values import parse_value, read_lines
@@ -19,7 +19,7 @@ from ..state import PATH, State, common_options
 
 if TYPE_CHECKING:
     from ...format.schema import Leaf
-    from ...table.open import SealedTable
+    from ...table.sealed import SealedTable
 
 __all__ = ["probe"]
 

@@ -21,7 +21,7 @@ from ...read.door import open_file
 from ...read.file import ReadStats
 from ...specs import DecryptionSpec
 from ...storage.atomic import final_place
-from ...storage.tables import is_one_file
+from ...storage.discovery.tables import is_one_file
 from ...table.open import open_table
 from ..arguments.opening import OpeningOptions, opening_options, trust_option, use_index_option
 from ..arguments.values import parse_value, read_lines

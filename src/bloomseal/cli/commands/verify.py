@@ -6,7 +6,7 @@ import click
 
 from ...errors import BloomsealError
 from ...read.door import open_file
-from ...storage.tables import files_at
+from ...storage.discovery.tables import files_at
 from ..arguments.opening import OpeningOptions, opening_options
 from ..render import facts, print_json, printable, progress, table
 from ..state import PATH, State, common_options

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import PolicyError, UsageError
 from ...policy import Policy, TablePolicy
-from ...storage.files import NothingThereError
+from ...storage.discovery.kinds import NothingThereError
 from ...table.hive import check_partitioning
 from ..session import chosen_table
 from ..settings import check_lookalikes, check_native, options

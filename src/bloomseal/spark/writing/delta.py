@@ -17,8 +17,8 @@ from urllib.parse import unquote
 
 from ...errors import BloomsealError, UnsupportedError, UsageError
 from ...policy import Policy, TablePolicy
+from ...storage.logs.snapshot import library, location, opened
 from ...storage.ref import FileRef
-from ...storage.snapshot import library, location, opened
 from ..listing import in_folder, open_filesystem, qualified, split_uri
 from ..session import chosen_table
 from .frames import WriteReport, write

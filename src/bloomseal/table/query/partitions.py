@@ -20,8 +20,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from ...errors import UsageError
-from ...storage.files import Found
-from ...storage.snapshot import LiveFile, Snapshot
+from ...storage.discovery.kinds import Found
+from ...storage.logs.snapshot import LiveFile, Snapshot
 from ..hive import NULL
 
 __all__ = ["Partitions"]

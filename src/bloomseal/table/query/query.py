@@ -16,7 +16,8 @@ from ...errors import UnsupportedError, UsageError
 from ...read.door import open_file
 from ...read.file import ReadPlan, ReadStats, SealedFile
 from ...spelling import named_columns
-from ...storage.files import Found, real_root, refuse_outside
+from ...storage.discovery.files import real_root, refuse_outside
+from ...storage.discovery.kinds import Found
 from .conditions import Condition, Rest, alike, columns_of
 from .partitions import Partitions
 from .schema import conform, fits, unified
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from ...policy import TablePolicy
     from ...sbbf import ColumnType
     from ...specs import DecryptionSpec
-    from ...storage.snapshot import Snapshot
+    from ...storage.logs.snapshot import Snapshot
 
 __all__ = ["Answer", "Fragment", "Kept", "Query", "Shape", "TableParts", "side_by_side"]
 

@@ -1,4 +1,4 @@
-"""Tables whose log says which files are live: Delta and Iceberg, by the rule of `bloomseal.storage.tables`.
+"""Tables whose log says which files are live: Delta and Iceberg, by the rule of `bloomseal.storage.discovery.tables`.
 
 Spark's own connectors, and their jars, are not needed: the log is read by the libraries that `bloomseal.open_table`
 reads it with. What makes a table's rows others than its files' (deletion vectors, delete files, mapped columns) is
@@ -20,7 +20,7 @@ from ...listing import open_filesystem
 
 if TYPE_CHECKING:
     from ....read.file import SealedFile
-    from ....storage.snapshot import Snapshot
+    from ....storage.logs.snapshot import Snapshot
 
 __all__ = ["NULL", "LiveTable", "Rules"]
 
@@ -79,13 +79,13 @@ class LiveTable:
         """The current version of the table in this folder.
 
         Raises:
-            UsageError, UnsupportedError, MissingDependencyError: as `bloomseal.storage.tables.find_files`; and
-                partition columns of types whose values have no plain text.
+            UsageError, UnsupportedError, MissingDependencyError: as `bloomseal.storage.discovery.tables.find_files`;
+                and partition columns of types whose values have no plain text.
         """
         from pyspark.errors import PySparkException
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        from ....storage.tables import find_files
+        from ....storage.discovery.tables import find_files
 
         found = find_files(root, open_filesystem(base))
         snapshot = found.snapshot

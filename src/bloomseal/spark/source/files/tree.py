@@ -25,7 +25,7 @@ from zoneinfo import ZoneInfo
 from pyspark.sql import types as st
 
 from ....errors import UnsupportedError, UsageError
-from ....storage.files import Layout, Listing, NothingThereError
+from ....storage.discovery.kinds import Layout, Listing, NothingThereError
 from ...listing import listing_of
 from .live import NULL, LiveTable, Rules
 from .logs import sink_files

@@ -9,25 +9,23 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from ...errors import BloomsealError, FormatError, IntegrityError, KeyAccessError, UnsupportedError
-from ...format.expectation import Expectation
-from ...format.filter_bytes import FilterBytes
-from ...format.footer import FileCrypto, Footer, FooterKind, Peek, peek
-from ...format.hashes.truth import held_against_values
-from ...format.opening import KeysAtHand, authenticated
-from ...format.schema import Schema
-from ...format.walk import Chunk, Walk
-from ...keytools import KmsAccessError
-from ...keytools.access_log import AccessLog
-from ...keytools.protocols import KeySource
-from ...limits import MAX_GCM_SEALS
-from ...sbbf import PhysicalType, SplitBlockBloomFilter
-from ...storage.formats import Format, format_of
-from ...storage.ref import FileRef
-from ...storage.source import Source
-from ...thrift.structs import ColumnMetaData, decode
-from .file import ChunkFacts, FileFacts, FilterFacts, Seen
-from .keys import Impatient, KeyFacts, Kms, SidecarView
+from ....errors import BloomsealError, FormatError, IntegrityError, KeyAccessError, UnsupportedError
+from ....format.expectation import Expectation
+from ....format.footer import FileCrypto, Footer, FooterKind, Peek, peek
+from ....format.opening import KeysAtHand, authenticated
+from ....format.schema import Schema
+from ....format.walk import Chunk, Walk
+from ....keytools import KmsAccessError
+from ....keytools.access_log import AccessLog
+from ....keytools.protocols import KeySource
+from ....limits import MAX_GCM_SEALS
+from ....storage.formats import Format, format_of
+from ....storage.ref import FileRef
+from ....storage.source import Source
+from ....thrift.structs import decode
+from ..keys import Impatient, KeyFacts, Kms, SidecarView
+from .file import ChunkFacts, FileFacts, Seen
+from .filters import filter_facts
 from .raw_scan import is_filter_header, is_sealed, read_all
 from .views import AuditChunk, AuditGroup, AuditMeta, exposed
 
@@ -253,7 +251,7 @@ class _Columns:
             facts.filter = Seen.CLEAR
             facts.filter_offset, facts.filter_length = meta.bloom_filter_offset, meta.bloom_filter_length
             if self._scanner._filters:
-                self._judge_filter(facts, self._walk.chunk(group, leaf))
+                facts.bloom = filter_facts(self._walk, self._walk.chunk(group, leaf), self._scanner._truth)
         return facts
 
     def _encrypted(self, group: int, leaf: int, column: AuditChunk) -> ChunkFacts:
@@ -284,7 +282,7 @@ class _Columns:
         if copy is not None and copy.bloom_filter_offset not in (None, facts.filter_offset):
             self._peeks.append((facts, "copy", copy.bloom_filter_offset, copy.bloom_filter_length or _HEADER_BYTES))
         if chunk is not None and opened is not None and facts.filter_offset is not None and self._scanner._filters:
-            self._judge_filter(facts, chunk)
+            facts.bloom = filter_facts(self._walk, chunk, self._scanner._truth)
         return facts
 
     def _open(
@@ -348,49 +346,6 @@ class _Columns:
             facts.keys.append(found)
             known = self._opened[name] = len(facts.keys) - 1
         return known
-
-    def _judge_filter(self, facts: ChunkFacts, chunk: Chunk) -> None:
-        bloom = facts.bloom = FilterFacts()
-        try:
-            found = self._walk.stored_filter(chunk)
-            if found is None:
-                facts.bloom = None
-                return
-            if self._scanner._truth:
-                self._hold_against_values(bloom, chunk, found)
-            if found.unknown is not None:
-                raise found.unknown
-            bloom.authentic = found.sealed if chunk.encrypted else None
-            parsed = SplitBlockBloomFilter.from_bitset(found.bitset)
-            bloom.kind = "BLOCK, XXHASH, UNCOMPRESSED"  # the walk refuses any other
-            bloom.num_bytes, bloom.fill = parsed.num_bytes, parsed.fill
-            bloom.fpp, bloom.ndv = parsed.false_positive_probability(), parsed.estimated_ndv()
-            bloom.empty = parsed.is_empty and _has_values(self._walk.meta(chunk))
-            if bloom.empty and chunk.leaf.type.physical is PhysicalType.BOOLEAN:
-                bloom.empty = None  # parquet-java never inserts booleans
-        except UnsupportedError as error:
-            bloom.kind = error.what
-        except IntegrityError as error:
-            bloom.authentic, bloom.error = False, error.what
-        except BloomsealError as error:
-            bloom.error = error.what
-
-    def _hold_against_values(self, bloom: FilterFacts, chunk: Chunk, found: FilterBytes) -> None:
-        try:
-            truth = held_against_values(self._walk, chunk, found)
-        except BloomsealError as error:
-            # A page that is broken is no fault of the filter.
-            bloom.unasked = f"its column's values can't be told: {error.what}"
-        else:
-            bloom.unasked = truth.unasked
-            if truth.unasked is None:
-                bloom.values, bloom.denied = truth.values, truth.denied
-
-
-def _has_values(meta: ColumnMetaData) -> bool:
-    """Do the statistics prove it? Without them a chunk could be all nulls."""
-    nulls = meta.statistics.null_count if meta.statistics else None
-    return nulls is not None and nulls < (meta.num_values or 0)
 
 
 def _modified(source: Source) -> datetime | None:

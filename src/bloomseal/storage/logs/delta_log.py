@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..errors import BloomsealError
-from .ref import FileRef
+from ...errors import BloomsealError
+from ..ref import FileRef
+from ..source import Source
 from .snapshot import History, in_table
-from .source import Source
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo

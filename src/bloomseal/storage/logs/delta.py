@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from typing import Any, Final
 
-from ..errors import UnsupportedError, UsageError
+from ...errors import UnsupportedError, UsageError
+from ..ref import FileRef
 from .delta_log import read_log
-from .ref import FileRef
 from .snapshot import History, LiveFile, Snapshot, in_table, library, location, opened
 
 __all__ = ["DeltaLog"]

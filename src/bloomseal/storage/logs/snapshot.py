@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote
 
-from ..errors import BloomsealError, MissingDependencyError, UsageError
-from .ref import FileRef
+from ...errors import BloomsealError, MissingDependencyError, UsageError
+from ..ref import FileRef
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,9 +7,9 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Final
 
-from ...errors import BloomsealError
-from ...storage.ref import FileRef
-from .keys import KeyFacts, SidecarView
+from ....errors import BloomsealError
+from ....storage.ref import FileRef
+from ..keys import KeyFacts, SidecarView
 
 __all__ = ["PROTECTIONS", "SEEN", "Broken", "ChunkFacts", "FileFacts", "FilterFacts", "Seen"]
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ...encryption import ModuleType, framed_length
-from ...errors import BloomsealError
-from ...format.footer import peek
-from ...format.layout import read_tail
-from ...format.verify import verify_walk
-from ...format.walk import Chunk, Walk
-from ...limits import MAX_MODULE_BYTES
-from ...storage.source import Source
+from ....encryption import ModuleType, framed_length
+from ....errors import BloomsealError
+from ....format.footer import peek
+from ....format.layout import read_tail
+from ....format.verify import verify_walk
+from ....format.walk import Chunk, Walk
+from ....limits import MAX_MODULE_BYTES
+from ....storage.source import Source
 from .file import Broken, ChunkFacts, FileFacts, Seen
 from .raw_scan import clear_filters, only_sealed
 

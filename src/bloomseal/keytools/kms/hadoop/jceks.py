@@ -23,12 +23,12 @@ from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
 from cryptography.hazmat.primitives.ciphers import Cipher, modes
 from cryptography.hazmat.primitives.padding import PKCS7
 
-from ...encryption import SecretKey
-from ...errors import FormatError, KeyAccessError, PolicyError, UsageError
-from ...storage.source import open_regular
-from ..access import KmsAccessError, Problem, shown
-from ..material.wrapping import open_by_ctr
-from .common import LocalKeysOnly
+from ....encryption import SecretKey
+from ....errors import FormatError, KeyAccessError, PolicyError, UsageError
+from ....storage.source import open_regular
+from ...access import KmsAccessError, Problem, shown
+from ...material.wrapping import open_by_ctr
+from ..common import LocalKeysOnly
 from .java_objects import Reader
 
 __all__ = ["PASSWORD_VARIABLE", "JceksStore", "from_uri"]

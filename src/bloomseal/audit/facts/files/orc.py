@@ -7,18 +7,18 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from ...errors import BloomsealError
-from ...orc import BloomFilter, Column, OrcFile
-from ...orc.asking.trust import why_untrusted
-from ...orc.encryption import EncryptionAlgorithm
-from ...orc.index import FilterKind, StripeIndex
-from ...orc.protobuf import Message, fields
-from ...orc.streams import Stream, StreamKind
-from ...read.orc.file import SealedOrcFile
-from ...read.orc.inspect import writer_of
-from ...storage.source import Source
+from ....errors import BloomsealError
+from ....orc import BloomFilter, Column, OrcFile
+from ....orc.asking.trust import why_untrusted
+from ....orc.encryption import EncryptionAlgorithm
+from ....orc.index import FilterKind, StripeIndex
+from ....orc.protobuf import Message, fields
+from ....orc.streams import Stream, StreamKind
+from ....read.orc.file import SealedOrcFile
+from ....read.orc.inspect import writer_of
+from ....storage.source import Source
+from ..keys import KeyFacts, Kms
 from .file import ChunkFacts, FileFacts, FilterFacts, Seen
-from .keys import KeyFacts, Kms
 
 __all__ = ["look_at_orc"]
 

@@ -21,10 +21,10 @@ import ssl
 from typing import Any, Final, NoReturn
 from urllib.parse import parse_qs, quote, urlsplit
 
-from ...errors import UsageError
-from ..access import KmsAccessError, Problem, shown
-from ..access_log import user_name
-from .common import LocalKeysOnly, is_here
+from ....errors import UsageError
+from ...access import KmsAccessError, Problem, shown
+from ...access_log import user_name
+from ..common import LocalKeysOnly, is_here
 
 __all__ = ["HadoopKms", "from_uri"]
 

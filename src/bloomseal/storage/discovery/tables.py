@@ -11,14 +11,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
-from ..errors import BloomsealError, UnsupportedError, UsageError
-from .delta import DeltaLog
-from .files import Found, Kind, Layout, Listing, NothingThereError, Problem, UnseenError, list_files
-from .formats import Format, named_format
-from .iceberg import METADATA_ENDING, IcebergLog
-from .ref import FileRef
-from .snapshot import LiveFile, Snapshot
-from .source import FilePlace, is_object, resolve_path, type_at
+from ...errors import BloomsealError, UnsupportedError, UsageError
+from ..formats import Format, named_format
+from ..logs.delta import DeltaLog
+from ..logs.iceberg import METADATA_ENDING, IcebergLog
+from ..logs.snapshot import LiveFile, Snapshot
+from ..ref import FileRef
+from ..source import FilePlace, is_object, resolve_path, type_at
+from .files import list_files
+from .kinds import Found, Kind, Layout, Listing, NothingThereError, Problem, UnseenError
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

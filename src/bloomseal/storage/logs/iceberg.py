@@ -13,10 +13,10 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..errors import UnsupportedError, UsageError
-from .ref import FileRef
+from ...errors import UnsupportedError, UsageError
+from ..ref import FileRef
+from ..source import Source, open_regular, refusal
 from .snapshot import History, LiveFile, Snapshot, in_table, library, location, opened
-from .source import Source, open_regular, refusal
 
 __all__ = ["METADATA_ENDING", "IcebergLog"]
 

@@ -1,0 +1,1 @@
+"""Hadoop's key providers: its KMS, keystores, and the Java objects inside those."""

@@ -1,0 +1,153 @@
+"""What a file's name makes of it, and what a look at a place finds. docs/adr/0012-one-rule-of-discovery.md says why."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from ...errors import MissingFileError, UsageError
+from ..formats import named_format, says_data
+from ..ref import FileRef
+
+__all__ = [
+    "INDEX_FOLDER",
+    "MATERIAL_PREFIX",
+    "Found",
+    "Kind",
+    "Layout",
+    "Listing",
+    "NothingThereError",
+    "Problem",
+    "UnseenError",
+    "is_hidden",
+    "is_of_index",
+    "kind_of",
+    "promises_data",
+]
+
+MATERIAL_PREFIX: Final = "_KEY_MATERIAL_FOR_"
+INDEX_FOLDER: Final = "_bloomseal_index"
+"""In a table's folder: its sealed indexes, hidden from whoever reads the table."""
+_ASIDE: Final = ".bloomseal-tmp"
+"""How the names of new files end that have not taken their place, and of the key material beside them; they begin
+hidden."""
+_COPYING: Final = "._COPYING_"
+
+
+class NothingThereError(MissingFileError):
+    """There is neither a file nor a folder."""
+
+
+class UnseenError(UsageError):
+    """Nobody could look, whatever is there: not seen is not absent."""
+
+
+class Kind(StrEnum):
+    """What a file's name makes of it."""
+
+    DATA = "data"
+    """A reader's: the name says Parquet or ORC, and no part of its way is hidden."""
+    OTHER = "other"
+    """Visible, under a name that says nothing of either. Spark reads it all the same."""
+    HIDDEN = "hidden"
+    """In no table: a folder or name that begins with ``.``, or with ``_`` and has no ``=``, or ends ``._COPYING_``."""
+    LEFTOVER = "leftover"
+    """The file aside of a writer that was killed, or is still at work."""
+    DEAD = "dead"
+    """In the folder of a table with a log, whose version asked for does not name it."""
+
+
+class Layout(StrEnum):
+    """What keeps the list of a table's files, where it is not the folder."""
+
+    DELTA = "Delta"
+    ICEBERG = "Iceberg"
+    HUDI = "Hudi"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file.
+
+    Attributes:
+        ref: where it is.
+        relative: its path below the folder that was named; its name where it was named itself.
+        kind: as its name has it.
+        size: bytes, where the listing told it: other file systems do.
+    """
+
+    ref: FileRef
+    relative: str
+    kind: Kind
+    size: int | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A place that could not be looked at, and why; `leads_out`: since a link or a log leads there, out of the
+    table.
+    """
+
+    path: str
+    why: str
+    leads_out: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.why}"
+
+    @property
+    def hint(self) -> str | None:
+        """What to try."""
+        return "name its target too, or follow_links=True (--follow-links)" if self.leads_out else None
+
+
+@dataclass
+class Listing:
+    """What lies at a place.
+
+    Attributes:
+        files: in the order of their relative paths, each file once, however many links lead to it.
+        sidecars: external key material.
+        tables: folders that hold a table with a log, and which; "" is the place itself.
+        problems: what could not be looked at.
+        unsure: with `everything`, what is no problem for a reader, and may still lead to data, or become some: links of
+            any name that lead nowhere, files of data that have no end yet.
+        root: the folder that was searched; None where a file was named.
+    """
+
+    files: list[Found] = field(default_factory=list)
+    sidecars: list[FileRef] = field(default_factory=list)
+    tables: dict[str, Layout] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    unsure: list[Problem] = field(default_factory=list)
+    root: FileRef | None = None
+
+
+def is_hidden(relative: str) -> bool:
+    """Is any part of this path below a table hidden, as Spark and Hive have it? ``_day=1`` is a partition, not
+    hidden; a file that Hadoop is still copying is.
+    """
+    return any(
+        part[:1] == "." or (part[:1] == "_" and "=" not in part) or part.endswith(_COPYING)
+        for part in relative.split("/")
+    )
+
+
+def is_of_index(relative: str) -> bool:
+    """Is it a file of a table's sealed index (docs/index.md)?"""
+    return INDEX_FOLDER in relative.split("/")[:-1]
+
+
+def kind_of(relative: str) -> Kind:
+    """What the name of a file makes of it; `relative` is its path below the table's root."""
+    name = posixpath.basename(relative)
+    if is_hidden(relative):
+        return Kind.LEFTOVER if is_hidden(name) and name.endswith(_ASIDE) else Kind.HIDDEN
+    return Kind.OTHER if named_format(name) is None else Kind.DATA
+
+
+def promises_data(name: str) -> bool:
+    """Is data to become of a hidden file, by its name? Hadoop's checksums have their file's name too."""
+    return name.endswith(_ASIDE) or (says_data(name) and not name.lower().endswith(".crc"))

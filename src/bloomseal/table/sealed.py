@@ -1,0 +1,335 @@
+"""`SealedTable`: many files as one table, opened with one set of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ..errors import UnsupportedError, UsageError
+from ..read.file import ReadStats, SealedFile, Verdict
+from ..read.verdict import Hits, verdicts
+from .query.indexes import Indexes
+from .query.narrow import Narrowed, known_values, narrowed, shapes_of
+from .query.query import Answer, Query, Shape, TableParts, no_such_column, side_by_side
+from .report import TableVerifyReport, verify_files
+
+if TYPE_CHECKING:
+    from ..format.schema import Schema
+    from ..index.sealed import SealedIndex
+    from ..orc import OrcRewriteReport
+    from ..policy import TablePolicy
+    from ..specs import EncryptionSpec
+    from ..write.attach import AttachReport
+    from ..write.writer import FilterRequest
+    from .advice import ColumnAdvice
+    from .scan import Progress
+
+__all__ = ["SealedTable"]
+
+
+class SealedTable:
+    """Many files as one table; make one with `open_table`. Threads may share it.
+
+    The list of files is that of the moment when it was opened; files are opened when they are asked.
+
+    Attributes:
+        stats: what the last `read` or `scan` did, over all files.
+        version: of a Delta table its version, of an Iceberg table the snapshot's id; None for plain files.
+    """
+
+    def __init__(self, parts: TableParts, use_index: str = "auto", trust: str = "auto") -> None:
+        self._parts = parts
+        self._indexes = Indexes(parts, use_index, trust)
+        self.stats = ReadStats()
+        self.version = None if parts.snapshot is None else parts.snapshot.version
+
+    @property
+    def files(self) -> list[str]:
+        """The files' paths, in the order in which their rows are read."""
+        return [found.ref.path for found in self._parts.files]
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns of all files, and behind them those of the folders' names. Opens every footer, once.
+
+        Raises:
+            UsageError: files whose types of a column have none in common; both are named.
+            FormatError, IntegrityError, KeyAccessError, PolicyError: one bad file refuses the schema.
+        """
+        query = Query(self._parts, None, None)
+        return query.target(*_apart(shapes_of(query, self._indexes)))
+
+    @cached_property
+    def leaves(self) -> Schema:
+        """The leaves of `schema`: what a value means in each of them.
+
+        Raises:
+            As `schema`.
+        """
+        from ..format.leaves import leaves_of
+
+        if self._parts.files:
+            with self._parts.open(0) as file:
+                if file.plan().empty.schema.equals(self.schema):
+                    return file.leaves
+        return leaves_of(self.schema)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the top-level columns."""
+        return list(self.schema.names)
+
+    def read(
+        self,
+        columns: Sequence[str] | None = None,
+        filters: Any = None,
+        *,
+        threads: int | None = None,
+        int96_unit: str = "ns",
+    ) -> pa.Table:
+        """Read rows.
+
+        Files are ruled out by their folders' names (or the table's log) without opening them, the others are opened
+        side by side and pruned as `SealedFile.read` does it. A column that a file lacks is null there, and comparison
+        with null keeps no row.
+
+        Args:
+            columns, filters, int96_unit: as for `SealedFile.read`; partition columns too.
+            threads: files read at the same time; None: one per processor.
+
+        Returns:
+            The rows, in the order of `files`. The schema is that of all files which the folders' names leave,
+            whatever matches.
+
+        Raises:
+            UsageError: a column that no file has, or files whose types of a column have none in common; both are named.
+            FormatError, IntegrityError, KeyAccessError, PolicyError: as for a single file; one bad file refuses the
+                read.
+        """
+        query = self._query(columns, filters, int96_unit)
+        left, answers = self._answers(query, threads)
+        shapes = _shapes(left, answers)
+        if query.differs([shape for _, shape in shapes]):
+            query = self._query(columns, filters, int96_unit, bind=True)
+            left, answers = self._answers(query, threads)
+            shapes = _shapes(left, answers)
+        schema = self._target(query, shapes)
+        self.stats = _sum([left.stats, *(answer.stats for answer in answers)])
+        found = zip(left.numbers, answers, strict=True)
+        tables = [query.in_schema(number, rows, schema) for number, answer in found for rows in answer.tables]
+        # Not by concat_tables, which loads pandas, where that is installed.
+        return pa.Table.from_batches([batch for rows in tables for batch in rows.to_batches()], schema)
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        filters: Any = None,
+        *,
+        threads: int | None = None,
+        int96_unit: str = "ns",
+        progress: Progress | None = None,
+    ) -> pa.RecordBatchReader:
+        """As `read`, as a stream: of one row group per thread the pages are held as they are stored, and some megabytes
+        of decoded rows, whatever the table's size. A condition's own columns are decoded a row group at a time.
+
+        All footers are opened before the first row is given out, so that the schema holds. To drop the reader ends
+        the work.
+
+        Args:
+            columns, filters, threads, int96_unit: as for `read`.
+            progress: called with (files done, files in all) after each row group; a file that is half done counts half.
+                `stats` is complete when the last row was given out.
+
+        Raises:
+            As `read`; what is found in single row groups, by the reader.
+        """
+        from .scan import stream
+
+        query = self._query(columns, filters, int96_unit)
+        left = narrowed(query, self._indexes)
+        shapes = self._shapes(query, left)
+        if query.differs([shape for _, shape in shapes]):
+            query = self._query(columns, filters, int96_unit, bind=True)
+            left = narrowed(query, self._indexes)
+        schema = self._target(query, shapes)
+        self.stats = left.stats
+        return stream(query, left.numbers, schema, threads, self.stats, progress)
+
+    def scan_in(self, schema: pa.Schema, filters: Any = None, *, threads: int | None = None) -> pa.RecordBatchReader:
+        """As `scan`, in a schema said beforehand: columns of `schema`, or wider types. No footer is opened twice.
+
+        Raises:
+            As `scan`; all but a wrong predicate by the reader.
+        """
+        from .scan import stream
+
+        query = self._query(schema.names, filters, "ns", bind=True)
+        left = narrowed(query, self._indexes)
+        return stream(query, left.numbers, schema, threads, left.stats, None)
+
+    def probe(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> dict[str, list[list[Verdict]]]:
+        """Ask the filters of all files.
+
+        Returns:
+            File → one list per row group, one verdict per value, as `SealedFile.probe`. A file without the column
+            holds none of them.
+
+        Raises:
+            UsageError: a column that no file has, a partition column, or a value of the wrong kind.
+        """
+        found = self._ask(column, values)
+        return {path: [verdicts(one) for one in hits] for path, hits in found}
+
+    def maybe_present(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+        """As `probe`, an array of shape (files, values): False where no row group of the file holds the value.
+
+        Raises:
+            As `probe`.
+        """
+        found = self._ask(column, values)
+        none = np.zeros(len(values), dtype=np.bool_)
+        rows = [np.logical_or.reduce([none, *(one.maybe for one in hits)]) for _, hits in found]
+        return np.stack(rows) if rows else np.empty((0, len(values)), dtype=np.bool_)
+
+    def open(self, number: int) -> SealedFile:
+        """The file of this number in `files`; the caller closes it.
+
+        Raises:
+            FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError, UsageError.
+        """
+        return self._parts.open(number)
+
+    def advise(self, columns: Sequence[str] | None = None, **options: Any) -> list[ColumnAdvice]:
+        """For each column: is a filter, an index or neither worth it? See `bloomseal.table.advice.advise`.
+
+        Raises:
+            As there.
+        """
+        from .advice import advise
+
+        return advise(self, columns, **options)
+
+    def index(self, column: str, *, encryption: EncryptionSpec | TablePolicy | None = None) -> SealedIndex:
+        """The sealed index of a column: build, update, compact, check, show or drop it. See docs/index.md.
+
+        Args:
+            column: dotted path of a leaf.
+            encryption: what seals the column, and so its index; None: the policy that the table was opened with.
+
+        Raises:
+            UnsupportedError: the table is not one folder. Each of several has its own indexes.
+        """
+        from ..index.sealed import SealedIndex
+
+        if (files := self._indexes.only) is None:
+            raise UnsupportedError("an index is that of a table in one folder", column=column, hint="one by one")
+        return SealedIndex(files, column, self._parts.decryption, encryption)
+
+    def attach(self, filters: FilterRequest, **options: Any) -> dict[str, AttachReport | OrcRewriteReport]:
+        """Add filters to every file, see `bloomseal.attach_filters`. The first file that can't be done ends it; those
+        before it are done.
+
+        Returns:
+            File → report.
+
+        Raises:
+            UnsupportedError: a Delta or Iceberg table: its log keeps the size of each file, which would change.
+            As `attach_filters`.
+        """
+        from ..write.door import attach_filters
+
+        if self._parts.snapshot is not None:
+            raise UnsupportedError(
+                "a table's log keeps the sizes of its files, which attach would change", hint="rewrite the table"
+            )
+        decryption = self._parts.decryption
+        return {
+            found.ref.path: attach_filters(found.ref, filters, decryption=decryption, **options)
+            for found in self._parts.files
+        }
+
+    def verify(self, *, threads: int | None = None, filters: bool = False) -> TableVerifyReport:
+        """Open every module of every file that the keys at hand can open. A file that can't be opened is in the
+        report, and the rest goes on.
+
+        Args:
+            filters: ask each filter for every value of its own column chunk, too. One that denies a value is a failure.
+        """
+        return verify_files(self._parts, threads, filters=filters)
+
+    def __len__(self) -> int:
+        return len(self._parts.files)
+
+    def __repr__(self) -> str:
+        return f"<SealedTable of {len(self)} files>"
+
+    def _query(self, columns: Sequence[str] | None, filters: Any, int96_unit: str, *, bind: bool = False) -> Query:
+        """`bind`: to the table's schema, for which every footer is opened once."""
+        query = Query(self._parts, columns, filters, int96_unit)
+        if query.condition.needs_schema or (bind and filters is not None):
+            query.condition.bind(self.schema, self.leaves)
+        return query
+
+    def _answers(self, query: Query, threads: int | None) -> tuple[Narrowed, list[Answer]]:
+        left = narrowed(query, self._indexes)
+        return left, side_by_side(query.answer, left.numbers, threads)
+
+    def _shapes(self, query: Query, left: Narrowed) -> list[tuple[int, Shape]]:
+        shapes = side_by_side(query.shape_of, left.numbers, None)
+        return [*zip(left.numbers, shapes, strict=True), *left.shapes]
+
+    def _target(self, query: Query, shapes: list[tuple[int, Shape]]) -> pa.Schema:
+        shapes = sorted(shapes, key=lambda one: one[0])
+        if len(query.numbers) == len(self) or not query.lacks([shape for _, shape in shapes]):
+            return query.target(*_apart(shapes))
+        # The files that folders' names leave lack a column: the others say whether the table has it, and its type.
+        every = range(len(self))
+        return query.target(every, side_by_side(query.shape_of, every, None))
+
+    def _ask(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> list[tuple[str, list[Hits]]]:
+        """Path, and the answer of each row group of each file."""
+        if column in self._parts.partitions.values and not self._parts.partitions.stored:
+            raise UsageError("the column is in the folders' names, where no filter is", column=column, hint="filters=")
+        asked = values if isinstance(values, pa.Array | pa.ChunkedArray) else list(values)
+        known = known_values(self._indexes, column, asked, self.files)
+        absent = Hits(np.zeros(len(asked), dtype=np.bool_), False)
+
+        def one(number: int) -> tuple[str, bool, list[Hits]]:
+            told = known.get(number)
+            if told is not None and told.maybe is None:
+                return self.files[number], told.has, [absent] * told.groups
+            with self._parts.open(number) as file:
+                has = file.has(column)
+                if not has:
+                    file.plan()  # whether the footer is to be believed is asked there
+                    return file.path, False, [absent] * file.num_row_groups
+                hits = list(file.hits(column, asked))
+                if told is not None and told.maybe is not None and told.is_same(file):
+                    # Neither the filter nor the index ever calls a value absent that is there.
+                    hits = [Hits(one.maybe & maybe, False) for one, maybe in zip(hits, told.maybe, strict=True)]
+                return file.path, True, hits
+
+        found = side_by_side(one, range(len(self)), None)
+        if found and not any(has for _, has, _ in found):
+            raise no_such_column(column, self.columns)
+        return [(path, hits) for path, _, hits in found]
+
+
+def _shapes(left: Narrowed, answers: Sequence[Answer]) -> list[tuple[int, Shape]]:
+    return [*zip(left.numbers, (answer.shape for answer in answers), strict=True), *left.shapes]
+
+
+def _apart(shapes: Sequence[tuple[int, Shape]]) -> tuple[list[int], list[Shape]]:
+    return [number for number, _ in shapes], [shape for _, shape in shapes]
+
+
+def _sum(parts: Any) -> ReadStats:
+    total = ReadStats()
+    for one in parts:
+        total.add(one)
+    return total
