@@ -44,7 +44,7 @@ MAX_KEY_METADATA_BYTES: Final = 64 * 1024
 """Key metadata is an id or a short JSON text (key tools)."""
 
 MAX_BUNDLE_BYTES: Final = 1 << 30
-"""An evidence bundle; that of 100,000 files with 20 columns takes some 100 MB, and its reader holds it in memory."""
+"""An evidence bundle; that of 100,000 files with 20 columns takes some 100 MB. Its reader reads it in pieces."""
 
 MAX_BUNDLE_MEMBERS: Final = 4096
 """Members of an evidence bundle: some twenty, and one for each journal."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import os
+import struct
 import subprocess
+import tracemalloc
 import warnings
 import zipfile
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -19,10 +23,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 import bloomseal as bs
 from bloomseal.cli.main import main
-from bloomseal.evidence.bundle.archive import MANIFEST, pack, unpack, write
+from bloomseal.evidence.bundle.archive import MANIFEST, Spool, opened, pack, unpack, write
 from bloomseal.evidence.bundle.manifest import add_signature, sealed, verify
 from bloomseal.evidence.bundle.signing import FileSigner, PublicKey
 
+Found = TypeVar("Found")
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 MEMBERS = {"index.html": b"<p>hello</p>", "rotation/one.jsonl": b"{}\n"}
 
@@ -99,6 +104,26 @@ def many(path: Path) -> None:
     path.write_bytes(out.getvalue())
 
 
+def sixty_four(path: Path, entries: int = 5000) -> None:
+    """A 64-bit end record, which zipfile believes, with a long directory; the other end record tells of one member."""
+    entry = struct.pack("<4s6H3L5H2L", b"PK\1\2", 20, 20, 0, 0, 0, 33, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0)
+    directory = b"".join(entry + b"%08d" % number for number in range(entries))
+    end = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, entries, entries, len(directory), 0)
+    locator = struct.pack("<4sLQL", b"PK\6\7", 0, len(directory), 1)
+    path.write_bytes(directory + end + locator + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 1, 1, 54, 0, 0))
+
+
+def one_place(path: Path) -> None:
+    """All members begin with the same local header."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name in ("a1", "a2", "a3"):
+            archive.writestr(name, bytes(1000))
+        for info in archive.filelist:
+            info.header_offset = 0
+    path.write_bytes(out.getvalue())
+
+
 ATTACKS: dict[str, Callable[[Path], object]] = {
     "altered member": lambda path: rewritten(path, lambda m: m.update({"index.html": b"<p>HELLO</p>"})),
     "missing member": lambda path: rewritten(path, lambda m: m.pop("index.html")),
@@ -122,6 +147,10 @@ ATTACKS: dict[str, Callable[[Path], object]] = {
     "bytes in front": lambda path: path.write_bytes(b"#!/bin/sh\n" + path.read_bytes()),
     "bytes behind": lambda path: path.write_bytes(path.read_bytes() + b"more"),
     "another archive behind": lambda path: path.write_bytes(path.read_bytes() + pack({"index.html": b""})),
+    "name of another case": lambda path: with_zipfile(path, lambda z: z.writestr("INDEX.html", b"other")),
+    "64-bit form": sixty_four,
+    "members in one place": one_place,
+    "one bit of a member": lambda path: path.write_bytes(path.read_bytes().replace(b"<p>hello", b"<p>hellO")),
     "compressed": compressed,
     "reordered": reordered,
     "bomb": bomb,
@@ -152,6 +181,59 @@ def test_every_byte_counts(made: tuple[Path, Path]) -> None:
     for position in range(0, len(data), 7):
         path.write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
         assert not verify(path, public).ok, position
+
+
+def test_a_large_bundle_is_read_in_pieces(tmp_path: Path) -> None:
+    private, public = key_pair(tmp_path, "officer")
+    second, _ = key_pair(tmp_path, "second")
+    path = tmp_path / "large.zip"
+    large = Spool([os.urandom(1 << 20)] * 48)
+    write(path, sealed({**MEMBERS, "inventory.parquet": large}, [FileSigner(private)], made=NOW))
+    found, most = peak_of(lambda: verify(path, public))
+    assert found.ok, found.problems
+    assert found.members["inventory.parquet"] == 48 << 20
+    signed, more = peak_of(lambda: add_signature(path, FileSigner(second)))
+    assert signed.ok
+    assert max(most, more) < 12 << 20, (most, more)
+    with path.open("r+b") as file:
+        file.seek(30 << 20)
+        byte = file.read(1)
+        file.seek(30 << 20)
+        file.write(bytes([byte[0] ^ 1]))
+    refused, most = peak_of(lambda: verify(path, public))
+    assert not refused.ok
+    assert "inventory.parquet: altered" in refused.problems[0]
+    assert most < 12 << 20
+
+
+def test_a_long_directory_is_not_loaded(tmp_path: Path) -> None:
+    _, public = key_pair(tmp_path, "officer")
+    path = tmp_path / "hostile.zip"
+    sixty_four(path, 60_000)
+    found, most = peak_of(lambda: verify(path, public))
+    assert "64-bit" in found.problems[0]
+    assert most < 2 << 20, most
+
+
+def test_what_was_compared_is_what_is_believed(made: tuple[Path, Path]) -> None:
+    """Somebody writes into the bundle between the comparison and the use of a member."""
+    path, _ = made
+    data = path.read_bytes()
+    with opened(path) as members:
+        path.write_bytes(data.replace(b"<p>hello", b"<p>hellO"))
+        with pytest.raises(bs.FormatError, match="changed while"):
+            members["index.html"].held(1000)
+    path.write_bytes(data)
+    with opened(path) as members, pytest.raises(bs.FormatError, match="the limit"):
+        members["index.html"].held(3)
+
+
+def peak_of(work: Callable[[], Found]) -> tuple[Found, int]:
+    tracemalloc.start()
+    try:
+        return work(), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 def test_another_key_is_refused(made: tuple[Path, Path], tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ KMS.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import threading
 import time
 from pathlib import Path
@@ -83,7 +85,7 @@ def test_a_file_is_booked_before_it_is_touched(
     """Whichever thread syncs, what is begun is on the disk first; nothing is booked twice or torn."""
     synced: set[str] = set()
     real, journal = Rewrap.run, tmp_path / "j"
-    sync = running.os.fsync
+    sync = os.fsync
 
     def fsync(fd: int) -> None:
         lines = journal.read_bytes() if journal.exists() else b""
@@ -103,6 +105,88 @@ def test_a_file_is_booked_before_it_is_touched(
         assert sorted(event["file"] for event in events if event["event"] == kind) == sorted(
             map(str, table.glob("*.parquet"))
         )
+
+
+def test_many_files_share_their_syncs(
+    ring: bs.Keyring, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One for each file's new key material; the journal's and the folder's are for many files together."""
+    counted, real = [0], os.fsync
+
+    def fsync(fd: int) -> None:
+        counted[0] += 1
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    ring.rotate("pii")
+    counted[0] = 0
+    assert rotate(table, Rewrap(reading(ring)), journal=tmp_path / "j", jobs=1).ok
+    assert FILES <= counted[0] <= FILES + 6, counted
+
+
+def test_done_is_booked_after_the_folder_is_synced(
+    ring: bs.Keyring, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash of the machine may bring back a sidecar's old name: a journal that says done would then be wrong."""
+    journal, before, place = tmp_path / "j", {}, running.sync_folder
+
+    def done() -> int:
+        return journal.read_bytes().count(b'"done"') if journal.exists() else 0
+
+    def sync(folder: str) -> None:
+        assert Path(folder) == table
+        before[len(before)] = done()
+        place(folder)
+
+    monkeypatch.setattr(running, "sync_folder", sync)
+    monkeypatch.setattr(Rewrap, "ahead", 5)
+    ring.rotate("pii")
+    assert rotate(table, Rewrap(reading(ring)), journal=journal, jobs=1).ok
+    assert before == {0: 0, 1: 5, 2: 10}
+    assert done() == FILES
+
+
+@pytest.mark.parametrize("jobs", [1, 4])
+def test_what_is_not_sure_to_be_on_the_disk_is_not_done(
+    ring: bs.Keyring, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    def refused(folder: str) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), folder)
+
+    ring.rotate("pii")
+    with monkeypatch.context() as broken:
+        broken.setattr(running, "sync_folder", refused)
+        report = rotate(table, Rewrap(reading(ring)), journal=tmp_path / "j", jobs=jobs)
+    assert report.counts == {"failed": FILES}
+    assert "Input/output error" in (report.files[0].why or "")
+    assert b'"done"' not in (tmp_path / "j").read_bytes()
+    assert b'"end"' not in (tmp_path / "j").read_bytes()
+    again = rotate(table, Rewrap(reading(ring)), journal=tmp_path / "j", jobs=jobs)
+    assert again.ok
+    assert again.resumed
+    for index in range(FILES):
+        opens(table / f"{index:02d}.parquet", reading(ring), index)
+
+
+def test_an_interrupted_run_books_what_it_has_done(
+    ring: bs.Keyring, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, seen = Rewrap.run, [0]
+
+    def stop(self: Rewrap, *arguments: Any, **options: Any) -> Any:
+        seen[0] += 1
+        if seen[0] == 4:
+            raise KeyboardInterrupt
+        return real(self, *arguments, **options)
+
+    monkeypatch.setattr(Rewrap, "run", stop)
+    ring.rotate("pii")
+    with pytest.raises(KeyboardInterrupt):
+        rotate(table, Rewrap(reading(ring)), journal=tmp_path / "j", jobs=1)
+    assert (tmp_path / "j").read_bytes().count(b'"done"') == 3
+    monkeypatch.setattr(Rewrap, "run", real)
+    report = rotate(table, Rewrap(reading(ring)), journal=tmp_path / "j", jobs=1)
+    assert report.counts == {"done before": 3, "rotated": FILES - 3}
 
 
 def test_a_journal_that_can_not_be_written_ends_all_jobs(

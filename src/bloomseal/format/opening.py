@@ -109,6 +109,13 @@ class KeysAtHand:
         """What key metadata says of its master key; None where it does not tell. Costs no call."""
         return wrapped_by(self._retriever, key_metadata)
 
+    def beside(self) -> dict[str, str]:
+        """The key material beside the file, by reference; empty where the keys come from elsewhere. Raises
+        KeyAccessError.
+        """
+        ask = getattr(self._retriever, "beside", None)
+        return {} if ask is None else ask()
+
     def _tell(self, key_metadata: bytes, column: str | None, error: BloomsealError | None = None) -> None:
         if self._log is not None:
             self._log.used("open", self._retriever, key_metadata, column, error)

@@ -76,6 +76,7 @@ class PinnedFileKeys:
         self._keys = keys
         self.describe = keys.describe
         self.confirm = keys.confirm
+        self.beside = keys.beside
         self.store = keys.store
         self.commit = keys.commit
         self.discard = keys.discard

@@ -389,6 +389,14 @@ class ToolsFileKeys:
         self._new[reference] = material.to_json(internal=False)
         return KeyMetadata(reference=reference)
 
+    def beside(self) -> dict[str, str]:
+        """All key material beside the file, by reference, as it was when somebody first asked.
+
+        Raises:
+            KeyAccessError: it can't be read.
+        """
+        return self._existing()
+
     def _existing(self) -> dict[str, str]:
         if self._stored is None:
             self._stored = self._store.read()

@@ -75,6 +75,11 @@ class Job(ABC):
         """The key tools in use, to count what the KMS is asked."""
         return []
 
+    ahead: ClassVar[int] = 1
+    """So many files are booked as begun by one sync of the journal, before the first of them is touched, and as done by
+    another. More than one only where `run` does not ask whether a file was begun.
+    """
+
     passes: ClassVar[int] = 0
     """How often the bytes of a file go through AES: for the estimate of time."""
 

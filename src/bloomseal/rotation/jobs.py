@@ -65,6 +65,7 @@ class Rewrap(Job):
     _rewrapper: Rewrapper = field(init=False, repr=False)
     operation: ClassVar[str] = "rewrap"
     indexes: ClassVar[bool] = True
+    ahead: ClassVar[int] = 64
 
     def __post_init__(self) -> None:
         target = target_of(self.decryption, self.master_keys)
@@ -88,7 +89,7 @@ class Rewrap(Job):
         )
 
     def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:  # noqa: ARG002
-        report = rewrap_file(file.ref, opening(self.decryption, file.ref), self._rewrapper)
+        report = rewrap_file(file.ref, opening(self.decryption, file.ref), self._rewrapper, sync_name=False)
         told = report.to_dict()
         status = Status.ROTATED if report.keys else Status.NOTHING
         return FileOutcome(
@@ -102,6 +103,7 @@ class Rewrap(Job):
             left=report.left,
             unreferenced=report.unreferenced,
             stamp=report.versions,
+            unsynced=report.unsynced,
         )
 
     def still_good(self, stamp: Mapping[str, Any]) -> bool:

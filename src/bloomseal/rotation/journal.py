@@ -149,9 +149,16 @@ class Journal:
             self._file.close()
             raise
 
-    def begin(self, file: str, mark: tuple[int, ...] | None) -> None:
-        """A file is about to be touched."""
-        self._write(event="begin", file=file, mark=mark)
+    def begin(self, file: str, mark: tuple[int, ...] | None, *, sync: bool = True) -> None:
+        """A file is about to be touched; without `sync`, after the next `flush`."""
+        self._write(sync=sync, event="begin", file=file, mark=mark)
+
+    def flush(self) -> None:
+        """Whatever was booked is on the disk when this returns."""
+        try:
+            self._syncs.until(self._syncs.wrote(), self._file.fileno())
+        except OSError as error:
+            raise self._unwritten(error) from None
 
     def settle(
         self,
@@ -282,7 +289,10 @@ class Journal:
             if sync:
                 self._syncs.until(mine, self._file.fileno())
         except OSError as error:
-            raise BloomsealError(f"the journal can't be written: {error.strerror}", file=str(self.path)) from None
+            raise self._unwritten(error) from None
+
+    def _unwritten(self, error: OSError) -> BloomsealError:
+        return BloomsealError(f"the journal can't be written: {error.strerror}", file=str(self.path))
 
     def _put(self, **event: Any) -> None:
         """A line behind the last one, whose digest it bears."""
@@ -317,7 +327,9 @@ class NoJournal:
         self.done: dict[str, tuple[list[int] | None, dict[str, Any]]] = {}
         self.begun: dict[str, list[int] | None] = {}
 
-    def begin(self, file: str, mark: tuple[int, ...] | None) -> None: ...
+    def begin(self, file: str, mark: tuple[int, ...] | None, *, sync: bool = True) -> None: ...
+
+    def flush(self) -> None: ...
 
     def settle(
         self,

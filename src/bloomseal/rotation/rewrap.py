@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -75,10 +76,11 @@ class RewrapReport(ShownInNotebooks):
     kms_calls: int = 0
     versions: dict[str, str | None] = field(default_factory=dict)
     calls: dict[Hashable, int] = field(default_factory=dict, repr=False)
+    unsynced: str | None = field(default=None, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data; wrapped keys are not among it."""
-        told = {name: value for name, value in self.__dict__.items() if name != "calls"}
+        told = {name: value for name, value in self.__dict__.items() if name not in ("calls", "unsynced")}
         return told | {"keys": [dict(key.__dict__) for key in self.keys]}
 
 
@@ -133,14 +135,18 @@ def rewrap(
 
 
 def rewrap_file(
-    ref: FileRef, decryption: DecryptionSpec, rewrapper: Rewrapper, *, dry_run: bool = False
+    ref: FileRef, decryption: DecryptionSpec, rewrapper: Rewrapper, *, dry_run: bool = False, sync_name: bool = True
 ) -> RewrapReport:
-    """As `rewrap`, with a `Rewrapper` that other files share; the caller keeps other rotations away."""
+    """As `rewrap`, with a `Rewrapper` that other files share; the caller keeps other rotations away.
+
+    Args:
+        sync_name: as for `replace_durably`, of local key material; `unsynced` of the report is the folder to sync.
+    """
     # Before it is opened: a file put in its place afterwards then differs.
     before = mark_of(ref)
     with Source.open(ref) as source:
         try:
-            one = _One(source, decryption, rewrapper, dry_run)
+            one = _One(source, decryption, rewrapper, dry_run, sync_name)
             one.collect()
             if dry_run:
                 one.estimate()
@@ -162,13 +168,16 @@ class _Held:
 
 
 class _One:
-    def __init__(self, source: Source, decryption: DecryptionSpec, rewrapper: Rewrapper, dry_run: bool) -> None:
+    def __init__(
+        self, source: Source, decryption: DecryptionSpec, rewrapper: Rewrapper, dry_run: bool, sync_name: bool
+    ) -> None:
         self.source = source
+        self._sync_name = sync_name
         self.decryption = decryption
         self.rewrapper = rewrapper
         self.report = RewrapReport(source.name, dry_run)
         self._store = MaterialStore(source.ref)
-        self._entries = self._store.read()
+        self._entries: dict[str, str] = {}
         self._due: list[tuple[_Held, str]] = []
         self._walk: Walk
         self._calls: KmsCalls
@@ -187,7 +196,7 @@ class _One:
                 error.what = f"re-wrapping needs the footer key, to know which keys are the file's: {error.what}"
                 raise
         assert footer.crypto is not None  # noqa: S101  # the file is encrypted
-        self._walk = Walk(self.source, footer, keys)
+        self._walk, self._entries = Walk(self.source, footer, keys), keys.beside()
         self._footer_metadata = KeyMetadata.from_bytes(footer.crypto.footer_key_metadata)
         self._footer_material, _ = material_of(self._footer_metadata, self._entries)
         self._calls = self.rewrapper.calls_for(self._footer_material.kms_instance_url)
@@ -318,7 +327,9 @@ class _One:
                     lost.add(reference)
             self.report.bytes_written += sum(len(name) + len(text) for name, text in entries.items())
 
-        self._store.change(edit)
+        self._store.change(edit, sync_name=self._sync_name)
+        if not self._sync_name and self.source.ref.filesystem is None:
+            self.report.unsynced = posixpath.dirname(self._store.path)
         for held, _ in done:
             if held.reference in lost:
                 self._leave(held.column, ChangedError("the key material was changed by someone else meanwhile"))

@@ -7,14 +7,14 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..errors import BloomsealError, KeyAccessError, UsageError
 from ..keytools.kms.calls import patient
 from ..keytools.material.store import tidy
+from ..storage.aside import sync_folder
 from ..storage.discovery.kinds import Kind
 from .files import ChangedError, DataFile, find_files, in_turn, mark_of
 from .job import Job
@@ -156,19 +156,27 @@ class Run:
         self._done = 0
         self._under_way: dict[str, int] = {}
         self._unreachable = 0
+        self._booked: set[str] = set()
+        self._placed: list[tuple[FileOutcome, tuple[int, ...] | None]] = []
 
     def take_all(self, files: Sequence[DataFile], jobs: int) -> None:
         """All of them, so many at a time, reported in their order. Whatever ends that early, what is under way is
         finished.
         """
-        if jobs == 1:
-            for file in files:
-                self.take(file)
-            return
+        try:
+            if jobs == 1:
+                for file in self._ahead(files):
+                    self.report.files.append(self._one(file))
+            else:
+                self._side_by_side(files, jobs)
+        finally:
+            self._settle()
+
+    def _side_by_side(self, files: Sequence[DataFile], jobs: int) -> None:
         waiting: deque[Future[FileOutcome]] = deque()
         with ThreadPoolExecutor(jobs, thread_name_prefix="bloomseal rotation") as pool:
             try:
-                for file in files:
+                for file in self._ahead(files):
                     waiting.append(pool.submit(self._one, file))
                     if len(waiting) > 4 * jobs:
                         self.report.files.append(waiting.popleft().result())
@@ -181,8 +189,31 @@ class Run:
     def take(self, file: DataFile) -> FileOutcome:
         """One file, whatever becomes of it. Raises only where the log can't be written."""
         outcome = self._one(file)
+        self._settle()
         self.report.files.append(outcome)
         return outcome
+
+    def _ahead(self, files: Sequence[DataFile]) -> Iterator[DataFile]:
+        """The files, so many of them (`Job.ahead`) booked as begun before the first of those is given out."""
+        many = self.job.ahead
+        for start in range(0, len(files), many):
+            group = files[start : start + many]
+            if many > 1:
+                self._book(group)
+            yield from group
+
+    def _book(self, files: Sequence[DataFile]) -> None:
+        due = False
+        for file in files:
+            # Whatever stands in the way is told when it is the file's turn.
+            with contextlib.suppress(BloomsealError):
+                if self._before(file) is None and self._unreachable < _UNREACHABLE_IN_A_ROW:
+                    mark = mark_of(file.ref)
+                    self.log.begin(file.name, mark, sync=False)
+                    self._booked.add(file.name)
+                    due = True
+        if due:
+            self.log.flush()
 
     def _one(self, file: DataFile) -> FileOutcome:
         try:
@@ -229,21 +260,48 @@ class Run:
                     # Once it is booked as begun, whatever stands in its place is taken for what an interrupted run has
                     # left.
                     self.job.check_free(file)
-                self.log.begin(name, before)
+                if name not in self._booked:
+                    self.log.begin(name, before)
                 outcome = self.job.run(file, lambda done, total: self._tell(file, done, total), begun=begun)
-                if outcome.status.settled:
-                    mark = mark_of(self.job.target(file))
-                    self.log.settle(name, outcome.status, mark, outcome.stamp, outcome.keys)
-                else:
-                    self.log.fail(name, outcome.why or "")
+                mark = mark_of(self.job.target(file)) if outcome.status.settled else None
+                if outcome.unsynced is None:
+                    self._tell_log(outcome, mark)
             with self._lock:
                 self._unreachable = 0
+                if outcome.unsynced is not None:
+                    self._placed.append((outcome, mark))
+                full = len(self._placed) >= self.job.ahead
+            if full:
+                self._settle()
             return outcome
         except OSError as error:
             failure = BloomsealError(f"the storage failed: {error.strerror or type(error).__name__}", file=ref.path)
         except BloomsealError as error:
             failure = error.at(file=ref.path)
         return self._failed(file, failure, before)
+
+    def _settle(self) -> None:
+        """Have the names of new key material on the disk, and book its files: one sync for many. Until then a file
+        counts as begun, and a run that goes on looks at it again.
+        """
+        with self._lock:
+            placed, self._placed = self._placed, []
+        failed: dict[str, str] = {}
+        for folder in sorted({outcome.unsynced or "" for outcome, _ in placed}):
+            try:
+                sync_folder(folder)
+            except OSError as error:
+                failed[folder] = f"the storage failed: {error.strerror or type(error).__name__}"
+        for outcome, mark in placed:
+            if (why := failed.get(outcome.unsynced or "")) is not None:
+                outcome.status, outcome.why = Status.FAILED, why
+            self._tell_log(outcome, mark)
+
+    def _tell_log(self, outcome: FileOutcome, mark: tuple[int, ...] | None) -> None:
+        if outcome.status.settled:
+            self.log.settle(outcome.path, outcome.status, mark, outcome.stamp, outcome.keys)
+        else:
+            self.log.fail(outcome.path, outcome.why or "")
 
     def _failed(self, file: DataFile, error: BloomsealError, before: tuple[int, ...] | None) -> FileOutcome:
         with self._lock:
@@ -286,13 +344,10 @@ def _remove_leftovers(job: Job, files: Sequence[DataFile]) -> None:
     """Files aside that killed runs have left: those of the files themselves go with the next replacement, but some
     files are gone, or are not due any more.
     """
-    folders = {
-        Path(os.path.realpath(ref.path)).parent
-        for file in files
-        for ref in (file.ref, job.target(file))
-        if ref.filesystem is None
-    }
-    for folder in folders:
+    paths = {ref.path for file in files for ref in (file.ref, job.target(file)) if ref.filesystem is None}
+    # Where a link leads, its own folder does not tell.
+    folders = {os.path.dirname(os.path.realpath(path) if os.path.islink(path) else path) for path in paths}  # noqa: PTH114, PTH120
+    for folder in {os.path.realpath(folder) for folder in folders}:
         tidy(folder)
 
 

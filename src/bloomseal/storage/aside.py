@@ -25,7 +25,17 @@ from .rights import Rights
 from .shared_sync import SharedSync
 from .source import identity, open_regular
 
-__all__ = ["Aside", "aside_name", "asides", "create_aside", "folder_below", "folder_lock", "remove_leftovers", "turn"]
+__all__ = [
+    "Aside",
+    "aside_name",
+    "asides",
+    "create_aside",
+    "folder_below",
+    "folder_lock",
+    "remove_leftovers",
+    "sync_folder",
+    "turn",
+]
 
 _SUFFIX: Final = ".bloomseal-tmp"
 _ASIDE: Final = re.compile(r"\.(.+)\.[0-9a-f]{8,16}" + re.escape(_SUFFIX), re.DOTALL)
@@ -138,11 +148,7 @@ class Aside:
 
     def sync_folder(self) -> None:
         """The name is on the disk when this returns."""
-        status = os.fstat(self._folder)
-        if len(_syncs) >= _MOST_FOLDERS:
-            _syncs.clear()  # whoever waits there keeps it
-        syncs = _syncs.setdefault((status.st_dev, status.st_ino), SharedSync())
-        syncs.until(syncs.wrote(), self._folder)
+        _sync(self._folder)
 
     def remove(self) -> None:
         """Close it, and remove it unless it has the target's name. Never raises: the next writer removes what stays."""
@@ -174,6 +180,27 @@ class Aside:
             return old.within(Rights.of(self._like))
         finally:
             os.close(there)
+
+
+def sync_folder(path: str | os.PathLike[str]) -> None:
+    """All names in a folder are on the disk when this returns.
+
+    Raises:
+        OSError: the storage failed.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _sync(fd)
+    finally:
+        os.close(fd)
+
+
+def _sync(folder: int) -> None:
+    status = os.fstat(folder)
+    if len(_syncs) >= _MOST_FOLDERS:
+        _syncs.clear()  # whoever waits there keeps it
+    syncs = _syncs.setdefault((status.st_dev, status.st_ino), SharedSync())
+    syncs.until(syncs.wrote(), folder)
 
 
 @contextlib.contextmanager

@@ -293,7 +293,9 @@ def identity_at(path: Path | str) -> tuple[int, ...] | None:
         return None
 
 
-def replace_durably(target: Path, data: bytes | Iterable[bytes], *, mode: int, beside: str | None = None) -> None:
+def replace_durably(
+    target: Path, data: bytes | Iterable[bytes], *, mode: int, beside: str | None = None, sync_name: bool = True
+) -> None:
     """Replace a small local file, or make it. The caller keeps other writers of the same file away.
 
     Args:
@@ -301,6 +303,8 @@ def replace_durably(target: Path, data: bytes | Iterable[bytes], *, mode: int, b
         data: whole, or in pieces that are made while it is written.
         mode: a new file's permissions, narrowed by the umask; a file that is replaced hands on its own.
         beside: a file that a new one belongs to, whose owner and permissions it gets instead; it need not be there.
+        sync_name: have the folder synced. False where the caller does so for many files (`aside.sync_folder`): until
+            then a crash of the machine may leave the old file, whole.
 
     Raises:
         BloomsealError: the old file's access list or attributes can't be carried over.
@@ -308,7 +312,7 @@ def replace_durably(target: Path, data: bytes | Iterable[bytes], *, mode: int, b
     """
     like = None if beside is None or os.path.lexists(target) else _opened(beside)
     try:
-        _replace(Aside(target, like=like, beside=True, mode=mode), data)
+        _replace(Aside(target, like=like, beside=True, mode=mode), data, sync_name)
     finally:
         if like is not None:
             os.close(like)
@@ -321,7 +325,7 @@ def _opened(path: str) -> int | None:
         return None
 
 
-def _replace(aside: Aside, data: bytes | Iterable[bytes]) -> None:
+def _replace(aside: Aside, data: bytes | Iterable[bytes], sync_name: bool) -> None:
     try:
         for piece in (data,) if isinstance(data, bytes) else data:
             rest = memoryview(piece)
@@ -329,6 +333,7 @@ def _replace(aside: Aside, data: bytes | Iterable[bytes]) -> None:
                 rest = rest[os.write(aside.fd, rest) :]
         os.fsync(aside.fd)
         aside.place(lock=False)
-        aside.sync_folder()
+        if sync_name:
+            aside.sync_folder()
     finally:
         aside.remove()

@@ -211,8 +211,8 @@ def verify(bundle: str, public_keys: tuple[str, ...]) -> int:
     """
     from ...evidence.bundle.manifest import checked
 
-    found, members = checked(bundle, list(public_keys))
-    told = _content(members.get("evidence.json", b""))
+    found, content = checked(bundle, list(public_keys), "evidence.json")
+    told = _content(content or b"")
     if State.current().json:
         print_json({**found.to_dict(), "evidence": told})
         return 0 if found.ok else 1

@@ -4,7 +4,6 @@ public key.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -16,7 +15,7 @@ from typing import Any, Final
 from ..._version import __version__
 from ...errors import BloomsealError, IntegrityError, UsageError
 from ...notebook import ShownInNotebooks
-from .archive import MANIFEST, SIGNATURES, Member, pieces_of, unpack, write
+from .archive import MANIFEST, SIGNATURES, Member, Stretch, digest_of, opened, write
 from .signing import PublicKey, Signer, has_form
 
 __all__ = ["Verification", "add_signature", "checked", "sealed", "verify"]
@@ -25,6 +24,10 @@ _FORMAT: Final = "bloomseal evidence manifest"
 _VERSION: Final = 1
 _SIGNATURE: Final = re.compile(re.escape(SIGNATURES) + r"([0-9a-f]{64})\.sig")
 _MOST_SIGNATURES: Final = 16
+_LONGEST_SIGNATURE: Final = 1024
+_LONGEST_MANIFEST: Final = 4 << 20
+"""4,096 members of 120 bytes of name, length and digest each are a quarter of it."""
+_LONGEST_HELD: Final = 256 << 20
 
 
 @dataclass
@@ -78,7 +81,7 @@ def sealed(
         "made": made.isoformat(timespec="seconds"),
         "signatures_required": required,
         "members": {
-            name: {"bytes": len(member), "sha256": _digest(member)} for name, member in sorted(members.items())
+            name: {"bytes": len(member), "sha256": digest_of(member)} for name, member in sorted(members.items())
         },
     }
     told = _json(manifest)
@@ -88,24 +91,17 @@ def sealed(
     return whole
 
 
-def _digest(member: Member) -> str:
-    digest = hashlib.sha256()
-    for piece in pieces_of(member):
-        digest.update(piece)
-    return digest.hexdigest()
-
-
 def add_signature(path: str | os.PathLike[str], signer: Signer) -> Verification:
     """Sign a bundle that is there already: the second of two persons, for instance, who keeps an own key.
 
     Raises:
         FormatError, IntegrityError: not a bundle, or its members are not those of the manifest. It stays as it is.
     """
-    members = unpack(path)
-    _read(members)
-    public = signer.public_key()
-    signed = members | _signature(members[MANIFEST], PublicKey(public), signer.sign(members[MANIFEST]))
-    write(path, signed, overwrite=True)
+    with opened(path) as members:
+        told = _manifest(members)
+        _read(told, members)
+        public = signer.public_key()
+        write(path, {**members, **_signature(told, PublicKey(public), signer.sign(told))}, overwrite=True)
     return verify(path, [public])
 
 
@@ -128,8 +124,11 @@ def verify(
 def checked(
     path: str | os.PathLike[str],
     public_keys: Sequence[str | os.PathLike[str] | bytes] | str | os.PathLike[str] | bytes,
-) -> tuple[Verification, dict[str, bytes]]:
-    """As `verify`, with the members; none where it is not as its signers left it."""
+    wanted: str | None = None,
+) -> tuple[Verification, bytes | None]:
+    """As `verify`, with the member that is wanted; None where there is none, or the bundle is not as its signers left
+    it. Only that one is held in memory.
+    """
     given = [public_keys] if isinstance(public_keys, str | bytes | os.PathLike) else list(public_keys)
     keys = {key.fingerprint: key for key in map(PublicKey, given)}
     if not keys:
@@ -137,55 +136,69 @@ def checked(
             "nobody can tell who made a bundle without a public key", hint="that of whoever signed it, in PEM"
         )
     result = Verification(os.fspath(path))
+    content = None
     try:
-        members = unpack(path)
-        _check_signatures(members, keys, result)
-        manifest = _read(members)
+        with opened(path) as members:
+            told = _manifest(members)
+            _check_signatures(told, members, keys, result)
+            manifest = _read(told, members)
+            if wanted is not None and wanted in manifest["members"]:
+                content = members[wanted].held(_LONGEST_HELD)
+            sizes = {name: len(members[name]) for name in manifest["members"]}
     except UsageError:
         raise
     except BloomsealError as error:
         result.problems.append(error.what)
-        return result, {}
+        return result, None
     required = manifest["signatures_required"]
     result.made, result.tool, result.signatures_required = manifest["made"], manifest["tool"], required
     if len(result.signed_by) < required:
         result.problems.append(
             f"{required} keys have to sign, and {len(result.signed_by)} of the given ones did: give all public keys"
         )
-        return result, {}
-    result.ok = True
-    result.members = {name: len(data) for name, data in members.items() if name in manifest["members"]}
-    return result, {name: members[name] for name in result.members}
+        return result, None
+    result.ok, result.members = True, sizes
+    return result, content
 
 
-def _check_signatures(members: Mapping[str, bytes], keys: Mapping[str, PublicKey], result: Verification) -> None:
+def _manifest(members: Mapping[str, Stretch]) -> bytes:
+    """Its bytes, read once: what was signed is what is believed."""
+    if MANIFEST not in members:
+        raise IntegrityError("the bundle has no manifest")
+    return members[MANIFEST].held(_LONGEST_MANIFEST)
+
+
+def _check_signatures(
+    told: bytes, members: Mapping[str, Stretch], keys: Mapping[str, PublicKey], result: Verification
+) -> None:
     """Before anything that the manifest says is believed.
 
     Raises:
         IntegrityError: a given key has not signed it.
     """
-    if MANIFEST not in members:
-        raise IntegrityError("the bundle has no manifest")
-    found = {match[1]: members[name] for name in members if (match := _SIGNATURE.fullmatch(name))}
-    if len(found) > _MOST_SIGNATURES or not all(map(has_form, found.values())):
+    stretches = {match[1]: members[name] for name in members if (match := _SIGNATURE.fullmatch(name))}
+    if len(stretches) > _MOST_SIGNATURES or any(len(one) > _LONGEST_SIGNATURE for one in stretches.values()):
+        raise IntegrityError("the bundle's signatures are none that are made here")
+    found = {name: one.held(_LONGEST_SIGNATURE) for name, one in stretches.items()}
+    if not all(map(has_form, found.values())):
         raise IntegrityError("the bundle's signatures are none that are made here")
     for fingerprint, key in keys.items():
         if fingerprint not in found:
             raise IntegrityError(f"the key {fingerprint[:16]} has not signed the bundle")
-        if not key.verifies(found[fingerprint], members[MANIFEST]):
+        if not key.verifies(found[fingerprint], told):
             raise IntegrityError(f"the signature of the key {fingerprint[:16]} does not hold: the manifest was altered")
         result.signed_by.append(fingerprint)
     result.unchecked = sorted(found.keys() - keys.keys())
 
 
-def _read(members: Mapping[str, bytes]) -> dict[str, Any]:
+def _read(told: bytes, members: Mapping[str, Stretch]) -> dict[str, Any]:
     """The manifest, its members compared with it.
 
     Raises:
         IntegrityError: a member is missing, extra or altered; or no manifest.
     """
     try:
-        manifest = json.loads(members[MANIFEST])
+        manifest = json.loads(told)
         if manifest["format"] != _FORMAT or manifest["format_version"] != _VERSION:
             raise IntegrityError("a manifest of another version of Bloomseal")
         listed = {str(name): (one["bytes"], one["sha256"]) for name, one in manifest["members"].items()}
@@ -205,7 +218,7 @@ def _read(members: Mapping[str, bytes]) -> dict[str, Any]:
         if names:
             raise IntegrityError(f"{', '.join(sorted(names)[:5])}: {what}")
     for name, data in present.items():
-        if listed[name] != (len(data), _digest(data)):
+        if listed[name] != (len(data), digest_of(data)):
             raise IntegrityError(f"{name}: altered")
     read: dict[str, Any] = manifest
     return read

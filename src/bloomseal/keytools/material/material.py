@@ -6,6 +6,7 @@ flat JSON: the data key wrapped under a master key, directly or through a key en
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -24,6 +25,7 @@ __all__ = [
 ]
 
 _TYPE: Final = "PKMT1"
+_REMEMBERED: Final = 64
 FOOTER_KEY_REFERENCE: Final = "footerKey"
 COLUMN_KEY_REFERENCE: Final = "columnKey"
 DEFAULT_INSTANCE: Final = "DEFAULT"
@@ -79,7 +81,7 @@ class KeyMaterial:
         Raises:
             KeyAccessError: not PKMT1 material.
         """
-        return cls._from_fields(_pkmt1(text, "key material"))
+        return _material(text)
 
     @classmethod
     def _from_fields(cls, fields: dict[str, Any]) -> KeyMaterial:
@@ -117,10 +119,21 @@ class KeyMetadata:
         Raises:
             KeyAccessError: not PKMT1 key metadata (an opaque key id, for instance), or too long.
         """
-        fields = _pkmt1(key_metadata, "key metadata")
-        if _get(fields, "internalStorage", bool):
-            return cls(material=KeyMaterial._from_fields(fields))
-        return cls(reference=_get(fields, "keyReference", str))
+        return _metadata(bytes(key_metadata))
+
+
+# A file's key metadata is looked at by whoever opens it, checks it, describes it and wraps it anew.
+@functools.lru_cache(_REMEMBERED)
+def _material(text: str | bytes) -> KeyMaterial:
+    return KeyMaterial._from_fields(_pkmt1(text, "key material"))
+
+
+@functools.lru_cache(_REMEMBERED)
+def _metadata(key_metadata: bytes) -> KeyMetadata:
+    fields = _pkmt1(key_metadata, "key metadata")
+    if _get(fields, "internalStorage", bool):
+        return KeyMetadata(material=KeyMaterial._from_fields(fields))
+    return KeyMetadata(reference=_get(fields, "keyReference", str))
 
 
 _MISSING: Final = object()

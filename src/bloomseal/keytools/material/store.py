@@ -65,10 +65,14 @@ class MaterialStore:
             raise KeyAccessError(f"a key material store whose entries are not texts: {self.path}")
         return entries
 
-    def change(self, edit: Callable[[dict[str, str]], None]) -> None:
+    def change(self, edit: Callable[[dict[str, str]], None], *, sync_name: bool = True) -> None:
         """Edit the entries, durably and at once; a store without any is removed.
 
         Writers of one local store take turns. On other file systems the last one wins.
+
+        Args:
+            edit: changes the map in place.
+            sync_name: as for `replace_durably`.
 
         Raises:
             KeyAccessError: the storage refuses, or what `edit` raises; the old store stays.
@@ -79,7 +83,8 @@ class MaterialStore:
                 before = dict(entries)
                 edit(entries)
                 if entries and entries != before:
-                    self._write_bytes(json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode())
+                    data = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
+                    self._write_bytes(data, sync_name)
                 elif before and not entries:
                     self._remove()
         except OSError as error:
@@ -142,9 +147,9 @@ class MaterialStore:
             data: bytes = remote.read(MAX_STORE_BYTES + 1)
             return data
 
-    def _write_bytes(self, data: bytes) -> None:
+    def _write_bytes(self, data: bytes, sync_name: bool) -> None:
         if self._filesystem is None:
-            replace_durably(Path(self.path), data, mode=0o666, beside=self._beside)
+            replace_durably(Path(self.path), data, mode=0o666, beside=self._beside, sync_name=sync_name)
             return
         # An object appears when its upload is complete; elsewhere a rename makes it so.
         direct = self._filesystem.type_name in _OBJECT_STORES
