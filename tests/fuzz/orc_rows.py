@@ -3,7 +3,8 @@
 Nothing authenticates these bytes, and pyarrow's decoder is C++. Files of two writers, plain and encrypted, in all
 compressions, with both run-length encodings, have bytes of data streams, stripe footers, indexes or tails altered; each
 hundred files are read in a process of their own. Prints how they ended, and which bytes were altered where a process
-died. `--decoder` hands plain files to pyarrow alone, to show on which streams it dies.
+died. `--decoder` hands plain files to pyarrow alone, to show on which streams it dies; `--no-jvm` leaves the Java
+library out, but for an encrypted file of its that is kept.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ from support.jvm import JavaUnavailableError
 from support.orc_java import java_orc_write, memory_keys
 
 KEY = bytes(range(16))
-SPEC = DecryptionSpec(keys=MasterKeys({"pii": KEY}), allow_ctr=True, allow_plaintext=True)
+KEPT = Path(__file__).parents[1] / "vectors" / "orc" / "encrypted.orc"
+KEYS = MasterKeys({"pii": [KEY, bytes(range(16, 32))], "wide": bytes(range(32))})
+SPEC = DecryptionSpec(keys=KEYS, allow_ctr=True, allow_plaintext=True)
 SCHEMA = "struct<id:bigint,name:string,num:int,few:string,s:struct<a:int,b:string>>"
 ROWS = [[i, f"name{i}" if i % 7 else None, 10 * i, f"few{i % 5}", [i % 3, f"in{i}"]] for i in range(3_000)]
 BATCH, SECONDS, MEMORY = 100, 20, 4 << 30
@@ -184,7 +187,8 @@ def _numbers() -> tuple[int, int]:
 def main() -> None:
     files, first = _numbers()
     decoder = "--decoder" in sys.argv
-    samples = [*plain_samples(), *(() if decoder else java_samples())]
+    samples = [*plain_samples(), *(() if decoder else (Sample("kept, encrypted", KEPT.read_bytes()),))]
+    samples += [] if decoder or "--no-jvm" in sys.argv else java_samples()
     for sample in samples:
         read(sample.data, None)
     counts: Counter[str] = Counter()
