@@ -6,8 +6,11 @@ file's bytes its decoder sees types, metadata, and streams on which it can't stu
 
 from __future__ import annotations
 
+import bisect
+import io
+import itertools
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from ..errors import BloomsealError, FormatError, UnsupportedError
 from ..limits import MAX_ORC_STRIPE_BYTES
@@ -36,15 +39,45 @@ _POSTSCRIPT_LAYOUT: Final = (1, 5, 7, 8000)
 _VERSIONS: Final[tuple[list[int], ...]] = ([], [0, 11], [0, 12])
 
 
-class ClearFile(NamedTuple):
-    """A plaintext file.
+class ClearFile(io.RawIOBase):
+    """A plaintext file, made of parts that are not copied into one.
 
     Attributes:
         num_bytes: how many were read for it.
     """
 
-    data: bytes
-    num_bytes: int
+    def __init__(self, parts: Sequence[bytes | memoryview], num_bytes: int) -> None:
+        super().__init__()
+        self._parts = [memoryview(part) for part in parts if len(part)]
+        self._starts = [0, *itertools.accumulate(map(len, self._parts))]
+        self._at = 0
+        self.num_bytes = num_bytes
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def size(self) -> int:
+        return self._starts[-1]
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = max(0, {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size()}[whence] + offset)
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        end = self.size() if size is None or size < 0 else min(self._at + size, self.size())
+        found = []
+        while self._at < end:
+            place = bisect.bisect_right(self._starts, self._at) - 1
+            start = self._starts[place]
+            found.append(self._parts[place][self._at - start : end - start])
+            self._at += len(found[-1])
+        return bytes(found[0]) if len(found) == 1 else b"".join(found)
 
 
 def clear_file(tail: Tail, index: StripeIndex, wanted: Mapping[int, Variant | None]) -> ClearFile:
@@ -73,7 +106,7 @@ def clear_file(tail: Tail, index: StripeIndex, wanted: Mapping[int, Variant | No
     lengths = (len(MAGIC), 0, data_length, len(footer), rows)
     stripe = b"".join(encoded(field, value) for field, value in enumerate(lengths, 1))
     end = _plain_tail(tail, len(MAGIC) + data_length + len(footer), encoded(3, stripe), rows)
-    return ClearFile(b"".join((MAGIC, *inflated.values(), footer, end)), sum(one.length for one in streams))
+    return ClearFile((MAGIC, *inflated.values(), footer, end), sum(one.length for one in streams))
 
 
 def empty_file(tail: Tail) -> bytes:

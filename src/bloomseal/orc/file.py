@@ -192,7 +192,7 @@ class OrcFile:
             PolicyError: a column is encrypted, and ``allow_ctr`` was not said: nothing authenticates its values.
             IntegrityError, FormatError: wrong key, or a broken stripe.
         """
-        return self.cleared(stripe, [self.schema.leaf(name) for name in columns]).data
+        return self.cleared(stripe, [self.schema.leaf(name) for name in columns]).read()
 
     def cleared(self, stripe: int, leaves: Sequence[Column]) -> ClearFile:
         """As `clear`, of leaves that are not named: several may have one path."""
@@ -228,11 +228,11 @@ class OrcFile:
 
         wanted = [self.schema.alone(self.leaf(name)[0]) for name in columns]
         inside = [one for one in self.schema.leaves if any(top.id <= one.id <= top.last for top in wanted)]
-        data = self.clear(stripe, [one.name for one in inside])
+        clear = self.cleared(stripe, inside)
         with self._at(self.stripes[stripe]):
             try:
                 names = [one.name for one in wanted]
-                table: pa.Table = pyarrow.orc.ORCFile(pa.BufferReader(data)).read(columns=names)
+                table: pa.Table = pyarrow.orc.ORCFile(pa.PythonFile(clear, mode="r")).read(columns=names)
                 table.validate(full=True)
             except (pa.ArrowException, OSError, ValueError) as error:
                 raise FormatError(f"the stripe's rows do not decode: {type(error).__name__}") from error

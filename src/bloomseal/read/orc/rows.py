@@ -53,7 +53,7 @@ def decoded(file: OrcFile, stripe: int, columns: Sequence[Column], names: Sequen
         columns = file.schema.leaves
     clear = file.cleared(stripe, columns)
     try:
-        reader = pyarrow.orc.ORCFile(pa.BufferReader(clear.data))
+        reader = pyarrow.orc.ORCFile(pa.PythonFile(clear, mode="r"))
         batch = reader.read_stripe(0, columns=None if names is None else list(names))
         table = pa.Table.from_batches([batch])
         table.validate(full=True)
