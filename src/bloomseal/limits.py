@@ -58,6 +58,14 @@ MAX_ORC_FOOTER_BYTES: Final = 128 * 1024 * 1024
 MAX_ORC_INDEX_BYTES: Final = 64 * 1024 * 1024
 """One column's index or Bloom filter stream in one stripe, inflated; 50 million values at 1 % take 60 MB."""
 
+MAX_ORC_STRIPE_BYTES: Final = (1 << 31) - 1
+"""Streams of a stripe that are decoded at once, inflated; stripes are 64 to 256 MiB compressed, and Arrow's texts end
+here."""
+
+MAX_ORC_VALUES: Final = 1 << 28
+"""Values of one column in one stripe, those inside lists and maps together: 2 GiB as 64-bit numbers. A few bytes can
+stand for 512 values, and a row count for any number of rows."""
+
 MAX_ORC_ROW_GROUPS: Final = 1 << 20
 """Row groups of an ORC file: 10^10 rows at the usual stride of 10,000."""
 

@@ -9,6 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from ..errors import FormatError, UnsupportedError
+from .runs.choose import lz4_length
 
 __all__ = ["Compression", "deflate", "inflate"]
 
@@ -105,28 +106,9 @@ def _snappy_length(chunk: memoryview) -> int:
 
 
 def _lz4_length(chunk: memoryview) -> int:
-    """The length to which an LZ4 block inflates, which nothing tells but its sequences (LZ4 block format)."""
-    at = total = 0
-
-    def run(length: int) -> int:
-        nonlocal at
-        if length == 15:
-            while True:
-                more = chunk[at]
-                at, length = at + 1, length + more
-                if more < 255:
-                    break
-        return length
-
-    while at < len(chunk):
-        token, at = chunk[at], at + 1
-        literals = run(token >> 4)
-        at, total = at + literals, total + literals
-        if at >= len(chunk):
-            break  # the last sequence has literals only
-        at += 2
-        total += run(token & 15) + 4
-    return total
+    if (length := lz4_length(chunk)) < 0:
+        raise FormatError("a LZ4 chunk ends within a sequence: truncated or corrupt")
+    return length
 
 
 def deflate(data: bytes | memoryview, compression: Compression, block_size: int) -> bytes:

@@ -1,29 +1,86 @@
-"""Encrypted columns opened into a plaintext ORC file in memory, which any reader decodes.
+"""Columns of a stripe as a plaintext ORC file in memory, which pyarrow decodes.
 
-Streams stay as they were written, compression and all: they are opened and put side by side, with a stripe footer and
-a tail that say so. No value is decoded here.
+Streams are opened, inflated and checked; they are put side by side, with a stripe footer and a tail of our own. Of the
+file's bytes its decoder sees types, metadata, and streams on which it can't stumble.
 """
 
 from __future__ import annotations
 
+import bisect
+import io
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ..errors import FormatError
+from ..errors import BloomsealError, FormatError, UnsupportedError
+from ..limits import MAX_ORC_STRIPE_BYTES
+from .checks import Encoding, check_streams, check_zone
 from .chunks import deflate
 from .encryption import Variant
 from .index import StripeIndex
 from .protobuf import Message, encoded, without
+from .schema import Kind
+from .streams import Stream, StreamKind
 from .tail import MAGIC, Tail
 
-__all__ = ["clear_file", "stream_entry", "tail_bytes"]
+__all__ = ["ClearFile", "clear_file", "empty_file", "stream_entry", "tail_bytes"]
 
 _FOOTER_LAYOUT: Final = (1, 2, 3, 5, 6, 7, 8, 10)
 """Of the footer: header and content length, stripes, metadata, rows, statistics, stride, encryption."""
+_DATA_KINDS: Final = (
+    StreamKind.PRESENT,
+    StreamKind.DATA,
+    StreamKind.LENGTH,
+    StreamKind.DICTIONARY_DATA,
+    StreamKind.SECONDARY,
+)
+_FOR_NO_MOMENTS: Final = "GMT"
 _POSTSCRIPT_LAYOUT: Final = (1, 5, 7, 8000)
+_VERSIONS: Final[tuple[list[int], ...]] = ([], [0, 11], [0, 12])
 
 
-def clear_file(tail: Tail, index: StripeIndex, wanted: Mapping[int, Variant | None]) -> bytes:
+class ClearFile(io.RawIOBase):
+    """A plaintext file, made of parts that are not copied into one.
+
+    Attributes:
+        num_bytes: how many were read for it.
+    """
+
+    def __init__(self, parts: Sequence[bytes | memoryview], num_bytes: int) -> None:
+        super().__init__()
+        self._parts = [memoryview(part) for part in parts if len(part)]
+        self._starts = [0, *itertools.accumulate(map(len, self._parts))]
+        self._at = 0
+        self.num_bytes = num_bytes
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def size(self) -> int:
+        return self._starts[-1]
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = max(0, {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size()}[whence] + offset)
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        end = self.size() if size is None or size < 0 else min(self._at + size, self.size())
+        found = []
+        while self._at < end:
+            place = bisect.bisect_right(self._starts, self._at) - 1
+            start = self._starts[place]
+            found.append(self._parts[place][self._at - start : end - start])
+            self._at += len(found[-1])
+        return bytes(found[0]) if len(found) == 1 else b"".join(found)
+
+
+def clear_file(tail: Tail, index: StripeIndex, wanted: Mapping[int, Variant | None]) -> ClearFile:
     """A file of one stripe, without indexes and statistics.
 
     Args:
@@ -32,26 +89,74 @@ def clear_file(tail: Tail, index: StripeIndex, wanted: Mapping[int, Variant | No
 
     Raises:
         KeyAccessError: a key can't be had.
-        FormatError: the stripe footer has no encoding for a column.
+        FormatError: the stripe footer has no encoding for a column, or a stream is broken.
+        UnsupportedError: a type, an encoding or a version of the format that is not ours.
     """
-    body, streams = bytearray(MAGIC), bytearray()
-    for stream in index.streams:
-        if stream.is_index or stream.column not in wanted:
-            continue
-        variant = wanted[stream.column]
-        if stream.variant == (None if variant is None else variant.index):
-            body += index.read(stream)
-            streams += encoded(1, stream_entry(stream.kind, stream.column, stream.length))
-    data_length = len(body) - len(MAGIC)
-    footer = bytes(streams) + _encodings(tail, index.footer, wanted) + encoded(3, index.footer.bytes(3))
-    sealed = deflate(footer, tail.compression, tail.block_size)
-    body += sealed
+    streams = [one for one in index.streams if _is_of(one, wanted)]
+    if len({(one.kind, one.column) for one in streams}) != len(streams):
+        raise FormatError("two streams of one kind and column: corrupt")
+    encodings = _encodings(tail, index.footer, wanted)
+    inflated = _inflated(tail, index, streams)
     rows = index.stripe.num_rows
-    lengths = (len(MAGIC), 0, data_length, len(sealed), rows)
+    check_streams(tail.schema.columns, wanted, encodings, inflated, rows)
+    listed = b"".join(encoded(1, stream_entry(*place, len(data))) for place, data in inflated.items())
+    kinds = b"".join(encoded(2, encoded(1, one.kind) + encoded(2, one.dictionary_size)) for one in encodings)
+    footer = listed + kinds + encoded(3, _zone(tail, index, wanted).encode())
+    data_length = sum(map(len, inflated.values()))
+    lengths = (len(MAGIC), 0, data_length, len(footer), rows)
     stripe = b"".join(encoded(field, value) for field, value in enumerate(lengths, 1))
+    end = _plain_tail(tail, len(MAGIC) + data_length + len(footer), encoded(3, stripe), rows)
+    return ClearFile((MAGIC, *inflated.values(), footer, end), sum(one.length for one in streams))
+
+
+def empty_file(tail: Tail) -> bytes:
+    """A file of the same types, without rows.
+
+    Raises:
+        UnsupportedError: a version of the format that is not ours.
+    """
+    return MAGIC + _plain_tail(tail, len(MAGIC), b"", 0)
+
+
+def _is_of(stream: Stream, wanted: Mapping[int, Variant | None]) -> bool:
+    if stream.kind not in _DATA_KINDS or stream.column not in wanted:
+        return False
+    variant = wanted[stream.column]
+    return stream.variant == (None if variant is None else variant.index)
+
+
+def _inflated(tail: Tail, index: StripeIndex, streams: Sequence[Stream]) -> dict[tuple[int, int], memoryview]:
+    found: dict[tuple[int, int], memoryview] = {}
+    left = MAX_ORC_STRIPE_BYTES
+    if sum(one.length for one in streams) > left:
+        raise FormatError(f"streams of more than {left} bytes")
+    for stream, data in zip(streams, index.read_all(streams), strict=True):
+        try:
+            opened = found[stream.kind, stream.column] = tail.inflate(data, left)
+        except BloomsealError as error:
+            kind, column = StreamKind(stream.kind).name, tail.schema.columns[stream.column].name
+            raise type(error)(f"the {kind} stream: {error.what}", column=column) from error
+        left -= len(opened)
+    return found
+
+
+def _zone(tail: Tail, index: StripeIndex, wanted: Mapping[int, Variant | None]) -> str:
+    """The writer's; a decoder looks for its file though there are no moments."""
+    if not any(tail.schema.columns[column].kind is Kind.TIMESTAMP for column in wanted):
+        return _FOR_NO_MOMENTS
+    check_zone(index.writer_timezone)
+    return index.writer_timezone
+
+
+def _plain_tail(tail: Tail, body: int, stripes: bytes, rows: int) -> bytes:
     kept = without(tail.raw_footer, _FOOTER_LAYOUT)
-    content = encoded(1, len(MAGIC)) + encoded(2, len(body)) + encoded(3, stripe) + kept + encoded(6, rows)
-    return bytes(body) + tail_bytes(tail, 0, 0, content)
+    footer = encoded(1, len(MAGIC)) + encoded(2, body) + stripes + kept + encoded(6, rows)
+    version = Message(tail.raw_postscript).numbers(4)
+    if version not in _VERSIONS:
+        raise UnsupportedError(f"an ORC file of version {'.'.join(map(str, version[:3]))}")
+    postscript = encoded(1, len(footer)) + encoded(2, 0) + b"".join(encoded(4, one) for one in version)
+    postscript += encoded(5, 0) + encoded(6, tail.writer_version) + encoded(8000, MAGIC)
+    return footer + postscript + bytes([len(postscript)])
 
 
 def tail_bytes(tail: Tail, metadata: int, statistics: int, footer: bytes) -> bytes:
@@ -71,13 +176,13 @@ def stream_entry(kind: int, column: int, length: int) -> bytes:
     return encoded(1, kind) + encoded(2, column) + encoded(3, length)
 
 
-def _encodings(tail: Tail, footer: Message, wanted: Mapping[int, Variant | None]) -> bytes:
+def _encodings(tail: Tail, footer: Message, wanted: Mapping[int, Variant | None]) -> list[Encoding]:
     plain = footer.every(2)
     sealed: Sequence[Message] = [Message(one) for one in footer.every(4)]
     count = len(tail.schema.columns)
     if len(plain) != count:
         raise FormatError(f"encodings of {len(plain)} columns, of {count}: corrupt")
-    made = bytearray()
+    made: list[Encoding] = []
     for column, encoding in enumerate(plain):
         variant = wanted.get(column)
         if variant is not None:
@@ -85,5 +190,5 @@ def _encodings(tail: Tail, footer: Message, wanted: Mapping[int, Variant | None]
             if len(own) != variant.root.last - variant.root.id + 1:
                 raise FormatError("an encrypted column without its encodings: corrupt")
             encoding = own[column - variant.root.id]
-        made += encoded(2, encoding)
-    return bytes(made)
+        made.append(Encoding.parsed(encoding) if column in wanted else Encoding(0, 0))
+    return made

@@ -18,7 +18,7 @@ from ..storage.source import FilePlace, Source
 from .asking.answers import Answers, RowGroupVerdicts, asked_of_stripe, undecided
 from .asking.trust import why_untrusted as reason
 from .asking.values import Asked
-from .clear import clear_file
+from .clear import ClearFile, clear_file
 from .encryption import Encryption, Variant, number_of
 from .index import BloomFilter, FilterInfo, FilterKind, Filters, StripeIndex, bounds, entry_statistics
 from .keys import LocalKeys, expect, opening
@@ -192,18 +192,22 @@ class OrcFile:
             PolicyError: a column is encrypted, and ``allow_ctr`` was not said: nothing authenticates its values.
             IntegrityError, FormatError: wrong key, or a broken stripe.
         """
+        return self.cleared(stripe, [self.schema.leaf(name) for name in columns]).read()
+
+    def cleared(self, stripe: int, leaves: Sequence[Column]) -> ClearFile:
+        """As `clear`, of leaves that are not named: several may have one path."""
         wanted: dict[int, Variant | None] = {}
-        for name in columns:
-            leaf, variant = self.leaf(name)
-            if variant is not None:
-                with self._at(column=name):
+        for leaf in leaves:
+            with self._at(column=leaf.name):
+                variant = self._variant(leaf)
+                if variant is not None:
                     self._keys.need_ctr(leaf)
             where = self.stripes[stripe]
             if variant is not None and where.encrypted_keys[variant.index : variant.index + 1] != (
                 variant.encrypted_key,
             ):
                 # Another local key than that of the statistics, which were asked before.
-                with self._at(where, name):
+                with self._at(where, leaf.name):
                     self._index(where).bounds(leaf.id, variant.index)
             for column in self.schema.columns[: leaf.id + 1]:
                 if leaf.id <= column.last:
@@ -224,11 +228,11 @@ class OrcFile:
 
         wanted = [self.schema.alone(self.leaf(name)[0]) for name in columns]
         inside = [one for one in self.schema.leaves if any(top.id <= one.id <= top.last for top in wanted)]
-        data = self.clear(stripe, [one.name for one in inside])
+        clear = self.cleared(stripe, inside)
         with self._at(self.stripes[stripe]):
             try:
                 names = [one.name for one in wanted]
-                table: pa.Table = pyarrow.orc.ORCFile(pa.BufferReader(data)).read(columns=names)
+                table: pa.Table = pyarrow.orc.ORCFile(pa.PythonFile(clear, mode="r")).read(columns=names)
                 table.validate(full=True)
             except (pa.ArrowException, OSError, ValueError) as error:
                 raise FormatError(f"the stripe's rows do not decode: {type(error).__name__}") from error

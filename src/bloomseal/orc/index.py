@@ -33,6 +33,8 @@ __all__ = [
 ]
 
 _WORD_BYTES: Final = 8
+_NEAR: Final = 64 * 1024
+"""Bytes between two streams that are read rather than asked past."""
 
 
 class FilterKind(IntEnum):
@@ -263,6 +265,27 @@ class StripeIndex:
         """
         data = memoryview(self._source.read(stream.offset, stream.length))
         return data if stream.variant is None else self._keys.open(stream, self.stripe, data)
+
+    def read_all(self, streams: Sequence[Stream]) -> list[memoryview]:
+        """As `read`, of streams in the file's order; those that lie close together come by one request.
+
+        Raises:
+            KeyAccessError: a key can't be had.
+        """
+        runs: list[list[Stream]] = []
+        for stream in streams:
+            if runs and 0 <= stream.offset - (runs[-1][-1].offset + runs[-1][-1].length) <= _NEAR:
+                runs[-1].append(stream)
+            else:
+                runs.append([stream])
+        found = []
+        for run in runs:
+            start = run[0].offset
+            data = memoryview(self._source.read(start, run[-1].offset + run[-1].length - start))
+            for stream in run:
+                one = data[stream.offset - start :][: stream.length]
+                found.append(one if stream.variant is None else self._keys.open(stream, self.stripe, one))
+        return found
 
     def masked_entries(self, stream: Stream) -> list[memoryview] | None:
         """Of a clear stream on an encrypted column, the entries over masked values: some writers leave one per row

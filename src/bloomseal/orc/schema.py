@@ -38,6 +38,7 @@ class Kind(IntEnum):
     TIMESTAMP_INSTANT = 18
 
 
+_MOST_DIGITS: Final = 38
 _NESTED: Final = (Kind.LIST, Kind.MAP, Kind.STRUCT, Kind.UNION)
 
 
@@ -129,6 +130,9 @@ class Schema:
         below = message.numbers(2)
         if below and kind not in _NESTED:
             raise FormatError("a primitive type with types below it: corrupt", column=name)
+        if kind is Kind.DECIMAL and not message.number(6) <= message.number(5, _MOST_DIGITS) <= _MOST_DIGITS:
+            # Arrow ends the process on such a type.
+            raise FormatError(f"decimal({message.number(5)}, {message.number(6)}) is no type: corrupt", column=name)
         self.columns.append(
             Column(
                 id=own,

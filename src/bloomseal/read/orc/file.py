@@ -90,7 +90,7 @@ class SealedOrcFile(SealedFile):
 
     @cached_property
     def _columns(self) -> Columns:
-        return Columns(arrow_schema(self._source), self.orc.schema)
+        return Columns(arrow_schema(self.orc), self.orc.schema)
 
     @property
     def encrypted(self) -> bool:

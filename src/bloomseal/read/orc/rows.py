@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ import pyarrow.orc
 
 from ...errors import FormatError, UnsupportedError
 from ...orc import Column, OrcFile
-from ...storage.source import Source
+from ...orc.clear import empty_file
 from .bounds import nanoseconds
 
 __all__ = ["arrow_schema", "decoded", "need_range", "row_groups", "rows_of"]
@@ -21,47 +20,18 @@ __all__ = ["arrow_schema", "decoded", "need_range", "row_groups", "rows_of"]
 Rows = npt.NDArray[np.int64]
 
 
-class _Bytes(io.RawIOBase):
-    """A source as a file object, which counts the bytes that are read."""
-
-    def __init__(self, source: Source) -> None:
-        super().__init__()
-        self._source, self._at = source, 0
-        self.count = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._source.size}[whence]
-        self._at = max(0, base + offset)
-        return self._at
-
-    def size(self) -> int:
-        return self._source.size
-
-    def read(self, size: int | None = -1) -> bytes:
-        left = max(0, self._source.size - self._at)
-        length = left if size is None or size < 0 else min(size, left)
-        data = bytes(self._source.read(self._at, length))
-        self._at += length
-        self.count += length
-        return data
-
-
-def arrow_schema(source: Source) -> pa.Schema:
+def arrow_schema(file: OrcFile) -> pa.Schema:
     """The file's columns in the types to which pyarrow decodes them.
 
     Raises:
         UnsupportedError: a type that it does not know.
     """
-    return _opened(source)[0].schema
+    try:
+        return pyarrow.orc.ORCFile(pa.BufferReader(empty_file(file.tail))).schema
+    except pa.ArrowNotImplementedError as error:
+        raise UnsupportedError("pyarrow does not decode a column of this file", file=file.path) from error
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise FormatError(f"pyarrow can't open the file: {type(error).__name__}", file=file.path) from error
 
 
 def decoded(file: OrcFile, stripe: int, columns: Sequence[Column], names: Sequence[str] | None) -> tuple[pa.Table, int]:
@@ -77,21 +47,21 @@ def decoded(file: OrcFile, stripe: int, columns: Sequence[Column], names: Sequen
         IntegrityError, FormatError: the stripe does not decode, or has other rows than the footer says.
     """
     place: dict[str, Any] = {"file": file.path, "module": file.stripes[stripe].place}
-    source, number = file.source, stripe
-    if any(column.id in file.tail.encrypted for column in columns):
-        if names is None:
+    if names is None:
+        if any(column.id in file.tail.encrypted for column in columns):
             raise UnsupportedError("several columns have the same path, and one is encrypted", **place)
-        source, number = Source.memory(file.clear(stripe, [column.name for column in columns]), file.path), 0
-    reader, data = _opened(source)
+        columns = file.schema.leaves
+    clear = file.cleared(stripe, columns)
     try:
-        batch = reader.read_stripe(number, columns=None if names is None else list(names))
+        reader = pyarrow.orc.ORCFile(pa.PythonFile(clear, mode="r"))
+        batch = reader.read_stripe(0, columns=None if names is None else list(names))
         table = pa.Table.from_batches([batch])
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise FormatError(f"the stripe's rows do not decode: {type(error).__name__}", **place) from error
     if table.num_rows != file.stripes[stripe].num_rows:
         raise FormatError(f"{table.num_rows} rows, the footer says {file.stripes[stripe].num_rows}: corrupt", **place)
-    return table, data.count
+    return table, clear.num_bytes
 
 
 def row_groups(file: OrcFile, stripe: int) -> list[tuple[int, int]]:
@@ -122,13 +92,3 @@ def need_range(file: OrcFile, stripe: int, column: Column) -> None:
             module=file.stripes[stripe].place,
             hint="other columns",
         )
-
-
-def _opened(source: Source) -> tuple[pyarrow.orc.ORCFile, _Bytes]:
-    data = _Bytes(source)
-    try:
-        return pyarrow.orc.ORCFile(pa.PythonFile(data, mode="r")), data
-    except pa.ArrowNotImplementedError as error:
-        raise UnsupportedError("pyarrow does not decode a column of this file", file=source.name) from error
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise FormatError(f"pyarrow can't open the file: {type(error).__name__}", file=source.name) from error

@@ -1,0 +1,206 @@
+"""Streams of a stripe, checked before pyarrow's C++ library decodes them.
+
+It believes what streams say of one another: lengths of texts and lists, patches of packed runs, tags of unions. Nobody
+authenticates these bytes. So the numbers that lead into memory are decoded here, and all other runs are walked through.
+What is behind the last value is left alone: no reader looks at it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ..errors import FormatError, UnsupportedError
+from ..limits import MAX_ORC_VALUES
+from .protobuf import Message
+from .runs.choose import histogram, sum_of
+from .runs.walk import CUT, MALFORMED
+from .schema import Column, Kind
+from .streams import StreamKind
+
+__all__ = ["Encoding", "check_streams", "check_zone"]
+
+_ZONE: Final = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*", re.ASCII)
+_ONES: Final = np.array([value.bit_count() for value in range(256)], np.int64)
+_TEXTS: Final = (Kind.STRING, Kind.VARCHAR, Kind.CHAR, Kind.BINARY)
+_INTS: Final = (Kind.SHORT, Kind.INT, Kind.LONG, Kind.DATE)
+_MOMENTS: Final = (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
+_FLOAT_BYTES: Final = {Kind.FLOAT: 4, Kind.DOUBLE: 8}
+_LONGEST: Final = (1 << 31) - 1
+_MOST_SCALE: Final = 38
+_WORDS: Final = {CUT: "ends before its values", MALFORMED: "has a run that no writer makes"}
+
+Streams = Mapping[tuple[int, int], memoryview]
+
+
+class Encoding(NamedTuple):
+    """How a column is encoded (``ColumnEncoding``).
+
+    Attributes:
+        kind: ``DIRECT``, ``DICTIONARY``, ``DIRECT_V2``, ``DICTIONARY_V2``, from 0.
+        dictionary_size: entries.
+    """
+
+    kind: int
+    dictionary_size: int
+
+    @classmethod
+    def parsed(cls, message: memoryview) -> Encoding:
+        found = Message(message)
+        return cls(found.number(1), found.number(2))
+
+    @property
+    def version(self) -> int:
+        """Of integers' run-length encoding."""
+        return 2 if self.kind & 2 else 1
+
+    @property
+    def is_dictionary(self) -> bool:
+        return bool(self.kind & 1)
+
+
+def check_zone(name: str) -> None:
+    """A stripe's time zone is the name of a file for whoever decodes moments.
+
+    Raises:
+        FormatError: it leads out of the folder of zones.
+    """
+    if name and not _ZONE.fullmatch(name):
+        raise FormatError("a writer's time zone that is no name of one: corrupt")
+
+
+def check_streams(
+    columns: Sequence[Column], wanted: Collection[int], encodings: Sequence[Encoding], streams: Streams, rows: int
+) -> None:
+    """Refuse streams on which a decoder could stumble.
+
+    Args:
+        columns: of the schema, by id.
+        wanted: ids of those that will be decoded, with all above them.
+        encodings: one per column of the schema.
+        streams: kind and column → bytes, inflated.
+        rows: of the stripe.
+
+    Raises:
+        FormatError: a stream ends too early, has a run that can't be, or leads out of another one; it names column and
+            stream.
+        UnsupportedError: a type or an encoding that nobody knows.
+    """
+    _Checks(columns, wanted, encodings, streams).column(columns[0], rows)
+
+
+class _Checks:
+    def __init__(
+        self, columns: Sequence[Column], wanted: Collection[int], encodings: Sequence[Encoding], streams: Streams
+    ) -> None:
+        self._columns, self._wanted, self._encodings, self._streams = columns, wanted, encodings, streams
+
+    def column(self, column: Column, above: int) -> None:
+        """`above`: how many values what is around it has for it."""
+        if above > MAX_ORC_VALUES:
+            raise FormatError(f"{above} values in a stripe, where {MAX_ORC_VALUES} is the limit", column=column.name)
+        kind, encoding = column.kind, self._encodings[column.id]
+        if kind is None or encoding.kind > 3:
+            raise UnsupportedError("a type or an encoding that is not known", column=column.name)
+        if encoding.is_dictionary and kind not in _TEXTS:
+            raise UnsupportedError("a dictionary of what is no text", column=column.name)
+        values = self._present(column, above)
+        if kind is Kind.STRUCT:
+            self._below(column, values)
+        elif kind in (Kind.LIST, Kind.MAP):
+            self._below(column, self._sum(column, StreamKind.LENGTH, values, _LONGEST))
+        elif kind is Kind.UNION:
+            self._union(column, values)
+        elif kind in _TEXTS:
+            self._texts(column, values, encoding)
+        elif kind is Kind.BOOLEAN:
+            self._bytes(column, StreamKind.DATA, -(-values // 8))
+        elif kind is Kind.BYTE:
+            self._bytes(column, StreamKind.DATA, values)
+        elif kind in _FLOAT_BYTES:
+            self._need(column, StreamKind.DATA, values * _FLOAT_BYTES[kind])
+        elif kind is Kind.DECIMAL:
+            data = np.frombuffer(self._stream(column, StreamKind.DATA), np.uint8)
+            if int(np.count_nonzero(data < 128)) < values:
+                raise self._error(column, StreamKind.DATA, _WORDS[CUT])
+            self._sum(column, StreamKind.SECONDARY, values, _MOST_SCALE, signed=True)
+        else:
+            assert kind in _INTS or kind in _MOMENTS  # noqa: S101
+            self._sum(column, StreamKind.DATA, values, signed=True)
+            if kind in _MOMENTS:
+                self._sum(column, StreamKind.SECONDARY, values)
+
+    def _children(self, column: Column) -> Iterator[Column]:
+        at = column.id + 1
+        while at <= column.last:
+            yield self._columns[at]
+            at = self._columns[at].last + 1
+
+    def _below(self, column: Column, values: int) -> None:
+        for child in self._children(column):
+            if child.id in self._wanted:
+                self.column(child, values)
+
+    def _union(self, column: Column, values: int) -> None:
+        counts = self._bytes(column, StreamKind.DATA, values).tolist()
+        children = [*self._children(column)]
+        if any(counts[len(children) :]):
+            raise self._error(column, StreamKind.DATA, "has a tag that its type lacks")
+        for child, count in zip(children, counts, strict=False):
+            if child.id in self._wanted:
+                self.column(child, count)
+
+    def _texts(self, column: Column, values: int, encoding: Encoding) -> None:
+        if not encoding.is_dictionary:
+            self._need(column, StreamKind.DATA, self._sum(column, StreamKind.LENGTH, values, _LONGEST))
+            return
+        entries = encoding.dictionary_size
+        if entries > MAX_ORC_VALUES:
+            raise FormatError(f"a dictionary of {entries} entries, where {MAX_ORC_VALUES} is the limit")
+        length = self._sum(column, StreamKind.LENGTH, entries, _LONGEST)
+        self._need(column, StreamKind.DICTIONARY_DATA, length)
+        if values and not entries:
+            raise self._error(column, StreamKind.DATA, "points into an empty dictionary")
+        self._sum(column, StreamKind.DATA, values, max(0, entries - 1))
+
+    def _present(self, column: Column, above: int) -> int:
+        """How many of its values are not null."""
+        data = self._streams.get((StreamKind.PRESENT, column.id))
+        if data is None:
+            return above
+        last, counts = self._histogram(column, StreamKind.PRESENT, data, -(-above // 8))
+        # Bits behind the last row are not its own.
+        behind = last & (1 << -above % 8) - 1
+        return int((counts * _ONES).sum()) - behind.bit_count()
+
+    def _bytes(self, column: Column, kind: StreamKind, wanted: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        return self._histogram(column, kind, self._stream(column, kind), wanted)[1]
+
+    def _histogram(
+        self, column: Column, kind: StreamKind, data: memoryview, wanted: int
+    ) -> tuple[int, np.ndarray[tuple[int], np.dtype[np.int64]]]:
+        last, counts = histogram(data, wanted)
+        if last < 0:
+            raise self._error(column, kind, _WORDS[last])
+        return last, counts
+
+    def _sum(self, column: Column, kind: StreamKind, wanted: int, most: int = -1, *, signed: bool = False) -> int:
+        version = self._encodings[column.id].version
+        found = sum_of(self._stream(column, kind), wanted, version=version, signed=signed, most=most)
+        if found < 0:
+            raise self._error(column, kind, _WORDS.get(found, f"has a value that is not between 0 and {most}"))
+        return found
+
+    def _need(self, column: Column, kind: StreamKind, length: int) -> None:
+        if (there := len(self._stream(column, kind))) < length:
+            raise self._error(column, kind, f"has {there} bytes, where {length} are asked for")
+
+    def _stream(self, column: Column, kind: StreamKind) -> memoryview:
+        return self._streams.get((kind, column.id), memoryview(b""))
+
+    @staticmethod
+    def _error(column: Column, kind: StreamKind, words: str) -> FormatError:
+        return FormatError(f"the {kind.name} stream {words}: truncated or corrupt", column=column.name)
