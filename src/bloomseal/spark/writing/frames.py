@@ -157,6 +157,8 @@ def write(
         from ..source.files.tree import check_folders
 
         check_folders(qualified(spark, target), partition_by)
+    if before and through == "bridge" and mode == "overwrite":
+        _check_wrapping(chosen)
     # Data sources in Python know two modes only.
     known = mode if through == "bridge" or mode == "overwrite" else "append"
     try:
@@ -181,6 +183,16 @@ def _through_bridge(
 ) -> DataFrameWriter:
     settings = bridge_options(df, table, stored, extra)
     return df.write.format("parquet").options(**{**extra, **settings}).partitionBy(*partition_by)
+
+
+def _check_wrapping(table: TablePolicy) -> None:
+    """Spark removes the old files first, and each JVM has its own keys wrapped: what the KMS makes of one under each
+    master key is the most that can be known in time.
+    """
+    keys = table.keys.tools.storing(internal=True).for_file(FileRef(""))
+    for name in sorted({table.footer_key, *(one.key for one in table.columns.values() if one.key is not None)}):
+        keys.new_key(name, None, table.key_bits)
+    keys.confirm()
 
 
 def _is_dynamic(spark: SparkSession, extra: Mapping[str, str]) -> bool:
