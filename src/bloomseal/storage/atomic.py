@@ -107,10 +107,8 @@ class AtomicFile:
         return self._uploaded if self._aside is None else self._aside.placed
 
     def takes_a_place(self) -> bool:
-        """Is there something at the final place that `commit` would replace?
-
-        Raises:
-            UsageError: nobody could look: not seen is not absent.
+        """May there be something at the final place that `commit` would replace? Where nobody can look there may: not
+        seen is not absent.
         """
         if self._aside is not None:
             return os.path.lexists(self._target)
@@ -118,7 +116,10 @@ class AtomicFile:
             return False  # an object of the caller's, which is empty
         from pyarrow.fs import FileType
 
-        return type_at(self._ref) is not FileType.NotFound
+        try:
+            return type_at(self._ref) is not FileType.NotFound
+        except UsageError:
+            return True
 
     def write(self, data: Buffer) -> None:
         """Append.

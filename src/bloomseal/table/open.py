@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..errors import UnsupportedError, UsageError
+from ..format.expectation import Expectation
 from ..read.door import open_file
 from ..read.file import ReadStats, SealedFile, Verdict
 from ..read.verdict import Hits, verdicts
@@ -366,6 +367,7 @@ def open_table(
 
     Raises:
         UsageError: nothing there; a folder without Parquet or ORC files, or a part of it that can't be listed.
+        PolicyError: a folder's name, or a log, gives the values of a column that must be encrypted.
         UnsupportedError: a table whose log says more than which files are live.
         MissingDependencyError: a Delta or Iceberg table, and not its library.
     """
@@ -376,6 +378,9 @@ def open_table(
         known = Partitions.of_folders(found.files, partition_types)
     else:
         known = Partitions({})
+    if not known.stored:
+        for name in known.values:
+            Expectation.of_table(decryption).outside(name)
     return SealedTable(TableParts(found.files, known, found.snapshot, decryption, follow_links), use_index, trust)
 
 
