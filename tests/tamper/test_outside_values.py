@@ -170,6 +170,20 @@ def test_sparks_source_takes_no_sealed_column_from_a_folder(
     assert pa.Table.from_batches(read()).to_pydict() == {"ssn": ["001", "002"], "n": [1, 2], "illness": [None, None]}
 
 
+def test_check_table_tells_a_folder_that_spark_would_believe(tmp_path: Path, ring: bs.Keyring) -> None:
+    pytest.importorskip("pyspark")
+    from bloomseal.spark.listing import TableFiles
+    from bloomseal.spark.writing.frames import _check
+
+    root = in_folder(tmp_path, "tenant=a/ssn=forged", ROWS, policy(ring))
+    files = TableFiles(None, tuple(map(str, root.rglob("*.parquet"))))
+    with pytest.raises(bs.PolicyError, match="ssn must be encrypted"):
+        _check(str(root), files, policy(ring).at(root), None)
+    (root / "tenant=a" / "ssn=forged").rename(root / "tenant=a" / "day=1")
+    files = TableFiles(None, tuple(map(str, root.rglob("*.parquet"))))
+    assert _check(str(root), files, policy(ring).at(root), None).rows == 2
+
+
 # Texts that are as long as somebody likes, and pipes
 
 

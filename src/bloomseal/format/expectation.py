@@ -173,7 +173,7 @@ class Expectation:
             raise PolicyError(
                 f"{meant} must be encrypted, and the name of a folder, or the table's log, would give its values",
                 column=column,
-                hint="see who made the folder; a column that is sealed is in the files alone",
+                hint="see who made the folder; open_table(partitions=False) leaves its name alone",
             )
 
     def plaintext_column(self, column: str) -> None:
