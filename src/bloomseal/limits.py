@@ -43,6 +43,12 @@ MAX_GCM_SEALS: Final = 1 << 32
 MAX_KEY_METADATA_BYTES: Final = 64 * 1024
 """Key metadata is an id or a short JSON text (key tools)."""
 
+MAX_LOG_BYTES: Final = 1 << 30
+"""A commit of a Delta log, an Iceberg table's metadata, or a note of Spark's file sink: some million files of 1 KB."""
+
+MAX_POLICY_BYTES: Final = 16 * 1024 * 1024
+"""A policy file; 10,000 columns take 1 MB."""
+
 MAX_BUNDLE_BYTES: Final = 1 << 30
 """An evidence bundle; that of 100,000 files with 20 columns takes some 100 MB. Its reader reads it in pieces."""
 

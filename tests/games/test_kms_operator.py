@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 import bloomseal as bs
 from bloomseal.audit import may_destroy
@@ -159,13 +162,58 @@ def test_a_file_that_is_sealed_anew_is_not_lost_by_wrong_wrappings(tmp_path: Pat
     assert all(_opens(here, path) for path in here.root.rglob("*.parquet"))
 
 
+def _write_table(here: World, policy: object) -> None:
+    bs.write_table(rows("a"), here.root / "tenant=a/part-0.parquet", encryption=policy)  # type: ignore[arg-type]
+
+
+def _write_elsewhere(here: World, policy: object) -> None:
+    """Where files are uploaded, as to an object store."""
+    path, storage = "tenant=a/part-0.parquet", SubTreeFileSystem(str(here.root), LocalFileSystem())
+    policy = replace(policy, root=None, aad_prefix=f"people/{path}/")  # type: ignore[type-var]
+    bs.write_table(rows("a"), path, encryption=policy, filesystem=storage)  # type: ignore[arg-type]
+
+
+def _writer_begins_first(here: World, policy: object) -> None:
+    """When it begins there is no file; when it ends there is."""
+    path = here.root / "tenant=a/part-0.parquet"
+    aside = path.rename(path.with_name("aside"))
+    with bs.SealedWriter(path, rows("a").schema, encryption=policy) as writer:  # type: ignore[arg-type]
+        writer.write_table(rows("a"))
+        aside.rename(path)
+
+
+def _write_dataset(here: World, policy: object) -> None:
+    table = pa.concat_tables(rows(name).append_column("tenant", [[name] * 12]) for name in ("a", "b"))
+    bs.write_dataset(table, here.root, encryption=policy, partition_by=["tenant"], existing="overwrite")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("write", [_write_table, _write_elsewhere, _writer_begins_first, _write_dataset])
+def test_what_replaces_files_is_not_lost_by_wrong_wrappings(
+    tmp_path: Path, write: Callable[[World, object], None]
+) -> None:
+    here = world(tmp_path / "w")
+    before = {path: path.read_bytes() for path in here.root.rglob("*.parquet")}
+    with pytest.raises(bs.KeyAccessError, match="it wrapped another key"):
+        write(here, here.policy(bs.KeyTools(Turncoat(here.ring), attempts=1)))
+    assert {path: path.read_bytes() for path in here.root.rglob("*") if path.is_file()} == before
+    # The same by an honest one.
+    write(here, here.policy())
+    assert bs.read_table(here.root, columns=["ssn"], decryption=here.policy()).num_rows == TRUTH.num_rows
+
+
 def test_limit_what_he_wraps_wrongly_is_lost(tmp_path: Path) -> None:
-    """He could destroy the master keys as well: of what he wraps, a writer that may not unwrap can check nothing."""
+    """He could destroy the master keys as well; and who writes what was nowhere before may have no right to unwrap.
+    `check_keys` asks all the same.
+    """
     here = world(tmp_path / "w")
     policy = here.policy(bs.KeyTools(Turncoat(here.ring), attempts=1))
-    bs.write_table(rows("a"), here.root / "tenant=a/part-0.parquet", encryption=policy, bloom_filters=FILTERS)
-    assert not _opens(here, here.root / "tenant=a/part-0.parquet")
-    assert _opens(here, here.root / "tenant=b/part-0.parquet")
+    path = here.root / "tenant=a/part-1.parquet"
+    bs.write_table(rows("a"), path, encryption=policy, bloom_filters=FILTERS)
+    assert not _opens(here, path)
+    path.unlink()
+    with pytest.raises(bs.KeyAccessError, match="it wrapped another key"):
+        bs.write_table(rows("a"), path, encryption=policy, bloom_filters=FILTERS, check_keys=True)
+    assert not path.exists()
 
 
 def test_limit_under_single_wrapping_he_sees_data_keys(tmp_path: Path) -> None:

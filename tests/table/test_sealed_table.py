@@ -198,7 +198,7 @@ def test_types_that_cannot_meet_are_refused_whatever_matches(folder: Path, match
 
 
 def test_a_column_in_file_and_folder_is_refused(tmp_path: Path) -> None:
-    write(tmp_path / "ssn=7" / "a.parquet", part(0))
+    write(tmp_path / "score=7" / "a.parquet", part(0))
     with pytest.raises(bs.UsageError, match="in the name of its folder"):
         bs.read_table(tmp_path, decryption=SPEC)
     assert bs.open_table(tmp_path, decryption=SPEC, partitions=False).read().num_rows == ROWS

@@ -13,13 +13,16 @@ import unicodedata
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..columns import covers
 from ..encryption import Algorithm
 from ..errors import Hint, PolicyError
 from ..specs import DecryptionSpec
 from .schema import Schema
+
+if TYPE_CHECKING:
+    from ..policy import TablePolicy
 
 __all__ = ["NO_EXPECTATION", "UNIQUE_BYTES", "Expectation"]
 
@@ -63,6 +66,12 @@ class Expectation:
             allow_ctr=decryption.allow_ctr,
             allow_plaintext=decryption.allow_plaintext,
         )
+
+    @classmethod
+    def of_table(cls, decryption: DecryptionSpec | TablePolicy | None) -> Expectation:
+        """Which columns of a table must be encrypted, wherever its files lie; what else holds depends on the file."""
+        names = frozenset(getattr(decryption, "encrypted_columns", ()))
+        return cls(encrypted_columns=names | frozenset(getattr(getattr(decryption, "keys", None), "columns", ())))
 
     def plaintext_file(self) -> None:
         """A file without encryption.
@@ -149,6 +158,23 @@ class Expectation:
         if not all(map(schema.has, self.encrypted_columns)):
             for leaf in schema.leaves:
                 self.name(leaf.name)
+
+    def outside(self, column: str) -> None:
+        """A column whose values stand in the names of folders, or in a table's log. Nothing seals those.
+
+        Raises:
+            PolicyError: it must be encrypted, or could be taken for one that must, or for a group above one: whoever
+                moves a file into a folder of his choice would say what its rows hold.
+        """
+        meant = _expected_name(column, self.encrypted_columns) or next(
+            (name for name in sorted(self.encrypted_columns) if covers(_folded(column), _folded(name))), None
+        )
+        if meant is not None:
+            raise PolicyError(
+                f"{meant} must be encrypted, and the name of a folder, or the table's log, would give its values",
+                column=column,
+                hint="see who made the folder; open_table(partitions=False) leaves its name alone",
+            )
 
     def plaintext_column(self, column: str) -> None:
         """A column chunk without encryption.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..encryption import Algorithm
 from ..errors import BloomsealError, PolicyError
+from ..limits import MAX_POLICY_BYTES
 from ..spelling import nearest
 from ..storage.source import open_regular
 from .keys import KeyPolicy
@@ -67,7 +68,9 @@ class Policy:
         """
         try:
             with open(open_regular(path), "rb") as file:
-                data = file.read()
+                data = file.read(MAX_POLICY_BYTES + 1)
+            if len(data) > MAX_POLICY_BYTES:
+                raise PolicyError(f"a policy of more than {MAX_POLICY_BYTES} bytes", file=os.fspath(path))
             document = tomllib.loads(data.decode())
         except OSError as error:
             raise PolicyError(f"the policy can't be read: {error.strerror}", file=os.fspath(path)) from error

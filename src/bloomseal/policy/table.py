@@ -190,6 +190,11 @@ class TablePolicy:
         older = {key for column in self.columns.values() for key in column.previous_keys}
         return frozenset({self.footer_key, *self.previous_footer_keys, *own, *older})
 
+    @property
+    def encrypted_columns(self) -> tuple[str, ...]:
+        """The columns, and groups, that have a key of their own."""
+        return tuple(name for name, column in self.columns.items() if column.key is not None)
+
     def master_key(self, column: str) -> str | None:
         """The name of the master key that a column is to be sealed under; None where it is to be in plaintext."""
         if (entry := nearest_entry(self.columns, column)) is not None and entry.key is not None:
@@ -293,7 +298,7 @@ class TablePolicy:
             "keys": self.keys,
             "aad_prefix": self.prefix(file),
             "previous_aad_prefixes": self.prefixes(file)[1:],
-            "encrypted_columns": tuple(name for name, column in self.columns.items() if column.key is not None),
+            "encrypted_columns": self.encrypted_columns,
             "complete": self.uniform or self.complete,
             "allow_ctr": self.allow_ctr or self.algorithm is Algorithm.AES_GCM_CTR_V1,
             "access_log": self.access_log,

@@ -20,7 +20,7 @@ from typing import IO, Any, Protocol, Self
 from ..errors import BloomsealError, UsageError
 from .aside import Aside
 from .ref import FileRef
-from .source import Buffer, Scratch, Source, identity, open_regular
+from .source import Buffer, Scratch, Source, identity, open_regular, type_at
 
 __all__ = ["AtomicFile", "Output", "fault_point", "final_place", "identity_at", "replace_durably", "storage_errors"]
 
@@ -105,6 +105,21 @@ class AtomicFile:
     def placed(self) -> bool:
         """The final place may hold the new file."""
         return self._uploaded if self._aside is None else self._aside.placed
+
+    def takes_a_place(self) -> bool:
+        """May there be something at the final place that `commit` would replace? Where nobody can look there may: not
+        seen is not absent.
+        """
+        if self._aside is not None:
+            return os.path.lexists(self._target)
+        if not self._ref.named:
+            return False  # an object of the caller's, which is empty
+        from pyarrow.fs import FileType
+
+        try:
+            return type_at(self._ref) is not FileType.NotFound
+        except UsageError:
+            return True
 
     def write(self, data: Buffer) -> None:
         """Append.

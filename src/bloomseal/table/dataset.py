@@ -82,6 +82,7 @@ def write_dataset(
     filesystem: FileSystem | AbstractFileSystem | None = None,
     max_open_files: int = 64,
     threads: int = 1,
+    check_keys: bool | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> DatasetReport:
@@ -110,6 +111,7 @@ def write_dataset(
             files that were there at the beginning, after all new ones have their names. Readers see both until then.
         file_name: with ``{i}``, the file's number, and ``{token}``, 16 random characters, the same in all files.
         max_open_files: files that are open at the same time; only those with a full row group are.
+        check_keys: as for `write_table`; None: where old files go.
         progress: called with (rows in files so far, rows in all or None for a stream).
 
     Raises:
@@ -140,7 +142,10 @@ def write_dataset(
     if asked := {*by}.intersection(bloom_filters or ()):
         raise UsageError("a column to partition by is in no file, and has no filter", column=min(asked))
     target = TargetFolder(folder, filesystem, mode)
+    if check_keys is None and target.replaces:
+        check_keys = True
     arguments = {"encryption": encryption, "bloom_filters": bloom_filters, "threads": threads, **options}
+    arguments["check_keys"] = check_keys
     writing = _Writing(target, by, settings, file_name, rows, arguments, progress)
     try:
         writing.run()

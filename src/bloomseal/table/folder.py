@@ -71,6 +71,11 @@ class TargetFolder:
         for relative, before in names:
             self._note(relative, before)
 
+    @property
+    def replaces(self) -> bool:
+        """Files go when the new ones have come."""
+        return bool(self._old)
+
     def _note(self, relative: str, before: tuple[int, ...] | None) -> None:
         parts = relative.split("/")
         if {"_delta_log", ".hoodie"} & set(parts) or (parts[-2:-1] == ["metadata"] and ".metadata.json" in parts[-1]):

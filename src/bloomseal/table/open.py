@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import pyarrow as pa
 
 from ..errors import UsageError
+from ..format.expectation import Expectation
 from ..read.door import open_file
 from ..storage.discovery.tables import Places, find_files, is_one_file
 from ..storage.source import FilePlace
@@ -56,6 +57,7 @@ def open_table(
 
     Raises:
         UsageError: nothing there; a folder without Parquet or ORC files, or a part of it that can't be listed.
+        PolicyError: a folder's name, or a log, gives the values of a column that must be encrypted.
         UnsupportedError: a table whose log says more than which files are live.
         MissingDependencyError: a Delta or Iceberg table, and not its library.
     """
@@ -66,6 +68,9 @@ def open_table(
         known = Partitions.of_folders(found.files, partition_types)
     else:
         known = Partitions({})
+    if not known.stored:
+        for name in known.values:
+            Expectation.of_table(decryption).outside(name)
     return SealedTable(TableParts(found.files, known, found.snapshot, decryption, follow_links), use_index, trust)
 
 

@@ -45,11 +45,13 @@ class SealedWriter(writer.SealedWriter):
         filter_layout: FilterLayout = "row_group",
         filesystem: FileSystem | AbstractFileSystem | None = None,
         threads: int = 1,
+        check_keys: bool | None = None,
         **options: Any,
     ) -> None:
         super().__init__(
             path, schema, encryption=encryption, bloom_filters=bloom_filters, row_group_size=row_group_size,
-            filter_layout=filter_layout, filesystem=filesystem, threads=threads, **options,
+            filter_layout=filter_layout, filesystem=filesystem, threads=threads,
+            check_keys=check_keys, **options,
         )  # fmt: skip
         self._policy = encryption if isinstance(encryption, TablePolicy) else None
 
@@ -77,6 +79,7 @@ def write_table(
     filter_layout: FilterLayout = "row_group",
     filesystem: FileSystem | AbstractFileSystem | None = None,
     threads: int = 1,
+    check_keys: bool | None = None,
     **options: Any,
 ) -> None:
     """Write rows as one Parquet file, its sensitive columns' filters sealed.
@@ -99,6 +102,9 @@ def write_table(
             (Parquet Bloom filter specification, "File Format").
         threads: row groups that are encoded and hashed at the same time; each one more holds one more row group in
             memory.
+        check_keys: have the KMS open each key that it has wrapped, before the file takes its name: whatever it wrapped
+            wrongly would be lost with the file. None: where the file takes another one's place. Who may only wrap
+            writes to new places, or says False.
         filesystem: of pyarrow or fsspec, on which `path` lies; None: local, or a URI.
         options: what `pyarrow.parquet.ParquetWriter` takes for encoding: compression, use_dictionary, ... The page
             index, which lets a lookup open single pages, is written (and sealed) unless ``write_page_index=False``, or
@@ -108,7 +114,8 @@ def write_table(
     Raises:
         UsageError: an argument of the wrong type, no such column, a column that can't carry a filter, contradicting
             options, an overfilled filter whose size is to be hidden.
-        KeyAccessError: a data key could not be made or wrapped.
+        KeyAccessError: a data key could not be made or wrapped; or the KMS does not open what it has wrapped
+            (`check_keys`).
         BloomsealError: the storage failed. The old file, if any, is still there; or the new one, complete, where it had
             taken its name already (the folder can't be synced, the old file's key material can't be dropped).
     """
@@ -122,6 +129,7 @@ def write_table(
         filter_layout=filter_layout,
         filesystem=filesystem,
         threads=threads,
+        check_keys=check_keys,
         **options,
     ) as writer:
         for piece in rows.pieces:

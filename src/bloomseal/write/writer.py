@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 import pyarrow as pa
 
-from ..errors import BloomsealError, BloomsealWarning, FormatError, UsageError
+from ..errors import BloomsealError, BloomsealWarning, FormatError, KeyAccessError, UsageError
 from ..format.hashes.chunk_hashes import chunk_hashes
 from ..format.opening import open_footer
 from ..format.schema import Leaf
@@ -88,6 +88,7 @@ class SealedWriter:
         filter_layout: FilterLayout = "row_group",
         filesystem: FileSystem | AbstractFileSystem | None = None,
         threads: int = 1,
+        check_keys: bool | None = None,
         **options: Any,
     ) -> None:
         self._owner = os.getpid()
@@ -114,8 +115,14 @@ class SealedWriter:
         self._ahead: deque[Future[_Encoded]] = deque()
         self._flushed = 0
         self._keys = OutputKeys(encryption, self._template.schema, self._ref) if encryption else None
+        self._check_keys = check_keys
         try:
             self._file = AtomicFile(self._ref)
+            try:
+                self._confirm_keys()  # rather than after the last row
+            except BaseException:
+                self._file.abort()
+                raise
         except BaseException:
             self._discard_keys()
             raise
@@ -192,6 +199,7 @@ class SealedWriter:
                 self._take_over(self._ahead.popleft().result())
             self._out.finish(self._template.struct)
             self._out.close()
+            self._confirm_keys()  # what is there now may have come meanwhile
             if self._keys is not None:
                 self._keys.store()
             if self._pool is not None:
@@ -284,6 +292,18 @@ class SealedWriter:
         for group in range(len(footer.row_groups)):
             for leaf, _ in self._specs:
                 check_filter(walk, group, leaf, self._samples.get((group, leaf.index)))
+
+    def _confirm_keys(self) -> None:
+        """What would be replaced is lost where the KMS has wrapped wrongly: nobody could open the new file."""
+        if self._keys is None or self._check_keys is False:
+            return
+        if not (self._check_keys or self._file.takes_a_place()):
+            return
+        try:
+            self._keys.confirm()
+        except KeyAccessError as error:
+            error.what += ", asked for what it has wrapped before a file is replaced"
+            raise
 
     def _discard_keys(self) -> None:
         if self._keys is not None:

@@ -80,6 +80,10 @@ _DEFAULT_ROW_GROUP_SIZE: Final = 1 << 20
     type=click.Choice(["error", "append", "overwrite"]),
     help="What to do with files that are in the folder already (default: error).",
 )
+@click.option(
+    "--check-keys/--no-check-keys", default=None,
+    help="Have the KMS open each key that it wrapped, before a file takes its name (default: where one is replaced).",
+)  # fmt: skip
 @click.option("--plaintext", is_flag=True, help="Write a plaintext file, its filters in clear.")
 @click.option("--dry-run", is_flag=True, help="Check options, columns and keys; write nothing.")
 @key_options
@@ -105,6 +109,7 @@ def write(
     partition_by: tuple[str, ...],
     rows_per_file: int | None,
     existing: str | None,
+    check_keys: bool | None,
     plaintext: bool,
     dry_run: bool,
     keys: KeyOptions,
@@ -152,6 +157,7 @@ def write(
     elif said:
         raise UsageError("--plaintext and options of encryption exclude one another")
     options: dict[str, Any] = {"compression": compression, "row_group_size": row_group_size, "bloom_filters": specs}
+    options["check_keys"] = check_keys
     _check_target(target, in_folder)
     if existing and not in_folder:
         raise UsageError("--existing is about the files of a folder", hint="--partition-by COLUMN or --rows-per-file N")

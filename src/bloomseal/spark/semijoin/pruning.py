@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import BloomsealError, BloomsealWarning, UsageError
+from ...format.expectation import Expectation
 from ...format.pages.statistics import bounds
 from ...policy import Policy, TablePolicy
 from ...sbbf import KeySet
@@ -253,7 +254,7 @@ class Question:
 
         typed = str(spark.conf.get(PARTITION_INFERENCE, "true")).lower() == "true"
         # What Spark would read: others' rows are not the table's.
-        tree = find_files([qualified(spark, path)], infer=typed)
+        tree = find_files([qualified(spark, path)], infer=typed, expected=Expectation.of_table(table))
         files = TableFiles(tree.files[0].base if tree.files else None, tuple(file.name for file in tree.files))
         case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
         sealed, keys, seen, left, sampled = None, None, [], 0, 0

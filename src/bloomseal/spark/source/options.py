@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ...errors import PolicyError, UsageError
+from ...format.expectation import Expectation
 from ...policy import Policy, TablePolicy
 from ...specs import DecryptionSpec
 from ...storage.ref import FileRef
@@ -18,9 +19,11 @@ from ..opening import open_table_file, table_of
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
+    from pyspark.sql.types import StructType
 
     from ...keytools.kms.calls import Counters
     from ...read.file import SealedFile
+    from .files.tree import Tree
     from .pushdown import Condition
     from .stats import Metrics
 
@@ -211,6 +214,18 @@ class SourceOptions:
         """
         ref = FileRef(file.name, open_filesystem(file.base), file.root)
         return open_table_file(file.name, self.decryption(ref), file.base, file.root)
+
+    def find_files(self, schema: StructType | None = None) -> Tree:
+        """The files of its paths, as `files.tree.find_files`.
+
+        Args:
+            schema: types of the partition columns, where they are given.
+        """
+        from .files.tree import find_files
+
+        said = Expectation.of_table(self.table).encrypted_columns | frozenset(self.encrypted_columns)
+        infer = self.infer_partition_types
+        return find_files(self.paths, schema, infer=infer, expected=Expectation(encrypted_columns=said))
 
     def decryption(self, file: FileRef) -> DecryptionSpec | TablePolicy | None:
         """How one file is opened; None where nothing was said of keys or columns."""

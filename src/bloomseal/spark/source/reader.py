@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ...errors import BloomsealError, BloomsealWarning, UsageError
 from .files.live import Rules
-from .files.tree import DataFile, Tree, find_files, typed
+from .files.tree import DataFile, Tree, typed
 from .merging import merged
 from .options import Defaults, SourceOptions
 from .pushdown import Condition, admits, conditions, to_text
@@ -84,7 +84,7 @@ class TableReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         settings, schema = self._scan.settings, self._scan.schema
-        return self.tasks(find_files(settings.paths, schema, infer=settings.infer_partition_types))
+        return self.tasks(settings.find_files(schema))
 
     def tasks(self, tree: Tree) -> Sequence[InputPartition]:
         """The tasks that read these files."""
@@ -154,7 +154,7 @@ def infer_schema(settings: SourceOptions, tree: Tree | None = None) -> st.Struct
         UnsupportedError: files with types that have no common one.
         BloomsealError: a file can't be opened.
     """
-    tree = tree or find_files(settings.paths, infer=settings.infer_partition_types)
+    tree = tree or settings.find_files()
     if tree.schema is not None:
         return tree.schema
     if not tree.files:

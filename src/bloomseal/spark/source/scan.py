@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 from pyspark.sql import types as st
 
-from ...errors import BloomsealError, FormatError, KeyAccessError, UnsupportedError
+from ...errors import BloomsealError, FormatError, KeyAccessError, PolicyError, UnsupportedError
 from ...format.decode import read_row_group
 from ...format.schema import Leaf
 from ...keytools.access import KmsAccessError, Problem
@@ -145,12 +145,30 @@ class Scan:
     def layout(self, file: SealedFile, masked: frozenset[int]) -> _Layout:
         """Which of a file's columns are read, worked out once for all files of the same schema."""
         footer = file.walk.footer
+        for column in self.partitioned:
+            self._check_folder(file, column)
         name = (b"".join(footer.schema.cut(range(len(footer.schema.leaves)))), masked)
         if (found := self._layouts.get(name)) is None:
             if self.rules is not None:
                 self.rules.check(file)
             found = self._layouts[name] = _Layout.of(self, file, masked)
         return found
+
+    def _check_folder(self, file: SealedFile, column: str) -> None:
+        """As in Spark, what a folder's name says counts and not what the file holds; but not of what is sealed.
+
+        Raises:
+            PolicyError: the file holds the column, encrypted.
+        """
+        schema = file.walk.footer.schema
+        if (place := position_of(column, schema.top_level)) is None or not file.num_row_groups:
+            return
+        leaf = schema.below(schema.top_level[place])[0]
+        if file.walk.chunk(0, leaf.index).encrypted:
+            raise PolicyError(
+                "the column is sealed in the file, and the name of its folder gives other values", column=column,
+                hint="see who moved the file there",
+            )  # fmt: skip
 
     def __getstate__(self) -> dict[str, Any]:
         # What is worked out on the way stays where it is.

@@ -25,7 +25,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, WriterCommitMessage
 from ...errors import BloomsealError, UnsupportedError
 from ..versions import stream_writer_class
 from .commit.placing import Job, jobs_in, recover
-from .files.tree import DataFile, Tree, find_files
+from .files.tree import DataFile, Tree
 from .reader import TableReader
 from .writer import TableWriter, Written
 
@@ -84,7 +84,7 @@ class TableStreamReader(DataSourceStreamReader):
         return self._reader.read(partition)
 
     def _tree(self) -> Tree:
-        tree = find_files(self._settings.paths, self._schema, infer=self._settings.infer_partition_types)
+        tree = self._settings.find_files(self._schema)
         if tree.schema is not None:
             # Its files are written anew by OPTIMIZE and MERGE: the same rows would come again.
             raise UnsupportedError("a table with a log is no stream", file=self._settings.paths[0], hint="bss.read")

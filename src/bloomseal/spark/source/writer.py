@@ -217,6 +217,7 @@ class _Attempt:
             bloom_filters=self._job._filters,
             row_group_size=self._group_rows or DEFAULT_ROW_GROUP_SIZE,
             filesystem=table.filesystem,
+            check_keys=True if self._job._overwrite else None,
             compression=self._job._compression,
             store_decimal_as_integer=True,
         )

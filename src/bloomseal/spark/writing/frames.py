@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ... import errors
 from ...errors import BloomsealError, KeyAccessError, PolicyError, UsageError
+from ...format.expectation import Expectation
 from ...format.pages.statistics import all_null
 from ...format.walk import Chunk, Protection
 from ...policy import Policy, TablePolicy
@@ -24,7 +25,7 @@ from ...read.file import SealedFile
 from ...storage.ref import FileRef
 from ...table.hive import check_partitioning
 from ..given import refuse_secrets, table_policy
-from ..listing import TableFiles, in_folder, list_files, qualified, split_uri
+from ..listing import TableFiles, columns_of_folders, in_folder, list_files, qualified, split_uri
 from ..opening import open_table_file
 from ..session import as_active, chosen_table, register_source
 from ..settings import bridge_options, check_lookalikes, has_plain_text, promised
@@ -157,6 +158,8 @@ def write(
         from ..source.files.tree import check_folders
 
         check_folders(qualified(spark, target), partition_by)
+    if before and through == "bridge" and mode == "overwrite":
+        _check_wrapping(chosen)
     # Data sources in Python know two modes only.
     known = mode if through == "bridge" or mode == "overwrite" else "append"
     try:
@@ -181,6 +184,16 @@ def _through_bridge(
 ) -> DataFrameWriter:
     settings = bridge_options(df, table, stored, extra)
     return df.write.format("parquet").options(**{**extra, **settings}).partitionBy(*partition_by)
+
+
+def _check_wrapping(table: TablePolicy) -> None:
+    """Spark removes the old files first, and each JVM has its own keys wrapped: what the KMS makes of one under each
+    master key is the most that can be known in time.
+    """
+    keys = table.keys.tools.storing(internal=True).for_file(FileRef(""))
+    for name in sorted({table.footer_key, *(one.key for one in table.columns.values() if one.key is not None)}):
+        keys.new_key(name, None, table.key_bits)
+    keys.confirm()
 
 
 def _is_dynamic(spark: SparkSession, extra: Mapping[str, str]) -> bool:
@@ -285,8 +298,13 @@ def check_table(
 
 
 def _check(path: str, files: TableFiles, table: TablePolicy, filters: Mapping[str, FilterSpec] | None) -> WriteReport:
+    expected = Expectation.of_table(table)
+
     def look(file: str) -> _Checked:
         try:
+            for column in columns_of_folders(file, table.root):
+                # Spark takes the values from there.
+                expected.outside(column)
             with open_table_file(file, table, files.base) as opened:
                 return _look(opened, file, table, filters)
         except KeyAccessError:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from ...errors import UnsupportedError, UsageError
 from ..ref import FileRef
 from .delta_log import read_log
-from .snapshot import History, LiveFile, Snapshot, in_table, library, location, opened
+from .snapshot import History, LiveFile, Snapshot, in_table, library, location, need_readable, opened
 
 __all__ = ["DeltaLog"]
 
@@ -109,15 +109,18 @@ class DeltaLog:
 
 
 def _need_regular(folder: str) -> None:
-    """The library opens what it finds by name: a pipe would have it wait for ever.
+    """The library opens what it finds by name: a pipe would have it wait for ever, and a text is read at once.
 
     Raises:
         UsageError: something in the log is neither a file nor a folder.
+        FormatError: a text that is too long.
     """
     for above, _, names in os.walk(folder):
         for name in names:
             if not os.path.isfile(path := os.path.join(above, name)):  # noqa: PTH113, PTH118
                 raise UsageError("the table's log can't be read: it is no regular file", file=path)
+            if name.endswith(".json"):
+                need_readable(os.path.getsize(path), path)  # noqa: PTH202
 
 
 def _deltalake() -> Any:

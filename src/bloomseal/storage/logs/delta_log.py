@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from ...errors import BloomsealError
 from ..ref import FileRef
 from ..source import Source
-from .snapshot import History, in_table
+from .snapshot import History, in_table, need_readable
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo
@@ -82,6 +82,7 @@ def _listed(folder: FileRef, found: History) -> list[FileInfo]:
 
 def _from_json(ref: FileRef) -> Iterator[str]:
     with Source.open(ref) as source:
+        need_readable(source.size, ref.path)
         text = bytes(source.read(0, source.size))
     for line in text.splitlines():
         if line.strip():

@@ -16,7 +16,7 @@ from typing import Any, Final
 from ...errors import UnsupportedError, UsageError
 from ..ref import FileRef
 from ..source import Source, open_regular, refusal
-from .snapshot import History, LiveFile, Snapshot, in_table, library, location, opened
+from .snapshot import History, LiveFile, Snapshot, in_table, library, location, need_readable, opened
 
 __all__ = ["METADATA_ENDING", "IcebergLog"]
 
@@ -43,6 +43,8 @@ class IcebergLog:
         self.folder, metadata, self._newest = _newest(ref)
         self._ref = self.folder
         table = library("pyiceberg", "iceberg", _pyiceberg)
+        with Source.open(metadata) as source:
+            need_readable(source.size, metadata.path)
         self._table: Any = opened(ref, lambda: table(location(metadata)))
         self._version = version
         if version is not None and self._table.snapshot_by_id(version) is None:

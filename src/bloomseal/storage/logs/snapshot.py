@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote
 
-from ...errors import BloomsealError, MissingDependencyError, UsageError
+from ...errors import BloomsealError, FormatError, MissingDependencyError, UsageError
+from ...limits import MAX_LOG_BYTES
 from ..ref import FileRef
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["History", "LiveFile", "Snapshot", "in_table", "library", "location", "opened"]
+__all__ = ["History", "LiveFile", "Snapshot", "in_table", "library", "location", "need_readable", "opened"]
 
 T = TypeVar("T")
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)", re.DOTALL)
@@ -101,6 +102,16 @@ def opened(ref: FileRef, load: Callable[[], T]) -> T:
     except Exception as error:
         failed = type(error).__name__
     raise UsageError(f"the table can't be opened ({failed})", file=ref.path)
+
+
+def need_readable(size: int, path: str) -> None:
+    """Before a text of a log is read at once.
+
+    Raises:
+        FormatError: it is too long. A file with holes is as long as somebody likes.
+    """
+    if size > MAX_LOG_BYTES:
+        raise FormatError(f"a log of {size} bytes; the limit is {MAX_LOG_BYTES}", file=path)
 
 
 def location(ref: FileRef) -> str:

@@ -41,10 +41,12 @@ class Partitions:
     Attributes:
         values: column → one value per file, in the order of the files.
         stored: the files hold these columns as a rule, and then their own values count.
+        everywhere: each file's place says a value for each column.
     """
 
     values: Mapping[str, pa.Array]
     stored: bool = False
+    everywhere: bool = True
 
     @classmethod
     def of_folders(cls, files: Sequence[Found], types: pa.Schema | None = None) -> Partitions:
@@ -72,7 +74,7 @@ class Partitions:
                 values[name] = _typed(raws, kind)
             except (ValueError, ArithmeticError, pa.ArrowException):
                 raise UsageError(f"a folder's name holds no {kind}", column=name, hint="another type") from None
-        return cls(values)
+        return cls(values, everywhere=all(name in row for row in known.values() for name in names))
 
     @classmethod
     def of_log(cls, files: Sequence[Found], live: Mapping[str, LiveFile], snapshot: Snapshot) -> Partitions:

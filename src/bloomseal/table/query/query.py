@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from ...errors import UnsupportedError, UsageError
+from ...errors import PolicyError, UnsupportedError, UsageError
+from ...format.expectation import Expectation
 from ...read.door import open_file
 from ...read.file import ReadPlan, ReadStats, SealedFile
 from ...spelling import named_columns
@@ -130,12 +131,18 @@ class Fragment:
     def _make(self, query: Query, number: int) -> None:
         schema = self.file.leaves
         known = query.parts.partitions
-        if query.parts.snapshot is None and (twice := [name for name in schema.top_level if name in known.values]):
+        if query.parts.snapshot is None and (twice := [name for name in known.values if schema.has(name)]):
             # A folder's name is sealed by nothing, and must not overrule what is.
             raise UsageError(
                 "the column is in the file, and in the name of its folder", file=self.file.path, column=twice[0],
                 hint="partitions=False leaves the folders' names alone",
             )  # fmt: skip
+        if query.parts.snapshot is not None and not known.stored:
+            self._refuse_overruled(known.values)
+        if known.stored and (lacking := [name for name in known.values if not schema.has(name)]):
+            expected = Expectation.of_table(query.parts.decryption)
+            for name in lacking:
+                expected.outside(name)
         asked = schema.top_level if query.columns is None else query.columns
         names = [name for name in asked if schema.has(name)]
         for name in asked:
@@ -161,6 +168,20 @@ class Fragment:
         if query.parts.snapshot is not None and query.parts.snapshot.field_ids:
             need_ids(self.file, query.parts.snapshot.field_ids)
         self.groups = self._groups(query.kept.get(number))
+
+    def _refuse_overruled(self, logged: Iterable[str]) -> None:
+        """What a table's log says counts and not what the file holds; but not of what is sealed.
+
+        Raises:
+            PolicyError: the file holds the column, encrypted.
+        """
+        schema = self.file.leaves
+        for name in filter(schema.has, logged):
+            if self.file.num_row_groups and self.file.walk.chunk(0, schema.below(name)[0].index).encrypted:
+                raise PolicyError(
+                    "the column is sealed in the file, and the table's log gives other values", file=self.file.path,
+                    column=name,
+                )  # fmt: skip
 
     def _groups(self, kept: Kept | None) -> Sequence[int]:
         if self.left is None:
@@ -240,7 +261,10 @@ class Query:
     def numbers(self) -> list[int]:
         """The files that the query may touch."""
         every = range(len(self.parts.files))
-        return [one for one in every if self.parts.partitions.stored or self.condition.may_hold(one)]
+        partitions = self.parts.partitions
+        # A file outside such folders may hold the column itself, which only a look at it tells.
+        opens = partitions.stored or not partitions.everywhere
+        return [one for one in every if opens or self.condition.may_hold(one)]
 
     def answer(self, number: int) -> Answer:
         """The matching rows of one file."""

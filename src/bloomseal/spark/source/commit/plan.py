@@ -59,9 +59,13 @@ class Plan:
             job: the job's name, which the plan is bound to.
 
         Raises:
-            KeyAccessError: the KMS would not wrap under the table's footer key.
+            KeyAccessError: the KMS would not wrap under the table's footer key; or, where files go, does not open what
+                it has wrapped: nobody could end a commit that was cut off.
         """
-        key, metadata = _keys(table).new_key(table.footer_key, None, _KEY_BITS)
+        keys = _keys(table)
+        key, metadata = keys.new_key(table.footer_key, None, _KEY_BITS)
+        if self.replaced:
+            keys.confirm()
         body = json.dumps({"files": self.files, "replaced": self.replaced}).encode()
         head = {"version": _VERSION, "key": metadata.decode(), "tag": _tag(key, job, body).decode()}
         return json.dumps(head).encode() + b"\n" + body

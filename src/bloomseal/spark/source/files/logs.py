@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from ....errors import BloomsealError, FormatError, UnsupportedError
+from ....storage.logs.snapshot import need_readable
+from ....storage.ref import FileRef
+from ....storage.source import Source
 from ...listing import open_filesystem, split_uri
 
 if TYPE_CHECKING:
@@ -49,8 +52,9 @@ def sink_files(base: str | None, root: str) -> frozenset[str] | None:
         ]
         live: dict[str, bool] = {}
         for path in wanted:
-            with filesystem.open_input_file(path) as stream:
-                live |= _noted(stream.read(), path)
+            with Source.open(FileRef(path, open_filesystem(base))) as opened:
+                need_readable(opened.size, path)
+                live |= _noted(bytes(opened.read(0, opened.size)), path)
     except OSError as error:
         raise BloomsealError("a stream's log can't be read", file=folder) from error
     return frozenset(path for path, added in live.items() if added)

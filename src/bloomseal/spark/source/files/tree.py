@@ -25,6 +25,7 @@ from zoneinfo import ZoneInfo
 from pyspark.sql import types as st
 
 from ....errors import UnsupportedError, UsageError
+from ....format.expectation import NO_EXPECTATION, Expectation
 from ....storage.discovery.kinds import Layout, Listing, NothingThereError
 from ...listing import listing_of
 from .live import NULL, LiveTable, Rules
@@ -78,7 +79,13 @@ class Tree:
     rules: Rules | None = None
 
 
-def find_files(paths: Iterable[str], types: st.StructType | None = None, *, infer: bool = True) -> Tree:
+def find_files(
+    paths: Iterable[str],
+    types: st.StructType | None = None,
+    *,
+    infer: bool = True,
+    expected: Expectation = NO_EXPECTATION,
+) -> Tree:
     """The files of these folders, or these files.
 
     Below a folder Spark reads what lies in it, or, where there are ``name=value`` folders, what lies in those.
@@ -86,12 +93,21 @@ def find_files(paths: Iterable[str], types: st.StructType | None = None, *, infe
     Args:
         types: types that the user gave for the partition columns; the values' own otherwise.
         infer: False: values are texts, as under ``spark.sql.sources.partitionColumnTypeInference.enabled=false``.
+        expected: which columns must be encrypted (`Expectation.of_table`).
 
     Raises:
         UsageError: there is no such path; a part of it can't be listed, or a link leads out of it; folders whose
             partition columns differ; a table with a log among other paths.
+        PolicyError: a folder's name, or a log, gives the values of a column that must be encrypted.
         UnsupportedError: a table of Hudi; one of Delta or Iceberg below the folder; and as `LiveTable.of`.
     """
+    tree = _found(paths, types, infer)
+    for name in tree.columns.names:
+        expected.outside(name)
+    return tree
+
+
+def _found(paths: Iterable[str], types: st.StructType | None, infer: bool) -> Tree:
     listed = [(path, *listing_of(path)) for path in paths]
     for one in listed:
         if (table := _with_log(*one, alone=len(listed) == 1)) is not None:
