@@ -14,26 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession, datasource
 from pyspark.sql import functions as f
-from stream_job import LATE
+from stream_job import to_its_end
 
 import bloomseal.spark as bss
 from bloomseal import Keyring, Policy
 from bloomseal.errors import PolicyError
 from bloomseal.spark.versions import pushes_filters
-
-
-def to_its_end(stream: Any) -> None:
-    """Started again from its checkpoint where Spark found the machine too busy: see `stream_job.LATE`."""
-    for attempt in range(5):
-        try:
-            stream.start().awaitTermination()
-            return
-        except StreamingQueryException as error:
-            if LATE not in str(error) or attempt == 4:
-                raise
 
 
 def main(folder: Path) -> dict[str, Any]:
@@ -101,7 +89,7 @@ def main(folder: Path) -> dict[str, Any]:
         stream = bss.write_stream(
             spark.readStream.format("bloomseal").load(str(folder / "source")), folder / "streamed"
         )
-        to_its_end(stream.option("checkpointLocation", str(folder / "c")).trigger(availableNow=True))
+        to_its_end(stream.option("checkpointLocation", str(folder / "c")))
         assert bss.check_table(spark, folder / "streamed").rows == 2000
         done += ["streams"]
     spark.stop()
