@@ -154,6 +154,53 @@ def test_a_looser_mode_is_refused(keyring: Keyring, passphrase: str | None, mode
         keyring.list()
 
 
+def test_a_passphrase_from_a_file_that_the_environment_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, file = tmp_path / "keys.json", tmp_path / "passphrase"
+    Keyring(path, passphrase="right", create=True).create("pii")
+    file.touch(0o600)
+    file.write_bytes(b"right\r\nanother line")
+    monkeypatch.setenv("BLOOMSEAL_KEYRING_PASSPHRASE_FILE", str(file))
+    ring = Keyring(path)
+    assert [key.name for key in ring.list()] == ["pii"]
+    with pytest.raises(UsageError, match="although the environment gives one"):
+        ring.change_passphrase(None)
+    # As Spark's helpers have it: no secret in their environment.
+    script = "import sys; from bloomseal import Keyring; print(Keyring(sys.argv[1]).list()[0].name)"
+    told = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=True).stdout
+    assert told == "pii\n"
+    monkeypatch.setenv("BLOOMSEAL_KEYRING_PASSPHRASE", "wrong")  # the variable goes first
+    with pytest.raises(KeyAccessError, match="passphrase"):
+        Keyring(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "error", "text"),
+    [
+        (b"right", 0o640, PolicyError, "others than its owner"),
+        (b"\nright", 0o600, KeyAccessError, "is empty"),
+        (b"hunter\xff2", 0o600, KeyAccessError, "no UTF-8"),
+        (None, 0o600, KeyAccessError, "No such file"),
+    ],
+)
+def test_a_passphrase_file_that_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None, mode: int, error: type[Exception], text: str
+) -> None:
+    file = tmp_path / "passphrase"
+    if content is not None:
+        file.write_bytes(content)
+        file.chmod(mode)
+    Keyring(tmp_path / "keys.json", passphrase="right", create=True)
+    monkeypatch.setenv("BLOOMSEAL_KEYRING_PASSPHRASE_FILE", str(file))
+    with pytest.raises(error, match=text) as caught:
+        Keyring(tmp_path / "keys.json")
+    assert "hunter" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BLOOMSEAL_KEYRING_PASSPHRASE_FILE", "passphrase")
+    with pytest.raises(PolicyError, match="no absolute path"):
+        Keyring(tmp_path / "keys.json")
+
+
 def test_a_missing_file_says_so(tmp_path: Path) -> None:
     with pytest.raises(KeyAccessError, match="No such file"):
         Keyring(tmp_path / "none.json")

@@ -16,6 +16,7 @@ from typing import Any
 import pyspark
 from pyspark.sql import SparkSession, datasource
 from pyspark.sql import functions as f
+from stream_job import to_its_end
 
 import bloomseal.spark as bss
 from bloomseal import Keyring, Policy
@@ -88,7 +89,7 @@ def main(folder: Path) -> dict[str, Any]:
         stream = bss.write_stream(
             spark.readStream.format("bloomseal").load(str(folder / "source")), folder / "streamed"
         )
-        stream.option("checkpointLocation", str(folder / "c")).trigger(availableNow=True).start().awaitTermination()
+        to_its_end(stream.option("checkpointLocation", str(folder / "c")))
         assert bss.check_table(spark, folder / "streamed").rows == 2000
         done += ["streams"]
     spark.stop()

@@ -21,6 +21,19 @@ to do a query ends by itself. It is started again from its checkpoint, which is 
 """
 
 
+def to_its_end(stream: Any) -> None:
+    """A query over what is available, started again from its checkpoint where the machine was too busy."""
+    from pyspark.errors import StreamingQueryException
+
+    for attempt in range(5):
+        try:
+            stream.trigger(availableNow=True).start().awaitTermination()
+            return
+        except StreamingQueryException as error:
+            if LATE not in str(error) or attempt == 4:
+                raise
+
+
 def main(folder: Path, what: str) -> None:
     from pyspark.sql import SparkSession
 

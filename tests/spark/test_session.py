@@ -57,6 +57,7 @@ def test_ordinary_options_are_no_secrets() -> None:
             "parquet.encryption.column.keys": "pii:ssn",
             "parquet.compression": "zstd",
             "spark.executorEnv.BLOOMSEAL_KEYRING": "/etc/keys.json",
+            "spark.executorEnv.BLOOMSEAL_KEYRING_PASSPHRASE_FILE": "/etc/bloomseal/passphrase",
             "parquet.encryption.key.access.token": "",
             "maxPartitionBytes": "1",
             "spinning": "1",

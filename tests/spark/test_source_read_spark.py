@@ -91,6 +91,43 @@ def test_the_ui_shows_what_a_read_did(spark: SparkSession, sealed: tuple[Path, P
     assert shown(spark, "bloomseal: what pruning left", left.counts)
 
 
+def test_sparks_metrics_system_has_what_reads_did(
+    spark: SparkSession, sealed: tuple[Path, Policy], tmp_path: Path
+) -> None:
+    """Where Prometheus, JMX and Graphite look; `test_cluster` reads them there."""
+
+    def counted() -> dict[str, int]:
+        registry = _metrics_system(spark).getSourcesByName("bloomseal").apply(0).metricRegistry()
+        counters = {**registry.getCounters(), **registry.getTimers()}
+        return {str(name): int(counter.getCount()) for name, counter in counters.items()}
+
+    before = counted()
+    frame = bss.read(spark, sealed[0], columns=["id"], where=f"ssn = '{7 * 7919:05}'")
+    frame.collect()
+    after, stats = counted(), bss.df_stats(frame).to_dict()
+    assert {name: after[f"read.{name}"] - before[f"read.{name}"] for name in stats} == stats
+    assert stats["row_groups"] == 20
+    table = {"footer_key": "footer", "complete": True}
+    bridged = Policy.from_dict({"version": 1, "kms": sealed[1].for_table("orders").kms, "tables": {"t": table}})
+    bss.write(spark.range(3), tmp_path / "t", policy=bridged)
+    assert counted()["bridge.keys"] > after.get("bridge.keys", 0)
+
+
+def _metrics_system(spark: SparkSession) -> Any:
+    """By a handle: py4j looks at all methods of SparkEnv, one of which has a type that Spark doesn't bring."""
+    context: Any = spark.sparkContext
+    loader, invoke = (
+        context._jvm.java.lang.Thread.currentThread().getContextClassLoader(),
+        context._jvm.java.lang.invoke,
+    )
+    names = ("org.apache.spark.SparkEnv", "org.apache.spark.metrics.MetricsSystem")
+    owner, kind = (loader.loadClass(name) for name in names)
+    found = invoke.MethodHandles.publicLookup().findVirtual(owner, "metricsSystem", invoke.MethodType.methodType(kind))
+    arguments = context._gateway.new_array(context._jvm.Object, 1)
+    arguments[0] = context._jsc.sc().env()
+    return found.invokeWithArguments(arguments)
+
+
 def test_a_frame_may_be_asked_twice(spark: SparkSession, sealed: tuple[Path, Policy]) -> None:
     """Spark keeps what a data source planned for one query's filters, and uses it for all others over the same
     frame.

@@ -13,6 +13,8 @@ import bloomseal as bs
 import bloomseal.spark as bss
 from bloomseal.policy import Policy
 
+from .stream_job import to_its_end
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -34,10 +36,7 @@ def rows(spark: SparkSession, policy: Policy) -> Callable[[int, int], DataFrame]
 
 def run(stream: Any, checkpoint: Path, **options: str) -> None:
     """Until all that is there is done."""
-    query = stream.option("checkpointLocation", str(checkpoint)).options(**options).trigger(availableNow=True).start()
-    query.awaitTermination(300)
-    if (error := query.exception()) is not None:
-        raise error
+    to_its_end(stream.option("checkpointLocation", str(checkpoint)).options(**options))
 
 
 def ids(frame: DataFrame) -> list[int]:

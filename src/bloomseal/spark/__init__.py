@@ -13,10 +13,11 @@ from .._lazy import lazily
 if TYPE_CHECKING:
     from .explaining import explain
     from .jar import build_jar
-    from .jobs import attach, rekey, repair, rewrap, verify
     from .jobs.audit import TableAudit, audit
     from .jobs.destruction import may_destroy
     from .jobs.evidence import evidence
+    from .jobs.files import attach, verify
+    from .jobs.rotation import rekey, repair, rewrap
     from .reading import df_stats, metrics, read
     from .runtime import java_home
     from .semijoin.join import semi_join
@@ -66,11 +67,11 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
         {
             "PruneResult": "semijoin.pruning",
             "SourceStats": "source.stats",
-            "TableAudit": "jobs",
+            "TableAudit": "jobs.audit",
             "WriteReport": "writing.frames",
             "advice": "session",
-            "attach": "jobs",
-            "audit": "jobs",
+            "attach": "jobs.files",
+            "audit": "jobs.audit",
             "build_jar": "jar",
             "check_table": "writing.frames",
             "df_stats": "reading",
@@ -78,17 +79,17 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "evidence": "jobs.evidence",
             "explain": "explaining",
             "java_home": "runtime",
-            "may_destroy": "jobs",
+            "may_destroy": "jobs.destruction",
             "metrics": "reading",
             "options": "settings",
             "protect_table": "writing.catalog",
             "prune": "semijoin.pruning",
             "read": "reading",
-            "rekey": "jobs",
-            "repair": "jobs",
-            "rewrap": "jobs",
+            "rekey": "jobs.rotation",
+            "repair": "jobs.rotation",
+            "rewrap": "jobs.rotation",
             "semi_join": "semijoin.join",
-            "verify": "jobs",
+            "verify": "jobs.files",
             "write": "writing.frames",
             "write_delta": "writing.delta",
             "write_stream": "writing.streams",

@@ -10,6 +10,7 @@ from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
 from ..errors import UsageError
+from ..keytools.keyring.passphrase import PASSPHRASE_FILE_VARIABLE
 from ..keytools.kms.registry import check_uri
 from ..policy import Policy, TablePolicy
 
@@ -61,7 +62,7 @@ def refuse_secrets(settings: Mapping[str, str]) -> None:
         UsageError: a name that looks like one. The value is not told.
     """
     for name, value in settings.items():
-        ours = name.endswith(ACCESS) and value.startswith("bloomseal:")
+        ours = (name.endswith(ACCESS) and value.startswith("bloomseal:")) or name.endswith(PASSPHRASE_FILE_VARIABLE)
         if _SECRET.search(name) and value and not ours:
             raise UsageError(f"the option {name} looks like a secret", hint=_RIGHT_WAY)
 

@@ -114,7 +114,7 @@ def enable(
         spark.conf.set(name, value)
     if policy is not None:
         _policies[_name(spark)] = policy
-    register_source(spark, kms, _policies.get(_name(spark)))
+    _publish(spark, register_source(spark, kms, _policies.get(_name(spark))))
     for text in advice(spark):
         warnings.warn(text, BloomsealWarning, stacklevel=2)
 
@@ -191,13 +191,37 @@ def show_figures(spark: SparkSession, title: str, figures: Mapping[str, int]) ->
     named = {name.replace("_", " "): figure for name, figure in figures.items()}
     # What can't be shown must not fail what was done.
     with contextlib.suppress(Py4JError):
-        # By the session's own class loader: the thread that serves this one need not know jars that were added on
-        # another.
-        loaded = spark._jsparkSession.sharedState().jarClassLoader().loadClass("bloomseal.spark.Figures")
+        loaded = _bridge_class(spark, "Figures")
         (show,) = (method for method in loaded.getMethods() if method.getName() == "show")
         arguments = context._gateway.new_array(context._jvm.Object, 3)
         arguments[0], arguments[1], arguments[2] = context._jsc, title, context._jvm.java.util.HashMap(named)
         show.invoke(None, arguments)
+
+
+def _publish(spark: SparkSession, metrics: Accumulator[Metrics]) -> None:
+    """Give what reads do to Spark's metrics system, and so to the sinks that the platform has configured."""
+    from py4j.protocol import Py4JError
+
+    from .source.stats import SourceStats, publish_to
+
+    try:
+        measures = _bridge_class(spark, "Measures").newInstance()
+    except Py4JError:
+        return  # a jar of another version, which the platform has installed: what can't be counted must not keep keys back
+
+    def publish(stats: SourceStats) -> None:
+        # Spark waits for this, and counts the task whatever becomes of it.
+        with contextlib.suppress(Py4JError, OSError):
+            measures.accept(" ".join(f"read.{name}={count}" for name, count in stats.to_dict().items()))
+
+    publish(SourceStats())  # a platform wants to see zeros, too
+    publish_to(metrics, publish)
+
+
+def _bridge_class(spark: SparkSession, name: str) -> Any:
+    # By the session's own class loader: the thread that serves this one need not know jars that were added on another.
+    loader: Any = spark._jsparkSession.sharedState().jarClassLoader()
+    return loader.loadClass(f"bloomseal.spark.{name}")
 
 
 def advice(spark: SparkSession) -> list[str]:

@@ -25,12 +25,12 @@ from ..material.wrapping import open_by_ctr, unwrap_locally, wrap_locally
 from ..protocols import KeyDates, KeyState, MasterVersion, VersionFacts
 from . import keyfile
 from .keyfile import KeyVersion, MasterKey, PassphraseKeys
+from .passphrase import PASSPHRASE_VARIABLE, passphrase_of_environment
 from .wrapped import KMS, binding, facts, find, parse, usable, witness
 
 __all__ = ["PASSPHRASE_VARIABLE", "PATH_VARIABLE", "Keyring"]
 
 PATH_VARIABLE: Final = "BLOOMSEAL_KEYRING"
-PASSPHRASE_VARIABLE: Final = "BLOOMSEAL_KEYRING_PASSPHRASE"  # noqa: S105 - the variable's name
 _LOCK_SECONDS: Final = 30.0
 
 
@@ -40,11 +40,12 @@ class Keyring:
     Args:
         path: the file, of mode 0600. It is read again whenever it has changed.
         passphrase: seals the keys in the file (scrypt and AES-GCM). Default: the environment's
-            ``BLOOMSEAL_KEYRING_PASSPHRASE``, so that it need not stand in code.
+            ``BLOOMSEAL_KEYRING_PASSPHRASE``, or the file that ``BLOOMSEAL_KEYRING_PASSPHRASE_FILE`` names, so that it
+            need not stand in code.
         create: make an empty keyring where there is none, protected by the passphrase if there is one.
 
     Raises:
-        PolicyError: the file can be read or written by others than its owner.
+        PolicyError: the file, or the passphrase's, can be read or written by others than its owner.
         KeyAccessError: no such file, a wrong or missing passphrase, altered contents; a file without protection where a
             passphrase was given, or where this object has seen protection; an older file put back while it is in use.
 
@@ -114,9 +115,9 @@ class Keyring:
         Other objects and processes that hold the keyring open refuse it until they are given the new passphrase. Copies
         of the old file go on opening with the old one.
         """
-        if new == "" or (new is None and os.environ.get(PASSPHRASE_VARIABLE)):
+        if new == "" or (new is None and passphrase_of_environment()):
             raise UsageError(
-                f"an empty passphrase, or none although {PASSPHRASE_VARIABLE} is set",
+                f"an empty passphrase, or none although the environment gives one ({PASSPHRASE_VARIABLE})",
                 hint=f"unset {PASSPHRASE_VARIABLE}, or give a new passphrase",
             )
         with self._changing():
@@ -364,7 +365,7 @@ class Keyring:
                 raise KeyAccessError(f"the keyring {self._path} can't be written: {error.strerror}") from None
 
     def _secret(self) -> str | None:
-        return self._passphrase or os.environ.get(PASSPHRASE_VARIABLE) or None
+        return self._passphrase or passphrase_of_environment()
 
     def __repr__(self) -> str:
         return f"<Keyring {str(self._path)!r}>"

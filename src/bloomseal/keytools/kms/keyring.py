@@ -1,7 +1,8 @@
 """``keyring:///absolute/path`` (or ``keyring:relative/path``): a local keyring file. ``keyring:`` alone takes
 ``$BLOOMSEAL_KEYRING``.
 
-Its passphrase, if it has one, comes from ``$BLOOMSEAL_KEYRING_PASSPHRASE``.
+Its passphrase, if it has one, comes from ``$BLOOMSEAL_KEYRING_PASSPHRASE``, or from the file that
+``$BLOOMSEAL_KEYRING_PASSPHRASE_FILE`` names.
 """
 
 from __future__ import annotations

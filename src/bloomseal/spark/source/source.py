@@ -56,12 +56,12 @@ class BloomsealSource(DataSource):
         return TableWriter(self._settings, schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        from .streams import TableStreamReader
+        from .stream_reader import TableStreamReader
 
         return TableStreamReader(self._settings, schema, self.defaults)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        from .streams import TableStreamWriter
+        from .stream_writer import TableStreamWriter
 
         return TableStreamWriter(self._settings, schema, overwrite)
 
