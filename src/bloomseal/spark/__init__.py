@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from .reading import df_stats, metrics, read
     from .runtime import java_home
     from .semijoin.join import semi_join
-    from .semijoin.pruning import PruneResult, prune
+    from .semijoin.pruning import prune
+    from .semijoin.result import PruneResult
     from .session import advice, enable
     from .settings import options
     from .source.stats import SourceStats
@@ -64,7 +65,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
     __getattr__, __dir__ = lazily(
         __name__,
         {
-            "PruneResult": "semijoin.pruning",
+            "PruneResult": "semijoin.result",
             "SourceStats": "source.stats",
             "TableAudit": "jobs",
             "WriteReport": "writing.frames",

@@ -8,6 +8,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import types as st
@@ -91,18 +92,40 @@ class TableReader(DataSourceReader):
         settings = self._scan.settings
         pieces, pruned = plan(tree, self._scan.conditions, settings.zone or self._defaults.zone)
         planned = SourceStats(files_pruned_by_partition=len(pruned), bytes_pruned=sum(file.size for file in pruned))
+        pieces = self._by_indexes(pieces, tree, planned)
         parallelism = self._defaults.parallelism or os.cpu_count() or 1
         most = settings.max_partition_bytes
-        if any(one.op in ("==", "in") and one.path[0] not in tree.columns.names for one in self._scan.conditions):
+        if any(one.by_equality and one.path[0] not in tree.columns.names for one in self._scan.conditions):
             # Little of such a file is read, so that starting tasks would be most of the work: two for each core will
             # do.
-            total = sum(piece.size + _FILE_COST for piece in pieces)
+            total = sum(piece.weight + _FILE_COST for piece in pieces)
             most = max(most, min(_SELECTIVE * most, total // (2 * parallelism)))
         packs = list(_packed(pieces, most, parallelism)) or [[]]
         folders = tuple(tree.columns.names)
         return [
             Task(pack, folders, SourceStats() if number else planned, tree.rules) for number, pack in enumerate(packs)
         ]
+
+    def _by_indexes(self, pieces: list[Piece], tree: Tree, planned: SourceStats) -> list[Piece]:
+        """What sealed indexes leave of these files."""
+        settings = self._scan.settings
+        asked = {".".join(one.path) for one in self._scan.conditions if one.by_equality}
+        if settings.use_index == "never" or not self._scan.conditions or settings.for_indexes is None:
+            return pieces
+        # Reads that ask none need not load this.
+        from ...table.query.indexes import Indexes
+        from ...table.query.sift import sifted
+        from .narrowing import Files, spelled
+
+        scan = replace(self._scan, partitioned=tuple(tree.columns.names), rules=tree.rules)
+        files = Files(pieces, settings.for_indexes, tree.rules is not None, settings.folder, settings.open)
+        before = settings.kms_counters()
+        indexes = Indexes(files, settings.use_index, settings.trust)
+        found = sifted(range(len(pieces)), indexes, spelled(indexes, asked), lambda _, stand_in: scan.asked(stand_in))
+        planned.add(found.stats)
+        planned.add_kms(before, settings.kms_counters())
+        planned.bytes_pruned += sum(pieces[number].size for _, gone in found.gone for number in gone)
+        return [pieces[number]._replace(kept=kept) for number, kept in found.left.items()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)  # noqa: S101
@@ -222,14 +245,14 @@ def plan(tree: Tree, asked: Sequence[Condition], zone: str | None) -> tuple[list
 
 def _packed(pieces: Sequence[Piece], most: int, parallelism: int) -> Iterator[list[Piece]]:
     """Pieces for one task each: about as many bytes in all, big files in parts."""
-    total = sum(piece.size + _FILE_COST for piece in pieces)
+    total = sum(piece.weight + _FILE_COST for piece in pieces)
     target = min(most, max(_LEAST_TASK, -(-total // parallelism)))
     pack: list[Piece] = []
     filled = 0
     for piece in pieces:
-        parts = max(1, -(-piece.size // target))
+        parts = max(1, -(-piece.weight // target))
         for part in range(parts):
-            cost = piece.size // parts + _FILE_COST
+            cost = piece.weight // parts + _FILE_COST
             if pack and filled + cost // 2 > target:
                 yield pack
                 pack, filled = [], 0

@@ -81,7 +81,7 @@ def narrowed(query: Query, indexes: Indexes) -> Narrowed:
 
     found = sifted(query.numbers, indexes, columns_of(tree), ask, query.condition.signature)
     query.kept |= {number: kept for number, kept in found.left.items() if kept is not None}
-    return Narrowed(list(found.left), [(gone[0], shapes[first]) for first, gone in found.gone], found.stats)
+    return Narrowed(list(found.left), [(min(gone), shapes[first]) for first, gone in found.gone], found.stats)
 
 
 def shapes_of(query: Query, indexes: Indexes) -> list[tuple[int, Shape]]:

@@ -23,14 +23,20 @@ if TYPE_CHECKING:
     from ...format.schema import Leaf
     from ...index.manifest import FileState
     from ...read.file import SealedFile
-    from ...sbbf import ProbeSet
 
-__all__ = ["I64", "Ask", "Bools", "Equal", "Sifted", "States", "alike", "need_all", "sifted", "with_indexes"]
+__all__ = ["I64", "Ask", "Bools", "Equal", "Hashed", "Sifted", "States", "alike", "need_all", "sifted", "with_indexes"]
 
 T = TypeVar("T")
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 States = Sequence["FileState | None"]
+
+
+class Hashed(Protocol):
+    """Values as what an index is asked for; `ProbeSet` is such."""
+
+    def hashes(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.intp], Bools]:
+        """Hashes; of which value each is; for each value, whether no hash decides of it."""
 
 
 class Equal(Protocol):
@@ -44,7 +50,7 @@ class Equal(Protocol):
     @property
     def leaf(self) -> Leaf: ...
     @property
-    def probe_set(self) -> ProbeSet | None: ...
+    def probe_set(self) -> Hashed | None: ...
 
 
 Ways = Sequence[Sequence[Equal]]
@@ -60,12 +66,13 @@ class Sifted:
 
     Attributes:
         left: number of each file to open → the row groups to look at; None: all of them.
-        gone: files that are ruled out, those of one schema together, behind the one for which `ask` was called.
+        gone: the files that are ruled out, with the number of row groups of each; those of one schema together, behind
+            the one for which `ask` was called.
         stats: what was ruled out.
     """
 
     left: dict[int, Kept | None]
-    gone: list[tuple[int, list[int]]] = field(default_factory=list)
+    gone: list[tuple[int, dict[int, int]]] = field(default_factory=list)
     stats: ReadStats = field(default_factory=ReadStats)
 
 
@@ -87,7 +94,10 @@ def sifted(
     """
     found = with_indexes(indexes, columns, lambda held, states: _sifted(numbers, indexes, held, states, ask, signature))
     if found is None:
-        found = Sifted(dict.fromkeys(numbers), stats=ReadStats(files_not_covered=len(numbers)))
+        need_all(indexes, len(numbers))
+        # Of an index that can't be read it is told; where there is none, there is nothing to tell.
+        uncovered = len(numbers) if indexes.names(columns) else 0
+        return Sifted(dict.fromkeys(numbers), stats=ReadStats(files_not_covered=uncovered))
     need_all(indexes, found.stats.files_not_covered)
     return found
 
@@ -137,7 +147,7 @@ def alike(
     return [(doc, of) for (doc, _), of in found.items()], others
 
 
-_Asked = dict[tuple[int, tuple[int, str]], tuple["ProbeSet", "I64 | None"]]
+_Asked = dict[tuple[int, tuple[int, str]], tuple[Hashed, "I64 | None"]]
 """The values of a part, and an index's place → the values, and the codes that it found."""
 
 
@@ -159,9 +169,9 @@ def _sifted(
         for number, kept in left.items():
             seen = int(groups[number])
             result.left[number] = None if kept is None else Kept(kept, seen, indexes.sighting(number, held, states))
-        if gone := [number for number in mine if number not in left]:
+        if gone := {number: int(groups[number]) for number in mine if number not in left}:
             result.gone.append((mine[0], gone))
-            count = int(groups[gone].sum())
+            count = sum(gone.values())
             result.stats.add(ReadStats(row_groups=count, pruned_by_index=count, files_unopened=len(gone)))
     result.left = dict(sorted(result.left.items()))
     return result
