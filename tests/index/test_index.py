@@ -269,6 +269,30 @@ def test_attached_filters_and_wrapped_keys_are_not_hashed_again(tmp_path: Path) 
     assert opened(root, decryption=policy).index("k").check().ok
 
 
+def test_files_without_row_groups_hide_none(tmp_path: Path) -> None:
+    """An empty file bears the base of the file behind it: neither may be taken for the other."""
+    root = tmp_path / "t"
+    for number in range(4):
+        write(root / f"{number}.parquet", part(number).slice(0, 0 if number == 1 else 30))
+    opened(root).index("k", encryption=ENCRYPTION).build()
+    held = [part(number).column("k")[3].as_py() for number in (0, 2, 3)]
+
+    def all_found() -> None:
+        for value in held:
+            assert same(root, [("k", "==", value)], auto="require").stats.files_unopened
+        assert opened(root).index("k").check().ok
+
+    all_found()
+    write(root / "4.parquet", part(4))
+    index = opened(root).index("k", encryption=ENCRYPTION)
+    index.update()
+    assert index.compact(everything=True).entries == 4 * 30
+    all_found()
+    bs.attach_filters(root / "1.parquet", ["k"], decryption=DECRYPTION)
+    assert opened(root).index("k", encryption=ENCRYPTION).update().refreshed == 1
+    all_found()
+
+
 def test_required_where_it_can_not_answer(folder: Path) -> None:
     table = opened(folder, "require")
     with pytest.raises(bs.UsageError, match="covered by none"):
@@ -485,6 +509,15 @@ def test_the_largest_fingerprint_is_found_beside_the_widest_places(
     wider = replace(manifest, bits=45, runs=(run,), facts=manifest.facts.slice(0, 0))
     with pytest.raises(bs.FormatError, match="contradicts itself"):
         wider.check()
+
+
+def test_a_manifest_does_not_choose_how_long_a_check_takes(folder: Path) -> None:
+    """Its writer holds the column's key, and claims entries by the quintillion: `check` cuts its work by that."""
+    manifest = opened(folder).index("k", encryption=ENCRYPTION)._manifest()
+    run = manifest.runs[0]
+    claimed = run.shards[0]._replace(entries=1 << 62)
+    with pytest.raises(bs.FormatError, match="contradicts itself"):
+        replace(manifest, runs=(replace(run, shards=(claimed, *run.shards[1:])),)).check()
 
 
 def test_fingerprints_are_keyed_and_of_the_length_that_was_asked_for() -> None:

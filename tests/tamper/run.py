@@ -42,6 +42,7 @@ def main() -> int:
         return 0
     state = json.loads(given.state.read_text()) if given.state.exists() else {}
     signal.signal(signal.SIGTERM, _interrupted)
+    signal.signal(signal.SIGALRM, _too_long)
     end = time.monotonic() + given.seconds
     try:
         while time.monotonic() < end:
@@ -69,12 +70,15 @@ def _batch(name: str, one: dict[str, Any]) -> None:
 
 def _trouble(name: str, number: int) -> str | None:
     held, began, since = _peak(fresh=True), time.process_time(), time.monotonic()
+    signal.setitimer(signal.ITIMER_REAL, _WAITING)
     try:
         FAMILIES[name](number)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         return f"{type(error).__name__}: {error}"[:500]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
     if (seconds := time.process_time() - began) > _SECONDS or time.monotonic() - since > _WAITING:
         return f"took {seconds:.0f} s of CPU, {time.monotonic() - since:.0f} s in all"
     if (more := _peak() - held) > _MEMORY:
@@ -110,6 +114,10 @@ def _report(state: dict[str, Any]) -> int:
 
 def _interrupted(signal: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
+
+
+def _too_long(signal: int, frame: FrameType | None) -> None:
+    raise TimeoutError(f"took {_WAITING:.0f} s")
 
 
 if __name__ == "__main__":

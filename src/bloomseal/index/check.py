@@ -88,7 +88,8 @@ class Checking:
             self._wanted.setdefault(run, []).append((fingerprints.astype(np.int64) << bits) | (base + group))
             self._count += len(fingerprints)
             self._report.values += len(fingerprints)
-        self._paths.setdefault(run, []).append((base, path))
+        if hashed:  # a file without row groups bears the base of the one behind it
+            self._paths.setdefault(run, []).append((base, path))
         self._report.files += 1
         self._report.row_groups += seen.groups
         if self._count >= _ENTRIES_AT_ONCE:
@@ -108,7 +109,7 @@ class Checking:
         self._wanted, self._paths, self._count = {}, {}, 0
 
     def _look(self, reader: RunReader, wanted: npt.NDArray[np.int64]) -> None:
-        bits, paths = reader.run.place_bits, sorted(self._paths[reader.run.id])
+        bits, paths = reader.run.place_bits, sorted(self._paths.get(reader.run.id, ()))
         slices = max(1, reader.run.entries // _ENTRIES_AT_ONCE)
         edges = [(number << self._manifest.bits) // slices << bits for number in range(slices + 1)]
         for low, high in pairwise(edges):

@@ -120,7 +120,8 @@ class _Merge:
         self._encryption, self._decryption = encryption, decryption
         self._chosen = chosen
         self._places: dict[str, I64] = {run.id: np.full(run.places + 1, -1, dtype=np.int64) for run in chosen}
-        self._bases: dict[tuple[str, int], int] = {}
+        # Run, base and number of row groups → new base. A file without row groups bears the base of the one behind it.
+        self._bases: dict[tuple[str, int, int], int] = {}
         self._count = 0
         self._there = folder.place.there()
         for fact in manifest.facts.to_pylist():
@@ -132,11 +133,11 @@ class _Merge:
             return
         if not self._there(fact["path"]):
             return
-        base = fact["base"]
-        if (fact["run"], base) not in self._bases:
-            self._bases[fact["run"], base] = self._count
-            places[base : base + fact["groups"]] = np.arange(self._count, self._count + fact["groups"])
-            self._count += fact["groups"]
+        base, groups = fact["base"], fact["groups"]
+        if (fact["run"], base, groups) not in self._bases:
+            self._bases[fact["run"], base, groups] = self._count
+            places[base : base + groups] = np.arange(self._count, self._count + groups)
+            self._count += groups
 
     def run(self, progress: Progress | None) -> Run:
         bits = place_bits_for(self._count)
@@ -172,7 +173,7 @@ class _Merge:
         kept = []
         for fact in facts:
             if fact["run"] in old:
-                if (base := self._bases.get((fact["run"], fact["base"]))) is None:
+                if (base := self._bases.get((fact["run"], fact["base"], fact["groups"]))) is None:
                     continue
                 fact = {**fact, "run": run.id, "base": base}
             kept.append(fact)

@@ -130,7 +130,8 @@ class LoadedIndex:
         runs = manifest.run_numbers
         self.runs: list[tuple[RunReader, I64, I64]] = []
         for number, run in enumerate(manifest.runs):
-            mine = np.flatnonzero(runs == number)
+            # A file without row groups has no place: it bears the base of the file behind it.
+            mine = np.flatnonzero((runs == number) & (self.groups > 0))
             mine = mine[np.argsort(self.bases[mine], kind="stable")]
             self.runs.append((RunReader(folder, run, decryption), mine, self.bases[mine]))
 

@@ -22,10 +22,12 @@ from ..errors import FormatError, UsageError
 from .fingerprint import SECRET_BYTES, Fingerprints
 from .numbers import as_numpy
 
-__all__ = ["FACTS", "FileState", "Manifest", "Run", "Shard", "state_of"]
+__all__ = ["FACTS", "SHARD_ENTRIES", "FileState", "Manifest", "Run", "Shard", "state_of"]
 
 _VERSION: Final = 1
 _MOST_PLACES: Final = 1 << 62
+SHARD_ENTRIES: Final = 8_000_000
+"""The most entries of a file: 32 MB or so."""
 _NOT_UNDERSTOOD: Final = (
     ValueError,
     LookupError,
@@ -263,7 +265,7 @@ class Manifest:
         sound = sound and all(
             0 <= run.place_bits <= 62 - self.bits
             and 0 <= run.places <= _MOST_PLACES
-            and all(one.entries >= 0 and 0 <= one.first <= one.last < 1 << 63 for one in run.shards)
+            and all(0 <= one.entries <= SHARD_ENTRIES and 0 <= one.first <= one.last < 1 << 63 for one in run.shards)
             for run in self.runs
         )
         sound = sound and all(_NAME.fullmatch(name) for name in self.files)

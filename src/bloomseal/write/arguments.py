@@ -75,7 +75,7 @@ def check_options(options: dict[str, Any], encryption: EncryptionSpec | None) ->
             f"the writer has no option {unknown[0]!r}", hint=f"one of {', '.join(nearest(unknown[0], known))}"
         )
     if encryption is not None and options.get("data_page_version", "1.0") != "1.0":
-        # parquet-java leaves the levels of encrypted V2 pages in clear, Arrow C++ seals them: no V2 page suits both.
+        # parquet-java and Arrow C++ disagree about what of an encrypted V2 page is sealed: no V2 page suits both.
         raise UsageError("encrypted files are written with V1 data pages", hint='data_page_version="1.0"')
 
 

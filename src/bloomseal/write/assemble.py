@@ -202,7 +202,7 @@ class Assembler:
         if page.encrypted:
             plaintext = self._opened.take(page.size)
             page.open_into(plaintext)
-        # A V2 page keeps its writer's layout: parquet-java reads no other than the one with levels in clear.
+        # A V2 page keeps its writer's layout: parquet-java and Arrow C++ read their own only.
         if levels := page.clear_levels:
             out[:levels] = plaintext[:levels]
             plaintext, out = plaintext[levels:], out[levels:]

@@ -43,10 +43,10 @@ _TABLE: Final = (
     Rule("BS109", "clear-column-metadata", "Key-value pairs or page counts of an encrypted column are in clear", _WARNING,
          "They were written about the values, by the writer or by an application.", _REKEY, "nothing", _KNOWN),
     Rule("BS110", "clear-levels", "Pages of an encrypted column leave their levels in clear", _INFO,
-         "In V2 pages parquet-java encrypts the values only: which rows are null, and how lists are nested, can be read.",
+         "In V2 pages some writers encrypt the values only: which rows are null, and how lists are nested, can be read.",
          "", "keys, --deep", "warning on a column that the policy calls confidential or restricted",
-         advice="Write the rows of {file} anew with V1 pages: bloomseal write does so, parquet-java with parquet.writer.version = v1. "
-         "rekey keeps the pages as they are laid out, since parquet-java reads no other V2 pages."),
+         advice="Write the rows of {file} anew with V1 pages: bloomseal write does so, and Spark with parquet.writer.version = v1. "
+         "rekey keeps the pages as they are laid out, for the readers of their writer."),
     Rule("BS111", "plaintext-file", "A plaintext file in an encrypted table", _ERROR,
          "Readers that accept plaintext (the key tools of other implementations always do) take it for part of the table: whoever "
          "may add files chooses what is read, and what a misconfigured writer wrote lies open.",

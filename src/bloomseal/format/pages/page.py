@@ -267,7 +267,7 @@ def _plain_page_header(data: memoryview) -> tuple[PageHeader, bytes]:
 
 
 def _clear_levels(view: PageHeader, stored: Buffer) -> int:
-    """Bytes of levels before the sealed part of a V2 page: parquet-java leaves them in clear, Arrow C++ seals all.
+    """Bytes of levels before the sealed part of a V2 page: some writers leave them in clear, others seal all.
 
     The length prefix tells which: it fits in one place only.
     """

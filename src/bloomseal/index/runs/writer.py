@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ...storage.atomic import fault_point
 from ..folder import IndexFolder
-from ..manifest import Manifest, Run, Shard
+from ..manifest import SHARD_ENTRIES, Manifest, Run, Shard
 
 if TYPE_CHECKING:
     from ..folder import Decryption, Encryption
@@ -20,7 +20,6 @@ __all__ = ["RunWriter", "filled_up", "most_places", "place_bits_for"]
 
 I64 = npt.NDArray[np.int64]
 
-_SHARD_ENTRIES: Final = 8_000_000
 _PAGE_BYTES: Final = 32 << 10
 _BITS: Final = 62
 """Of an entry: the end of the largest fingerprint's entries is a number of 64 bits with a sign, too."""
@@ -61,18 +60,18 @@ class RunWriter:
         self._encryption, self._decryption = encryption, decryption
         self._id = secrets.token_hex(8)
         self._shards: list[Shard] = []
-        self._waiting: I64 = np.empty(_SHARD_ENTRIES, dtype=np.int64)
+        self._waiting: I64 = np.empty(SHARD_ENTRIES, dtype=np.int64)
         self._count = 0
 
     def add(self, entries: I64) -> None:
         """Append entries, ascending, none below those before."""
         while len(entries):
-            piece = entries[: _SHARD_ENTRIES - self._count]
+            piece = entries[: SHARD_ENTRIES - self._count]
             entries = entries[len(piece) :]
             # Copied to where those of all shards wait: fresh memory costs more than to encode what is in it.
             self._waiting[self._count : self._count + len(piece)] = piece
             self._count += len(piece)
-            if self._count == _SHARD_ENTRIES:
+            if self._count == SHARD_ENTRIES:
                 self._flush()
 
     def finish(self) -> Run:
