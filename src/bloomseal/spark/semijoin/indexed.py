@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ...policy import TablePolicy
     from ...read.file import SealedFile
     from ...sbbf import KeySet
+    from ..source.narrowing import Files, Watched
 
 __all__ = ["AskedIndexes", "Left"]
 
@@ -33,11 +34,13 @@ class Left:
         names: the files to open → the row groups to look at; None: all.
         gone: the files that are ruled out → their row groups.
         stats: of both.
+        watched: tells the files that are another one than they were.
     """
 
     names: dict[str, Kept | None]
     gone: dict[str, int] = field(default_factory=dict)
     stats: ReadStats = field(default_factory=ReadStats)
+    watched: Watched | None = None
 
     @property
     def ruled_out(self) -> float:
@@ -84,12 +87,9 @@ class AskedIndexes:
         if self.use == "never":
             return Left(dict.fromkeys(names))
         from ...table.query.indexes import Indexes
-        from ..source.narrowing import Files, one_of
+        from ..source.narrowing import Watched, one_of
 
-        placed = [_Placed(name, base, table.root) for name in names]
-        files = Files(
-            placed, table, self.logged, table.root, lambda one: open_table_file(one.name, table, one.base, one.root)
-        )
+        files = self._files(names, base, table)
         found = one_of(
             files,
             Indexes(files, self.use, self.trust),
@@ -98,4 +98,17 @@ class AskedIndexes:
             lambda file: place_of(file, column, case_sensitive=self.case_sensitive),
         )
         gone = {names[number]: groups for _, of in found.gone for number, groups in of.items()}
-        return Left({names[number]: kept for number, kept in found.left.items()}, gone, found.stats)
+        left = {names[number]: kept for number, kept in found.left.items()}
+        return Left(left, gone, found.stats, Watched.of(files, found))
+
+    def changed(self, watched: Watched, base: str | None, table: TablePolicy) -> list[str]:
+        """Names of the files that are another one than the indexes were asked about."""
+        return [one.name for one in watched.changed(self._files(watched.names, base, table), self.trust)]
+
+    def _files(self, names: Sequence[str], base: str | None, table: TablePolicy) -> Files:
+        from ..source.narrowing import Files
+
+        placed = [_Placed(name, base, table.root) for name in names]
+        return Files(
+            placed, table, self.logged, table.root, lambda one: open_table_file(one.name, table, one.base, one.root)
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from ...index.facts.sighting import Kept
     from ...read.file import SealedFile
+    from ..source.narrowing import Watched
     from ..source.stats import Metrics
 
 __all__ = ["Reading", "RowGroups"]
@@ -38,9 +39,11 @@ Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 class _Part(InputPartition):
     """Files of one task, with what indexes leave of each; and what the planning ruled out, which the first reports."""
 
-    def __init__(self, files: Sequence[tuple[str, Kept | None]], planned: SourceStats) -> None:
+    def __init__(
+        self, files: Sequence[tuple[str, Kept | None]], planned: SourceStats, watched: Watched | None = None
+    ) -> None:
         super().__init__(None)
-        self.files, self.planned = files, planned
+        self.files, self.planned, self.watched = files, planned, watched
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class Reading:
     metrics: Accumulator[Metrics] | None = field(default=None, repr=False)
     indexes: AskedIndexes = field(default_factory=AskedIndexes)
 
-    def planned(self) -> tuple[dict[str, Kept | None], SourceStats]:
+    def planned(self) -> tuple[dict[str, Kept | None], SourceStats, Watched | None]:
         """The files to open, and what indexes leave of each; and what these ruled out."""
         stats, before = SourceStats(), self.scan.settings.kms_counters()
         table = table_of(self.policy)
@@ -84,20 +87,26 @@ class Reading:
         left = self.indexes.left(alone, self.base, table, self.sealed.column, keys_for)
         stats.add(left.stats)
         stats.add_kms(before, self.scan.settings.kms_counters())
-        return {name: left.names.get(name) for name in self.asked if name not in left.gone}, stats
+        return {name: left.names.get(name) for name in self.asked if name not in left.gone}, stats, left.watched
 
     def read(self, part: _Part) -> Iterator[pa.RecordBatch]:
         """The rows of these files."""
         settings, stats = self.scan.settings, part.planned
         before = settings.kms_counters()
         try:
-            yield from stats.timed(self._rows(part.files, stats))
+            yield from stats.timed(self._rows(self._to_read(part), stats))
         finally:
             stats.add_kms(before, settings.kms_counters())
             if self.metrics is not None:
                 self.metrics.add({self.read_id: stats})
 
-    def _rows(self, files: Sequence[tuple[str, Kept | None]], stats: SourceStats) -> Iterator[pa.RecordBatch]:
+    def _to_read(self, part: _Part) -> Iterator[tuple[str, Kept | None]]:
+        yield from part.files
+        if part.watched is not None:
+            for name in self.indexes.changed(part.watched, self.base, table_of(self.policy)):
+                yield name, None
+
+    def _rows(self, files: Iterable[tuple[str, Kept | None]], stats: SourceStats) -> Iterator[pa.RecordBatch]:
         table = table_of(self.policy)
         keys: KeySet | None = None
         known = np.empty(0, np.uint64)
@@ -198,10 +207,11 @@ class _Reader(DataSourceReader):
         self._tasks = tasks
 
     def partitions(self) -> Sequence[InputPartition]:
-        left, planned = self._task.planned()
+        left, planned, watched = self._task.planned()
         files = list(left.items())
         tasks = max(1, min(self._tasks, len(files)))
-        return [_Part(files[start::tasks], SourceStats() if start else planned) for start in range(tasks)]
+        rest = [_Part(files[start::tasks], SourceStats()) for start in range(1, tasks)]
+        return [_Part(files[::tasks], planned, watched), *rest]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Part)  # noqa: S101

@@ -5,7 +5,7 @@ Files that they rule out are opened by nobody; `bloomseal.table.query.sift` says
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from urllib.parse import unquote
 import numpy as np
 import numpy.typing as npt
 
+from ...errors import BloomsealError
 from ...storage.files import Found, Kind
 from ...storage.ref import FileRef
 from ...table.query.indexes import Indexes
@@ -22,13 +23,14 @@ from ..listing import open_filesystem
 
 if TYPE_CHECKING:
     from ...format.schema import Leaf
+    from ...index.facts.sighting import Sighting
     from ...policy import TablePolicy
     from ...read.file import SealedFile
     from ...sbbf import KeySet
     from ...specs import DecryptionSpec
     from .options import Placed
 
-__all__ = ["Files", "OneOf", "one_of", "spelled"]
+__all__ = ["Files", "OneOf", "Watched", "one_of", "spelled"]
 
 PlaceOf = Callable[["SealedFile"], "int | None"]
 
@@ -66,6 +68,48 @@ class Files:
             root = self.folder
         relative = one.name if root is None else one.name[len(root.rstrip("/")) + 1 :]
         return Found(FileRef(one.name, open_filesystem(one.base), root), relative, Kind.DATA)
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Files that indexes rule out. Spark plans a frame once, and runs it as often as it is asked to: so that each run
+    gives what is there, its first task looks at their states again. A file that is another one by then is read whole.
+
+    Attributes:
+        names: of the files.
+        sightings: of each, as indexes were asked about it.
+    """
+
+    names: tuple[str, ...] = ()
+    sightings: tuple[Sighting, ...] = ()
+
+    @classmethod
+    def of(cls, files: Files, found: Sifted) -> Watched:
+        """Those that were ruled out."""
+        numbers = [number for _, gone in found.gone for number in gone]
+        # What a log names stays what it is.
+        if files.logged or found.sighting is None or not numbers:
+            return cls()
+        names = tuple(files.placed[number].name for number in numbers)
+        return cls(names, tuple(map(found.sighting, numbers)))
+
+    def changed(self, files: Files, trust: str) -> Iterator[Placed]:
+        """Those that are not the same any more.
+
+        Args:
+            files: the ones of `names`, in order.
+        """
+        states = Indexes(files, "auto", trust).states()
+        for number, (sighting, state) in enumerate(zip(self.sightings, states, strict=True)):
+            if not (self._is_same(files, number) if sighting.by_identity else state == sighting.state):
+                yield files.placed[number]
+
+    def _is_same(self, files: Files, number: int) -> bool:
+        try:
+            with files.open(number) as file:
+                return self.sightings[number].is_same(file)
+        except BloomsealError:
+            return False  # whoever reads it says why
 
 
 def spelled(indexes: Indexes, columns: Collection[str]) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import UsageError
-from ...index.facts.sighting import Kept
+from ...index.facts.sighting import Kept, Sighting
 from ...index.lookup import GROUP_BITS, ghost
 from ...read.plan import ReadStats
 from .indexes import Held, Indexes, UnreadableError, UseIndex
@@ -69,11 +69,13 @@ class Sifted:
         gone: the files that are ruled out, with the number of row groups of each; those of one schema together, behind
             the one for which `ask` was called.
         stats: what was ruled out.
+        sighting: of the covered file of this number.
     """
 
     left: dict[int, Kept | None]
     gone: list[tuple[int, dict[int, int]]] = field(default_factory=list)
     stats: ReadStats = field(default_factory=ReadStats)
+    sighting: Callable[[int], Sighting] | None = None
 
 
 def sifted(
@@ -160,15 +162,18 @@ def _sifted(
     signature: Callable[[int], Hashable],
 ) -> Sifted:
     same, others = alike(numbers, held, signature)
-    result = Sifted(dict.fromkeys(others), stats=ReadStats(files_not_covered=len(others)))
+
+    def seen_as(number: int) -> Sighting:
+        return indexes.sighting(number, held, states)
+
+    result = Sifted(dict.fromkeys(others), stats=ReadStats(files_not_covered=len(others)), sighting=seen_as)
     groups = np.maximum.reduce([one.coverage.groups for one in held])
     asked: _Asked = {}
     for doc, mine in same:
         ways = ask(mine[0], ghost(doc, indexes.path(mine[0])))
         left = _left(ways, np.array(mine), held, asked)
         for number, kept in left.items():
-            seen = int(groups[number])
-            result.left[number] = None if kept is None else Kept(kept, seen, indexes.sighting(number, held, states))
+            result.left[number] = None if kept is None else Kept(kept, int(groups[number]), seen_as(number))
         if gone := {number: int(groups[number]) for number in mine if number not in left}:
             result.gone.append((mine[0], gone))
             count = sum(gone.values())
