@@ -174,3 +174,39 @@ def test_another_file_after_the_index_was_asked(
     turned(table, policy)
     assert sum(batch.num_rows for batch in reader.read(task)) == ROWS
     assert set(seen) == {path}
+
+
+def test_an_index_is_built_by_a_job(
+    spark: SparkSession, table: Path, indexed: tuple[Path, bs.Policy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several shards, each sorted by a task; what it knows is what the index built in one process knows."""
+    from bloomseal.spark.jobs import indexing
+
+    monkeypatch.setattr(indexing, "_SHARD_ENTRIES", 400)
+    policy = indexed[1]
+    before = opened(table, policy).index("ssn").show()
+    opened(table, policy).index("ssn").drop()
+    made = bss.update_index(spark, table, "ssn", files_per_task=5)
+    assert (made.hashed, made.covered, made.entries, made.ok) == (FILES, FILES, FILES * ROWS, True)
+    index = opened(table, policy).index("ssn")
+    shown = index.show()
+    assert (shown.entries, shown.covered, shown.fingerprint_bits) == (before.entries, FILES, before.fingerprint_bits)
+    assert shown.runs[0]["shards"] == 3
+    assert index.check().ok
+    assert not [name for name in os.listdir(shown.folder) if name.startswith((".", "_"))]
+    assert len(os.listdir(shown.folder)) == 1 + 3  # no draft is left
+    assert ids(bss.read(spark, table, where=f"ssn = '{ssn(417)}'", use_index="require")) == [417]
+
+    # One more file, one that was only touched, one that nobody can open.
+    shutil.copy(one(table, policy), table / "new.parquet")
+    one(table, policy).chmod(0o600)
+    (table / "no.parquet").write_bytes(b"PAR1")
+    done = bss.update_index(spark, table, "ssn")
+    assert (done.hashed, done.refreshed, list(done.left)) == (1, 1, ["no.parquet"])
+    (table / "no.parquet").unlink()
+    again = opened(table, policy).index("ssn")
+    assert (again.show().covered, again.check().ok) == (FILES + 1, True)
+    secret = again.manifest().secret
+    assert bss.update_index(spark, table, "ssn").hashed == 0
+    assert bss.update_index(spark, table, "ssn", rebuild=True).hashed == FILES + 1
+    assert opened(table, policy).index("ssn").manifest().secret != secret

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .jobs.audit import TableAudit, audit
     from .jobs.destruction import may_destroy
     from .jobs.evidence import evidence
+    from .jobs.indexing import update_index
     from .reading import df_stats, metrics, read
     from .runtime import java_home
     from .semijoin.join import semi_join
@@ -55,6 +56,7 @@ __all__ = [
     "repair",
     "rewrap",
     "semi_join",
+    "update_index",
     "verify",
     "write",
     "write_delta",
@@ -89,6 +91,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "repair": "jobs",
             "rewrap": "jobs",
             "semi_join": "semijoin.join",
+            "update_index": "jobs.indexing",
             "verify": "jobs",
             "write": "writing.frames",
             "write_delta": "writing.delta",
