@@ -193,13 +193,14 @@ def test_an_index_is_built_by_a_job(
     assert (shown.entries, shown.covered, shown.fingerprint_bits) == (before.entries, FILES, before.fingerprint_bits)
     assert shown.runs[0]["shards"] == 3
     assert index.check().ok
-    assert not [name for name in os.listdir(shown.folder) if name.startswith((".", "_"))]
-    assert len(os.listdir(shown.folder)) == 1 + 3  # no draft is left
+    assert not [name for name in [one.name for one in Path(shown.folder).iterdir()] if name.startswith((".", "_"))]
+    assert len([one.name for one in Path(shown.folder).iterdir()]) == 1 + 3  # no draft is left
     assert ids(bss.read(spark, table, where=f"ssn = '{ssn(417)}'", use_index="require")) == [417]
 
     # One more file, one that was only touched, one that nobody can open.
-    shutil.copy(one(table, policy), table / "new.parquet")
-    one(table, policy).chmod(0o600)
+    touched = one(table, policy)
+    shutil.copy(touched, table / "new.parquet")
+    touched.chmod(0o600)
     (table / "no.parquet").write_bytes(b"PAR1")
     done = bss.update_index(spark, table, "ssn")
     assert (done.hashed, done.refreshed, list(done.left)) == (1, 1, ["no.parquet"])
@@ -210,3 +211,31 @@ def test_an_index_is_built_by_a_job(
     assert bss.update_index(spark, table, "ssn").hashed == 0
     assert bss.update_index(spark, table, "ssn", rebuild=True).hashed == FILES + 1
     assert opened(table, policy).index("ssn").manifest().secret != secret
+
+
+def test_what_spark_writes_is_indexed_in_the_same_job(
+    spark: SparkSession, indexed: tuple[Path, bs.Policy], tmp_path: Path
+) -> None:
+    policy = indexed[1]
+    bss.enable(spark, policy=policy)
+    rows = pa.table({"ssn": [ssn(i) for i in range(60)], "id": range(60)})
+    frame = spark.createDataFrame(rows).repartition(2)
+    folder = tmp_path / "written"
+    told = bss.write(frame, folder).indexes["ssn"]
+    assert (told.covered, told.entries, told.ok) == (2, 60, True)
+    told = bss.write(frame, folder, mode="append", through="source").indexes["ssn"]
+    assert (told.hashed, told.covered) == (2, 4)
+    frame.write.format("bloomseal").option("table", "t").mode("append").save(f"file:{folder}")
+    index = opened(folder, policy).index("ssn")
+    assert (index.show().covered, index.check().ok) == (6, True)
+    found = bss.read(spark, folder, where=f"ssn = '{ssn(7)}'", use_index="require")
+    assert ids(found) == [7, 7, 7]
+    assert bss.read(spark, folder, where="ssn = 'nowhere'", use_index="require").count() == 0
+
+
+def test_no_fingerprint_is_spilled_in_clear(spark: SparkSession, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bloomseal.spark.jobs import indexing
+
+    monkeypatch.setattr(indexing, "_SPILL", "spark.io.no.such.setting")
+    with pytest.raises(bs.UsageError, match="on disks in clear"):
+        bss.update_index(spark, table, "ssn")

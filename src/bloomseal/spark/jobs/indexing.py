@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from ...index.sealed import SealedIndex
 
-__all__ = ["update_index"]
+__all__ = ["seals_spill", "update_index"]
 
 I64 = npt.NDArray[np.int64]
 
@@ -84,7 +84,7 @@ def update_index(
             seals it; and as `SealedIndex.build`.
         BloomsealError: the storage failed, or somebody rebuilt the index meanwhile. The index is as it was.
     """
-    if str(spark.sparkContext.getConf().get(_SPILL, "false")).lower() != "true":
+    if not seals_spill(spark):
         raise UsageError(
             "fingerprints would lie on disks in clear", column=column, hint=f"{_SPILL}=true, or bloomseal index update"
         )
@@ -99,6 +99,11 @@ def update_index(
         return _Job(spark, index, _Place(pickle.dumps(chosen), base, index.files.root.path, column)).run(
             rebuild, (false_places, pad, max_keys), files_per_task
         )
+
+
+def seals_spill(spark: SparkSession) -> bool:
+    """Does the session seal what it writes to local disks?"""
+    return str(spark.sparkContext.getConf().get(_SPILL, "false")).lower() == "true"
 
 
 class _File(NamedTuple):
@@ -187,11 +192,10 @@ class _Place:
         """
         import pyarrow as pa
 
-        like, bits = self.manifest(), place_bits_for(0)
+        like = self.manifest()
         for batch in batches:
-            for place_bits, data in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            for bits, data in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 one: _File = pickle.loads(data)  # noqa: S301 - our own driver's
-                bits = place_bits
                 members = self.members([one])
                 assert one.seen is not None  # noqa: S101
                 try:

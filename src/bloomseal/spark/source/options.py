@@ -39,6 +39,7 @@ _STREAMS: Final = ("checkpointlocation", "queryname")
 _SPARKS_NAMES: Final = {"mergeschema": "merge_schema"}
 _WRITING: Final = (
     "compression",
+    "keep_indexes",
     "max_open_files",
     "partition_by",
     "partition_overwrite_mode",
@@ -120,8 +121,8 @@ class SourceOptions:
         catch_filters: read nothing, but tell which filters Spark would push; for `bloomseal.spark.read`.
         use_index, trust: whether sealed indexes are asked, as in `bloomseal.open_table`.
         dry_run: ask the filters, but read no row; for `bloomseal.spark.explain`.
-        writing: what was said of ``compression``, ``max_open_files``, ``partition_by``, ``partition_overwrite_mode``,
-            ``row_group_size`` and ``target_file_bytes``, which concern the writer.
+        writing: what was said of ``compression``, ``keep_indexes``, ``max_open_files``, ``partition_by``,
+            ``partition_overwrite_mode``, ``row_group_size`` and ``target_file_bytes``, which concern the writer.
     """
 
     paths: tuple[str, ...]
