@@ -17,7 +17,7 @@ from .facts.members import Members
 from .folder import IndexFolder
 from .lookup import IndexReader
 from .manifest import Manifest
-from .update import Progress, UpdateReport, new_manifest, update
+from .update import Carried, Progress, UpdateReport, new_manifest, update
 
 if TYPE_CHECKING:
     from .folder import Decryption, Encryption
@@ -160,8 +160,13 @@ class SealedIndex:
             max_keys = found[0].max_keys if max_keys is None else max_keys
         return self._build(0.001 if false_places is None else false_places, bool(pad), max_keys, dry_run, progress)
 
-    def update(self, *, dry_run: bool = False, progress: Progress | None = None) -> UpdateReport:
+    def update(
+        self, *, dry_run: bool = False, progress: Progress | None = None, carried: Carried | None = None
+    ) -> UpdateReport:
         """Cover the files that are new or were replaced. More than 8 runs are compacted.
+
+        Args:
+            carried: what a rekey made of files, whose values need not be hashed again; a rotation says so by itself.
 
         Raises:
             UsageError: there is none. BloomsealError: as `build`.
@@ -171,7 +176,8 @@ class SealedIndex:
         if dry_run:
             return self._planned(wanted, len(manifest.runs))
         report = update(
-            self._folder, manifest, self._files, wanted, self._encryption, self._decryption, fresh=False, progress=progress
+            self._folder, manifest, self._files, wanted, self._encryption, self._decryption,
+            fresh=False, progress=progress, carried=carried,
         )  # fmt: skip
         if report.runs > 1:
             report.runs = self.compact().runs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ from .runs.writer import most_places
 if TYPE_CHECKING:
     from .folder import Decryption, Encryption
 
-__all__ = ["Additions", "KnownFiles", "Progress", "UpdateReport", "manifest_for", "new_manifest", "update"]
+__all__ = ["Additions", "Carried", "KnownFiles", "Progress", "UpdateReport", "manifest_for", "new_manifest", "update"]
 
 Progress = Callable[[int, int], None]
 
@@ -135,18 +135,27 @@ class Additions:
         return current.with_facts(table, list(self._docs), self.runs)
 
 
+Carried = Mapping[str, tuple[bytes, bytes]]
+"""Path → `SeenFile.content` of a file, and of the one that a rekey made of it: other pages, with the same values."""
+
+
 class KnownFiles:
     """The facts of an index, by the pages that they are about."""
 
-    def __init__(self, facts: pa.Table) -> None:
+    def __init__(self, facts: pa.Table, carried: Carried | None = None) -> None:
         self._known: dict[str, dict[str, Any]] = {fact["path"]: fact for fact in facts.to_pylist()}
+        self._carried = carried or {}
 
     def of(self, path: str, seen: SeenFile) -> dict[str, Any] | None:
-        """The fact about the very pages of this file; None where there is none."""
+        """The fact about the very pages of this file, or about those that these were made of; None where there is
+        none.
+        """
         fact = self._known.get(path)
-        if fact is None or not any(seen.content):
+        was, now = self._carried.get(path, (seen.content, seen.content))
+        content = was if now == seen.content else seen.content
+        if fact is None or not any(content) or not any(seen.content):
             return None
-        return fact if fact["content"] == seen.content and fact["groups"] == seen.groups else None
+        return fact if fact["content"] == content and fact["groups"] == seen.groups else None
 
 
 def update(
@@ -159,6 +168,7 @@ def update(
     *,
     fresh: bool,
     progress: Progress | None = None,
+    carried: Carried | None = None,
 ) -> UpdateReport:
     """Hash the files that are not covered, and put what came out under a new manifest.
 
@@ -168,13 +178,14 @@ def update(
         base: the manifest as it was read, or a new one.
         uncovered: numbers of `files`.
         fresh: `base` takes the place of whatever is there.
+        carried: what a rekey made of files.
 
     Raises:
         UsageError: nothing seals the column, or a link lies in the place of the index's folder.
         BloomsealError: the storage failed; somebody rebuilt the index meanwhile.
     """
     folder.place.need_no_link()
-    work = _Update(folder, base, files, encryption, decryption)
+    work = _Update(folder, base, files, encryption, decryption, carried)
     report = UpdateReport(base.column, len(files))
     try:
         for done, number in enumerate(uncovered):
@@ -212,12 +223,18 @@ class _NoRoomError(Exception):
 
 class _Update:
     def __init__(
-        self, folder: IndexFolder, base: Manifest, files: Members, encryption: Encryption, decryption: Decryption
+        self,
+        folder: IndexFolder,
+        base: Manifest,
+        files: Members,
+        encryption: Encryption,
+        decryption: Decryption,
+        carried: Carried | None,
     ) -> None:
         self._folder, self._base, self._files = folder, base, files
         self._encryption, self._decryption = encryption, decryption
         self._clock = Clock(folder.place)
-        self._known = KnownFiles(base.facts)
+        self._known = KnownFiles(base.facts, carried)
         self._sorter: Sorter | None = None
         self._places = 0
         self._waiting: list[tuple[str, SeenFile, int]] = []
