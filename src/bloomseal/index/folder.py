@@ -89,14 +89,17 @@ class IndexFolder:
         """Of the manifest; None where there is none."""
         return self.place.state(_MANIFEST)
 
-    def load(self, decryption: Decryption) -> tuple[Manifest, FileState] | None:
+    def load(self, decryption: Decryption, name: str = _MANIFEST) -> tuple[Manifest, FileState] | None:
         """The manifest, and the state of its file (in a store: of none); None where there is none.
+
+        Args:
+            name: of a draft, see `write_manifest`.
 
         Raises:
             BloomsealError: it does not authenticate, is of another column, or its keys can't be had.
         """
         try:
-            with self.open(_MANIFEST, decryption) as file:
+            with self.open(name, decryption) as file:
                 fd = file.walk.source.fd
                 state = _OF_NO_FILE if fd is None else state_of(os.fstat(fd))
                 values = leaf_of(file.read()).to_pylist()
@@ -140,14 +143,17 @@ class IndexFolder:
 
     # Writing ---------------------------------------------------------------------------------------------------------
 
-    def write_manifest(self, manifest: Manifest, encryption: Encryption) -> None:
+    def write_manifest(self, manifest: Manifest, encryption: Encryption, name: str = _MANIFEST) -> None:
         """Put it in the place of the one that is there, all at once. The caller has the lock.
+
+        Args:
+            name: another one: a draft, for processes that work on an index which is not there yet.
 
         Raises:
             BloomsealError: it could not be written; the old one stays.
         """
         values = pa.array(manifest.to_values(), pa.binary())
-        self.write(_MANIFEST, manifest.path, values, encryption, compression="zstd")
+        self.write(name, manifest.path, values, encryption, compression="zstd")
 
     def write(self, name: str, path: tuple[str, ...], values: pa.Array, encryption: Encryption, **options: Any) -> None:
         """One file of one column.

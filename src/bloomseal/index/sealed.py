@@ -17,7 +17,7 @@ from .facts.members import Members
 from .folder import IndexFolder
 from .lookup import IndexReader
 from .manifest import Manifest
-from .update import Progress, UpdateReport, new_manifest, update
+from .update import Carried, Progress, UpdateReport, new_manifest, update
 
 if TYPE_CHECKING:
     from .folder import Decryption, Encryption
@@ -90,6 +90,16 @@ class SealedIndex:
         self._folder = IndexFolder(self._root, column, filesystem=files.root.filesystem)
 
     @property
+    def files(self) -> Members:
+        """Of the table."""
+        return self._files
+
+    @property
+    def folder(self) -> IndexFolder:
+        """Where the index is, or would be."""
+        return self._folder
+
+    @property
     def exists(self) -> bool:
         """Is there one? Nothing is opened."""
         return self._folder.state() is not None
@@ -150,18 +160,24 @@ class SealedIndex:
             max_keys = found[0].max_keys if max_keys is None else max_keys
         return self._build(0.001 if false_places is None else false_places, bool(pad), max_keys, dry_run, progress)
 
-    def update(self, *, dry_run: bool = False, progress: Progress | None = None) -> UpdateReport:
+    def update(
+        self, *, dry_run: bool = False, progress: Progress | None = None, carried: Carried | None = None
+    ) -> UpdateReport:
         """Cover the files that are new or were replaced. More than 8 runs are compacted.
+
+        Args:
+            carried: what a rekey made of files, whose values need not be hashed again; a rotation says so by itself.
 
         Raises:
             UsageError: there is none. BloomsealError: as `build`.
         """
-        manifest = self._manifest()
-        wanted = self._uncovered()
+        manifest = self.manifest()
+        wanted = self.uncovered()
         if dry_run:
             return self._planned(wanted, len(manifest.runs))
         report = update(
-            self._folder, manifest, self._files, wanted, self._encryption, self._decryption, fresh=False, progress=progress
+            self._folder, manifest, self._files, wanted, self._encryption, self._decryption,
+            fresh=False, progress=progress, carried=carried,
         )  # fmt: skip
         if report.runs > 1:
             report.runs = self.compact().runs
@@ -178,7 +194,7 @@ class SealedIndex:
             UsageError: there is none. BloomsealError: a run can't be read, or the storage failed.
         """
         return compact(
-            self._folder, self._manifest(), self._encryption, self._decryption, everything=everything, progress=progress
+            self._folder, self.manifest(), self._encryption, self._decryption, everything=everything, progress=progress
         )
 
     def check(self, *, sample: float | None = None, seed: int = 0, progress: Progress | None = None) -> CheckReport:
@@ -190,8 +206,8 @@ class SealedIndex:
         Raises:
             UsageError: there is none. BloomsealError: the index can't be read.
         """
-        manifest = self._manifest()
-        uncovered = set(self._uncovered())
+        manifest = self.manifest()
+        uncovered = set(self.uncovered())
         report = CheckReport(self.column, uncovered=len(uncovered))
         draw = Random(seed)  # noqa: S311
         wanted = [number for number in range(len(self._files)) if number not in uncovered]
@@ -217,7 +233,7 @@ class SealedIndex:
         Raises:
             UsageError: there is none. BloomsealError: it can't be read.
         """
-        manifest = self._manifest()
+        manifest = self.manifest()
         reader = IndexReader(self._folder, self._decryption)
         coverage = reader.coverage(self._files)
         assert coverage is not None  # noqa: S101
@@ -277,7 +293,12 @@ class SealedIndex:
         report.left = {self._files.relative[number]: "not covered yet" for number in wanted}
         return report
 
-    def _manifest(self) -> Manifest:
+    def manifest(self) -> Manifest:
+        """What the index is, with its secret.
+
+        Raises:
+            UsageError: there is none. BloomsealError: it can't be read.
+        """
         found = self._folder.load(self._decryption)
         if found is None:
             raise self._none()
@@ -286,7 +307,12 @@ class SealedIndex:
     def _none(self) -> UsageError:
         return UsageError("the column has no index", column=self.column, file=self._root, hint="index build")
 
-    def _uncovered(self) -> list[int]:
+    def uncovered(self) -> list[int]:
+        """The numbers of the files that no fact is about.
+
+        Raises:
+            As `manifest`.
+        """
         reader = IndexReader(self._folder, self._decryption)
         coverage = reader.coverage(self._files)
         if coverage is None:

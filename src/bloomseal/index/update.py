@@ -27,7 +27,7 @@ from .runs.writer import most_places
 if TYPE_CHECKING:
     from .folder import Decryption, Encryption
 
-__all__ = ["Progress", "UpdateReport", "new_manifest", "update"]
+__all__ = ["Additions", "Carried", "KnownFiles", "Progress", "UpdateReport", "manifest_for", "new_manifest", "update"]
 
 Progress = Callable[[int, int], None]
 
@@ -72,11 +72,7 @@ def new_manifest(files: Members, column: str, false_places: float, pad: bool, ma
         UsageError: no file has the column.
         BloomsealError: the first file that can be opened at all says why; where none can.
     """
-    if not 0 < false_places < 1:
-        raise UsageError("false_places= is the number of row groups read for nothing, in 0 to 1", hint="0.001")
     rows, path, failure = 0, None, None
-    if max_keys is not None and max_keys < 1:
-        raise UsageError("max_keys= is the most values of one query that the index is asked for", hint="100000")
     for number in range(len(files)):
         try:
             with files.open(number) as file:
@@ -87,7 +83,79 @@ def new_manifest(files: Members, column: str, false_places: float, pad: bool, ma
             failure = failure or error
     if path is None:
         raise failure or UsageError("no such column", column=column)
+    return manifest_for(path, rows, false_places, pad, max_keys)
+
+
+def manifest_for(
+    path: tuple[str, ...], rows: int, false_places: float, pad: bool, max_keys: int | None = None
+) -> Manifest:
+    """A manifest that covers nothing yet, under a new secret.
+
+    Args:
+        path: of the leaf.
+        rows: of the table, which the length of fingerprints is made for.
+
+    Raises:
+        UsageError: numbers out of range.
+    """
+    if not 0 < false_places < 1:
+        raise UsageError("false_places= is the number of row groups read for nothing, in 0 to 1", hint="0.001")
+    if max_keys is not None and max_keys < 1:
+        raise UsageError("max_keys= is the most values of one query that the index is asked for", hint="100000")
     return Manifest(path, secrets.token_bytes(SECRET_BYTES), bits_for(rows, false_places), false_places, pad, max_keys)
+
+
+class Additions:
+    """What an update found, on its way into a manifest."""
+
+    def __init__(self) -> None:
+        self._docs: dict[bytes, int] = {}
+        self.facts: list[dict[str, Any]] = []
+        self.runs: list[Run] = []
+
+    def add(self, path: str, seen: SeenFile, run: str, base: int) -> None:
+        """The fact that the file holds what stands in the run from this place on."""
+        doc = self._docs.setdefault(seen.doc, len(self._docs))
+        self.facts.append({
+            "path": path,
+            **seen.state._asdict(),
+            "groups": seen.groups,
+            "doc": doc,
+            "content": seen.content,
+            "run": run,
+            "base": base,
+        })  # fmt: skip
+
+    def to(self, current: Manifest) -> Manifest:
+        """The manifest that is there now, with what was found."""
+        runs = {run.id for run in current.runs}
+        # Somebody may have compacted the run away that a refreshed fact is about: the fact is lost, and nothing else.
+        facts = [fact for fact in self.facts if fact["run"] in runs or any(fact["run"] == run.id for run in self.runs)]
+        table = pa.Table.from_pylist(facts, schema=FACTS)
+        return current.with_facts(table, list(self._docs), self.runs)
+
+
+Carried = Mapping[str, tuple[bytes, bytes]]
+"""Path → `SeenFile.content` of a file, and of the one that a rekey made of it: other pages, with the same values."""
+
+
+class KnownFiles:
+    """The facts of an index, by the pages that they are about."""
+
+    def __init__(self, facts: pa.Table, carried: Carried | None = None) -> None:
+        self._known: dict[str, dict[str, Any]] = {fact["path"]: fact for fact in facts.to_pylist()}
+        self._carried = carried or {}
+
+    def of(self, path: str, seen: SeenFile) -> dict[str, Any] | None:
+        """The fact about the very pages of this file, or about those that these were made of; None where there is
+        none.
+        """
+        fact = self._known.get(path)
+        was, now = self._carried.get(path, (seen.content, seen.content))
+        content = was if now == seen.content else seen.content
+        if fact is None or not any(content) or not any(seen.content):
+            return None
+        return fact if fact["content"] == content and fact["groups"] == seen.groups else None
 
 
 def update(
@@ -100,6 +168,7 @@ def update(
     *,
     fresh: bool,
     progress: Progress | None = None,
+    carried: Carried | None = None,
 ) -> UpdateReport:
     """Hash the files that are not covered, and put what came out under a new manifest.
 
@@ -109,13 +178,14 @@ def update(
         base: the manifest as it was read, or a new one.
         uncovered: numbers of `files`.
         fresh: `base` takes the place of whatever is there.
+        carried: what a rekey made of files.
 
     Raises:
         UsageError: nothing seals the column, or a link lies in the place of the index's folder.
         BloomsealError: the storage failed; somebody rebuilt the index meanwhile.
     """
     folder.place.need_no_link()
-    work = _Update(folder, base, files, encryption, decryption)
+    work = _Update(folder, base, files, encryption, decryption, carried)
     report = UpdateReport(base.column, len(files))
     try:
         for done, number in enumerate(uncovered):
@@ -129,9 +199,9 @@ def update(
         if progress is not None:
             progress(len(uncovered), len(uncovered))
         report.covered = len(files) - len(report.left)
-        report.entries = sum(run.entries for run in work.runs)
-        if fresh or work.facts:
-            merged = commit(folder, base, encryption, decryption, work.added, fresh=fresh)
+        report.entries = sum(run.entries for run in work.found.runs)
+        if fresh or work.found.facts:
+            merged = commit(folder, base, encryption, decryption, work.found.to, fresh=fresh)
             report.runs = len(merged.runs)
         else:
             report.runs = len(base.runs)
@@ -153,18 +223,22 @@ class _NoRoomError(Exception):
 
 class _Update:
     def __init__(
-        self, folder: IndexFolder, base: Manifest, files: Members, encryption: Encryption, decryption: Decryption
+        self,
+        folder: IndexFolder,
+        base: Manifest,
+        files: Members,
+        encryption: Encryption,
+        decryption: Decryption,
+        carried: Carried | None,
     ) -> None:
         self._folder, self._base, self._files = folder, base, files
         self._encryption, self._decryption = encryption, decryption
         self._clock = Clock(folder.place)
-        self._known = _by_path(base.facts)
+        self._known = KnownFiles(base.facts, carried)
         self._sorter: Sorter | None = None
         self._places = 0
         self._waiting: list[tuple[str, SeenFile, int]] = []
-        self._docs: dict[bytes, int] = {}
-        self.facts: list[dict[str, Any]] = []
-        self.runs: list[Run] = []
+        self.found = Additions()
 
     def take(self, number: int, report: UpdateReport) -> None:
         """One file."""
@@ -174,9 +248,9 @@ class _Update:
             raise NotCoveredError("it is gone, or its time lies ahead of the storage's clock", file=path)
         with self._files.open(number) as file:
             seen = seen_file(file, self._base.column, state)
-            if self._knows(path, seen):
+            if (fact := self._known.of(path, seen)) is not None:
                 still_same(file, seen, self._files.state(number))
-                self._refresh(path, seen)
+                self.found.add(path, seen, fact["run"], fact["base"])
                 report.refreshed += 1
                 return
             if self._places + seen.groups > most_places(self._base.bits):
@@ -211,22 +285,14 @@ class _Update:
             raise _NoRoomError(error) from None
         self._sorter = None
         fault_point("index run")
-        self.runs.append(run)
+        self.found.runs.append(run)
         for path, seen, base in waiting:
-            self.facts.append(self._fact(path, seen, run.id, base))
-
-    def added(self, current: Manifest) -> Manifest:
-        """The manifest that is there now, with what this update found."""
-        runs = {run.id for run in current.runs}
-        # Somebody may have compacted the run away that a refreshed fact is about: the fact is lost, and nothing else.
-        facts = [fact for fact in self.facts if fact["run"] in runs or any(fact["run"] == run.id for run in self.runs)]
-        table = pa.Table.from_pylist(facts, schema=FACTS)
-        return current.with_facts(table, list(self._docs), self.runs)
+            self.found.add(path, seen, run.id, base)
 
     def abort(self) -> None:
         """Remove what was written."""
         self._drop()
-        for run in self.runs:
+        for run in self.found.runs:
             for shard in run.shards:
                 self._folder.remove(shard.file)
 
@@ -234,29 +300,3 @@ class _Update:
         sorter, self._sorter = self._sorter, None
         if sorter is not None:
             sorter.abort()
-
-    def _knows(self, path: str, seen: SeenFile) -> bool:
-        """Are its pages those of a fact?"""
-        fact = self._known.get(path)
-        known = fact is not None and any(seen.content)
-        return known and fact["content"] == seen.content and fact["groups"] == seen.groups  # type: ignore[index]
-
-    def _refresh(self, path: str, seen: SeenFile) -> None:
-        fact = self._known[path]
-        self.facts.append(self._fact(path, seen, fact["run"], fact["base"]))
-
-    def _fact(self, path: str, seen: SeenFile, run: str, base: int) -> dict[str, Any]:
-        doc = self._docs.setdefault(seen.doc, len(self._docs))
-        return {
-            "path": path,
-            **seen.state._asdict(),
-            "groups": seen.groups,
-            "doc": doc,
-            "content": seen.content,
-            "run": run,
-            "base": base,
-        }
-
-
-def _by_path(facts: pa.Table) -> Mapping[str, dict[str, Any]]:
-    return {fact["path"]: fact for fact in facts.to_pylist()}

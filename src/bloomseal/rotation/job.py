@@ -71,6 +71,9 @@ class Job(ABC):
         """Is a file done that an earlier run has left with this stamp?"""
         return True
 
+    def after(self) -> None:  # noqa: B027
+        """When all files are done: what is to be done once for all of them."""
+
     def tools(self) -> list[KeyTools]:
         """The key tools in use, to count what the KMS is asked."""
         return []

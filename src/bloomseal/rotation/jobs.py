@@ -23,10 +23,11 @@ from ..storage.source import Source, resolve_path
 from ..write.convert import ConversionReport, convert, unseal_file
 from ..write.writer import FilterRequest
 from .files import DataFile, unchanged
+from .indexes import CarriedOver
 from .job import Job, Progress
 from .keys import Rewrapper, Target, key_tools, target_of
 from .orc import is_orc, plan_rekey, rekey_file
-from .outcome import FileOutcome, FilePlan, Status
+from .outcome import FileOutcome, FilePlan, Status, converted
 from .rewrap import rewrap_file
 from .settings import (
     Decryption,
@@ -63,6 +64,7 @@ class Rewrap(Job):
     master_keys: Mapping[str, str] | None = None
     check_keys: bool = False
     _rewrapper: Rewrapper = field(init=False, repr=False)
+    _indexes: CarriedOver = field(default_factory=CarriedOver, init=False, repr=False, compare=False)
     operation: ClassVar[str] = "rewrap"
     indexes: ClassVar[bool] = True
     ahead: ClassVar[int] = 64
@@ -90,6 +92,8 @@ class Rewrap(Job):
 
     def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:  # noqa: ARG002
         report = rewrap_file(file.ref, opening(self.decryption, file.ref), self._rewrapper, sync_name=False)
+        if report.keys:
+            self._indexes.touch(file.ref)
         told = report.to_dict()
         status = Status.ROTATED if report.keys else Status.NOTHING
         return FileOutcome(
@@ -113,6 +117,9 @@ class Rewrap(Job):
             return all(self._rewrapper.current_version(name, calls) == version for name, version in stamp.items())
         except KeyAccessError:
             return False
+
+    def after(self) -> None:
+        self._indexes.tell(self.decryption)
 
     def tools(self) -> list[KeyTools]:
         return [self._rewrapper.tools]
@@ -140,6 +147,7 @@ class Rekey(Job):
     external: bool | None = None
     bloom_filters: FilterRequest | None = None
     rebuild_filters: bool = False
+    _indexes: CarriedOver = field(default_factory=CarriedOver, init=False, repr=False, compare=False)
     operation: ClassVar[str] = "rekey"
     open_ended: ClassVar[bool] = False
     passes: ClassVar[int] = 3
@@ -170,8 +178,13 @@ class Rekey(Job):
             walk = opened(source, decryption)
             spec = self._spec(walk, decryption)
             refuse_old_keys(walk, spec)
-        report = _convert(ref, ref, decryption, spec, self.bloom_filters, progress, self.rebuild_filters)
-        return _converted(file, report, lambda: prune(ref, entries, reading(spec)))
+        report = _convert(
+            ref, ref, decryption, spec, self.bloom_filters, progress, self.rebuild_filters, self._indexes.note
+        )
+        return converted(file.name, report, lambda: prune(ref, entries, reading(spec)))
+
+    def after(self) -> None:
+        self._indexes.tell(self.decryption if self.encryption is None else self.encryption)
 
     def tools(self) -> list[KeyTools]:
         held = [tools_or_none(self.decryption.keys)]
@@ -221,6 +234,7 @@ class Seal(Job):
     bloom_filters: FilterRequest | None = None
     output: str | None = None
     rebuild_filters: bool = False
+    _indexes: CarriedOver = field(default_factory=CarriedOver, init=False, repr=False, compare=False)
     operation: ClassVar[str] = "seal"
     passes: ClassVar[int] = 2
 
@@ -248,11 +262,14 @@ class Seal(Job):
             self.check_free(file)
         _make_place(file, target)
         entries = entries_beside(target)
-        report = _convert(ref, target, None, spec, filters, progress, self.rebuild_filters)
-        return _converted(file, report, lambda: prune(target, entries, reading(spec)))
+        report = _convert(ref, target, None, spec, filters, progress, self.rebuild_filters, self._indexes.note)
+        return converted(file.name, report, lambda: prune(target, entries, reading(spec)))
 
     def target(self, file: DataFile) -> FileRef:
         return file.ref if self.output is None else _below(self.output, file)
+
+    def after(self) -> None:
+        self._indexes.tell(self.encryption)
 
     def tools(self) -> list[KeyTools]:
         found = tools_or_none(self.encryption.keys)
@@ -309,7 +326,7 @@ class Unseal(Job):
             filesystem=ref.filesystem,
             progress=progress,
         )
-        return _converted(file, report, lambda: prune(ref, entries, None))
+        return converted(file.name, report, lambda: prune(ref, entries, None))
 
     def target(self, file: DataFile) -> FileRef:
         return file.ref if self.output is None else _below(self.output, file)
@@ -347,6 +364,7 @@ def _convert(
     bloom_filters: FilterRequest | None,
     progress: Progress | None,
     rebuild_filters: bool,
+    note: Callable[[FileRef, Walk, Walk], None],
 ) -> ConversionReport:
     """Seal a file again, or for the first time. The predecessor's key material stays, for `prune`."""
     return convert(
@@ -359,31 +377,9 @@ def _convert(
         progress,
         rebuild_filters=rebuild_filters,
         last_look=unchanged(ref),
+        compare=lambda old, new: note(target, old, new),
         tidy=False,
     )
-
-
-def _converted(file: DataFile, report: ConversionReport, tidy: Callable[[], object]) -> FileOutcome:
-    """What came out; `tidy` drops the key material that only the old file needed."""
-    outcome = FileOutcome(
-        file.name,
-        Status.ROTATED,
-        output=report.output if report.output != report.path else None,
-        old_size=report.old_size,
-        new_size=report.new_size,
-        bytes_written=report.new_size,
-        filters_dropped=report.filters_dropped,
-        filters_replaced=report.filters_replaced,
-        dropped=report.dropped,
-        unchecked=report.unchecked,
-        keys=report.keys,
-    )
-    try:
-        tidy()
-    except BloomsealError as error:
-        # The new file is in its place and opens. What is left beside it leads to data keys that open nothing any more.
-        outcome.status, outcome.why = Status.PARTLY, f"old key material is still beside the file: {error.what}"
-    return outcome
 
 
 def _size(ref: FileRef, otherwise: int) -> int:

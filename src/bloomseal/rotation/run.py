@@ -124,6 +124,7 @@ def rotate(
         _remove_leftovers(job, files)
         run = Run(job, log, sum(file.size for file in files), progress)
         run.take_all(files, jobs)
+        job.after()
         report = run.report
         if report.ok and (log.finished is None or run.touched):
             log.end()

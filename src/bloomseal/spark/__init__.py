@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from .jobs.destruction import may_destroy
     from .jobs.evidence import evidence
     from .jobs.files import attach, verify
+    from .jobs.indexing import update_index
     from .jobs.rotation import rekey, repair, rewrap
     from .reading import df_stats, metrics, read
     from .runtime import java_home
     from .semijoin.join import semi_join
-    from .semijoin.pruning import PruneResult, prune
+    from .semijoin.pruning import prune
+    from .semijoin.result import PruneResult
     from .session import advice, enable
     from .settings import options
     from .source.stats import SourceStats
@@ -55,6 +57,7 @@ __all__ = [
     "repair",
     "rewrap",
     "semi_join",
+    "update_index",
     "verify",
     "write",
     "write_delta",
@@ -65,7 +68,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
     __getattr__, __dir__ = lazily(
         __name__,
         {
-            "PruneResult": "semijoin.pruning",
+            "PruneResult": "semijoin.result",
             "SourceStats": "source.stats",
             "TableAudit": "jobs.audit",
             "WriteReport": "writing.frames",
@@ -89,6 +92,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "repair": "jobs.rotation",
             "rewrap": "jobs.rotation",
             "semi_join": "semijoin.join",
+            "update_index": "jobs.indexing",
             "verify": "jobs.files",
             "write": "writing.frames",
             "write_delta": "writing.delta",

@@ -10,7 +10,7 @@ from ..format.schema import Leaf
 from ..format.walk import Protection
 from ..keytools.access import KmsAccessError
 from ..read.file import SealedFile
-from .reading import Paths, PolicyChoice, Request, counted
+from .reading import Paths, PolicyChoice, Request, counted, with_indexes
 from .reading import read as read_table
 
 if TYPE_CHECKING:
@@ -30,15 +30,19 @@ def explain(
     policy: PolicyChoice = None,
     table: str | None = None,
     options: Mapping[str, str] | None = None,
+    use_index: str = "auto",
+    trust: str = "auto",
 ) -> str:
     """What `bloomseal.spark.read` with these arguments would open, and which keys it would need. It runs a job.
 
-    Every footer is opened, and every filter that the condition asks; no page is. Of a frame instead of a session and a
+    Sealed indexes are asked first. Of the files that they leave every footer is opened, and every filter that the
+    condition asks; no page is. Of a frame instead of a session and a
     path it is told how Spark's own Parquet reader gets at its rows: that runs the query.
 
     Args:
         spark: the session; or a frame over ``spark.read.parquet`` or a catalog's table, alone.
-        path, where, columns, policy, table, options: as `bloomseal.spark.read`. No value of `where` is repeated.
+        path, where, columns, policy, table, options, use_index, trust: as `bloomseal.spark.read`. No value of `where`
+            is repeated.
 
     Raises:
         UsageError: a frame without such a scan, or a session without a path. And as `read`.
@@ -47,7 +51,8 @@ def explain(
         return "\n".join(_native(spark))
     if path is None:
         raise UsageError("which table?", hint="explain(spark, path, where), or explain(frame)")
-    dry = {**(options or {}), "dry_run": "true"}
+    options = with_indexes(options, use_index, trust)
+    dry = {**options, "dry_run": "true"}
     frame = read_table(spark, path, columns=columns, where=where, policy=policy, table=table, options=dry)
     frame.count()
     stats = counted(frame)
@@ -99,10 +104,14 @@ def _references(expression: Any) -> list[str]:
 def _counts(stats: SourceStats) -> list[str]:
     total = stats.bytes_decoded + stats.bytes_pruned
     share = f" of {total:,} ({stats.bytes_decoded / total:.0%})" if total else ""
+    files = stats.files + stats.files_pruned_by_partition + stats.files_unopened
+    asked = f"{stats.files_unopened:,} by an index, " if stats.files_unopened else ""
+    told = f"{stats.pruned_by_index:,} by an index, " if stats.pruned_by_index else ""
+    left = f", {stats.files_not_covered:,} that no index covers" if stats.files_not_covered else ""
     return [
-        f"files:       {stats.files + stats.files_pruned_by_partition:,}, "
-        f"{stats.files_pruned_by_partition:,} ruled out by their folders, {stats.files_pruned_by_schema:,} by what they lack",
-        f"row groups:  {stats.row_groups:,}, {stats.pruned_by_statistics:,} ruled out by statistics, "
+        f"files:       {files:,}, {stats.files_pruned_by_partition:,} ruled out by their folders, {asked}"
+        f"{stats.files_pruned_by_schema:,} by what they lack{left}",
+        f"row groups:  {stats.row_groups:,}, {told}{stats.pruned_by_statistics:,} ruled out by statistics, "
         f"{stats.pruned_by_filter:,} by filters, {stats.decoded:,} to read",
         f"bytes:       {stats.bytes_decoded:,}{share} in the row groups to read, before compression, all columns",
         f"KMS calls:   {stats.kms_calls:,}",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .source.options import SourceOptions
     from .source.stats import SourceStats
 
-__all__ = ["Request", "counted", "df_stats", "metrics", "read"]
+__all__ = ["Request", "counted", "df_stats", "metrics", "read", "with_indexes"]
 
 _MOVING: Final = re.compile(r"(?i)current_|now\(|localtime|\b(now|today|tomorrow|yesterday)\b")
 """What means something else the next time that the frame is computed: nothing is pruned by it."""
@@ -49,6 +49,8 @@ def read(
     policy: PolicyChoice = None,
     table: str | None = None,
     options: Mapping[str, str] | None = None,
+    use_index: str = "auto",
+    trust: str = "auto",
 ) -> DataFrame:
     """A table through ``format("bloomseal")``, of which only the columns of `columns` and `where` are ever opened.
 
@@ -62,10 +64,15 @@ def read(
         keys: one column and the keys to look for in it, as many as you like; see `semi_join`, which then does the work.
         policy, table: whose keys; default: the policy that `enable` was given.
         options: of the data source, such as ``{"missing_keys": "null"}``.
+        use_index: ``auto``: the table's sealed indexes are asked for `where` and `keys`, by the driver, each time that
+            the frame is computed; files that they rule out are not opened. ``never``. ``require``: refuse what an index
+            does not answer for every file.
+        trust: as in `bloomseal.open_table`.
 
     Raises:
         UsageError: no such path or column, an unknown option, several columns in `keys`, ``input_file_name()`` in
-            `where`.
+            `where`; an index is required, and of `where` no part can be asked of one. That an index does not cover each
+            file is told when the frame is computed.
         KeyAccessError: the first file's footer key can't be used here, on the driver.
         PySparkException: what Spark says of a `where` that it does not understand.
     """
@@ -75,10 +82,14 @@ def read(
         if len(keys) != 1 or options or not isinstance(path, str | os.PathLike):
             raise UsageError("keys= takes one path and one column, and no options", hint="keys={column: values}")
         ((column, wanted),) = keys.items()
-        return semi_join(spark, path, column, wanted, columns=columns, where=where, policy=policy, table=table)
+        return semi_join(
+            spark, path, column, wanted,
+            columns=columns, where=where, policy=policy, table=table, use_index=use_index, trust=trust,
+        )  # fmt: skip
+    from .source.pushdown import from_text
     from .source.types import position_of
 
-    request = Request(spark, path, policy, table, options)
+    request = Request(spark, path, policy, table, with_indexes(options, use_index, trust))
     needed = set(request.schema.names)
     if columns is not None:
         if not columns:
@@ -93,8 +104,17 @@ def read(
     if where is None:
         rows = request.frame(names)
     else:
-        rows = request.frame(names, conditions=request.pushed(where)).where(where)
+        pushed = request.pushed(where)
+        if request.settings.use_index == "require" and not any(one.by_equality for one in from_text(pushed)):
+            raise UsageError("an index is required, and nothing of where= can be asked of one", hint="column = value")
+        rows = request.frame(names, conditions=pushed).where(where)
     return rows if columns is None else rows.select(*columns)
+
+
+def with_indexes(options: Mapping[str, str] | None, use_index: str, trust: str) -> dict[str, str]:
+    """Options of the data source, and what was said of indexes beside them."""
+    said = {"use_index": use_index, "trust": trust}
+    return {**{name: word for name, word in said.items() if word != "auto"}, **(options or {})}
 
 
 def df_stats(what: DataFrame | SparkSession) -> SourceStats:

@@ -165,6 +165,7 @@ def convert(
     *,
     rebuild_filters: bool = False,
     last_look: Callable[[], None] | None = None,
+    compare: Callable[[Walk, Walk], None] | None = None,
     tidy: bool = True,
 ) -> ConversionReport:
     """`seal_file` without `decryption`, `unseal_file` without `encryption`, `rekey` with both.
@@ -173,11 +174,14 @@ def convert(
         rebuild_filters: build filters anew that can't be taken over.
         last_look: called when all is ready, just before the new file is put in its place; what it raises keeps the old
             one.
+        compare: called before that with the old file and the new one, all of whose modules opened.
         tidy: drop the key material that only the old file needed. False leaves that to the caller.
     """
 
     def check(reopened: Source) -> None:
-        _check(reopened, keys)
+        made = _check(reopened, keys)
+        if compare is not None:
+            compare(walk, made)
         if last_look is not None:
             last_look()
 
@@ -316,11 +320,12 @@ def _wrapped(
     return told
 
 
-def _check(reopened: Source, keys: OutputKeys | None) -> None:
+def _check(reopened: Source, keys: OutputKeys | None) -> Walk:
     """Before the new file takes its name, every module of it opens."""
-    footer, at_hand = open_footer(reopened, keys.decryption() if keys else None)
-    report = verify_walk(Walk(reopened, footer, at_hand))
+    walk = Walk(reopened, *open_footer(reopened, keys.decryption() if keys else None))
+    report = verify_walk(walk)
     if report.failures:
         raise report.failures[0]
     if report.inaccessible:
         raise BloomsealError(f"the new file's column {next(iter(report.inaccessible))} does not open")
+    return walk

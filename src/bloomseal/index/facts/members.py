@@ -13,9 +13,9 @@ from ...storage.ref import FileRef
 from ...storage.versions import version_at, versions_below
 from ..manifest import FileState, state_of
 from ..place import state_of_version
-from .hashed import content_of, leaf_in
+from .sighting import authentic_content
 
-__all__ = ["Members", "Trust", "authentic_content"]
+__all__ = ["Members", "Trust"]
 
 _BY_LOG: Final = FileState(0, 0, 0, 0, "log")
 """Delta and Iceberg never use a name twice: what a version names is what was hashed under that name."""
@@ -113,14 +113,6 @@ class Members:
                 return authentic_content(file, column)
         except BloomsealError:
             return None
-
-
-def authentic_content(file: SealedFile, column: str) -> bytes | None:
-    """As `content_of`; None where nothing authenticates the file's footer, or tells the file from others."""
-    if not file.footer_verified:
-        return None
-    found = content_of(file.walk, leaf_in(file, column))
-    return found if any(found) else None
 
 
 def _local(path: str) -> FileState | None:

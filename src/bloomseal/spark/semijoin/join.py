@@ -26,8 +26,10 @@ from ..source.reader import infer_schema, plan
 from ..source.scan import Scan
 from ..source.stats import READ_ID
 from ..source.types import arrow_type
-from .pruning import PrunedFile, PruneResult, Question
+from .indexed import AskedIndexes
+from .pruning import Question
 from .reading import Reading, RowGroups
+from .result import PrunedFile, PruneResult
 from .sealed_keyset import key_column, quoted, values_of
 
 if TYPE_CHECKING:
@@ -61,6 +63,8 @@ def semi_join(
     policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
     table: str | None = None,
     files_per_task: int = 20,
+    use_index: str = "auto",
+    trust: str = "auto",
 ) -> DataFrame:
     """The rows whose `column` is one of `keys`: exactly those of Spark's own semi-join, without reading what `prune`
     rules out.
@@ -81,7 +85,8 @@ def semi_join(
             width, float for double, decimals of the same scale.
         columns: top-level columns of the result; None for all.
         where: a condition besides.
-        policy, table, files_per_task: as `prune`.
+        policy, table, files_per_task, use_index, trust: as `prune`. Of small files the table's sealed indexes are asked
+            again for each run; files that they rule out are not opened.
 
     Raises:
         UsageError, KeyAccessError, IntegrityError: as `prune`.
@@ -93,7 +98,7 @@ def semi_join(
     """
     chosen = job_table(spark, path, policy, table)
     values = values_of(keys, column)
-    question = Question.of(spark, path, column, values, chosen)
+    question = Question.of(spark, path, column, values, chosen, use_index, trust)
     native = spark.conf.get("bloomseal.kms", None) is not None and chosen.aad_prefix is None
     typed = str(spark.conf.get(PARTITION_INFERENCE, "true")).lower() == "true"
     merge = str(spark.conf.get(MERGE_SCHEMA, "false")).lower() == "true"
@@ -198,7 +203,8 @@ def _by_row_groups(
     # one.
     name = f"bloomseal_row_groups_{uuid.uuid4().hex}"
     policy, base, counts = pickle.dumps(question.table), question.files.base, counter_of(spark)
-    task = Reading(policy, base, question.sealed, scan, asked, prunes, values, name, counts)
+    indexes = question.indexes if prunes else AskedIndexes("never")
+    task = Reading(policy, base, question.sealed, scan, asked, prunes, values, name, counts, indexes)
     tasks = min(len(asked), 4 * spark.sparkContext.defaultParallelism)
     own = {"task": task, "tasks": tasks, "name": classmethod(lambda _: name)}
     with as_active(spark):

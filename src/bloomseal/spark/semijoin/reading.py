@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,19 +18,32 @@ from ..opening import open_table_file, table_of
 from ..source.scan import Scan
 from ..source.stats import SourceStats
 from ..source.types import DECODING, forget_arrow_schema
-from .pruning import PrunedFile
+from .indexed import AskedIndexes
+from .result import PrunedFile
 from .sealed_keyset import SealedKeys, identity_of, place_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.accumulators import Accumulator
 
+    from ...index.facts.sighting import Kept
     from ...read.file import SealedFile
+    from ..source.narrowing import Watched
     from ..source.stats import Metrics
 
 __all__ = ["Reading", "RowGroups"]
 
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
+
+
+class _Part(InputPartition):
+    """Files of one task, with what indexes leave of each; and what the planning ruled out, which the first reports."""
+
+    def __init__(
+        self, files: Sequence[tuple[str, Kept | None]], planned: SourceStats, watched: Watched | None = None
+    ) -> None:
+        super().__init__(None)
+        self.files, self.planned, self.watched = files, planned, watched
 
 
 @dataclass(frozen=True)
@@ -43,6 +56,7 @@ class Reading:
         prunes: such a file's statistics and filters are asked first; False: all of it is read.
         values: file → the values of its partition columns.
         metrics: counts the files that are read in one go, under the name `read_id`.
+        indexes: how sealed indexes are asked about those, each time that a run is planned.
     """
 
     policy: bytes
@@ -54,23 +68,49 @@ class Reading:
     values: dict[str, tuple[Any, ...]] = field(repr=False)
     read_id: str = ""
     metrics: Accumulator[Metrics] | None = field(default=None, repr=False)
+    indexes: AskedIndexes = field(default_factory=AskedIndexes)
 
-    def read(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def planned(self) -> tuple[dict[str, Kept | None], SourceStats, Watched | None]:
+        """The files to open, and what indexes leave of each; and what these ruled out."""
+        stats, before = SourceStats(), self.scan.settings.kms_counters()
+        table = table_of(self.policy)
+        alone = [name for name, asked in self.asked.items() if asked is None]
+        keys: KeySet | None = None
+
+        def keys_for(file: SealedFile, place: int) -> KeySet | None:
+            nonlocal keys
+            if file.walk.footer.schema.leaves[place].type != self.sealed.column_type:
+                return None
+            keys = keys or self.sealed.open(table)
+            return keys
+
+        left = self.indexes.left(alone, self.base, table, self.sealed.column, keys_for)
+        stats.add(left.stats)
+        stats.add_kms(before, self.scan.settings.kms_counters())
+        return {name: left.names.get(name) for name in self.asked if name not in left.gone}, stats, left.watched
+
+    def read(self, part: _Part) -> Iterator[pa.RecordBatch]:
         """The rows of these files."""
-        settings, stats = self.scan.settings, SourceStats()
+        settings, stats = self.scan.settings, part.planned
         before = settings.kms_counters()
         try:
-            yield from stats.timed(self._rows(names, stats))
+            yield from stats.timed(self._rows(self._to_read(part), stats))
         finally:
             stats.add_kms(before, settings.kms_counters())
             if self.metrics is not None:
                 self.metrics.add({self.read_id: stats})
 
-    def _rows(self, names: Sequence[str], stats: SourceStats) -> Iterator[pa.RecordBatch]:
+    def _to_read(self, part: _Part) -> Iterator[tuple[str, Kept | None]]:
+        yield from part.files
+        if part.watched is not None:
+            for name in self.indexes.changed(part.watched, self.base, table_of(self.policy)):
+                yield name, None
+
+    def _rows(self, files: Iterable[tuple[str, Kept | None]], stats: SourceStats) -> Iterator[pa.RecordBatch]:
         table = table_of(self.policy)
         keys: KeySet | None = None
         known = np.empty(0, np.uint64)
-        for name in names:
+        for name, kept in files:
             asked = self.asked[name]
             try:
                 with open_table_file(name, table, self.base) as file:
@@ -82,12 +122,12 @@ class Reading:
                         if keys is None:
                             keys = self.sealed.open(table)
                             known = np.sort(keys.between(None, None))
-                        groups = self._left(file, keys, stats) if asked is None else asked.row_groups
+                        groups = self._left(file, keys, kept, stats) if asked is None else asked.row_groups
                         yield from self._read(file, name, groups, None if keys.undecided else known, stats)
             except BloomsealError as error:
                 raise error.at(file=name) from None
 
-    def _left(self, file: SealedFile, keys: KeySet, stats: SourceStats) -> Sequence[int]:
+    def _left(self, file: SealedFile, keys: KeySet, kept: Kept | None, stats: SourceStats) -> Sequence[int]:
         file.need_verified("read")
         stats.files += 1
         stats.row_groups += file.num_row_groups
@@ -98,7 +138,11 @@ class Reading:
         left = file.survivors(file.columns[place], keys)
         stats.pruned_by_statistics += left.by_statistics
         stats.pruned_by_filter += left.by_filter
-        return left.row_groups
+        if kept is None or not kept.is_same(file):
+            return left.row_groups
+        both = [group for group in left.row_groups if group in kept.groups]
+        stats.pruned_by_index += len(left.row_groups) - len(both)
+        return both
 
     def _read(
         self, file: SealedFile, name: str, groups: Sequence[int], known: Hashes | None, stats: SourceStats
@@ -163,8 +207,12 @@ class _Reader(DataSourceReader):
         self._tasks = tasks
 
     def partitions(self) -> Sequence[InputPartition]:
-        names = list(self._task.asked)
-        return [InputPartition(names[start :: self._tasks]) for start in range(self._tasks)]
+        left, planned, watched = self._task.planned()
+        files = list(left.items())
+        tasks = max(1, min(self._tasks, len(files)))
+        rest = [_Part(files[start::tasks], SourceStats()) for start in range(1, tasks)]
+        return [_Part(files[::tasks], planned, watched), *rest]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self._task.read(partition.value)
+        assert isinstance(partition, _Part)  # noqa: S101
+        return self._task.read(partition)

@@ -42,6 +42,7 @@ _STREAMS: Final = ("checkpointlocation", "queryname")
 _SPARKS_NAMES: Final = {"mergeschema": "merge_schema"}
 _WRITING: Final = (
     "compression",
+    "keep_indexes",
     "max_open_files",
     "partition_by",
     "partition_overwrite_mode",
@@ -62,8 +63,14 @@ _KNOWN: Final = (
     "root",
     "table",
     "timezone",
+    "trust",
+    "use_index",
 )
-_MISSING_KEYS: Final = ("error", "null")
+_WORDS: Final = {
+    "missing_keys": ("error", "null"),
+    "trust": ("auto", "time", "identity"),
+    "use_index": ("auto", "never", "require"),
+}
 
 
 class Placed(Protocol):
@@ -115,9 +122,10 @@ class SourceOptions:
         read_id: the name under which the read is counted.
         conditions: hold for every row that is wanted, in every query over the frame; from `pushdown.to_text`.
         catch_filters: read nothing, but tell which filters Spark would push; for `bloomseal.spark.read`.
+        use_index, trust: whether sealed indexes are asked, as in `bloomseal.open_table`.
         dry_run: ask the filters, but read no row; for `bloomseal.spark.explain`.
-        writing: what was said of ``compression``, ``max_open_files``, ``partition_by``, ``partition_overwrite_mode``,
-            ``row_group_size`` and ``target_file_bytes``, which concern the writer.
+        writing: what was said of ``compression``, ``keep_indexes``, ``max_open_files``, ``partition_by``,
+            ``partition_overwrite_mode``, ``row_group_size`` and ``target_file_bytes``, which concern the writer.
     """
 
     paths: tuple[str, ...]
@@ -135,6 +143,8 @@ class SourceOptions:
     read_id: str = ""
     conditions: tuple[Condition, ...] = ()
     catch_filters: bool = False
+    use_index: str = "auto"
+    trust: str = "auto"
     dry_run: bool = False
     writing: Mapping[str, str] = field(default_factory=dict)
 
@@ -173,8 +183,9 @@ class SourceOptions:
             from .pushdown import from_text
 
             more["conditions"] = from_text(given["conditions"])
-        if "missing_keys" in given:
-            more["missing_keys"] = choice("missing_keys", given["missing_keys"], _MISSING_KEYS)
+        for name, words in _WORDS.items():
+            if name in given:
+                more[name] = choice(name, given[name], words)
         if "max_partition_bytes" in given:
             more["max_partition_bytes"] = positive("max_partition_bytes", given["max_partition_bytes"])
         if "encrypted_columns" in given:
@@ -249,6 +260,18 @@ class SourceOptions:
                 "allow_unverified_footer": self.allow_unverified_footer,
             }
         )
+
+    @property
+    def for_indexes(self) -> DecryptionSpec | TablePolicy | None:
+        """How the table's indexes are opened, which are sealed whatever is allowed of its files; None: by nothing."""
+        if self.table is not None and self.aad_prefix is None:
+            return self._own_table
+        return None if self.kms is None else DecryptionSpec(keys=self.kms, aad_prefix=self.aad_prefix)
+
+    @property
+    def folder(self) -> str | None:
+        """The table's, where that was said."""
+        return None if self.table is None else self.table.root
 
     @property
     def _own_table(self) -> TablePolicy:

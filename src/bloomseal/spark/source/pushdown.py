@@ -65,6 +65,11 @@ class Condition:
     op: str
     values: tuple[Any, ...] = ()
 
+    @property
+    def by_equality(self) -> bool:
+        """Can a filter or an index be asked?"""
+        return self.op in ("==", "in")
+
     def __repr__(self) -> str:
         return f"<Condition {'.'.join(self.path)} {self.op} …>"
 

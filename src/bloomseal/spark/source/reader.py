@@ -8,7 +8,8 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark.sql import types as st
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -26,6 +27,8 @@ from .types import spark_schema
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import Filter
+
+    from .narrowing import Files, Watched
 
 __all__ = ["FilterCatcher", "TableReader", "Task", "infer_schema", "plan", "warn_of_all_columns"]
 
@@ -45,9 +48,15 @@ class Task(InputPartition):
     """
 
     def __init__(
-        self, pieces: Sequence[Piece], folders: tuple[str, ...], planned: SourceStats, rules: Rules | None
+        self,
+        pieces: Sequence[Piece],
+        folders: tuple[str, ...],
+        planned: SourceStats,
+        rules: Rules | None,
+        unopened: Unopened | None = None,
     ) -> None:
         super().__init__(None)
+        self.unopened = unopened
         # As bare tuples, which pickle eight times as fast as named ones: a plan holds every file of a table.
         self._pieces = tuple(map(tuple, pieces))
         self.folders = folders
@@ -61,6 +70,13 @@ class Task(InputPartition):
 
     def __repr__(self) -> str:
         return f"<Task of {len(self._pieces)} files>"
+
+
+class Unopened(NamedTuple):
+    """Files that sealed indexes rule out, which the first task looks after."""
+
+    pieces: tuple[Piece, ...]
+    watched: Watched
 
 
 class TableReader(DataSourceReader):
@@ -91,25 +107,69 @@ class TableReader(DataSourceReader):
         settings = self._scan.settings
         pieces, pruned = plan(tree, self._scan.conditions, settings.zone or self._defaults.zone)
         planned = SourceStats(files_pruned_by_partition=len(pruned), bytes_pruned=sum(file.size for file in pruned))
+        pieces, unopened = self._by_indexes(pieces, tree, planned)
         parallelism = self._defaults.parallelism or os.cpu_count() or 1
         most = settings.max_partition_bytes
-        if any(one.op in ("==", "in") and one.path[0] not in tree.columns.names for one in self._scan.conditions):
+        if any(one.by_equality and one.path[0] not in tree.columns.names for one in self._scan.conditions):
             # Little of such a file is read, so that starting tasks would be most of the work: two for each core will
             # do.
-            total = sum(piece.size + _FILE_COST for piece in pieces)
+            total = sum(piece.weight + _FILE_COST for piece in pieces)
             most = max(most, min(_SELECTIVE * most, total // (2 * parallelism)))
         packs = list(_packed(pieces, most, parallelism)) or [[]]
         folders = tuple(tree.columns.names)
         return [
-            Task(pack, folders, SourceStats() if number else planned, tree.rules) for number, pack in enumerate(packs)
+            Task(pack, folders, SourceStats(), tree.rules)
+            if number
+            else Task(pack, folders, planned, tree.rules, unopened)
+            for number, pack in enumerate(packs)
         ]
+
+    def _by_indexes(self, pieces: list[Piece], tree: Tree, planned: SourceStats) -> tuple[list[Piece], Unopened | None]:
+        """What sealed indexes leave of these files, and what not."""
+        settings = self._scan.settings
+        asked = {".".join(one.path) for one in self._scan.conditions if one.by_equality}
+        if settings.use_index == "never" or not self._scan.conditions or settings.for_indexes is None:
+            return pieces, None
+        # Reads that ask none need not load this.
+        from ...table.query.indexes import Indexes
+        from ...table.query.sift import sifted
+        from .narrowing import Watched, spelled
+
+        scan = replace(self._scan, partitioned=tuple(tree.columns.names), rules=tree.rules)
+        files = self._files(pieces, logged=tree.rules is not None)
+        before = settings.kms_counters()
+        indexes = Indexes(files, settings.use_index, settings.trust)
+        found = sifted(range(len(pieces)), indexes, spelled(indexes, asked), lambda _, stand_in: scan.asked(stand_in))
+        planned.add(found.stats)
+        planned.add_kms(before, settings.kms_counters())
+        gone = tuple(pieces[number] for _, numbers in found.gone for number in numbers)
+        planned.bytes_pruned += sum(piece.size for piece in gone)
+        watched = Watched.of(files, found)
+        left = [pieces[number]._replace(kept=kept) for number, kept in found.left.items()]
+        return left, Unopened(gone, watched) if watched.names else None
+
+    def _files(self, pieces: Sequence[Piece], *, logged: bool) -> Files:
+        from .narrowing import Files
+
+        settings = self._scan.settings
+        return Files(pieces, settings.for_indexes, logged, settings.folder, settings.open)
+
+    def _to_read(self, task: Task) -> Iterator[Piece]:
+        """What a task reads, in turn."""
+        yield from task.pieces
+        if task.unopened is not None:
+            pieces, watched = task.unopened
+            changed = {
+                one.name for one in watched.changed(self._files(pieces, logged=False), self._scan.settings.trust)
+            }
+            yield from (piece for piece in pieces if piece.name in changed)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)  # noqa: S101
         settings = self._scan.settings
         self._scan.partitioned, self._scan.rules = partition.folders, partition.rules
         self._count(partition.planned)
-        for piece in partition.pieces:
+        for piece in self._to_read(partition):
             stats, before = SourceStats(), settings.kms_counters()
             try:
                 yield from stats.timed(self._scan.read(piece, stats))
@@ -222,14 +282,14 @@ def plan(tree: Tree, asked: Sequence[Condition], zone: str | None) -> tuple[list
 
 def _packed(pieces: Sequence[Piece], most: int, parallelism: int) -> Iterator[list[Piece]]:
     """Pieces for one task each: about as many bytes in all, big files in parts."""
-    total = sum(piece.size + _FILE_COST for piece in pieces)
+    total = sum(piece.weight + _FILE_COST for piece in pieces)
     target = min(most, max(_LEAST_TASK, -(-total // parallelism)))
     pack: list[Piece] = []
     filled = 0
     for piece in pieces:
-        parts = max(1, -(-piece.size // target))
+        parts = max(1, -(-piece.weight // target))
         for part in range(parts):
-            cost = piece.size // parts + _FILE_COST
+            cost = piece.weight // parts + _FILE_COST
             if pack and filled + cost // 2 > target:
                 yield pack
                 pack, filled = [], 0

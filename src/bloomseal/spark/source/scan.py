@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import types as st
@@ -35,6 +35,10 @@ from .types import (
     select,
 )
 
+if TYPE_CHECKING:
+    from ...index.facts.sighting import Kept
+    from ...read.predicate.term import Ways
+
 __all__ = ["Piece", "Scan"]
 
 _REFUSED: Final = (Problem.DENIED, Problem.DISABLED, Problem.DESTROYED, Problem.UNKNOWN)
@@ -50,6 +54,7 @@ class Piece(NamedTuple):
         values: its partition values, in the order of the table's partition columns.
         part, parts: which part of how many, by the bytes of its row groups.
         root: as `tree.DataFile`.
+        kept: the row groups that indexes leave of it; None: all.
     """
 
     base: str | None
@@ -59,6 +64,12 @@ class Piece(NamedTuple):
     part: int = 0
     parts: int = 1
     root: str | None = None
+    kept: Kept | None = None
+
+    @property
+    def weight(self) -> int:
+        """About the bytes that there are to read."""
+        return self.size if self.kept is None else self.size * len(self.kept.groups) // max(self.kept.seen, 1)
 
 
 @dataclass
@@ -170,6 +181,20 @@ class Scan:
                 hint="see who moved the file there",
             )  # fmt: skip
 
+    def asked(self, file: SealedFile) -> Ways:
+        """What the conditions ask of a file, as `bloomseal.table.query.sift.Ask` has it.
+
+        Args:
+            file: it, or one of its schema.
+        """
+        # A column that this user can't read is null for them: no condition by which anything is ruled out holds.
+        layout = self.layout(file, frozenset())
+        bound = bind(self.conditions, self.stored, layout.lacking, file.walk, frozenset())
+        if bound.impossible:
+            return []
+        predicate = file.plan([leaf.name for leaf in layout.wanted] or None, list(bound.terms) or None).predicate
+        return [[]] if predicate is None else predicate.any_of
+
     def __getstate__(self) -> dict[str, Any]:
         # What is worked out on the way stays where it is.
         return {name: self.__dict__[name] for name in ("settings", "schema", "conditions", "partitioned", "rules")} | {
@@ -255,8 +280,7 @@ class _Reading:
         masked = self._masked() if scan.settings.missing_keys == "null" else frozenset()
         layout = scan.layout(file, masked)
         forget_arrow_schema(file)
-        groups = self._groups()
-        stats.row_groups += len(groups)
+        groups = self._left(self._groups())
         bound = bind(scan.conditions, scan.stored, layout.lacking, file.walk, masked)
         if bound.impossible:
             stats.files_pruned_by_schema += self._piece.part == 0
@@ -324,6 +348,17 @@ class _Reading:
                 found.append(group)
             before += size
         return found
+
+    def _left(self, groups: list[int]) -> list[int]:
+        """Those that indexes leave, if the file is the one that they were asked about."""
+        stats, kept = self._stats, self._piece.kept
+        stats.row_groups += len(groups)
+        if kept is None or not kept.is_same(self._file):
+            return groups
+        left = [group for group in groups if group in kept.groups]
+        stats.pruned_by_index += len(groups) - len(left)
+        stats.bytes_pruned += sum(self._bytes(group) for group in groups if group not in kept.groups)
+        return left
 
     def _bytes(self, group: int) -> int:
         return self._file.walk.footer.row_group(group).total_byte_size or 0

@@ -82,6 +82,7 @@ class TableStreamWriter(stream_writer_class()):  # type: ignore[misc]
                 there = [posixpath.basename(known) for known in table.files()]
             if files and not any(f"-{query}-{batchId}-" in known for known in there):
                 writer.place.commit(files, writer.replaced(files))
+                writer.keep_indexes()
             else:
                 writer.place.abort()
 

@@ -19,7 +19,7 @@ from ...storage.ref import FileRef
 from ...table.hive import check_partitioning, folders
 from ...write.writer import DEFAULT_ROW_GROUP_SIZE, SealedWriter
 from ..given import absolute_kms
-from ..listing import in_folder
+from ..listing import in_folder, open_filesystem
 from ..opening import table_of
 from ..settings import has_plain_text, leaves, promised
 from ..versions import arrow_schema_of
@@ -107,6 +107,7 @@ class TableWriter(DataSourceArrowWriter):
         self._compression = _compression(said.get("compression", "snappy"))
         self._group_rows = positive("row_group_size", said["row_group_size"]) if "row_group_size" in said else None
         self._target = positive("target_file_bytes", said.get("target_file_bytes", str(_TARGET_BYTES)))
+        self._keeps_indexes = choice("keep_indexes", said.get("keep_indexes", "true"), ("true", "false")) == "true"
         self._open_files = positive("max_open_files", said.get("max_open_files", str(_OPEN_FILES)))
         self.place = Job(folder, uuid.uuid4().hex, table_of(self._policy))
         if begin:
@@ -142,6 +143,15 @@ class TableWriter(DataSourceArrowWriter):
         if bare:
             files = [self._empty()]
         self.place.commit(files, replaced)
+        self.keep_indexes()
+
+    def keep_indexes(self) -> None:
+        """Bring the table's sealed indexes up to date, or build them, as the policy has it."""
+        if self._keeps_indexes and self.place.policy.indexes():
+            from ...table.by_policy import index_by_policy
+
+            table = self.place.table
+            index_by_policy(FileRef(table.folder, open_filesystem(table.base)), self.place.policy)
 
     def replaced(self, files: Sequence[Staged]) -> set[str]:
         """The table's files that go when these come."""

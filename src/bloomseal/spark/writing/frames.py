@@ -12,7 +12,7 @@ import re
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ... import errors
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
     from pyspark.sql.types import StructType
 
+    from ...index.update import UpdateReport
     from ...sbbf import FilterSpec
 
 __all__ = [
@@ -63,6 +64,7 @@ class WriteReport:
         rows, row_groups: in them.
         filters: sealed filters that were opened.
         filter_bytes: their bytes.
+        indexes: column → what became of the sealed index that the policy wants of it.
     """
 
     path: str
@@ -71,10 +73,12 @@ class WriteReport:
     row_groups: int
     filters: int
     filter_bytes: int
+    indexes: Mapping[str, UpdateReport] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
-        return {**asdict(self), "files": list(self.files)}
+        indexes = {column: one.to_dict() for column, one in self.indexes.items()}
+        return {**asdict(replace(self, indexes={})), "files": list(self.files), "indexes": indexes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,8 @@ def write(
     through: Literal["bridge", "source"] = "bridge",
     rebalance: bool = False,
 ) -> WriteReport:
-    """Write a frame, encrypted and with filters as the policy has it, and check every new file.
+    """Write a frame, encrypted and with filters as the policy has it, and check every new file. Then the sealed indexes
+    that the policy wants are built, or brought up to date.
 
     Args:
         df: rows of a session that `enable` was called for; with ``through="source"`` and a policy, of any session.
@@ -176,7 +181,10 @@ def write(
         raise told
     after = list_files(spark, target)
     new = replace(after, names=tuple(name for name in after.names if name not in before))
-    return _check(target, new, in_folder(chosen, qualified(spark, target)), promised(chosen, stored))
+    report = _check(target, new, in_folder(chosen, qualified(spark, target)), promised(chosen, stored))
+    from .indexes import keep_indexes
+
+    return replace(report, indexes=keep_indexes(spark, target, chosen))
 
 
 def _through_bridge(
@@ -252,7 +260,9 @@ def _through_source(
     if partition_by:
         # One file at a time and a task, as Spark's own writer does it.
         df = df.sortWithinPartitions(*map(_column, partition_by))
-    by = {"partition_by": ",".join(partition_by)} if partition_by else {}
+    by = {"keep_indexes": "false"}  # by a job of ours, once all is there
+    if partition_by:
+        by["partition_by"] = ",".join(partition_by)
     if partition_by and "partition_overwrite_mode" not in map(str.lower, extra):
         # The data source sees no session, and so not its setting.
         by["partition_overwrite_mode"] = "dynamic" if _is_dynamic(df.sparkSession, {}) else "static"

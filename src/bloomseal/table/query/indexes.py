@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import warnings
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import BloomsealError, BloomsealWarning, MissingFileError, UsageError
-from ...index.facts.members import Members, Trust, authentic_content
+from ...index.facts.members import Members, Trust
+from ...index.facts.sighting import Sighting
 from ...index.folder import IndexFolder, columns_in
 from ...index.lookup import Coverage, Found, IndexReader
-from ...index.manifest import state_of
 from ...storage.ref import FileRef
 
 if TYPE_CHECKING:
+    from ...index.folder import Decryption
     from ...index.manifest import FileState
     from ...read.file import SealedFile
-    from .query import TableParts
+    from ...storage.discovery.kinds import Found as FoundFile
 
-__all__ = ["Held", "Indexes", "UnreadableError", "UseIndex"]
+__all__ = ["Held", "Indexed", "Indexes", "UnreadableError", "UseIndex"]
 
 _HASHED: Final = 64
 """The length of a folder's name that does not tell its column."""
@@ -40,6 +40,25 @@ class UseIndex(StrEnum):
     """Where there is one. One that can't be read is passed over with a BloomsealWarning."""
     REQUIRE = "require"
     """A look-up that an index can't answer for every file is refused."""
+
+
+class Indexed(Protocol):
+    """Files that may have indexes: those of a table, as plain Python or Spark has listed them.
+
+    Attributes:
+        files: in order.
+        decryption: of the table, and so of its indexes; None: it has none.
+        logged: a table's log keeps the list of files.
+    """
+
+    @property
+    def files(self) -> Sequence[FoundFile]: ...
+    @property
+    def decryption(self) -> Decryption: ...
+    @property
+    def logged(self) -> bool: ...
+    def open(self, number: int) -> SealedFile:
+        """The file of this number."""
 
 
 class UnreadableError(Exception):
@@ -94,7 +113,7 @@ class Indexes:
         UsageError: another word.
     """
 
-    def __init__(self, parts: TableParts, use: str, trust: str) -> None:
+    def __init__(self, parts: Indexed, use: str, trust: str) -> None:
         try:
             self.use = UseIndex(use)
         except ValueError:
@@ -125,7 +144,7 @@ class Indexes:
             [found.ref for found in files],
             [found.relative for found in files],
             lambda number: self._parts.open(numbers[number]),
-            logged=self._parts.snapshot is not None,
+            logged=self._parts.logged,
             trust=self._trust,
         )
 
@@ -164,17 +183,16 @@ class Indexes:
                 states[number] = state
         return states
 
-    def is_same(self, file: SealedFile, state: FileState, contents: Iterable[tuple[str, bytes]]) -> bool:
-        """Is the open file the one that an index was asked about?
+    def path(self, number: int) -> str:
+        """Of the file of this number."""
+        return self._parts.files[number].ref.path
 
-        Args:
-            state: the one that it then had.
-            contents: column and `Coverage.content` of each index that knows the file.
-        """
-        fd = file.source.fd
-        if fd is not None and self._trust is not Trust.IDENTITY:
-            return state_of(os.fstat(fd)) == state
-        return all(authentic_content(file, column) == content for column, content in contents)
+    def sighting(self, number: int, held: Sequence[Held], states: Sequence[FileState | None]) -> Sighting:
+        """Of a file that one of these indexes covers."""
+        state = states[number]
+        assert state is not None  # noqa: S101
+        told = tuple((one.column, one.coverage.content(number)) for one in held if one.coverage.covered[number])
+        return Sighting(state, self._trust is Trust.IDENTITY, told)
 
     def held(self, columns: Collection[str] | None, states: Sequence[FileState | None]) -> list[Held]:
         """The indexes of these columns, held against the files that are there now (`states`). Those that can't be read

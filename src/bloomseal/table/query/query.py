@@ -25,12 +25,13 @@ from .schema import conform, fits, unified
 
 if TYPE_CHECKING:
     from ...format.schema import Schema
+    from ...index.facts.sighting import Kept
     from ...policy import TablePolicy
     from ...sbbf import ColumnType
     from ...specs import DecryptionSpec
     from ...storage.logs.snapshot import Snapshot
 
-__all__ = ["Answer", "Fragment", "Kept", "Query", "Shape", "TableParts", "side_by_side"]
+__all__ = ["Answer", "Fragment", "Query", "Shape", "TableParts", "side_by_side"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -53,6 +54,11 @@ class TableParts:
     snapshot: Snapshot | None
     decryption: DecryptionSpec | TablePolicy | None
     follow_links: bool = False
+
+    @property
+    def logged(self) -> bool:
+        """Does a table's log keep the list of files?"""
+        return self.snapshot is not None
 
     @cached_property
     def _roots(self) -> tuple[str, ...]:
@@ -84,18 +90,6 @@ class Shape(NamedTuple):
 
     schema: pa.Schema
     filtered: Mapping[str, ColumnType]
-
-
-class Kept(NamedTuple):
-    """The row groups of a file that an index leaves, if it is the file that the index is about.
-
-    Attributes:
-        groups: ascending.
-        is_same: whether an open file is the one that the index is about.
-    """
-
-    groups: tuple[int, ...]
-    is_same: Callable[[SealedFile], bool]
 
 
 class Answer(NamedTuple):

@@ -1,0 +1,61 @@
+"""What an index leaves of a file, and how whoever opens the file tells that it is the one the index was asked about."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..manifest import FileState, state_of
+from .hashed import content_of, leaf_in
+
+if TYPE_CHECKING:
+    from ...read.file import SealedFile
+
+__all__ = ["Kept", "Sighting", "authentic_content"]
+
+
+class Sighting(NamedTuple):
+    """The file that indexes were asked about. It holds no secret, and may go to another process.
+
+    Attributes:
+        state: of the file, then.
+        by_identity: states prove nothing of this table.
+        contents: column and `SeenFile.content`, of each index that knows the file.
+    """
+
+    state: FileState
+    by_identity: bool
+    contents: tuple[tuple[str, bytes], ...]
+
+    def is_same(self, file: SealedFile) -> bool:
+        """Is the open file that one? Every doubt says no."""
+        fd = file.source.fd
+        if fd is not None and not self.by_identity:
+            return state_of(os.fstat(fd)) == self.state
+        return all(authentic_content(file, column) == content for column, content in self.contents)
+
+
+class Kept(NamedTuple):
+    """The row groups that indexes leave of a file, if it is the file that they were asked about.
+
+    Attributes:
+        groups: ascending.
+        seen: row groups in the file.
+        sighting: of the file.
+    """
+
+    groups: tuple[int, ...]
+    seen: int
+    sighting: Sighting
+
+    def is_same(self, file: SealedFile) -> bool:
+        """As `Sighting.is_same`."""
+        return self.sighting.is_same(file)
+
+
+def authentic_content(file: SealedFile, column: str) -> bytes | None:
+    """As `content_of`; None where nothing authenticates the file's footer, or tells the file from others."""
+    if not file.footer_verified:
+        return None
+    found = content_of(file.walk, leaf_in(file, column))
+    return found if any(found) else None

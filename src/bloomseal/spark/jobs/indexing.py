@@ -1,0 +1,400 @@
+"""Sealed indexes built and brought up to date by Spark: values are hashed on the executors, and sorted between them.
+
+What goes through the shuffle are keyed fingerprints, never XXH64. Their secret travels in no plan: it waits in a sealed
+draft of the manifest, which each executor opens with keys of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from pyspark.accumulators import AccumulatorParam
+
+from ...errors import BloomsealError, UsageError
+from ...index.commit import commit
+from ...index.facts.clock import Clock
+from ...index.facts.hashed import NotCoveredError, SeenFile, hashed_groups, seen_file, still_same
+from ...index.facts.members import Members
+from ...index.folder import IndexFolder
+from ...index.manifest import FACTS, Manifest, Run, Shard
+from ...index.numbers import as_numpy
+from ...index.runs.writer import RunWriter, filled_up, most_places, place_bits_for
+from ...index.update import Additions, KnownFiles, UpdateReport, manifest_for
+from ...policy import Policy, TablePolicy
+from ...storage.ref import FileRef
+from ...table.open import open_table
+from ..listing import open_filesystem, qualified, split_uri
+from ..opening import open_table_file, table_of
+from .common import described, job_table, packs
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.accumulators import Accumulator
+    from pyspark.sql import SparkSession
+
+    from ...index.sealed import SealedIndex
+
+__all__ = ["seals_spill", "update_index"]
+
+I64 = npt.NDArray[np.int64]
+
+_SHARD_ENTRIES: Final = 4_000_000
+"""About so many go to one task, which sorts them in memory."""
+_SPILL: Final = "spark.io.encryption.enabled"
+_WRITTEN: Final = (
+    "shard int, file string, seal binary, size bigint, entries bigint, first bigint, last bigint, done binary"
+)
+
+
+def update_index(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    column: str,
+    *,
+    policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
+    table: str | None = None,
+    rebuild: bool = False,
+    false_places: float | None = None,
+    pad: bool | None = None,
+    max_keys: int | None = None,
+    files_per_task: int = 20,
+) -> UpdateReport:
+    """Build the sealed index of a column, or bring it up to date: as `bloomseal.SealedTable.index` does it, by a job.
+
+    Files that are covered are not opened. One that can't be hashed is left out and reported; the rest goes on.
+
+    Args:
+        path: the table's folder.
+        column: dotted path of a leaf.
+        policy, table: whose keys open the files, and seal the index; default: the policy that `enable` was given.
+        rebuild: hash all files again, under a new secret.
+        false_places, pad, max_keys: of a new index, as for `SealedIndex.build`; None: as the policy says, and of a
+            rebuilt one as they were.
+        files_per_task: files that one task looks at.
+
+    Raises:
+        UsageError: the session does not seal what it spills (``spark.io.encryption.enabled``); no such column; nothing
+            seals it; and as `SealedIndex.build`.
+        BloomsealError: the storage failed, or somebody rebuilt the index meanwhile. The index is as it was.
+    """
+    if not seals_spill(spark):
+        raise UsageError(
+            "fingerprints would lie on disks in clear", column=column, hint=f"{_SPILL}=true, or bloomseal index update"
+        )
+    chosen = job_table(spark, path, policy, table)
+    base, inside = split_uri(qualified(spark, path))
+    index = open_table(inside, filesystem=open_filesystem(base), decryption=chosen).index(column)
+    wish = chosen.indexes().get(column)
+    if wish is not None:
+        false_places = wish.false_places if false_places is None else false_places
+        pad, max_keys = wish.pad if pad is None else pad, wish.max_keys if max_keys is None else max_keys
+    with described(spark, f"index {column} of {os.fspath(path)}"):
+        return _Job(spark, index, _Place(pickle.dumps(chosen), base, index.files.root.path, column)).run(
+            rebuild, (false_places, pad, max_keys), files_per_task
+        )
+
+
+def seals_spill(spark: SparkSession) -> bool:
+    """Does the session seal what it writes to local disks?"""
+    return str(spark.sparkContext.getConf().get(_SPILL, "false")).lower() == "true"
+
+
+class _File(NamedTuple):
+    """A file to look at, or to hash; `number` is that among the table's."""
+
+    number: int
+    name: str
+    relative: str
+    seen: SeenFile | None = None
+    base: int = 0
+
+
+class _Seen(NamedTuple):
+    """What a task found of a file: `seen` and the column's `path` (None: it lacks it), or `why` not."""
+
+    number: int
+    seen: SeenFile | None
+    rows: int
+    path: tuple[str, ...] | None
+    why: str = ""
+    error: BloomsealError | None = None
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a table and its index are. Executors find the keys by themselves.
+
+    Attributes:
+        draft: name of the sealed manifest that has the secret.
+    """
+
+    policy: bytes
+    base: str | None
+    root: str
+    column: str
+    draft: str = ""
+
+    @property
+    def table(self) -> TablePolicy:
+        return table_of(self.policy)
+
+    @property
+    def folder(self) -> IndexFolder:
+        return IndexFolder(self.root, self.column, filesystem=open_filesystem(self.base))
+
+    def manifest(self) -> Manifest:
+        """The draft."""
+        found = self.folder.load(self.table, self.draft)
+        if found is None:
+            raise BloomsealError("the draft of an index is gone", file=self.folder.path, hint="again")
+        return found[0]
+
+    def members(self, files: Sequence[_File]) -> Members:
+        filesystem = open_filesystem(self.base)
+        return Members(
+            FileRef(self.root, filesystem),
+            [FileRef(one.name, filesystem, self.root) for one in files],
+            [one.relative for one in files],
+            lambda number: open_table_file(files[number].name, self.table, self.base, self.root),
+        )
+
+    # On executors ----------------------------------------------------------------------------------------------------
+
+    def look(self, part: Iterable[_File]) -> Iterator[_Seen]:
+        """Footers: states, schemas and row groups."""
+        files, clock = list(part), Clock(self.folder.place)
+        members = self.members(files)
+        for place, one in enumerate(files):
+            try:
+                state = members.state(place)
+                if state is None or not clock.settled(state):
+                    raise NotCoveredError("it is gone, or its time lies ahead of the storage's clock", file=one.name)
+                with members.open(place) as file:
+                    seen = seen_file(file, self.column, state)
+                    still_same(file, seen, members.state(place))
+                    schema = file.walk.footer.schema
+                    path = schema.leaf(self.column).path if schema.has(self.column) else None
+                    yield _Seen(one.number, seen, file.num_rows, path)
+            except BloomsealError as error:
+                yield _Seen(one.number, None, 0, None, error.what)
+
+    def hashed(self, batches: Iterator[pa.RecordBatch], shards: int, failed: Failed) -> Iterator[pa.RecordBatch]:
+        """Per value the shard and the entry; and, when a file is done, its number for each shard, below zero.
+
+        A task that is done twice may fail the second time: only a file of which every shard has the number is covered.
+        """
+        import pyarrow as pa
+
+        like = self.manifest()
+        for batch in batches:
+            for bits, data in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                one: _File = pickle.loads(data)  # noqa: S301 - our own driver's
+                members = self.members([one])
+                assert one.seen is not None  # noqa: S101
+                try:
+                    with members.open(0) as file:
+                        still_same(file, one.seen, members.state(0))
+                        for group, found in enumerate(hashed_groups(file, like.column, like.fingerprints)):
+                            of = (found * np.uint64(shards)) >> np.uint64(like.bits)
+                            entries = (found.astype(np.int64) << bits) | (one.base + group)
+                            yield pa.record_batch({"shard": of.astype(np.int32), "entry": entries})
+                        still_same(file, one.seen, members.state(0))
+                except BloomsealError as error:
+                    failed.add({one.number: error.what})
+                else:
+                    every = np.arange(shards, dtype=np.int32)
+                    marks = np.full(shards, -1 - one.number, dtype=np.int64)
+                    yield pa.record_batch({"shard": every, "entry": marks})
+
+    def written(self, shard: int, rows: pa.Table, shards: int, places: int) -> pa.Table:
+        """One shard's entries, sorted and sealed."""
+        import pyarrow as pa
+
+        entries = as_numpy(rows.column("entry"))
+        done = -1 - entries[entries < 0]
+        entries = np.sort(entries[entries >= 0])
+        like, bits = self.manifest(), place_bits_for(places)
+        if like.pad:
+            low, high = (-(-(edge << like.bits) // shards) for edge in (shard, shard + 1))
+            entries = filled_up(entries, low, high, bits, places)
+        writer = RunWriter(self.folder, like, places, bits, self.table, self.table)
+        try:
+            writer.add(entries)
+            made: Sequence[Shard | None] = writer.finish().shards or [None]
+        except BaseException:
+            writer.abort()
+            raise
+        listed = [
+            (shard, *((None,) * 6 if one is None else one), b"" if number else done.tobytes())
+            for number, one in enumerate(made)
+        ]
+        kinds = [pa.int32(), pa.string(), pa.binary(), *(4 * [pa.int64()]), pa.binary()]
+        arrays = [pa.array(column, kind) for column, kind in zip(zip(*listed, strict=True), kinds, strict=True)]
+        return pa.table(arrays, names=[one.split()[0] for one in _WRITTEN.split(", ")])
+
+
+class _Reasons(AccumulatorParam[dict[int, str]]):
+    def zero(self, value: dict[int, str]) -> dict[int, str]:  # noqa: ARG002
+        return {}
+
+    def addInPlace(self, value1: dict[int, str], value2: dict[int, str]) -> dict[int, str]:  # noqa: N802
+        return value1 | value2
+
+
+if TYPE_CHECKING:
+    Failed = Accumulator[dict[int, str]]
+
+
+class _Job:
+    """On the driver."""
+
+    def __init__(self, spark: SparkSession, index: SealedIndex, place: _Place) -> None:
+        self._spark, self._index, self._place = spark, index, place
+        self._files, self._found = index.files, Additions()
+        self._report = UpdateReport(index.column, len(index.files))
+
+    def run(
+        self, rebuild: bool, wanted: tuple[float | None, bool | None, int | None], files_per_task: int
+    ) -> UpdateReport:
+        index, report = self._index, self._report
+        old = self._old() if rebuild else index.manifest() if index.exists else None
+        numbers = index.uncovered() if old is not None and not rebuild else list(range(len(self._files)))
+        files = [_File(one, self._files.refs[one].path, self._files.relative[one]) for one in numbers]
+        index.folder.place.make()
+        seen = packs(self._spark, files, files_per_task).mapPartitions(self._place.look).collect() if files else []
+        report.left = {self._files.relative[one.number]: one.why for one in seen if one.seen is None}
+        base = old if old is not None and not rebuild else self._new(seen, old, wanted)
+        fresh = base is not old
+        known, rest = KnownFiles(base.facts), []
+        for one in seen:
+            if one.seen is None:
+                continue
+            path = self._files.relative[one.number]
+            if (fact := known.of(path, one.seen)) is not None:
+                self._found.add(path, one.seen, fact["run"], fact["base"])
+                report.refreshed += 1
+            else:
+                rest.append(one)
+        try:
+            self._hash(rest, base, files_per_task)
+            report.runs = len(base.runs)
+            if fresh or self._found.facts:
+                table = self._place.table
+                made = commit(index.folder, base, table, table, self._found.to, fresh=fresh)
+                report.runs = len(made.runs)
+        except BaseException:
+            for run in self._found.runs:
+                for shard in run.shards:
+                    index.folder.remove(shard.file)
+            raise
+        report.covered = len(self._files) - len(report.left)
+        report.entries = sum(run.entries for run in self._found.runs)
+        if report.runs > 1:
+            report.runs = index.compact().runs
+        return report
+
+    def _old(self) -> Manifest | None:
+        """Of an index that is to be rebuilt; it may be one that nobody can read."""
+        try:
+            return self._index.manifest()
+        except BloomsealError:
+            return None
+
+    def _new(
+        self, seen: Sequence[_Seen], old: Manifest | None, wanted: tuple[float | None, bool | None, int | None]
+    ) -> Manifest:
+        if (path := next((one.path for one in seen if one.path is not None), None)) is None:
+            why = next(iter(self._report.left.values()), "no such column")
+            raise UsageError(why, column=self._index.column)
+        if ".".join(path) != self._index.column:
+            raise UsageError("an index is of a leaf column", column=self._index.column, hint=".".join(path))
+        places, pad, keys = wanted
+        if old is not None:
+            places = old.false_places if places is None else places
+            pad = old.pad if pad is None else pad
+            keys = old.max_keys if keys is None else keys
+        return manifest_for(path, sum(one.rows for one in seen), 0.001 if places is None else places, bool(pad), keys)
+
+    def _hash(self, rest: Sequence[_Seen], base: Manifest, files_per_task: int) -> None:
+        """Runs of the files that are new."""
+        folder, table = self._index.folder, self._place.table
+        if not rest:
+            return
+        draft = f"run-{secrets.token_hex(8)}-0.parquet"  # what a killed job leaves is cleared away like such
+        folder.write_manifest(replace(base, runs=(), facts=FACTS.empty_table(), docs=()), table, draft)
+        try:
+            for part in _runs(rest, most_places(base.bits)):
+                self._hash_run(part, replace(self._place, draft=draft), files_per_task)
+        finally:
+            folder.remove(draft)
+
+    def _hash_run(self, part: Sequence[_Seen], place: _Place, files_per_task: int) -> None:
+        places, files = 0, []
+        for one in part:
+            assert one.seen is not None  # noqa: S101
+            # Its schema stays here.
+            seen = replace(one.seen, doc=b"")
+            name, relative = self._files.refs[one.number].path, self._files.relative[one.number]
+            files.append(_File(one.number, name, relative, seen, places))
+            places += one.seen.groups
+        shards = max(1, -(-sum(one.rows for one in part) // _SHARD_ENTRIES))
+        failed: Failed = self._spark.sparkContext.accumulator({}, _Reasons())
+        bits = place_bits_for(places)
+        listed = packs(self._spark, [(bits, pickle.dumps(one)) for one in files], files_per_task)
+        rows = self._spark.createDataFrame(listed, "bits int, file binary")
+        entries = rows.mapInArrow(lambda batches: place.hashed(batches, shards, failed), "shard int, entry bigint")
+
+        def written(key: tuple[Any, ...], found: pa.Table) -> pa.Table:
+            return place.written(key[0].as_py(), found, shards, places)
+
+        told = entries.groupBy("shard").applyInArrow(written, _WRITTEN).collect()
+        self._book(part, files, told, shards, places, failed.value)
+
+    def _book(
+        self,
+        part: Sequence[_Seen],
+        files: Sequence[_File],
+        told: Sequence[Any],
+        shards: int,
+        places: int,
+        failed: dict[int, str],
+    ) -> None:
+        # Within a shard they come in the order in which they were written.
+        ordered = sorted(told, key=lambda row: row["shard"])
+        listed = [
+            Shard(row["file"], bytes(row["seal"]), row["size"], row["entries"], row["first"], row["last"])
+            for row in ordered
+            if row["file"] is not None
+        ]
+        run = Run(secrets.token_hex(8), place_bits_for(places), places, tuple(listed))
+        self._found.runs.append(run)
+        done = [set(np.frombuffer(row["done"], dtype=np.int64).tolist()) for row in ordered if row["done"]]
+        sure = set.intersection(*done) if len(done) == shards else set()
+        for one, file in zip(part, files, strict=True):
+            if one.number in sure and one.seen is not None:
+                self._found.add(file.relative, one.seen, run.id, file.base)
+                self._report.hashed += 1
+            else:
+                self._report.left[file.relative] = failed.get(one.number, "a task could not hash it")
+
+
+def _runs(seen: Sequence[_Seen], most: int) -> Iterator[list[_Seen]]:
+    """As many files as one run can be about."""
+    part: list[_Seen] = []
+    places = 0
+    for one in seen:
+        groups = 0 if one.seen is None else one.seen.groups
+        if part and places + groups > most:
+            yield part
+            part, places = [], 0
+        part.append(one)
+        places += groups
+    if part:
+        yield part

@@ -1,0 +1,114 @@
+"""What a table's sealed indexes leave of a set of keys, asked on the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...read.plan import ReadStats
+from ..opening import open_table_file
+from .sealed_keyset import place_of
+
+if TYPE_CHECKING:
+    from ...index.facts.sighting import Kept
+    from ...policy import TablePolicy
+    from ...read.file import SealedFile
+    from ...sbbf import KeySet
+    from ..source.narrowing import Files, Watched
+
+__all__ = ["AskedIndexes", "Left"]
+
+
+class _Placed(NamedTuple):
+    name: str
+    base: str | None
+    root: str | None
+
+
+@dataclass(frozen=True)
+class Left:
+    """What indexes leave of a table.
+
+    Attributes:
+        names: the files to open → the row groups to look at; None: all.
+        gone: the files that are ruled out → their row groups.
+        stats: of both.
+        watched: tells the files that are another one than they were.
+    """
+
+    names: dict[str, Kept | None]
+    gone: dict[str, int] = field(default_factory=dict)
+    stats: ReadStats = field(default_factory=ReadStats)
+    watched: Watched | None = None
+
+    @property
+    def ruled_out(self) -> float:
+        """The share of the table's row groups that is, about: of files without an index nobody has counted them."""
+        kept = [one for one in self.names.values() if one is not None]
+        known = sum(self.gone.values()) + sum(one.seen for one in kept)
+        left = sum(len(one.groups) for one in kept)
+        covered = (len(self.gone) + len(kept)) / max(len(self.gone) + len(self.names), 1)
+        return covered * (1 - left / known) if known else 0.0
+
+
+@dataclass(frozen=True)
+class AskedIndexes:
+    """Whether indexes are asked of a table, and how. Goes to the process that plans a run.
+
+    Attributes:
+        use, trust: as `bloomseal.open_table` has them.
+        logged: a table's log keeps the list of files.
+        case_sensitive: of names of columns.
+    """
+
+    use: str = "auto"
+    trust: str = "auto"
+    logged: bool = False
+    case_sensitive: bool = False
+
+    def left(
+        self,
+        names: Sequence[str],
+        base: str | None,
+        table: TablePolicy,
+        column: str,
+        keys_for: Callable[[SealedFile, int], KeySet | None],
+    ) -> Left:
+        """The files and row groups in which one of many keys can be.
+
+        Args:
+            names, base: as `..listing.TableFiles`.
+            keys_for: as `..source.narrowing.one_of`.
+
+        Raises:
+            UsageError: keys of the wrong kind; an index is required, and does not answer for every file.
+        """
+        if self.use == "never":
+            return Left(dict.fromkeys(names))
+        from ...table.query.indexes import Indexes
+        from ..source.narrowing import Watched, one_of
+
+        files = self._files(names, base, table)
+        found = one_of(
+            files,
+            Indexes(files, self.use, self.trust),
+            column,
+            keys_for,
+            lambda file: place_of(file, column, case_sensitive=self.case_sensitive),
+        )
+        gone = {names[number]: groups for _, of in found.gone for number, groups in of.items()}
+        left = {names[number]: kept for number, kept in found.left.items()}
+        return Left(left, gone, found.stats, Watched.of(files, found))
+
+    def changed(self, watched: Watched, base: str | None, table: TablePolicy) -> list[str]:
+        """Names of the files that are another one than the indexes were asked about."""
+        return [one.name for one in watched.changed(self._files(watched.names, base, table), self.trust)]
+
+    def _files(self, names: Sequence[str], base: str | None, table: TablePolicy) -> Files:
+        from ..source.narrowing import Files
+
+        placed = [_Placed(name, base, table.root) for name in names]
+        return Files(
+            placed, table, self.logged, table.root, lambda one: open_table_file(one.name, table, one.base, one.root)
+        )

@@ -1,0 +1,42 @@
+"""The sealed indexes that a policy wants of a table, brought up to date by the write that adds to it."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import TYPE_CHECKING
+
+from ...errors import BloomsealError, BloomsealWarning
+from ...storage.ref import FileRef
+from ...table.by_policy import index_by_policy
+from ..listing import in_folder, open_filesystem, qualified, split_uri
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ...index.update import UpdateReport
+    from ...policy import TablePolicy
+
+__all__ = ["keep_indexes"]
+
+
+def keep_indexes(spark: SparkSession, path: str | os.PathLike[str], table: TablePolicy) -> dict[str, UpdateReport]:
+    """Column → what was done. By a job where the session seals what it spills, on the driver otherwise. The rows are
+    there without an index too: one that can't be kept is told by a BloomsealWarning.
+    """
+    from ..jobs.indexing import seals_spill, update_index
+
+    if not table.indexes():
+        return {}
+    where = qualified(spark, path)
+    if not seals_spill(spark):
+        base, folder = split_uri(where)
+        return index_by_policy(FileRef(folder, open_filesystem(base)), in_folder(table, where))
+    done: dict[str, UpdateReport] = {}
+    for column in table.indexes():
+        try:
+            done[column] = update_index(spark, path, column, policy=table)
+        except BloomsealError as error:
+            told = f"{os.fspath(path)}: the index of {column} is not up to date: {error.what}"
+            warnings.warn(told, BloomsealWarning, stacklevel=3)
+    return done

@@ -1,0 +1,235 @@
+"""Files and row groups that indexes rule out, whoever asks: a table's read, or Spark's planning of one.
+
+What is asked of a covered file is said by the caller, who is shown a file of the same schema without rows, as the index
+remembers it. Every doubt keeps the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import UsageError
+from ...index.facts.sighting import Kept, Sighting
+from ...index.lookup import GROUP_BITS, ghost
+from ...read.plan import ReadStats
+from .indexes import Held, Indexes, UnreadableError, UseIndex
+
+if TYPE_CHECKING:
+    from ...format.schema import Leaf
+    from ...index.manifest import FileState
+    from ...read.file import SealedFile
+
+__all__ = ["I64", "Ask", "Bools", "Equal", "Hashed", "Sifted", "States", "alike", "need_all", "sifted", "with_indexes"]
+
+T = TypeVar("T")
+I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+States = Sequence["FileState | None"]
+
+
+class Hashed(Protocol):
+    """Values as what an index is asked for; `ProbeSet` is such."""
+
+    def hashes(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.intp], Bools]:
+        """Hashes; of which value each is; for each value, whether no hash decides of it."""
+
+
+class Equal(Protocol):
+    """A part of what is asked: that a leaf equals one of some values; `Term` is one.
+
+    Attributes:
+        leaf: of the file.
+        probe_set: the values; None: nothing is said of equality.
+    """
+
+    @property
+    def leaf(self) -> Leaf: ...
+    @property
+    def probe_set(self) -> Hashed | None: ...
+
+
+Ways = Sequence[Sequence[Equal]]
+Ask = Callable[[int, "SealedFile"], Ways]
+"""What is asked of a file, given its number, and a file of its schema: all parts of any of these hold for a row that is
+wanted. ``[[]]`` says nothing, ``[]`` that there is none.
+"""
+
+
+@dataclass
+class Sifted:
+    """What indexes leave.
+
+    Attributes:
+        left: number of each file to open → the row groups to look at; None: all of them.
+        gone: the files that are ruled out, with the number of row groups of each; those of one schema together, behind
+            the one for which `ask` was called.
+        stats: what was ruled out.
+        sighting: of the covered file of this number.
+    """
+
+    left: dict[int, Kept | None]
+    gone: list[tuple[int, dict[int, int]]] = field(default_factory=list)
+    stats: ReadStats = field(default_factory=ReadStats)
+    sighting: Callable[[int], Sighting] | None = None
+
+
+def sifted(
+    numbers: Sequence[int],
+    indexes: Indexes,
+    columns: list[str],
+    ask: Ask,
+    signature: Callable[[int], Hashable] = lambda _: None,
+) -> Sifted:
+    """Rule out files and row groups by the indexes of these columns.
+
+    Args:
+        numbers: the files in question.
+        signature: files of one schema and one signature are asked the same.
+
+    Raises:
+        UsageError: an index is required, and does not answer for every file. And whatever `ask` raises.
+    """
+    found = with_indexes(indexes, columns, lambda held, states: _sifted(numbers, indexes, held, states, ask, signature))
+    if found is None:
+        need_all(indexes, len(numbers))
+        # Of an index that can't be read it is told; where there is none, there is nothing to tell.
+        uncovered = len(numbers) if indexes.names(columns) else 0
+        return Sifted(dict.fromkeys(numbers), stats=ReadStats(files_not_covered=uncovered))
+    need_all(indexes, found.stats.files_not_covered)
+    return found
+
+
+def need_all(indexes: Indexes, uncovered: int) -> None:
+    """Where an index is required, it answers for every file.
+
+    Raises:
+        UsageError: it does not.
+    """
+    if indexes.use is UseIndex.REQUIRE and uncovered:
+        raise UsageError(
+            f"an index is required, and {uncovered} files are covered by none of the columns asked",
+            hint="index build, or index update",
+        )
+
+
+def with_indexes(indexes: Indexes, columns: list[str] | None, work: Callable[[list[Held], States], T]) -> T | None:
+    """What `work` makes of the indexes of these columns that can be asked; None where there are none."""
+    if not indexes.names(columns):
+        return None
+    states = indexes.states()
+    held = indexes.held(columns, states)
+    while held:
+        try:
+            return work(held, states)
+        except UnreadableError as failed:
+            again = indexes.recovered(failed, states)
+            held = [one for one in held if one is not failed.held] + ([] if again is None else [again])
+    return None
+
+
+def alike(
+    numbers: Sequence[int], held: Sequence[Held], signature: Callable[[int], Hashable]
+) -> tuple[list[tuple[bytes, list[int]]], list[int]]:
+    """Those of the files that are covered, by schema and signature; and the others."""
+    found: dict[tuple[bytes, Hashable], list[int]] = {}
+    others: list[int] = []
+    docs = [one.coverage.docs.tolist() for one in held]
+    for number in numbers:
+        covering = next((i for i, of in enumerate(docs) if of[number] >= 0), None)
+        if covering is None:
+            others.append(number)
+        else:
+            name = held[covering].coverage.doc(docs[covering][number]), signature(number)
+            found.setdefault(name, []).append(number)
+    return [(doc, of) for (doc, _), of in found.items()], others
+
+
+_Asked = dict[tuple[int, tuple[int, str]], tuple[Hashed, "I64 | None"]]
+"""The values of a part, and an index's place → the values, and the codes that it found."""
+
+
+def _sifted(
+    numbers: Sequence[int],
+    indexes: Indexes,
+    held: list[Held],
+    states: States,
+    ask: Ask,
+    signature: Callable[[int], Hashable],
+) -> Sifted:
+    same, others = alike(numbers, held, signature)
+
+    def seen_as(number: int) -> Sighting:
+        return indexes.sighting(number, held, states)
+
+    result = Sifted(dict.fromkeys(others), stats=ReadStats(files_not_covered=len(others)), sighting=seen_as)
+    groups = np.maximum.reduce([one.coverage.groups for one in held])
+    asked: _Asked = {}
+    for doc, mine in same:
+        ways = ask(mine[0], ghost(doc, indexes.path(mine[0])))
+        left = _left(ways, np.array(mine), held, asked)
+        for number, kept in left.items():
+            result.left[number] = None if kept is None else Kept(kept, int(groups[number]), seen_as(number))
+        if gone := {number: int(groups[number]) for number in mine if number not in left}:
+            result.gone.append((mine[0], gone))
+            count = sum(gone.values())
+            result.stats.add(ReadStats(row_groups=count, pruned_by_index=count, files_unopened=len(gone)))
+    result.left = dict(sorted(result.left.items()))
+    return result
+
+
+def _left(ways: Ways, numbers: I64, held: list[Held], asked: _Asked) -> dict[int, tuple[int, ...] | None]:
+    """Of files that share a schema: those in which rows can be, and in which row groups; None: in all."""
+    whole, codes = _any_of(ways, numbers, held, asked)
+    left: dict[int, tuple[int, ...] | None] = dict.fromkeys(numbers[whole].tolist())
+    found: dict[int, list[int]] = {}
+    for code in codes.tolist():
+        found.setdefault(code >> GROUP_BITS, []).append(code & ((1 << GROUP_BITS) - 1))
+    for number, kept in found.items():
+        left.setdefault(number, tuple(kept))
+    return left
+
+
+def _any_of(ways: Ways, numbers: I64, held: list[Held], asked: _Asked) -> tuple[Bools, I64]:
+    """Which files are left as a whole, and the codes of row groups of the others."""
+    whole = np.zeros(len(numbers), dtype=np.bool_)
+    codes = np.empty(0, dtype=np.int64)
+    for conjunction in ways:
+        every, some = _all_of(conjunction, numbers, held, asked)
+        whole |= every
+        codes = np.union1d(codes, some)
+    return whole, codes
+
+
+def _all_of(conjunction: Iterable[Equal], numbers: I64, held: list[Held], asked: _Asked) -> tuple[Bools, I64]:
+    whole = np.ones(len(numbers), dtype=np.bool_)
+    codes = np.empty(0, dtype=np.int64)
+    for term in conjunction:
+        for one in held:
+            if term.leaf.name != one.column or (found := _codes(term, one, asked)) is None:
+                continue
+            covered = one.coverage.covered[numbers]
+            # Of files that this index covers only what it found is left, in what other terms have left.
+            mine = np.isin(codes >> GROUP_BITS, numbers[covered & ~whole])
+            found = found[np.isin(found >> GROUP_BITS, numbers[covered])]
+            fresh = found[np.isin(found >> GROUP_BITS, numbers[covered & whole])]
+            codes = np.union1d(np.concatenate([codes[~mine], np.intersect1d(codes[mine], found)]), fresh)
+            whole &= ~covered
+    return whole, codes
+
+
+def _codes(term: Equal, held: Held, asked: _Asked) -> I64 | None:
+    """Where values of the term can be, ascending; None where the index does not say."""
+    if (probes := term.probe_set) is None:
+        return None
+    name = id(probes), held.place
+    if name not in asked:
+        hashes, _, undecided = probes.hashes()
+        says = not undecided.any() and not held.too_many(len(hashes))
+        # Held, so that no other values are given the same id.
+        asked[name] = probes, np.unique(held.find(hashes).codes) if says else None
+    return asked[name][1]

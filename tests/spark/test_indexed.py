@@ -1,0 +1,241 @@
+"""Spark's look-ups ask sealed indexes on the driver: files that these rule out are opened by nobody."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import bloomseal as bs
+import bloomseal.spark as bss
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
+
+FILES, ROWS = 12, 100
+
+
+def ssn(number: int) -> str:
+    """Scattered, so that minima and maxima rule out nothing."""
+    return f"{number * 7919 % 1_000_003:09d}"
+
+
+@pytest.fixture(scope="module")
+def indexed(spark: SparkSession, work: Path, ring: bs.Keyring) -> tuple[Path, bs.Policy]:
+    """12 files × 5 row groups of 20 rows, without filters; and their policy, which has an index."""
+    columns = {"ssn": {"key": "pii", "index": True}}
+    tables = {"t": {"footer_key": "footer", "complete": True, "columns": columns}}
+    policy = bs.Policy.from_dict({"version": 1, "kms": f"keyring://{ring.path}", "tables": tables})
+    folder = work / "indexed"
+    rows = pa.table({"ssn": [ssn(i) for i in range(FILES * ROWS)], "id": range(FILES * ROWS)})
+    bs.write_dataset(rows, folder, encryption=policy.for_table("t"), rows_per_file=ROWS, row_group_size=20)
+    assert len(list(folder.glob("*.parquet"))) == FILES
+    return folder, policy
+
+
+@pytest.fixture
+def table(spark: SparkSession, indexed: tuple[Path, bs.Policy], tmp_path: Path) -> Path:
+    """A table of this test's own, covered as a whole."""
+    bss.enable(spark, policy=indexed[1])
+    folder = tmp_path / "t"
+    shutil.copytree(indexed[0], folder)
+    assert opened(folder, indexed[1]).index("ssn").update().refreshed == FILES
+    return folder
+
+
+def opened(folder: Path, policy: bs.Policy) -> bs.SealedTable:
+    return bs.open_table(folder, decryption=policy.for_table("t"))
+
+
+def ids(frame: DataFrame) -> list[int]:
+    return sorted(row["id"] for row in frame.collect())
+
+
+def one(table: Path, policy: bs.Policy) -> Path:
+    """The file of row 417."""
+    found = opened(table, policy)
+    return Path(found.files[int(found.maybe_present("ssn", [ssn(417)])[:, 0].argmax())])
+
+
+def turned(table: Path, policy: bs.Policy) -> None:
+    """Puts another file in the place of one, with a value that was nowhere, and the time of the old one."""
+    path = one(table, policy)
+    before = path.stat()
+    rows = pa.table({"ssn": ["somebody else"] * ROWS, "id": range(ROWS)})
+    bs.write_table(rows, path, encryption=policy.for_table("t").at(table), row_group_size=20)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def test_a_read_opens_no_file_that_is_ruled_out(spark: SparkSession, table: Path) -> None:
+    for where, want, files in [
+        (f"ssn = '{ssn(417)}'", [417], 1),
+        (f"ssn IN ('{ssn(417)}', '{ssn(1017)}', 'nowhere') AND id > 5", [417, 1017], 2),
+        (f"SSN = '{ssn(3)}'", [3], 1),
+        ("ssn = 'nowhere'", [], 0),
+    ]:
+        frame = bss.read(spark, table, where=where)
+        assert ids(frame) == want
+        stats = bss.df_stats(frame)
+        assert (stats.files, stats.files_unopened, stats.files_not_covered) == (files, FILES - files, 0)
+        assert (stats.decoded, stats.pruned_by_index) == (len(want), 5 * FILES - len(want))
+        assert bss.read(spark, table, where=where, use_index="never").count() == len(want)
+    told = bss.explain(spark, table, f"ssn = '{ssn(417)}'")
+    assert f"{FILES - 1} by an index" in told
+    assert "59 by an index" in told
+    assert "index" not in bss.explain(spark, table, f"ssn = '{ssn(417)}'", use_index="never")
+
+
+def test_what_is_not_covered_is_read(
+    spark: SparkSession, table: Path, indexed: tuple[Path, bs.Policy], recwarn: pytest.WarningsRecorder
+) -> None:
+    shutil.copy(one(table, indexed[1]), table / "new.parquet")
+    frame = bss.read(spark, table, where=f"ssn = '{ssn(417)}'")
+    assert ids(frame) == [417, 417]
+    stats = bss.df_stats(frame)
+    assert (stats.files, stats.files_unopened, stats.files_not_covered) == (2, FILES - 1, 1)
+    assert "1 that no index covers" in bss.explain(spark, table, "ssn = 'nowhere'")
+    refused = bss.read(spark, table, where=f"ssn = '{ssn(417)}'", use_index="require")
+    with pytest.raises(Exception, match="an index is required"):
+        refused.collect()
+    with pytest.raises(bs.UsageError, match="an index is required"):
+        bss.prune(spark, table, "ssn", [ssn(417)], use_index="require")
+    with pytest.raises(bs.UsageError, match="nothing of where= can be asked"):
+        bss.read(spark, table, where="upper(ssn) = 'X'", use_index="require")
+    # A manifest of other bytes: slower, and not wrong.
+    manifest = next(table.rglob("manifest.parquet"))
+    manifest.write_bytes(manifest.read_bytes()[:-40])
+    assert ids(bss.read(spark, table, where=f"ssn = '{ssn(417)}'")) == [417, 417]
+    assert ids(bss.semi_join(spark, table, "ssn", [ssn(417)])) == [417, 417]
+
+
+def test_each_run_asks_anew(spark: SparkSession, table: Path, indexed: tuple[Path, bs.Policy]) -> None:
+    frames = [
+        bss.read(spark, table, where="ssn = 'somebody else'"),
+        bss.semi_join(spark, table, "ssn", ["somebody else"]),
+    ]
+    assert [frame.count() for frame in frames] == [0, 0]
+    turned(table, indexed[1])
+    assert [frame.count() for frame in frames] == [ROWS, ROWS]
+
+
+def test_keys_are_asked_of_the_index(spark: SparkSession, table: Path) -> None:
+    keys = [ssn(417), ssn(1017), "nowhere"]
+    found = bss.prune(spark, table, "ssn", keys)
+    counts = found.counts
+    assert (counts["files_left"], counts["row_groups_left"], counts["files_unopened"]) == (2, 2, FILES - 2)
+    assert (counts["by_index"] + counts["by_statistics"], counts["files_not_covered"]) == (5 * FILES - 2, 0)
+    never = bss.prune(spark, table, "ssn", keys, use_index="never").counts
+    assert (never["by_index"], never["files_unopened"], never["without_filter"]) == (0, 0, never["row_groups_left"])
+    assert "by an index" in str(found)
+    assert found.prediction.pays
+    frame = bss.semi_join(spark, table, "ssn", keys)
+    assert ids(frame) == [417, 1017]
+    stats = bss.df_stats(frame)
+    assert (stats.files, stats.files_unopened, stats.decoded) == (2, FILES - 2, 2)
+    assert ids(bss.read(spark, table, keys={"ssn": keys}, use_index="require")) == [417, 1017]
+    assert bss.semi_join(spark, table, "ssn", ["nowhere"]).count() == 0
+
+
+def test_another_file_after_the_index_was_asked(
+    table: Path, indexed: tuple[Path, bs.Policy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between planning and task a file is replaced: it is read as a whole."""
+    from pyspark.sql import types as st
+
+    from bloomseal.spark.source.options import Defaults, SourceOptions
+    from bloomseal.spark.source.pushdown import Condition, to_text
+    from bloomseal.spark.source.reader import TableReader
+
+    policy = indexed[1]
+    asked = Condition(("ssn",), "in", (ssn(417), "somebody else"))
+    given = {"path": str(table), "conditions": to_text([asked])}
+    settings = SourceOptions.parse(given, Defaults(policy=policy))
+    schema = st.StructType().add("ssn", "string").add("id", "long")
+    reader = TableReader(settings, schema)
+    seen: list[str] = []
+    inner = SourceOptions.open
+
+    def counted(self: SourceOptions, file: Any) -> Any:
+        seen.append(file.name)
+        return inner(self, file)
+
+    monkeypatch.setattr(SourceOptions, "open", counted)
+    path = str(one(table, policy))
+    (task,) = reader.partitions()
+    (piece,) = task.pieces  # type: ignore[attr-defined]
+    assert (seen, piece.name, piece.kept.groups) == ([], path, (0,))
+    assert sum(batch.num_rows for batch in reader.read(task)) == 1
+    turned(table, policy)
+    assert sum(batch.num_rows for batch in reader.read(task)) == ROWS
+    assert set(seen) == {path}
+
+
+def test_an_index_is_built_by_a_job(
+    spark: SparkSession, table: Path, indexed: tuple[Path, bs.Policy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several shards, each sorted by a task; what it knows is what the index built in one process knows."""
+    from bloomseal.spark.jobs import indexing
+
+    monkeypatch.setattr(indexing, "_SHARD_ENTRIES", 400)
+    policy = indexed[1]
+    before = opened(table, policy).index("ssn").show()
+    opened(table, policy).index("ssn").drop()
+    made = bss.update_index(spark, table, "ssn", files_per_task=5)
+    assert (made.hashed, made.covered, made.entries, made.ok) == (FILES, FILES, FILES * ROWS, True)
+    index = opened(table, policy).index("ssn")
+    shown = index.show()
+    assert (shown.entries, shown.covered, shown.fingerprint_bits) == (before.entries, FILES, before.fingerprint_bits)
+    assert shown.runs[0]["shards"] == 3
+    assert index.check().ok
+    assert not [name for name in [one.name for one in Path(shown.folder).iterdir()] if name.startswith((".", "_"))]
+    assert len([one.name for one in Path(shown.folder).iterdir()]) == 1 + 3  # no draft is left
+    assert ids(bss.read(spark, table, where=f"ssn = '{ssn(417)}'", use_index="require")) == [417]
+
+    # One more file, one that was only touched, one that nobody can open.
+    touched = one(table, policy)
+    shutil.copy(touched, table / "new.parquet")
+    touched.chmod(0o600)
+    (table / "no.parquet").write_bytes(b"PAR1")
+    done = bss.update_index(spark, table, "ssn")
+    assert (done.hashed, done.refreshed, list(done.left)) == (1, 1, ["no.parquet"])
+    (table / "no.parquet").unlink()
+    again = opened(table, policy).index("ssn")
+    assert (again.show().covered, again.check().ok) == (FILES + 1, True)
+    secret = again.manifest().secret
+    assert bss.update_index(spark, table, "ssn").hashed == 0
+    assert bss.update_index(spark, table, "ssn", rebuild=True).hashed == FILES + 1
+    assert opened(table, policy).index("ssn").manifest().secret != secret
+
+
+def test_what_spark_writes_is_indexed_in_the_same_job(
+    spark: SparkSession, indexed: tuple[Path, bs.Policy], tmp_path: Path
+) -> None:
+    policy = indexed[1]
+    bss.enable(spark, policy=policy)
+    rows = pa.table({"ssn": [ssn(i) for i in range(60)], "id": range(60)})
+    frame = spark.createDataFrame(rows).repartition(2)
+    folder = tmp_path / "written"
+    told = bss.write(frame, folder).indexes["ssn"]
+    assert (told.covered, told.entries, told.ok) == (2, 60, True)
+    told = bss.write(frame, folder, mode="append", through="source").indexes["ssn"]
+    assert (told.hashed, told.covered) == (2, 4)
+    frame.write.format("bloomseal").option("table", "t").mode("append").save(f"file:{folder}")
+    index = opened(folder, policy).index("ssn")
+    assert (index.show().covered, index.check().ok) == (6, True)
+    found = bss.read(spark, folder, where=f"ssn = '{ssn(7)}'", use_index="require")
+    assert ids(found) == [7, 7, 7]
+    assert bss.read(spark, folder, where="ssn = 'nowhere'", use_index="require").count() == 0
+
+
+def test_no_fingerprint_is_spilled_in_clear(spark: SparkSession, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bloomseal.spark.jobs import indexing
+
+    monkeypatch.setattr(indexing, "_SPILL", "spark.io.no.such.setting")
+    with pytest.raises(bs.UsageError, match="on disks in clear"):
+        bss.update_index(spark, table, "ssn")
