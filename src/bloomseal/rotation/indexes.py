@@ -18,7 +18,7 @@ from ..index.folder import columns_in
 from ..index.sealed import SealedIndex
 from ..policy import TablePolicy
 from ..read.file import SealedFile, open_file
-from ..storage.files import is_of_index
+from ..storage.discovery.kinds import is_of_index
 from ..storage.ref import FileRef
 from .settings import Decryption, Encryption
 

@@ -2,7 +2,7 @@
 
 Nothing is removed but those, each compared by inode with the one that was listed. No link is followed on the way; a
 link to a file is removed itself, since left behind it would lead nowhere. That is why names are listed here, not the
-files that they lead to, which `storage.files` tells.
+files that they lead to, which `storage.discovery` tells.
 """
 
 from __future__ import annotations
