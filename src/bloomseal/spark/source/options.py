@@ -210,7 +210,7 @@ class SourceOptions:
             As `open_table_file`.
         """
         ref = FileRef(file.name, open_filesystem(file.base), file.root)
-        return open_table_file(file.name, self.decryption(ref), file.base, file.root)
+        return open_table_file(file.name, self.decryption(ref), file.base, file.root, orc=True)
 
     def decryption(self, file: FileRef) -> DecryptionSpec | TablePolicy | None:
         """How one file is opened; None where nothing was said of keys or columns."""

@@ -17,6 +17,8 @@ from ...format.decode import read_row_group
 from ...format.schema import Leaf
 from ...keytools.access import KmsAccessError, Problem
 from ...read.file import ReadPlan, RuledOut, SealedFile
+from ...read.orc.file import OrcPlan, SealedOrcFile
+from ...read.orc.prune import Pruned
 from ...read.rows import read_matching
 from ...sbbf import PhysicalType
 from .files.live import Rules
@@ -105,7 +107,8 @@ class Scan:
         """
         try:
             with self.settings.open(piece) as file:
-                yield from _Reading(self, file, piece, stats).batches()
+                reading = _OrcReading if isinstance(file, SealedOrcFile) else _Reading
+                yield from reading(self, file, piece, stats).batches()
         except BloomsealError as error:
             if isinstance(error, KmsAccessError) and error.column and error.problem in _REFUSED:
                 error.hint = f'{error.hint or ""}; or read without the column, or with .option("missing_keys", "null")'
@@ -144,8 +147,8 @@ class Scan:
 
     def layout(self, file: SealedFile, masked: frozenset[int]) -> _Layout:
         """Which of a file's columns are read, worked out once for all files of the same schema."""
-        footer = file.walk.footer
-        name = (b"".join(footer.schema.cut(range(len(footer.schema.leaves)))), masked)
+        leaves = file.leaves
+        name = (b"".join(leaves.cut(range(len(leaves.leaves)))), masked)
         if (found := self._layouts.get(name)) is None:
             if self.rules is not None:
                 self.rules.check(file)
@@ -179,7 +182,7 @@ class _Layout:
     @classmethod
     def of(cls, scan: Scan, file: SealedFile, masked: frozenset[int]) -> _Layout:
         schema = file_schema(file)
-        leaves = iter(file.walk.footer.schema.leaves)
+        leaves = iter(file.leaves.leaves)
         below = [[next(leaves) for _ in range(leaves_below(one.type))] for one in schema]
         names: dict[str, str | None] = {}
         lacking: dict[str, str | None] = {}
@@ -238,19 +241,20 @@ class _Reading:
         layout = scan.layout(file, masked)
         forget_arrow_schema(file)
         groups = self._groups()
-        stats.row_groups += len(groups)
-        bound = bind(scan.conditions, scan.stored, layout.lacking, file.walk, masked)
+        stats.row_groups += sum(map(self._row_groups, groups))
+        bound = bind(scan.conditions, scan.stored, layout.lacking, file.leaves, masked)
         if bound.impossible:
             stats.files_pruned_by_schema += self._piece.part == 0
             stats.bytes_pruned += sum(self._bytes(group) for group in groups)
             return
         columns = [leaf.name for leaf in layout.wanted] or None
-        plan = file.plan(columns, list(bound.terms) or None)
+        plan = self._plan(columns, list(bound.terms) or None)
         for group in groups:
-            if self._rules_out(plan, bound, group):
+            left = self._left(plan, bound, group)
+            if not left:
                 stats.bytes_pruned += self._bytes(group)
                 continue
-            stats.decoded += 1
+            stats.decoded += left
             stats.bytes_decoded += self._bytes(group)
             if scan.settings.dry_run:
                 continue
@@ -259,14 +263,21 @@ class _Reading:
                 stats.rows += found[1]
                 yield from scan.converted(layout, *found, self._piece.values)
 
-    def _decoded(self, plan: ReadPlan, layout: _Layout, group: int) -> tuple[pa.Table | None, int] | None:
+    def _plan(self, columns: list[str] | None, terms: list[Any] | None) -> Any:
+        return self._file.plan(columns, terms)
+
+    def _decoded(self, plan: Any, layout: _Layout, group: int) -> tuple[pa.Table | None, int] | None:
         if not layout.wanted:
-            return None, self._file.walk.footer.row_group(group).num_rows or 0
+            return None, self._file.rows_in_part(group)
         if plan.predicate is not None and layout.by_rows:
             table = read_matching(plan.walk, group, plan.wanted, plan.predicate, lambda: plan.empty.schema)
         else:
             table = read_row_group(plan.walk, group, plan.wanted, **DECODING)
         return None if table is None else (table, table.num_rows)
+
+    def _left(self, plan: Any, bound: Bound, group: int) -> int:
+        """How many row groups are to be read of this part of the file."""
+        return 0 if self._rules_out(plan, bound, group) else 1
 
     def _rules_out(self, plan: ReadPlan, bound: Bound, group: int) -> bool:
         if bound.rules_out(plan.walk, group):
@@ -294,10 +305,10 @@ class _Reading:
 
     def _groups(self) -> list[int]:
         """The row groups of this part: those whose middle lies in it, counted in bytes."""
-        piece, count = self._piece, self._file.num_row_groups
+        piece, count = self._piece, self._file.num_parts
         if piece.parts == 1:
             return list(range(count))
-        if self._file.walk.source.size != piece.size:
+        if self._file.source.size != piece.size:
             raise UnsupportedError("the file was replaced while the query was under way", hint="run the query again")
         sizes = [max(self._bytes(group), 1) for group in range(count)]
         total, before, found = sum(sizes), 0, []
@@ -307,5 +318,49 @@ class _Reading:
             before += size
         return found
 
+    def _row_groups(self, group: int) -> int:  # noqa: ARG002
+        return 1
+
     def _bytes(self, group: int) -> int:
         return self._file.walk.footer.row_group(group).total_byte_size or 0
+
+
+class _OrcReading(_Reading):
+    """One ORC file. What is decoded at a time is a stripe."""
+
+    _file: SealedOrcFile
+    _pruned: Pruned | None = None
+
+    def _plan(self, columns: list[str] | None, terms: list[Any] | None) -> OrcPlan | None:
+        return None if columns is None else self._file.plan(columns, terms)
+
+    def _left(self, plan: OrcPlan | None, bound: Bound, group: int) -> int:  # noqa: ARG002
+        if plan is None:
+            return self._row_groups(group)
+        self._pruned = found = self._file.pruned(plan, group)
+        self._stats.pruned_by_statistics += found.by_statistics
+        self._stats.pruned_by_filter += found.by_filter
+        return len(found.kept)
+
+    def _decoded(self, plan: OrcPlan | None, layout: _Layout, group: int) -> tuple[pa.Table | None, int] | None:  # noqa: ARG002
+        if plan is None:
+            return None, self._file.rows_in_part(group)
+        table = self._file.scan_part(plan, group, self._pruned)
+        return None if table is None else (table, table.num_rows)
+
+    def _masked(self) -> frozenset[int]:
+        found = set()
+        for leaf in self._file.leaves.leaves:
+            try:
+                self._file.orc.need_open(self._file.stored(leaf.index))
+            except KeyAccessError as error:
+                if not isinstance(error, KmsAccessError) or error.problem not in _REFUSED:
+                    raise
+                found.add(leaf.index)
+        return frozenset(found)
+
+    def _row_groups(self, group: int) -> int:
+        return self._file.orc.stripes[group].num_row_groups
+
+    def _bytes(self, group: int) -> int:
+        return self._file.orc.stripes[group].data_length
