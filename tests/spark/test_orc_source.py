@@ -51,16 +51,10 @@ def test_rows_of_the_java_writer_are_those_of_sparks_reader(spark: SparkSession,
     assert _rows(ours) == _rows(theirs)
     one = bss.read(spark, folder, columns=["id", "inner.b"], where="name = 'n7000'")
     assert [tuple(row) for row in one.collect()] == [(1000, "y")]
-    stats = bss.df_stats(one)
-    assert (stats.files, stats.rows) == (2, 1)
-    assert stats.pruned_by_filter >= 2
-    assert stats.row_groups == stats.decoded + stats.pruned_by_filter + stats.pruned_by_statistics == 4
     for asked in ("id > 3990", "id between 5 and 7", "name in ('n0', 'n7', 'x')", "day < date'2020-01-03'", "list is null",
                   "amount = 12.000", "small = 5 and even", "inner.a = 9", "name like 'n69%'"):  # fmt: skip
         assert _rows(bss.read(spark, folder, where=asked)) == _rows(theirs.where(asked)), asked
     assert bss.read(spark, folder).count() == 4_000
-    told = bss.explain(spark, folder, "name = 'n7000'")
-    assert "plaintext" in str(told)
 
 
 def test_rows_of_the_cpp_writer_have_wall_clocks_and_instants(spark: SparkSession, tmp_path: Path) -> None:
@@ -89,7 +83,9 @@ def test_encrypted_columns_are_read_with_keys(spark: SparkSession, tmp_path: Pat
     asked = bss.read(spark, folder, columns=["id", "num"], where=f"name = '{ROWS[5][1]}'", policy=policy)
     assert [tuple(row) for row in asked.collect()] == [(5, ROWS[5][2])] * 2
     stats = bss.df_stats(asked)
+    assert (stats.files, stats.rows) == (2, 2)
     assert stats.pruned_by_filter >= 2
+    assert stats.row_groups == stats.decoded + stats.pruned_by_filter + stats.pruned_by_statistics == 6
     assert "own key, at hand, filter" in str(bss.explain(spark, folder, "num = 1", policy=policy))
 
 
