@@ -72,11 +72,3 @@ def test_a_table_is_repaired_and_rekeyed(spark: SparkSession, tmp_path: Path) ->
     assert found["name"].to_pylist() == [row[1] for row in ROWS] * 3
     done = bss.rekey(spark, folder, policy=policy, journal=journal).collect()
     assert {row["status"] for row in done} == {"done before"}
-
-
-def test_reading_them_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    ring = orc_ring(tmp_path / "keys.json")
-    orc_file(tmp_path / "t" / "0.orc", ring)
-    with pytest.raises(bs.UnsupportedError, match="ORC") as refused:
-        bss.read(spark, tmp_path / "t", policy=_policy(ring))
-    assert "spark.read.orc" in str(refused.value.hint)

@@ -10,12 +10,14 @@ import bisect
 import io
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
-from ..errors import BloomsealError, FormatError, UnsupportedError
+from ..errors import BloomsealError, FormatError, IntegrityError, UnsupportedError
 from ..limits import MAX_ORC_STRIPE_BYTES
 from .checks import Encoding, check_streams, check_zone
-from .chunks import deflate
+from .chunks import Compression, deflate
+from .cut import lengths_needed
 from .encryption import Variant
 from .index import StripeIndex
 from .protobuf import Message, encoded, without
@@ -25,6 +27,8 @@ from .tail import MAGIC, Tail
 
 __all__ = ["ClearFile", "clear_file", "empty_file", "stream_entry", "tail_bytes"]
 
+_WORTH_CUTTING: Final = 256 * 1024
+"""Bytes of streams that need not be read: for fewer nobody asks the row indexes."""
 _FOOTER_LAYOUT: Final = (1, 2, 3, 5, 6, 7, 8, 10)
 """Of the footer: header and content length, stripes, metadata, rows, statistics, stride, encryption."""
 _DATA_KINDS: Final = (
@@ -80,12 +84,15 @@ class ClearFile(io.RawIOBase):
         return bytes(found[0]) if len(found) == 1 else b"".join(found)
 
 
-def clear_file(tail: Tail, index: StripeIndex, wanted: Mapping[int, Variant | None]) -> ClearFile:
+def clear_file(
+    tail: Tail, index: StripeIndex, wanted: Mapping[int, Variant | None], groups: int | None = None
+) -> ClearFile:
     """A file of one stripe, without indexes and statistics.
 
     Args:
         wanted: ids of columns, with those above them → the variant to take them from; None: they lie in clear. The
             others have no streams: a reader must be told to leave them out.
+        groups: only the first row groups are wanted, so many; None: all. Of long streams the rest is not read then.
 
     Raises:
         KeyAccessError: a key can't be had.
@@ -96,8 +103,46 @@ def clear_file(tail: Tail, index: StripeIndex, wanted: Mapping[int, Variant | No
     if len({(one.kind, one.column) for one in streams}) != len(streams):
         raise FormatError("two streams of one kind and column: corrupt")
     encodings = _encodings(tail, index.footer, wanted)
+    stripe = index.stripe
+    if groups is None or groups >= stripe.num_row_groups:
+        return _made(tail, index, wanted, streams, encodings, stripe.num_rows)
+    rows, lost = groups * tail.row_index_stride, 0
+    saved = sum(one.length for one in streams) * (1 - groups / stripe.num_row_groups)
+    if saved >= _WORTH_CUTTING:
+        try:
+            short = _shortened(tail, index, wanted, streams, encodings, groups)
+            lost = sum(one.length for one in short)
+            return _made(tail, index, wanted, short, encodings, rows)
+        except (FormatError, IntegrityError):
+            pass  # positions that do not hold, or a stripe that is broken: the whole of it will tell
+    made = _made(tail, index, wanted, streams, encodings, rows)
+    made.num_bytes += lost
+    return made
+
+
+def _shortened(
+    tail: Tail,
+    index: StripeIndex,
+    wanted: Mapping[int, Variant | None],
+    streams: Sequence[Stream],
+    encodings: Sequence[Encoding],
+    groups: int,
+) -> list[Stream]:
+    indexes = index.row_indexes({column: None if one is None else one.index for column, one in wanted.items()})
+    compressed = tail.compression is not Compression.NONE
+    lengths = lengths_needed(streams, tail.schema.columns, encodings, indexes, groups, compressed=compressed)
+    return [replace(one, length=length) for one, length in zip(streams, lengths, strict=True)]
+
+
+def _made(
+    tail: Tail,
+    index: StripeIndex,
+    wanted: Mapping[int, Variant | None],
+    streams: Sequence[Stream],
+    encodings: Sequence[Encoding],
+    rows: int,
+) -> ClearFile:
     inflated = _inflated(tail, index, streams)
-    rows = index.stripe.num_rows
     check_streams(tail.schema.columns, wanted, encodings, inflated, rows)
     listed = b"".join(encoded(1, stream_entry(*place, len(data))) for place, data in inflated.items())
     kinds = b"".join(encoded(2, encoded(1, one.kind) + encoded(2, one.dictionary_size)) for one in encodings)

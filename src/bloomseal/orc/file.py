@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OrcFile", "open_file"]
 
-
 _UNAUTHENTICATED: Final = "untrusted: nothing authenticates it, and allow_ctr was not said"
 
 
@@ -78,17 +77,14 @@ class OrcFile:
 
     @property
     def source(self) -> Source:
-        """The bytes."""
         return self._source
 
     @property
     def tail(self) -> Tail:
-        """What the end of the file says."""
         return self._tail
 
     @property
     def keys(self) -> LocalKeys:
-        """What opens encrypted columns."""
         return self._keys
 
     @property
@@ -194,8 +190,8 @@ class OrcFile:
         """
         return self.cleared(stripe, [self.schema.leaf(name) for name in columns]).read()
 
-    def cleared(self, stripe: int, leaves: Sequence[Column]) -> ClearFile:
-        """As `clear`, of leaves that are not named: several may have one path."""
+    def cleared(self, stripe: int, leaves: Sequence[Column], groups: int | None = None) -> ClearFile:
+        """As `clear`, of leaves that may have one path; with `groups` of the first row groups only."""
         wanted: dict[int, Variant | None] = {}
         for leaf in leaves:
             with self._at(column=leaf.name):
@@ -214,7 +210,7 @@ class OrcFile:
                     inside = variant if variant is not None and column.id >= variant.root.id else None
                     wanted[column.id] = inside
         with self._at(where := self.stripes[stripe]):
-            return clear_file(self._tail, self._index(where), wanted)
+            return clear_file(self._tail, self._index(where), wanted, groups)
 
     def rows(self, stripe: int, columns: Sequence[str]) -> pa.Table:
         """Leaf columns of a stripe, decoded by pyarrow; those inside others come in their structs. Of a list or a map

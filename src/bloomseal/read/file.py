@@ -135,6 +135,10 @@ class SealedFile:
         """How many parts the rows are decoded in: row groups, of an ORC file stripes."""
         return self.num_row_groups
 
+    def seals(self, leaf: Leaf) -> bool:
+        """Is the column encrypted, in any row group?"""
+        return any(self.walk.chunk(group, leaf.index).encrypted for group in range(self.num_row_groups))
+
     def rows_in_part(self, part: int) -> int:
         """How many rows there are in a part."""
         return self._footer.row_group(part).num_rows or 0

@@ -10,6 +10,7 @@ from ..format.schema import Leaf
 from ..format.walk import Protection
 from ..keytools.access import KmsAccessError
 from ..read.file import SealedFile
+from ..read.orc.file import SealedOrcFile
 from .reading import Paths, PolicyChoice, Request, counted, with_indexes
 from .reading import read as read_table
 
@@ -126,12 +127,14 @@ def _keys(request: Request) -> list[str]:
     with request.settings.open(first) as file:
         if not file.num_row_groups:
             return []
-        told = [(leaf.name, _state(file, leaf)) for leaf in file.walk.footer.schema.leaves]
+        told = [(leaf.name, _state(file, leaf)) for leaf in file.leaves.leaves]
     width = max((len(name) for name, _ in told), default=0)
     return [f"columns of {first.name}:", *(f"  {name:<{width}}  {state}" for name, state in told)]
 
 
 def _state(file: SealedFile, leaf: Leaf) -> str:
+    if isinstance(file, SealedOrcFile):
+        return _orc_state(file, leaf)
     chunk = file.walk.chunk(0, leaf.index)
     if chunk.protection is Protection.PLAINTEXT:
         return "plaintext"
@@ -144,3 +147,17 @@ def _state(file: SealedFile, leaf: Leaf) -> str:
     except BloomsealError as error:
         return f"{under}, {error.what}"
     return f"{under}, at hand{', filter' if has_filter else ''}"
+
+
+def _orc_state(file: SealedOrcFile, leaf: Leaf) -> str:
+    column = file.stored(leaf.index)
+    if column.id not in file.orc.tail.encrypted:
+        return "plaintext"
+    try:
+        file.orc.need_open(column)
+    except KeyAccessError as error:
+        problem = f"{error.problem}: " if isinstance(error, KmsAccessError) else ""
+        return f"own key, not to be had ({problem}{error.what})"
+    except BloomsealError as error:
+        return f"own key, {error.what}"
+    return f"own key, at hand{', filter' if file.orc.filter_stream(0, column) is not None else ''}"

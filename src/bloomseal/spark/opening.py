@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import FormatError, UnsupportedError
 from ..policy import TablePolicy
+from ..read.door import open_file as open_any
 from ..read.file import open_file
 from ..storage.discovery.files import real_root, refuse_outside
 from ..storage.formats import Format, format_of
@@ -30,17 +31,23 @@ def table_of(policy: bytes) -> TablePolicy:
 
 
 def open_table_file(
-    name: str, decryption: DecryptionSpec | TablePolicy | None, base: str | None, root: str | None = None
+    name: str,
+    decryption: DecryptionSpec | TablePolicy | None,
+    base: str | None,
+    root: str | None = None,
+    *,
+    orc: bool = False,
 ) -> SealedFile:
     """Open a file where it was found.
 
     Args:
         base, name: as `listing.TableFiles`.
         root: the table's folder on that file system; the policy's where this is None.
+        orc: whoever asks takes ORC files too.
 
     Raises:
         UsageError: a link out of the table has taken its place; and as `bloomseal.open_file`.
-        UnsupportedError: an ORC file.
+        UnsupportedError: an ORC file, where none is taken.
     """
     if root is None and isinstance(decryption, TablePolicy):
         root = decryption.root
@@ -50,13 +57,15 @@ def open_table_file(
     except FormatError:
         # Only asked now: of a Parquet file it would be one request more.
         with Source.open(ref) as source:
-            orc = format_of(source) is Format.ORC
-        if not orc:
+            is_orc = format_of(source) is Format.ORC
+        if not is_orc:
             raise
-        what, hint = "Bloomseal's Spark reader takes no ORC files", "spark.read.orc, or bloomseal.read_table"
-        raise UnsupportedError(what, file=name, hint=hint) from None
+        if not orc:
+            what, hint = "this works on Parquet files only, and here is an ORC file", "bloomseal.spark.read"
+            raise UnsupportedError(what, file=name, hint=hint) from None
+        file = open_any(ref, decryption=decryption)
     try:
-        refuse_links_out(file.walk.source, root)
+        refuse_links_out(file.source, root)
     except BaseException:
         file.close()
         raise

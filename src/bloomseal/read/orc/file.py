@@ -102,9 +102,17 @@ class SealedOrcFile(SealedFile):
         """Never: nothing authenticates the tail of an ORC file."""
         return False
 
+    def need_verified(self, what: str) -> None:
+        """Nothing could be verified: encrypted columns ask for ``allow_ctr`` where they are opened."""
+
     @property
     def leaves(self) -> Schema:
         return self._columns.leaves
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns that `leaves` are of, as pyarrow decodes them."""
+        return pa.schema([one for one in self._columns.arrow if one.name not in self._columns.without])
 
     def leaf(self, column: str) -> Leaf:
         return self._columns.leaf(column)
@@ -140,6 +148,9 @@ class SealedOrcFile(SealedFile):
     @property
     def num_parts(self) -> int:
         return len(self.orc.stripes)
+
+    def seals(self, leaf: Leaf) -> bool:
+        return leaf.name in self.orc.encrypted_columns
 
     def rows_in_part(self, part: int) -> int:
         return self.orc.stripes[part].num_rows
@@ -240,20 +251,22 @@ class SealedOrcFile(SealedFile):
             if (table := self.scan_part(plan, part)) is not None:
                 yield table
 
-    def scan_part(self, plan: Any, part: int) -> pa.Table | None:
-        """The matching rows of one stripe; None where there are none. Counts into ``plan.stats``."""
+    def scan_part(self, plan: Any, part: int, left: Pruned | None = None) -> pa.Table | None:
+        """The matching rows of one stripe; None where there are none. Counts into ``plan.stats``. `left`: of `pruned`,
+        where that was asked before.
+        """
         assert isinstance(plan, OrcPlan)  # noqa: S101
         spans = row_groups(self.orc, part)
         if plan.predicate is None:
             plan.stats.count(decoded=len(spans))
             table = self._decoded(plan, part, plan.wanted)
         else:
-            left = self.pruned(plan, part)
+            left = left or self.pruned(plan, part)
             plan.stats.count(pruned_by_statistics=left.by_statistics, pruned_by_filter=left.by_filter)
             if not left.kept:
                 return None
             plan.stats.count(decoded=len(left.kept))
-            found = self._matching(plan, part, [spans[group] for group in left.kept])
+            found = self._matching(plan, part, left.kept)
             if found is None:
                 return None
             table = found
@@ -304,24 +317,26 @@ class SealedOrcFile(SealedFile):
         rows = self.decode(part, [one.index for one in self.leaves.below(leaf.path[0])])
         return held_against_values(self.orc, part, column, leaf, self._columns.place(index), rows, filters)
 
-    def _decode(self, part: int, leaves: Sequence[int]) -> tuple[pa.Table, int]:
+    def _decode(self, part: int, leaves: Sequence[int], groups: int | None = None) -> tuple[pa.Table, int]:
         columns = [self.stored(index) for index in leaves]
         for column in columns:
             self.orc.need_open(column)
             need_range(self.orc, part, column)
-        return decoded(self.orc, part, columns, self._columns.names(leaves))
+        return decoded(self.orc, part, columns, self._columns.names(leaves), groups)
 
-    def _decoded(self, plan: OrcPlan, part: int, leaves: Sequence[int]) -> pa.Table:
-        table, count = self._decode(part, leaves)
+    def _decoded(self, plan: OrcPlan, part: int, leaves: Sequence[int], groups: int | None = None) -> pa.Table:
+        table, count = self._decode(part, leaves, groups)
         plan.bytes_read += count
         return table
 
-    def _matching(self, plan: OrcPlan, part: int, spans: Sequence[tuple[int, int]]) -> pa.Table | None:
+    def _matching(self, plan: OrcPlan, part: int, kept: Sequence[int]) -> pa.Table | None:
         """The rows of these row groups that the predicate keeps. Its columns are decoded first."""
         assert plan.predicate is not None  # noqa: S101
+        every = row_groups(self.orc, part)
+        spans = [every[group] for group in kept]
         tops = [leaf.path[0] for leaf in self.leaves.leaves]
         looked_at = sorted(leaf.index for leaf in plan.predicate.leaves)
-        whole = self._decoded(plan, part, looked_at)
+        whole = self._decoded(plan, part, looked_at, kept[-1] + 1)
         first = pa.concat_tables([whole.slice(start, end - start) for start, end in spans])
         hits = plan.predicate.hits(first)
         if not len(hits):
@@ -331,9 +346,13 @@ class SealedOrcFile(SealedFile):
         same -= {tops[index] for index in {*plan.wanted} ^ {*looked_at}}
         fields: dict[str, pa.ChunkedArray] = {}
         rest = [index for index in plan.wanted if tops[index] not in same]
-        for rows, source in ((hits, first.select(sorted(same))), (rows_of(spans)[hits], None)):
+        places = rows_of(spans)[hits]
+        for rows, source in ((hits, first.select(sorted(same))), (places, None)):
             if source is None and rest:
-                source = self._decoded(plan, part, rest)
+                # The other columns up to the last row group that has a match.
+                end = int(places[-1])
+                last = sum(start <= end for start, _ in every)
+                source = self._decoded(plan, part, rest, last)
             if source is not None and source.num_columns:
                 taken = source.take(pa.array(rows))
                 fields |= {name: taken.column(name) for name in taken.column_names}

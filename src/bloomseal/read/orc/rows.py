@@ -34,12 +34,15 @@ def arrow_schema(file: OrcFile) -> pa.Schema:
         raise FormatError(f"pyarrow can't open the file: {type(error).__name__}", file=file.path) from error
 
 
-def decoded(file: OrcFile, stripe: int, columns: Sequence[Column], names: Sequence[str] | None) -> tuple[pa.Table, int]:
+def decoded(
+    file: OrcFile, stripe: int, columns: Sequence[Column], names: Sequence[str] | None, groups: int | None = None
+) -> tuple[pa.Table, int]:
     """Columns of a stripe, in the file's order, and how many bytes were read for them.
 
     Args:
         columns: leaves.
         names: the same, as dotted paths for pyarrow; None: it would take one for another, so that all columns are read.
+        groups: decode the first row groups only, so many; None: all.
 
     Raises:
         KeyAccessError, PolicyError: a column is encrypted, and can't be opened.
@@ -51,7 +54,7 @@ def decoded(file: OrcFile, stripe: int, columns: Sequence[Column], names: Sequen
         if any(column.id in file.tail.encrypted for column in columns):
             raise UnsupportedError("several columns have the same path, and one is encrypted", **place)
         columns = file.schema.leaves
-    clear = file.cleared(stripe, columns)
+    clear = file.cleared(stripe, columns, groups)
     try:
         reader = pyarrow.orc.ORCFile(pa.PythonFile(clear, mode="r"))
         batch = reader.read_stripe(0, columns=None if names is None else list(names))
@@ -59,8 +62,10 @@ def decoded(file: OrcFile, stripe: int, columns: Sequence[Column], names: Sequen
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise FormatError(f"the stripe's rows do not decode: {type(error).__name__}", **place) from error
-    if table.num_rows != file.stripes[stripe].num_rows:
-        raise FormatError(f"{table.num_rows} rows, the footer says {file.stripes[stripe].num_rows}: corrupt", **place)
+    ends = row_groups(file, stripe)
+    rows = ends[: groups or None][-1][1] if ends else 0
+    if table.num_rows != rows:
+        raise FormatError(f"{table.num_rows} rows, the footer says {rows}: corrupt", **place)
     return table, clear.num_bytes
 
 

@@ -21,7 +21,7 @@ from pyspark.sql import types as st
 
 from ...errors import UsageError
 from ...format.pages.statistics import all_null, null_count
-from ...format.schema import Leaf
+from ...format.schema import Leaf, Schema
 from ...format.walk import Walk
 from ...read.predicate.like import successor
 from ...read.predicate.predicate import Predicate
@@ -220,7 +220,7 @@ def bind(
     asked: Sequence[Condition],
     wanted: Mapping[str, st.DataType],
     names: Mapping[str, str | None],
-    walk: Walk,
+    schema: Schema,
     masked: frozenset[int],
 ) -> Bound:
     """Conditions, in the types in which Spark reads the columns, as conditions on a file's own types.
@@ -228,9 +228,9 @@ def bind(
     Args:
         wanted: the columns that are read from files, and their types.
         names: those columns → their names in this file; None where it has none.
+        schema: the file's.
         masked: leaves that are null for this reader. What is asked of them is left to Spark.
     """
-    schema = walk.footer.schema
     terms: list[tuple[str, str, Any]] = []
     valid: list[Leaf] = []
     null: list[Leaf] = []

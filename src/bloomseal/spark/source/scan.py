@@ -17,6 +17,8 @@ from ...format.decode import read_row_group
 from ...format.schema import Leaf
 from ...keytools.access import KmsAccessError, Problem
 from ...read.file import ReadPlan, RuledOut, SealedFile
+from ...read.orc.file import OrcPlan, SealedOrcFile
+from ...read.orc.prune import Pruned
 from ...read.rows import read_matching
 from ...sbbf import PhysicalType
 from .files.live import Rules
@@ -116,7 +118,8 @@ class Scan:
         """
         try:
             with self.settings.open(piece) as file:
-                yield from _Reading(self, file, piece, stats).batches()
+                reading = _OrcReading if isinstance(file, SealedOrcFile) else _Reading
+                yield from reading(self, file, piece, stats).batches()
         except BloomsealError as error:
             if isinstance(error, KmsAccessError) and error.column and error.problem in _REFUSED:
                 error.hint = f'{error.hint or ""}; or read without the column, or with .option("missing_keys", "null")'
@@ -155,10 +158,10 @@ class Scan:
 
     def layout(self, file: SealedFile, masked: frozenset[int]) -> _Layout:
         """Which of a file's columns are read, worked out once for all files of the same schema."""
-        footer = file.walk.footer
+        leaves = file.leaves
         for column in self.partitioned:
             self._check_folder(file, column)
-        name = (b"".join(footer.schema.cut(range(len(footer.schema.leaves)))), masked)
+        name = (b"".join(leaves.cut(range(len(leaves.leaves)))), masked)
         if (found := self._layouts.get(name)) is None:
             if self.rules is not None:
                 self.rules.check(file)
@@ -171,11 +174,10 @@ class Scan:
         Raises:
             PolicyError: the file holds the column, encrypted.
         """
-        schema = file.walk.footer.schema
-        if (place := position_of(column, schema.top_level)) is None or not file.num_row_groups:
+        schema = file.leaves
+        if (place := position_of(column, schema.top_level)) is None:
             return
-        leaf = schema.below(schema.top_level[place])[0]
-        if file.walk.chunk(0, leaf.index).encrypted:
+        if file.seals(schema.below(schema.top_level[place])[0]):
             raise PolicyError(
                 "the column is sealed in the file, and the name of its folder gives other values", column=column,
                 hint="see who moved the file there",
@@ -189,7 +191,7 @@ class Scan:
         """
         # A column that this user can't read is null for them: no condition by which anything is ruled out holds.
         layout = self.layout(file, frozenset())
-        bound = bind(self.conditions, self.stored, layout.lacking, file.walk, frozenset())
+        bound = bind(self.conditions, self.stored, layout.lacking, file.leaves, frozenset())
         if bound.impossible:
             return []
         predicate = file.plan([leaf.name for leaf in layout.wanted] or None, list(bound.terms) or None).predicate
@@ -222,7 +224,7 @@ class _Layout:
     @classmethod
     def of(cls, scan: Scan, file: SealedFile, masked: frozenset[int]) -> _Layout:
         schema = file_schema(file)
-        leaves = iter(file.walk.footer.schema.leaves)
+        leaves = iter(file.leaves.leaves)
         below = [[next(leaves) for _ in range(leaves_below(one.type))] for one in schema]
         names: dict[str, str | None] = {}
         lacking: dict[str, str | None] = {}
@@ -280,19 +282,22 @@ class _Reading:
         masked = self._masked() if scan.settings.missing_keys == "null" else frozenset()
         layout = scan.layout(file, masked)
         forget_arrow_schema(file)
-        groups = self._left(self._groups())
-        bound = bind(scan.conditions, scan.stored, layout.lacking, file.walk, masked)
+        groups = self._groups()
+        stats.row_groups += sum(map(self._row_groups, groups))
+        groups = self._indexed(groups)
+        bound = bind(scan.conditions, scan.stored, layout.lacking, file.leaves, masked)
         if bound.impossible:
             stats.files_pruned_by_schema += self._piece.part == 0
             stats.bytes_pruned += sum(self._bytes(group) for group in groups)
             return
         columns = [leaf.name for leaf in layout.wanted] or None
-        plan = file.plan(columns, list(bound.terms) or None)
+        plan = self._plan(columns, list(bound.terms) or None)
         for group in groups:
-            if self._rules_out(plan, bound, group):
+            left = self._left(plan, bound, group)
+            if not left:
                 stats.bytes_pruned += self._bytes(group)
                 continue
-            stats.decoded += 1
+            stats.decoded += left
             stats.bytes_decoded += self._bytes(group)
             if scan.settings.dry_run:
                 continue
@@ -301,14 +306,21 @@ class _Reading:
                 stats.rows += found[1]
                 yield from scan.converted(layout, *found, self._piece.values)
 
-    def _decoded(self, plan: ReadPlan, layout: _Layout, group: int) -> tuple[pa.Table | None, int] | None:
+    def _plan(self, columns: list[str] | None, terms: list[Any] | None) -> Any:
+        return self._file.plan(columns, terms)
+
+    def _decoded(self, plan: Any, layout: _Layout, group: int) -> tuple[pa.Table | None, int] | None:
         if not layout.wanted:
-            return None, self._file.walk.footer.row_group(group).num_rows or 0
+            return None, self._file.rows_in_part(group)
         if plan.predicate is not None and layout.by_rows:
             table = read_matching(plan.walk, group, plan.wanted, plan.predicate, lambda: plan.empty.schema)
         else:
             table = read_row_group(plan.walk, group, plan.wanted, **DECODING)
         return None if table is None else (table, table.num_rows)
+
+    def _left(self, plan: Any, bound: Bound, group: int) -> int:
+        """How many row groups are to be read of this part of the file."""
+        return 0 if self._rules_out(plan, bound, group) else 1
 
     def _rules_out(self, plan: ReadPlan, bound: Bound, group: int) -> bool:
         if bound.rules_out(plan.walk, group):
@@ -336,10 +348,10 @@ class _Reading:
 
     def _groups(self) -> list[int]:
         """The row groups of this part: those whose middle lies in it, counted in bytes."""
-        piece, count = self._piece, self._file.num_row_groups
+        piece, count = self._piece, self._file.num_parts
         if piece.parts == 1:
             return list(range(count))
-        if self._file.walk.source.size != piece.size:
+        if self._file.source.size != piece.size:
             raise UnsupportedError("the file was replaced while the query was under way", hint="run the query again")
         sizes = [max(self._bytes(group), 1) for group in range(count)]
         total, before, found = sum(sizes), 0, []
@@ -349,10 +361,12 @@ class _Reading:
             before += size
         return found
 
-    def _left(self, groups: list[int]) -> list[int]:
+    def _row_groups(self, group: int) -> int:  # noqa: ARG002
+        return 1
+
+    def _indexed(self, groups: list[int]) -> list[int]:
         """Those that indexes leave, if the file is the one that they were asked about."""
         stats, kept = self._stats, self._piece.kept
-        stats.row_groups += len(groups)
         if kept is None or not kept.is_same(self._file):
             return groups
         left = [group for group in groups if group in kept.groups]
@@ -362,3 +376,44 @@ class _Reading:
 
     def _bytes(self, group: int) -> int:
         return self._file.walk.footer.row_group(group).total_byte_size or 0
+
+
+class _OrcReading(_Reading):
+    """One ORC file. What is decoded at a time is a stripe."""
+
+    _file: SealedOrcFile
+    _pruned: Pruned | None = None
+
+    def _plan(self, columns: list[str] | None, terms: list[Any] | None) -> OrcPlan | None:
+        return None if columns is None else self._file.plan(columns, terms)
+
+    def _left(self, plan: OrcPlan | None, bound: Bound, group: int) -> int:  # noqa: ARG002
+        if plan is None:
+            return self._row_groups(group)
+        self._pruned = found = self._file.pruned(plan, group)
+        self._stats.pruned_by_statistics += found.by_statistics
+        self._stats.pruned_by_filter += found.by_filter
+        return len(found.kept)
+
+    def _decoded(self, plan: OrcPlan | None, layout: _Layout, group: int) -> tuple[pa.Table | None, int] | None:  # noqa: ARG002
+        if plan is None:
+            return None, self._file.rows_in_part(group)
+        table = self._file.scan_part(plan, group, self._pruned)
+        return None if table is None else (table, table.num_rows)
+
+    def _masked(self) -> frozenset[int]:
+        found = set()
+        for leaf in self._file.leaves.leaves:
+            try:
+                self._file.orc.need_open(self._file.stored(leaf.index))
+            except KeyAccessError as error:
+                if not isinstance(error, KmsAccessError) or error.problem not in _REFUSED:
+                    raise
+                found.add(leaf.index)
+        return frozenset(found)
+
+    def _row_groups(self, group: int) -> int:
+        return self._file.orc.stripes[group].num_row_groups
+
+    def _bytes(self, group: int) -> int:
+        return self._file.orc.stripes[group].data_length

@@ -1,8 +1,9 @@
-"""What a Parquet file's columns are to Spark, and decoded columns in exactly the Arrow types that Spark asks for.
+"""What a file's columns are to Spark, and decoded columns in exactly the Arrow types that Spark asks for.
 
 Types follow Spark's own Parquet reader (`ParquetToSparkSchemaConverter` for those of a schema,
 `ParquetVectorUpdaterFactory` for what a column may be widened to). Where it refuses a type that Spark can hold, this
-reads it: nanoseconds are cut to microseconds, half floats become floats, UUIDs binary.
+reads it: nanoseconds are cut to microseconds, half floats become floats, UUIDs binary. ORC's ``timestamp`` is the wall
+clock that it is in the file, a ``timestamp_ntz``; Spark's ORC reader makes an instant of it in the session's zone.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ...format.decode import read_row_group
 from ...format.layout import FileMeta
 from ...format.schema import Leaf
 from ...read.file import SealedFile
+from ...read.orc.file import SealedOrcFile
 from ...sbbf import PhysicalType
 from ...thrift import Struct
 from ..versions import arrow_type_of
@@ -51,7 +53,9 @@ _DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 20}
 
 
 def file_schema(file: SealedFile) -> pa.Schema:
-    """The file's Arrow schema as its Parquet types have it; see `forget_arrow_schema`."""
+    """The file's Arrow schema as its own types have it; see `forget_arrow_schema`."""
+    if isinstance(file, SealedOrcFile):
+        return file.arrow_schema
     forget_arrow_schema(file)
     every = range(len(file.walk.footer.schema.leaves))
     return read_row_group(file.walk, None, list(every), **DECODING).schema
@@ -62,7 +66,8 @@ def forget_arrow_schema(file: SealedFile) -> None:
 
     The Arrow schema that some writers store beside them would make of a number a duration, and Spark reads a number.
     """
-    file.walk.footer.struct.remove(FileMeta.KEY_VALUE)
+    if not isinstance(file, SealedOrcFile):
+        file.walk.footer.struct.remove(FileMeta.KEY_VALUE)
 
 
 def spark_schema(file: SealedFile) -> st.StructType:
@@ -75,7 +80,7 @@ def spark_schema(file: SealedFile) -> st.StructType:
     arrow = file_schema(file)
     if stored is not None:
         return stored
-    leaves = iter(file.walk.footer.schema.leaves)
+    leaves = iter(file.leaves.leaves)
     try:
         return st.StructType([_field(field, leaves) for field in arrow])
     except BloomsealError as error:
@@ -188,6 +193,8 @@ _VARIANT: Final = st.StructType(
 
 
 def _stored_schema(file: SealedFile) -> st.StructType | None:
+    if isinstance(file, SealedOrcFile):
+        return None
     for raw in file.walk.footer.struct.elements(FileMeta.KEY_VALUE):
         pair = Struct.parse(raw)
         if pair.binary(1) == _SPARK_SCHEMA:
@@ -288,9 +295,8 @@ def _primitive(have: pa.DataType, want: st.DataType, leaf: Leaf) -> Convert:
         # A cast would cut towards zero; Spark's microseconds are floored.
         return lambda array: pc.floor_temporal(array, unit="microsecond").cast(target)
     if pa.types.is_string(target):
-        return lambda array: array.cast(pa.binary()).cast(
-            target, safe=False
-        )  # bytes that are not UTF-8 too, as in Spark
+        # Bytes that are not UTF-8 too, as in Spark.
+        return lambda array: array.cast(pa.binary()).cast(target, safe=False)
     if pa.types.is_uint64(have):
         return lambda array: array.cast(pa.decimal128(20, 0)).cast(target)
     return lambda array: array.cast(target)

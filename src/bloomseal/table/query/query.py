@@ -171,7 +171,7 @@ class Fragment:
         """
         schema = self.file.leaves
         for name in filter(schema.has, logged):
-            if self.file.num_row_groups and self.file.walk.chunk(0, schema.below(name)[0].index).encrypted:
+            if self.file.seals(schema.below(name)[0]):
                 raise PolicyError(
                     "the column is sealed in the file, and the table's log gives other values", file=self.file.path,
                     column=name,
