@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 import bloomseal as bs
-from games.world import COLUMNS, KeyHolder, Rights, World, forged_rows, rows, world
+from games.world import COLUMNS, KeyHolder, Rights, StorageWriter, World, forged_rows, rows, world
 
 pytest.importorskip("pyspark")
 
@@ -62,18 +62,57 @@ def test_an_honest_entry_is_read(tmp_path: Path) -> None:
         assert file.read(list(COLUMNS)).equals(rows("a"))
 
 
+@pytest.mark.parametrize("name", ["kms", "policy"])
+def test_no_option_chooses_a_kms_or_a_policy(tmp_path: Path, name: str) -> None:
+    """Both are in order, and a file that the catalog's writer has sealed himself is in the table."""
+    here = world(tmp_path / "w")
+    me = StorageWriter(here.root, tmp_path / "own")
+    theirs = me.own_keyring()
+    spec = bs.EncryptionSpec(
+        "footer", {"ssn": "pii", "illness": "health"}, keys=theirs, complete=True, aad_prefix=me.prefix(),
+        store_aad_prefix=False,
+    )  # fmt: skip
+    bs.write_table(forged_rows(), me.file(), encryption=spec)
+    policy = tmp_path / "own" / "policy.toml"
+    policy.write_text(
+        f'version = 1\nkms = "keyring://{theirs.path}"\n[tables.people]\nfooter_key = "footer"\ncomplete = true\n'
+        'aad_prefix = "{table}/{path}/"\nstore_aad_prefix = false\n'
+        '[tables.people.columns]\nssn = {key = "pii"}\nillness = {key = "health"}\n'
+    )
+    options = {"kms": {"kms": f"keyring://{theirs.path}"}, "policy": {"policy": str(policy)}}[name]
+    with pytest.raises(bs.PolicyError, match="stands against what the session was given"):
+        CatalogWriter(here).read(here, **options)
+    # What stands in his way: without a session's word both serve.
+    loose = {"policy": {"policy": str(policy)}, "kms": {"kms": f"keyring://{theirs.path}", "policy": str(policy)}}[name]
+    assert SourceOptions.parse({"path": str(here.root), **loose}, Defaults()).kms == f"keyring://{theirs.path}"
+
+
+@pytest.mark.parametrize("session", [False, True], ids=["without a session's KMS", "with one"])
+@pytest.mark.parametrize("uri", ["pkcs11:token=a?module-path={}", "PKCS11:token=a?module%2Dpath={}"])
+def test_no_option_names_a_library_that_is_loaded(tmp_path: Path, uri: str, session: bool) -> None:
+    """Loaded, it would run as the victim, on the driver and on all executors."""
+    defaults = Defaults(kms="keyring:///keys.json") if session else Defaults()
+    with pytest.raises(bs.PolicyError, match=r"names a library|stands against"):
+        SourceOptions.parse({"path": "t", "kms": uri.format(tmp_path / "evil.so")}, defaults)
+    mine = uri.format("/usr/lib/token.so")
+    assert SourceOptions.parse({"path": "t", "kms": mine}, Defaults(kms=mine)).kms == mine
+
+
 @pytest.mark.parametrize(
-    "options",
+    ("options", "said"),
     [
-        {"kms": "keyring:///attacker.json"}, {"kms": "vault://attacker.example/transit"}, {"policy": "/attacker.toml"},
-        {"bloomseal.python": "/attacker"}, {"allow_ctr": "true"}, {"passphrase": "x"}, {"token": "x"}, {"key": "x"},
-        {"footer_key": "MDEyMzQ1Njc4OTAxMjM0NQ=="}, {"table": "no such table"}, {"allow_plaintext": "perhaps"},
+        ({"bloomseal.python": "/attacker"}, "has no option bloomseal.python"),
+        ({"allow_ctr": "true"}, "has no option allow_ctr"),
+        ({"check_keys": "false"}, "has no option check_keys"),
+        ({"passphrase": "x"}, "secret"), ({"token": "x"}, "secret"), ({"key": "x"}, "no option key"),
+        ({"footer_key": "MDEyMzQ1Njc4OTAxMjM0NQ=="}, "secret|no option"),
+        ({"table": "no such table"}, "no such table"), ({"allow_plaintext": "perhaps"}, "true or false"),
     ],
     ids=str,
 )  # fmt: skip
-def test_no_option_chooses_a_kms_a_policy_a_program_or_a_key(tmp_path: Path, options: dict[str, str]) -> None:
+def test_no_option_chooses_a_program_a_key_or_ctr(tmp_path: Path, options: dict[str, str], said: str) -> None:
     here = world(tmp_path / "w")
-    with pytest.raises(bs.BloomsealError):
+    with pytest.raises(bs.BloomsealError, match=said):
         CatalogWriter(here).read(here, **options)
 
 

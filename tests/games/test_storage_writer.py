@@ -177,10 +177,15 @@ def test_no_master_key_is_asked_for_that_the_policy_does_not_name_there(tmp_path
     """The reader may use `health` too: a file that names it for its footer does not make him ask."""
     here = world(tmp_path / "w")
     me = StorageWriter(here.root, tmp_path / "own")
-    for attack in ("another KMS", "another master key"):
+    honest = me.file().read_bytes()
+    for attack, said in (
+        ("another KMS", "names the KMS"),
+        ("another master key", "is sealed under master key 'health'"),
+    ):
+        me.file().write_bytes(honest)
         me.file().write_bytes(ENCRYPTED[attack](me))
         kms = Rights(here.ring, {"footer", "pii", "health"})
-        with pytest.raises((bs.PolicyError, bs.KeyAccessError)):
+        with pytest.raises((bs.PolicyError, bs.KeyAccessError), match=said):
             bs.open_file(me.file(), decryption=here.policy(kms))
         assert kms.asked == []
 

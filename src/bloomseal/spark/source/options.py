@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import unquote
 
 from ...errors import PolicyError, UsageError
 from ...format.expectation import Expectation
@@ -285,6 +286,12 @@ def _refuse_another(given: Mapping[str, str], defaults: Defaults) -> None:
     """A table of the catalog has options, too: whoever writes to it must not choose the KMS that gets our credentials
     and keys.
     """
+    if "module-path" in unquote(given.get("kms", "")).lower() and given["kms"] != defaults.kms:
+        # It would be loaded, and so run, by the driver and by all executors.
+        raise PolicyError(
+            "an option names a library, to be loaded beside the keys",
+            hint="PKCS11_MODULE in the environment; or bloomseal.spark.enable",
+        )
     said = {"kms": defaults.kms is not None and given.get("kms", defaults.kms) != defaults.kms}
     said["policy"] = defaults.policy is not None and "policy" in given
     for name in (name for name, another in said.items() if another):
