@@ -134,8 +134,8 @@ class SealedTable:
         int96_unit: str = "ns",
         progress: Progress | None = None,
     ) -> pa.RecordBatchReader:
-        """As `read`, as a stream: of one row group per thread the pages are held as they are stored, and a megabyte or so
-        of decoded rows, whatever the table's size. A condition's own columns are decoded a row group at a time.
+        """As `read`, as a stream: of one row group per thread the pages are held as they are stored, and half a MiB of
+        decoded rows, whatever the table's size. A condition's own columns are decoded a row group at a time.
 
         All footers are opened before the first row is given out, so that the schema holds. To drop the reader ends
         the work.
