@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..errors import UnsupportedError, UsageError
+from ..notebook import ShownInNotebooks
 from ..read.file import ReadStats, SealedFile, Verdict
 from ..read.verdict import Hits, verdicts
 from .query.indexes import Indexes
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["SealedTable"]
 
 
-class SealedTable:
+class SealedTable(ShownInNotebooks):
     """Many files as one table; make one with `open_table`. Threads may share it.
 
     The list of files is that of the moment when it was opened; files are opened when they are asked.
@@ -261,6 +262,16 @@ class SealedTable:
             filters: ask each filter for every value of its own column chunk, too. One that denies a value is a failure.
         """
         return verify_files(self._parts, threads, filters=filters)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is known of it without opening a file: the columns only where they have been asked for before."""
+        known: pa.Schema = vars(self).get("schema", [])
+        return {
+            "version": self.version,
+            "partition columns": list(self._parts.partitions.values),
+            "columns": [{"column": field.name, "type": str(field.type)} for field in known],
+            "files": [{"file": found.ref.path, "bytes": found.size} for found in self._parts.files],
+        }
 
     def __len__(self) -> int:
         return len(self._parts.files)
