@@ -23,8 +23,12 @@ class ShownInNotebooks:
         """As plain data."""
         raise NotImplementedError
 
+    def shown(self) -> dict[str, Any]:
+        """What is shown: plain data, in which a list of dicts becomes a table of its own."""
+        return self.to_dict()
+
     def _repr_html_(self) -> str:
-        told = self.to_dict()
+        told = self.shown()
         single = {name: value for name, value in told.items() if not _is_rows(value)}
         parts = [f"<h4>{_text(type(self).__name__)}</h4>", _table(None, [list(pair) for pair in single.items()])]
         for name, rows in told.items():

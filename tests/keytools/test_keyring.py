@@ -354,3 +354,9 @@ def test_a_passphrase_that_is_no_text_is_refused_and_not_shown(tmp_path: Path, m
         Keyring(tmp_path / "keys.json", create=True)
     assert caught.value.__context__ is None
     assert "s3cret" not in str(caught.value)
+
+
+def test_a_name_is_a_text(tmp_path: Path) -> None:
+    ring = Keyring(tmp_path / "ring.json", create=True)
+    with pytest.raises(UsageError, match="printable characters"):
+        ring.create(["footer", "pii"])  # type: ignore[arg-type]

@@ -117,3 +117,28 @@ def test_fewer_rows_of_lists_than_the_row_group_has_are_missed(tmp_path: Path) -
         bs.read_table(path)
     with pytest.raises(bs.FormatError, match="2 rows of 3"):
         bs.attach_filters(path, {"list.list.element": True})
+
+
+def test_a_misspelt_column_is_answered_with_the_nearest_of_all_files(tmp_path: Path) -> None:
+    for country in ("DE", "FR"):
+        path = tmp_path / f"country={country}" / "a.parquet"
+        path.parent.mkdir()
+        bs.write_table(pa.table({"id": [1], "name": ["x"], "ssn": ["y"]}), path)
+    for wrong in ({"columns": ["snn"]}, {"filters": [("snn", "==", "y")]}):
+        with pytest.raises(bs.UsageError, match=r"column snn.*one of ssn, id, name, country"):
+            bs.read_table(tmp_path, **wrong)
+
+
+def test_tables_and_their_reports_are_shown_in_notebooks(tmp_path: Path) -> None:
+    hostile = "<b>\u202e"
+    for number in range(2):
+        bs.write_table(pa.table({hostile: [number]}), tmp_path / f"<i>{number}.parquet")
+    table = bs.open_table(tmp_path)
+    assert "&lt;i&gt;1.parquet" in table._repr_html_()
+    assert table.columns == [hostile]
+    assert "&lt;b&gt;\\u202e" in table._repr_html_()
+    (tmp_path / "<i>0.parquet").write_bytes(b"PAR1 no file at all PAR1")
+    report = table.verify()
+    shown = report._repr_html_()
+    assert shown.index("&lt;i&gt;0.parquet") < shown.index("&lt;i&gt;1.parquet")
+    assert not any(tag in shown + table._repr_html_() for tag in ("<i>", "<b>", "\u202e"))

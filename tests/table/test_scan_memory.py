@@ -49,29 +49,47 @@ print(json.dumps({"rows": rows, "resident": grown, "arrow": most}))
 
 
 @pytest.fixture(scope="module")
-def paths(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """A table of a hundred rows, to warm up with, and one of row groups of 30 MiB."""
+def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A table of a hundred rows, to warm up with, one of row groups of 30 MiB, and one of row groups of 15 MiB, half of
+    whose columns are dictionaries.
+    """
     folder, chance = tmp_path_factory.mktemp("memory"), np.random.default_rng(5)
-    found = []
-    for name, rows, groups in (("small", 100, 1), ("large", ROWS, GROUPS)):
+    found = {}
+    for name, rows, groups, most in (
+        ("small", 100, 1, [1 << 31]), ("large", ROWS, GROUPS, [1 << 31]), ("middle", ROWS // 2, GROUPS, [1 << 31, 100])
+    ):  # fmt: skip
         path = folder / f"{name}.parquet"
-        values = {f"c{i}": chance.integers(0, 1 << 31, rows) for i in range(COLUMNS)}
+        values = {f"c{i}": chance.integers(0, most[i % len(most)], rows) for i in range(COLUMNS)}
         with bs.SealedWriter(
             path, pa.table(values).schema, encryption=bs.EncryptionSpec(**KEYS), row_group_size=rows
         ) as writer:
             for _ in range(groups):
                 writer.write_table(pa.table(values))
-        found.append(str(path))
+        found[name] = str(path)
+    return found
+
+
+def scanned(how: str, *paths: str) -> dict[str, int]:
+    done = subprocess.run([sys.executable, "-c", SCAN, how, *paths], capture_output=True, text=True, check=True)
+    found: dict[str, int] = json.loads(done.stdout)
     return found
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux tells the peak of a process")
 @pytest.mark.parametrize("how", ["stream", "polars"])
-def test_a_full_scan_holds_less_than_three_row_groups(paths: list[str], how: str) -> None:
-    done = subprocess.run([sys.executable, "-c", SCAN, how, *paths], capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout)
+def test_a_full_scan_holds_less_than_three_row_groups(paths: dict[str, str], how: str) -> None:
+    found = scanned(how, paths["small"], paths["large"])
     assert found["rows"] == ROWS * GROUPS
-    # Decoded: a portion of 4 MiB for each of two threads and for whoever takes them, and the next pieces beside.
+    # Decoded: a portion of half a MiB for each of two threads and for whoever takes them, and the next pieces beside.
     assert found["arrow"] < 0.75 * GROUP
     # With the stored pages of two row groups. Slack for what allocators keep, which does not grow with row groups.
     assert found["resident"] < 3 * GROUP + 16 * MIB
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux tells the peak of a process")
+def test_so_does_one_of_smaller_row_groups(paths: dict[str, str]) -> None:
+    found = scanned("stream", paths["small"], paths["middle"])
+    assert found["rows"] == ROWS // 2 * GROUPS
+    # Here the rows that are decoded at a time count, and what allocators keep of them.
+    assert found["arrow"] < 0.5 * GROUP // 2
+    assert found["resident"] < 3 * GROUP // 2

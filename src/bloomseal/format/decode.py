@@ -24,7 +24,7 @@ __all__ = ["decode_batches", "leaf_values", "read_in_pieces", "read_pages", "rea
 _CHECKED_ROWS = 1 << 16
 _PART_BYTES = 4 << 20
 """Columns of fewer bytes than these are decoded together."""
-_PIECE_BYTES = 2 << 20
+_PIECE_BYTES = 1 << 19
 _PIECE_ROWS = (1 << 10, 1 << 15)
 _LEAST_WIDTH = 16
 """Bytes that a value is taken to have at least once it is decoded: dictionaries make it less as it is stored."""
@@ -68,7 +68,7 @@ def read_row_group(
 
 
 def read_in_pieces(walk: Walk, row_group: int, leaves: Sequence[int], *, int96_unit: str = "ns") -> Iterator[pa.Table]:
-    """As `read_row_group`, some megabytes of rows after the other: all that is held of the row group are its pages,
+    """As `read_row_group`, half a megabyte of rows after the other: all that is held of the row group are its pages,
     opened, but as small as they are stored.
 
     Raises:

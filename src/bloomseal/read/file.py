@@ -290,7 +290,7 @@ class SealedFile:
         return self.scan_row_group(plan, part)
 
     def pieces(self, plan: Any, part: int) -> Iterator[pa.Table]:
-        """As `scan_part`, in pieces of some megabytes where every row is asked for."""
+        """As `scan_part`, in pieces of a megabyte or less where every row is asked for."""
         if plan.predicate is not None:
             if (found := self.scan_part(plan, part)) is not None:
                 yield found

@@ -73,16 +73,27 @@ def ruled_out(
             return False
         if id(term) not in known:
             # All terms that ask this filter ask now: the next filter may take its memory.
-            bloom_filter = filter_of(chunks[term.leaf.index])
-            for other in (other for conjunction in left for other in conjunction):
-                if other.leaf.index == term.leaf.index and other.by_equality:
-                    known[id(other)] = none_of(other, bloom_filter)
+            terms = [
+                other
+                for conjunction in left
+                for other in conjunction
+                if other.leaf.index == term.leaf.index and other.by_equality
+            ]
+            # Of many values, some are often in every row group: then filters rule out nothing, and are only a price.
+            worth = any(other.keys is None or not other.keys.quick or other.filters.due for other in terms)
+            bloom_filter = filter_of(chunks[term.leaf.index]) if worth else None
+            for other in terms:
+                known[id(other)] = none_of(other, bloom_filter)
+                if bloom_filter is not None and other.keys is not None:
+                    other.filters.told(known[id(other)])
         return known[id(term)]
 
     def none_of(term: Term, bloom_filter: SplitBlockBloomFilter | None) -> bool:
         index = term.leaf.index
         if (keys := term.keys) is None:
             return bloom_filter is not None and term.probe_set is not None and term.probe_set.none_in(bloom_filter)
+        if bloom_filter is None and keys.quick:
+            return False
         count, values = keys.left(bounds(metas[index], term.leaf, ordered[index]), bloom_filter)
         if values_left is not None and values is not None:
             values_left[id(term)] = values

@@ -7,34 +7,26 @@ page; nested columns, and columns without an index, are read whole.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from ..encryption import ModuleType
 from ..errors import FormatError
 from ..format.decode import read_pages, read_row_group
 from ..format.minifile import PageSelection
 from ..format.pages.page import Page
 from ..format.walk import Chunk, Walk
 from ..storage.source import Scratch, leased
-from ..thrift.structs import ColumnIndex, OffsetIndex, decode
+from .page_places import Pages, Rows, Spans, bounds_of_pages, indexed_pages
 from .page_search import PageSearch, needles
+from .predicate.compare import comparable
 from .predicate.predicate import Left, Predicate, Term
+from .thin import thinned
 
 __all__ = ["read_matching"]
 
-Rows = npt.NDArray[np.int64]
-Spans = list[tuple[int, int]]
-"""Disjoint ranges of rows, ascending."""
-
-_PLACE: Final = ("offset", "size", "first_row")
 _WORTHWHILE: Final = 0.5
 """Above this share of a column's pages, reading the whole column chunk at once is faster."""
 
@@ -68,15 +60,20 @@ def read_matching(
             return None
         leaves = walk.footer.schema.leaves
         looked_at = {leaf.index for leaf in predicate.leaves}
+        thin = group.thinned(predicate) if spans is None else None
         if spans is not None and group.searched:
             # A row is most likely there: one decoder for all columns costs less than one for the predicate's, and one
             # more.
             looked_at |= {leaf for leaf in wanted if group.exactly(leaf, spans)}
-        first = group.columns(sorted(looked_at), spans)
-        hits = predicate.hits(first, left)
+        if thin is not None:
+            rows, first = thin
+            hits = np.arange(len(rows))
+        else:
+            first = group.columns(sorted(looked_at), spans)
+            hits = predicate.hits(first, left)
+            rows = hits if spans is None else _rows(spans)[hits]
         if not len(hits):
             return None
-        rows = hits if spans is None else _rows(spans)[hits]
         # A top-level field is taken over from what was decoded only where it is wanted in the same shape.
         same = {leaves[i].path[0] for i in wanted} & {leaves[i].path[0] for i in looked_at}
         same -= {leaves[i].path[0] for i in set(wanted) ^ looked_at}
@@ -85,54 +82,6 @@ def read_matching(
         schema = result_schema()
         columns = [(kept if name in same else rest).column(name) for name in schema.names]
         return pa.Table.from_arrays(columns, schema=schema)
-
-
-@dataclass(frozen=True)
-class _Pages:
-    """Where a flat column's data pages are, and which rows they hold.
-
-    Attributes:
-        offsets, sizes, first_rows: of each data page.
-        num_rows: of the row group.
-        opened: pages at hand, by ordinal; −1 is the dictionary page.
-    """
-
-    offsets: list[int]
-    sizes: list[int]
-    first_rows: list[int]
-    num_rows: int
-    opened: dict[int, Page] = field(default_factory=dict)
-
-    def span(self, page: int) -> tuple[int, int]:
-        """The page's first row, and the row after its last one."""
-        return self.first_rows[page], (self.first_rows[page + 1 : page + 2] or [self.num_rows])[0]
-
-    def holding(self, rows: Rows | Spans) -> list[int]:
-        """The pages that hold any of these rows (ascending)."""
-        found: list[int] = []
-        if not isinstance(rows, list):
-            cuts = np.searchsorted(rows, [*self.first_rows, self.num_rows])
-            found += np.flatnonzero(np.diff(cuts)).tolist()
-            return found
-        for first, end in rows:
-            numbers = range(bisect_right(self.first_rows, first) - 1, bisect_left(self.first_rows, end))
-            found += numbers[1:] if found and found[-1] == numbers.start else numbers
-        return found
-
-
-class _PageBounds(NamedTuple):
-    """What a column index says of a data page; `nulls` is None where it does not count them."""
-
-    null: bool
-    low: bytes
-    high: bytes
-    nulls: int | None
-
-    def ruled_out(self, term: Term) -> bool:
-        """Does it prove that no value satisfies the term, if the page has as many rows as nulls where it is a null
-        page?
-        """
-        return self.nulls is not None if self.null else term.outside(self.low, self.high)
 
 
 class _RowGroup:
@@ -150,7 +99,7 @@ class _RowGroup:
         self._int96_unit = int96_unit
         self._row_group = row_group
         self._num_rows = walk.footer.row_group(row_group).num_rows or 0
-        self._known: dict[int, _Pages | None] = {}
+        self._known: dict[int, Pages | None] = {}
         self._scratch: Scratch | None = scratch
         self.searched = False
 
@@ -169,6 +118,19 @@ class _RowGroup:
             spans = _merged(spans + left)
         few = _count(spans) <= _WORTHWHILE * self._num_rows
         return spans if few or self.searched else None
+
+    def thinned(self, predicate: Predicate) -> tuple[Rows, pa.Table] | None:
+        """The rows that hold one of many values, and their column alone; None where all rows are to be decoded."""
+        term = predicate.alone
+        if term is None or (keys := term.many_texts) is None or not keys.quick or not term.undecoded.due:
+            return None
+        found = thinned(self._walk, self._row_group, term.leaf, keys, self._scratch)
+        term.undecoded.told(found is not None)
+        if found is None:
+            return None
+        table = read_pages(self._walk, self._row_group, found.selection, int96_unit=self._int96_unit)
+        equal = keys.equal(comparable(table.column(0)), found.owners)
+        return found.rows[equal], table if equal.all() else _take(table, np.flatnonzero(equal))
 
     def exactly(self, leaf: int, spans: Spans) -> bool:
         """Do the column's pages that hold these rows hold no others?"""
@@ -211,8 +173,11 @@ class _RowGroup:
         leaf = term.leaf.index
         if not self._walk.footer.type_ordered[leaf]:
             return every
-        listed = _bounds(self._walk, self._walk.chunk(self._row_group, leaf)) if term.by_pages else []
+        asks = term.by_pages and (term.keys is None or term.pages.due)
+        listed = bounds_of_pages(self._walk, self._walk.chunk(self._row_group, leaf)) if asks else []
         ruled_out = [one.ruled_out(term) for one in listed]
+        if asks and term.keys is not None:
+            term.pages.told(any(ruled_out))
         pages = self._pages(leaf) if any(ruled_out) else None
         if pages is None or len(ruled_out) != len(pages.offsets):
             return every
@@ -251,7 +216,7 @@ class _RowGroup:
                 pages.opened.update(opened)
         elif len(term.leaf.path) == 1:
             offsets, sizes, first_rows = map(list, zip(*places, strict=True))
-            self._known[leaf] = _Pages(offsets, sizes, first_rows, self._num_rows, opened)
+            self._known[leaf] = Pages(offsets, sizes, first_rows, self._num_rows, opened)
         return _merged(found)
 
     def _shown(self, chunk: Chunk, within: Spans) -> Iterator[tuple[int, int, Page]]:
@@ -269,12 +234,12 @@ class _RowGroup:
             for page in self._opened(leaf, pages, pages.holding(within)):
                 yield *(pages.span(page.ordinal) if page.ordinal >= 0 else (0, 0)), page
 
-    def _pages(self, leaf: int) -> _Pages | None:
+    def _pages(self, leaf: int) -> Pages | None:
         if leaf not in self._known:
-            self._known[leaf] = _indexed_pages(self._walk, self._walk.chunk(self._row_group, leaf))
+            self._known[leaf] = indexed_pages(self._walk, self._walk.chunk(self._row_group, leaf))
         return self._known[leaf]
 
-    def _opened(self, leaf: int, pages: _Pages, numbers: Sequence[int]) -> Iterator[Page]:
+    def _opened(self, leaf: int, pages: Pages, numbers: Sequence[int]) -> Iterator[Page]:
         """The dictionary page where there is one, and these data pages."""
         chunk = self._walk.chunk(self._row_group, leaf)
         start, _ = self._walk.extent(chunk)
@@ -293,44 +258,6 @@ class _RowGroup:
                     column=chunk.leaf.name,
                 )
             yield page
-
-
-def _bounds(walk: Walk, chunk: Chunk) -> list[_PageBounds]:
-    """The column index of a flat column, page by page; empty where there is none, or one that makes no sense."""
-    raw = walk.index(chunk, ModuleType.COLUMN_INDEX)
-    if raw is None:
-        return []
-    index = decode(ColumnIndex, raw)
-    null, lows, highs = index.null_pages or [], index.min_values or [], index.max_values or []
-    # Some writers without statistics call every page null, in REQUIRED columns too: only a count of nulls can prove it.
-    unknown: list[int | None] = [None] * len(null)
-    counts = (index.null_counts if chunk.leaf.definition else None) or unknown
-    if not len(null) == len(lows) == len(highs) == len(counts):
-        return []
-    return [_PageBounds(*one) for one in zip(null, lows, highs, counts, strict=True)]
-
-
-def _indexed_pages(walk: Walk, chunk: Chunk) -> _Pages | None:
-    """The offset index of a flat column; None where there is none, or one that makes no sense."""
-    if len(chunk.leaf.path) != 1 or chunk.leaf.repeated:
-        return None
-    raw = walk.index(chunk, ModuleType.OFFSET_INDEX)
-    listed = decode(OffsetIndex, raw).pages if raw is not None else None
-    if not listed:
-        return None
-    offsets, sizes, first_rows = ([getattr(page, name) or 0 for page in listed] for name in _PLACE)
-    start, length = walk.extent(chunk)
-    ends = [*offsets[1:], start + length]
-    rows = walk.footer.row_group(chunk.row_group).num_rows or 0
-    sound = (
-        first_rows[0] == 0
-        and all(before < after for before, after in pairwise([*first_rows, rows]))
-        and all(size > 0 for size in sizes)
-        and start <= offsets[0]
-        # Pages stand one behind the other: a page left out, or out of its place, would move all rows behind it.
-        and all(offset + size == after for offset, size, after in zip(offsets, sizes, ends, strict=True))
-    )
-    return _Pages(offsets, sizes, first_rows, rows) if sound else None
 
 
 def _rows(of: Rows | Iterable[tuple[int, int]]) -> Rows:

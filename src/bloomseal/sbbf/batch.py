@@ -21,6 +21,7 @@ from . import numpy_kernels
 
 __all__ = [
     "check",
+    "cut_prefixed",
     "expect",
     "false_positive_probability",
     "hash_fixed",
@@ -156,6 +157,19 @@ def hash_prefixed(data: U8, most: int) -> U64 | None:
             return None
         hashes.append(xxhash.xxh64_intdigest(view[start:at]))
     return np.array(hashes, dtype=np.uint64) if at == size else None
+
+
+def cut_prefixed(data: U8, chosen: npt.NDArray[np.int64], count: int) -> U8 | None:
+    """Of `count` values as `hash_prefixed` takes them those of these numbers, ascending, in the same form.
+
+    None where kernels are not worth loading, or `data` does not hold them.
+    """
+    kernels = _kernels_for(_LANE * count)
+    if kernels is None:
+        return None
+    out = np.empty(len(data), dtype=np.uint8)
+    size = kernels.cut_prefixed(data.ctypes.data, len(data), chosen, out)
+    return None if size < 0 else out[:size]
 
 
 def tally(data: U8, width: int, count: int, tallies: npt.NDArray[np.int64]) -> bool:

@@ -21,6 +21,7 @@ from .block import SALT, WORDS
 __all__ = [
     "check",
     "compiled_for",
+    "cut_prefixed",
     "frozen",
     "hash_prefixed",
     "hash_spans32",
@@ -207,6 +208,26 @@ def hash_prefixed(address: Any, size: Any, out: Any) -> Any:
         at += length
         count += 1
     return count if at == size else -1
+
+
+@compiled_for(types.intp, types.intp, frozen(types.int64), types.uint8[::1], result=types.intp)
+def cut_prefixed(address: Any, size: Any, chosen: Any, out: Any) -> Any:
+    """Copy the values of these numbers (ascending), each behind its length (u32le). −1: there are not so many, or `out`
+    is too small; else the bytes copied.
+    """
+    at, number, step, written = np.int64(0), 0, np.int64(0), np.int64(0)
+    for i in range(len(chosen)):
+        while number <= chosen[i]:
+            step = 4 + np.int64(_load32(address + at)) if at + 4 <= size else size + 1
+            if step > size - at:
+                return -1
+            at, number = at + step, number + 1
+        if step > len(out) - written:
+            return -1
+        for j in range(step):
+            out[written + j] = _load8(address + at - step + j)
+        written += step
+    return written
 
 
 @compiled_for(

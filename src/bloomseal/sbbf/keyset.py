@@ -8,15 +8,18 @@ import json
 import os.path
 import struct
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from ..errors import FormatError, UsageError
+from . import batch
+from .block import BLOCK_BYTES
 from .encoding import encode_value, stands_for_null, unwrap
 from .filter import SplitBlockBloomFilter
+from .hashing import hash_array
 from .probe import ProbeSet, as_arrow, stands_for_itself
 from .types import ColumnType, PhysicalType
 
@@ -24,6 +27,7 @@ __all__ = ["KeySet", "comparable", "interval"]
 
 U64 = npt.NDArray[np.uint64]
 Indices = npt.NDArray[np.intp]
+Bools = npt.NDArray[np.bool_]
 Comparable = int | bytes
 
 _ORDERED_BYTES: Final = ("string", "enum", "json", "bson", "uuid", "")
@@ -31,6 +35,34 @@ _ORDERED_INTS: Final = ("int", "date", "time", "timestamp", "decimal", "")
 _PLACE_BYTES: Final = 8
 _SIGN: Final = np.uint64(1 << 63)
 _HEAD: Final = struct.Struct("<I")
+_MANY: Final = 1024
+"""Of fewer values, Arrow's table of them is made faster than rows are hashed."""
+_ROW: Final = 170
+"""Nanoseconds to hash a row without kernels."""
+_BITS: Final = 16
+"""Of the set's own filter, for each hash: most rows end there, in memory that is near."""
+_MOST_BLOCKS: Final = 1 << 20
+
+
+class _ByHash(NamedTuple):
+    """The set in the order of its hashes, each of one value.
+
+    Attributes:
+        seen: a filter of all hashes.
+        hashes: ascending.
+        owners: the value of each.
+    """
+
+    seen: SplitBlockBloomFilter
+    hashes: U64
+    owners: Indices
+
+    def find(self, hashes: U64) -> tuple[Indices, Indices]:
+        """Which of `hashes` are in the set, ascending, and the value of each."""
+        rows = np.flatnonzero(self.seen.check_hashes(hashes))
+        places = np.minimum(np.searchsorted(self.hashes, hashes[rows]), len(self.hashes) - 1)
+        alike = self.hashes[places] == hashes[rows]
+        return rows[alike], self.owners[places[alike]]
 
 
 class KeySet:
@@ -44,7 +76,7 @@ class KeySet:
         undecided: some value can't be excluded by any filter or bound, such as NaN.
     """
 
-    __slots__ = ("_hashes", "_places", "_prefix", "_type", "_values", "undecided")
+    __slots__ = ("_by_hash", "_hashes", "_places", "_prefix", "_type", "_values", "undecided")
 
     def __init__(
         self,
@@ -61,6 +93,7 @@ class KeySet:
         self._type = column_type
         self._values = values  # the unique values, and of which of them each hash is
         self.undecided = undecided
+        self._by_hash: _ByHash | None = None
 
     @classmethod
     def of(
@@ -104,16 +137,81 @@ class KeySet:
     ) -> tuple[int, pa.Array | None]:
         """What bounds in plain encoding and a filter leave: how many hashes, and their values. None leaves all.
 
-        The values are None where the set does not hold them as one array without doubt: then all may be left.
+        The values are None where the set does not hold them as one array without doubt, and where `rows_among` needs
+        none: then all may be left.
         """
         inside = self._between(*(bounds or (None, None)))
         hashes = self._hashes[inside]
         found = None if bloom_filter is None else bloom_filter.check_hashes(hashes)
         count = len(hashes) if found is None else int(np.count_nonzero(found))
-        if self._values is None or self.undecided:
+        if self._values is None or self.undecided or self.quick:
             return count, None
         values, owners = self._values
         return count, values.take(pa.array(owners[inside] if found is None else owners[inside][found]))
+
+    def rows_among(self, column: pa.ChunkedArray) -> Bools | None:
+        """Which rows of a column of the set's type hold one of its values: exactly, and without a hash table that is
+        made again for each column.
+
+        A row whose hash is that of a value is compared with that value, so that equal hashes decide nothing.
+
+        Args:
+            column: strings, or signed integers.
+
+        Returns:
+            One bool per row, False for null; None where Arrow is asked instead: of few values, of values that are not
+            held as one array, and as long as kernels are not worth loading.
+        """
+        if not self._many or not batch.worthwhile(_ROW * len(column)) or (table := self._table()) is None:
+            return None
+        parts = [np.zeros(0, dtype=np.bool_)]
+        for chunk in column.chunks:
+            rows, owners = table.find(hash_array(chunk, self._type))
+            if chunk.null_count:
+                rows = np.flatnonzero(chunk.is_valid().to_numpy(zero_copy_only=False))[rows]
+            found = np.zeros(len(chunk), dtype=np.bool_)
+            found[rows[self.equal(chunk.take(pa.array(rows)), owners)]] = True
+            parts.append(found)
+        return np.concatenate(parts)
+
+    def with_hash(self, hashes: U64) -> tuple[Indices, Indices] | None:
+        """The numbers of those hashes, ascending, that a value of the set has, and which value; None as `rows_among`
+        gives it.
+        """
+        if not self.quick or (table := self._table()) is None:
+            return None
+        return table.find(hashes)
+
+    def equal(self, column: pa.Array | pa.ChunkedArray, owners: Indices) -> Bools:
+        """Is each row the value of this number, as `with_hash` numbers them?"""
+        import pyarrow.compute as pc  # takes as long to load as a small probe takes
+
+        assert self._values is not None  # noqa: S101
+        values = self._values[0].take(pa.array(owners))
+        found: Bools = pc.equal(column.cast(values.type), values).to_numpy(zero_copy_only=False)
+        return found
+
+    @property
+    def quick(self) -> bool:
+        """Can `rows_among` and `with_hash` tell, unless two of the values have one hash?"""
+        return self._many and batch.worthwhile(0)
+
+    @property
+    def _many(self) -> bool:
+        return self._values is not None and not self.undecided and len(self._hashes) >= _MANY
+
+    def _table(self) -> _ByHash | None:
+        """None where two values have one hash, by chance or by somebody's choice."""
+        if self._by_hash is None:
+            assert self._values is not None  # noqa: S101
+            order = np.argsort(self._hashes)
+            hashes = self._hashes[order]
+            if bool((hashes[1:] == hashes[:-1]).any()):
+                return None
+            seen = SplitBlockBloomFilter(BLOCK_BYTES * min(_BITS * len(hashes) // (8 * BLOCK_BYTES), _MOST_BLOCKS))
+            seen.insert_hashes(hashes)
+            self._by_hash = _ByHash(seen, hashes, self._values[1][order])
+        return self._by_hash
 
     def _between(self, low: bytes | None, high: bytes | None) -> slice:
         ends = None if self._places is None or low is None or high is None else interval(low, high, self._type)

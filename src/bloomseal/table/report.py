@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import BloomsealError
 from ..format.verify import VerifyReport
+from ..notebook import ShownInNotebooks
 from .query.query import TableParts, side_by_side
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ __all__ = ["TableVerifyReport", "verify_files"]
 
 
 @dataclass
-class TableVerifyReport:
+class TableVerifyReport(ShownInNotebooks):
     """What `SealedTable.verify` found.
 
     Attributes:
@@ -45,6 +46,15 @@ class TableVerifyReport:
             "failures": {path: error.to_dict() for path, error in self.failures.items()},
             "files": {path: report.to_dict() for path, report in self.files.items()},
         }
+
+    def shown(self) -> dict[str, Any]:
+        """As `to_dict`, a row for each file, those that could not be opened first."""
+        failed = [{"file": path, "ok": False, "why": str(error)} for path, error in self.failures.items()]
+        opened = [
+            {"file": path, "ok": one.ok, "complete": one.complete, "why": "; ".join(map(str, one.failures))}
+            for path, one in sorted(self.files.items(), key=lambda item: item[1].ok)
+        ]
+        return {"ok": self.ok, "complete": self.complete, "files": failed + opened}
 
 
 def verify_files(parts: TableParts, threads: int | None, *, filters: bool = False) -> TableVerifyReport:

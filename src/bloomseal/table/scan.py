@@ -26,9 +26,9 @@ __all__ = ["Progress", "stream"]
 T = TypeVar("T")
 Progress = Callable[[float, int], None]
 _COUNTING = threading.Lock()
-_PORTION: Final = 4 << 20
+_PORTION: Final = 1 << 19
 """Bytes of decoded rows after which a row group waits until they are taken."""
-_WORTH_RELEASING: Final = 1 << 20
+_WORTH_RELEASING: Final = 1 << 18
 _AHEAD: Final = 256 << 20
 """Bytes of row groups under way beyond which no other is begun, however many threads there are."""
 

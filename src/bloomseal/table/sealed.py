@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..errors import UnsupportedError, UsageError
+from ..notebook import ShownInNotebooks
 from ..read.file import ReadStats, SealedFile, Verdict
 from ..read.verdict import Hits, verdicts
 from .query.indexes import Indexes
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["SealedTable"]
 
 
-class SealedTable:
+class SealedTable(ShownInNotebooks):
     """Many files as one table; make one with `open_table`. Threads may share it.
 
     The list of files is that of the moment when it was opened; files are opened when they are asked.
@@ -134,8 +135,8 @@ class SealedTable:
         int96_unit: str = "ns",
         progress: Progress | None = None,
     ) -> pa.RecordBatchReader:
-        """As `read`, as a stream: of one row group per thread the pages are held as they are stored, and some megabytes
-        of decoded rows, whatever the table's size. A condition's own columns are decoded a row group at a time.
+        """As `read`, as a stream: of one row group per thread the pages are held as they are stored, and half a MiB of
+        decoded rows, whatever the table's size. A condition's own columns are decoded a row group at a time.
 
         All footers are opened before the first row is given out, so that the schema holds. To drop the reader ends
         the work.
@@ -261,6 +262,16 @@ class SealedTable:
             filters: ask each filter for every value of its own column chunk, too. One that denies a value is a failure.
         """
         return verify_files(self._parts, threads, filters=filters)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is known of it without opening a file: the columns only where they have been asked for before."""
+        known: pa.Schema = vars(self).get("schema", [])
+        return {
+            "version": self.version,
+            "partition columns": list(self._parts.partitions.values),
+            "columns": [{"column": field.name, "type": str(field.type)} for field in known],
+            "files": [{"file": found.ref.path, "bytes": found.size} for found in self._parts.files],
+        }
 
     def __len__(self) -> int:
         return len(self._parts.files)

@@ -14,7 +14,7 @@ from functools import lru_cache
 from ..errors import FormatError
 from .cursor import VARINTS, Cursor, WireType, check_count
 
-__all__ = ["Struct", "element_spans", "encode_binary", "encode_list", "with_integers"]
+__all__ = ["Struct", "element_spans", "encode_binary", "encode_list", "encode_varint", "with_integers"]
 
 
 class Struct:
@@ -79,7 +79,7 @@ class Struct:
                 out.append(delta << 4 | wire)
             else:
                 out.append(wire)
-                out += _varint(_zigzag(field))
+                out += encode_varint(_zigzag(field))
             out += value
             previous = field
         out.append(0)
@@ -141,19 +141,19 @@ class Struct:
     # changing
 
     def set_i32(self, field: int, value: int) -> None:
-        self._set(field, WireType.I32, _varint(_zigzag(value)))
+        self._set(field, WireType.I32, encode_varint(_zigzag(value)))
 
     def set_i64(self, field: int, value: int) -> None:
-        self._set(field, WireType.I64, _varint(_zigzag(value)))
+        self._set(field, WireType.I64, encode_varint(_zigzag(value)))
 
     def set_i16(self, field: int, value: int) -> None:
-        self._set(field, WireType.I16, _varint(_zigzag(value)))
+        self._set(field, WireType.I16, encode_varint(_zigzag(value)))
 
     def set_boolean(self, field: int, value: bool) -> None:
         self._set(field, WireType.TRUE if value else WireType.FALSE, b"")
 
     def set_binary(self, field: int, value: bytes | bytearray) -> None:
-        self._set(field, WireType.BINARY, _varint(len(value)) + bytes(value))
+        self._set(field, WireType.BINARY, encode_varint(len(value)) + bytes(value))
 
     def set_struct(self, field: int, value: Struct | bytes) -> None:
         self._set(field, WireType.STRUCT, value if isinstance(value, bytes) else value.to_bytes())
@@ -219,7 +219,7 @@ def with_integers(raw: bytes, values: Sequence[int | None]) -> bytes:
     for number, value in enumerate(values, 1):
         if value is not None:
             start, end = found.span(number)
-            out += raw[begin:start], _varint(_zigzag(value))
+            out += raw[begin:start], encode_varint(_zigzag(value))
             begin = end
     return b"".join((*out, raw[begin:]))
 
@@ -237,23 +237,24 @@ def _with_integers_anywhere(raw: bytes, values: Sequence[int | None]) -> bytes:
             wire, _ = struct.fields.get(field, (None, b""))
             if wire not in VARINTS:
                 raise FormatError(f"broken Thrift: no integer in field {field}")
-            struct.fields[field] = (wire, _varint(_zigzag(value)))
+            struct.fields[field] = (wire, encode_varint(_zigzag(value)))
     return struct.to_bytes()
 
 
 def encode_list(elements: list[bytes], wire: WireType = WireType.STRUCT) -> bytes:
     """A raw list value from raw elements."""
     count = len(elements)
-    header = bytes([count << 4 | wire]) if count < 15 else bytes([0xF0 | wire]) + _varint(count)
+    header = bytes([count << 4 | wire]) if count < 15 else bytes([0xF0 | wire]) + encode_varint(count)
     return header + b"".join(elements)
 
 
 def encode_binary(value: bytes) -> bytes:
     """A raw binary element: its length, then its bytes."""
-    return _varint(len(value)) + value
+    return encode_varint(len(value)) + value
 
 
-def _varint(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
+    """ULEB128, of numbers from 0 up."""
     # Nearly all that are written take up to four bytes.
     if value < 1 << 7:
         return bytes((value,))
@@ -263,7 +264,7 @@ def _varint(value: int) -> bytes:
         return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
     if value < 1 << 28:
         return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14 & 0x7F | 0x80, value >> 21))
-    return bytes((value & 0x7F | 0x80,)) + _varint(value >> 7)
+    return bytes((value & 0x7F | 0x80,)) + encode_varint(value >> 7)
 
 
 def _zigzag(value: int) -> int:

@@ -17,7 +17,7 @@ from ..pages.levels import tallied
 from ..pages.page import Page
 from ..schema import Leaf
 
-__all__ = ["PageHashes"]
+__all__ = ["PageHashes", "parts_of"]
 
 U8 = npt.NDArray[np.uint8]
 U64 = npt.NDArray[np.uint64]
@@ -69,7 +69,7 @@ class PageHashes:
             if (entries := self._plain(data, page.num_entries)) is not None:
                 self._entries, self._uses = entries, np.zeros(len(entries), dtype=np.int64)
             return entries is not None
-        if (parts := _parts(page, data, self._leaf)) is None:
+        if (parts := parts_of(page, data, self._leaf)) is None:
             return False
         repetition, definition, values = parts
         rows = tallied(repetition, self._leaf.repetition, page.num_values)
@@ -104,7 +104,7 @@ class PageHashes:
         return batch.hash_fixed(values, width, count) if width and len(values) == width * count else None
 
 
-def _parts(page: Page, data: U8, leaf: Leaf) -> tuple[U8, U8, U8] | None:
+def parts_of(page: Page, data: U8, leaf: Leaf) -> tuple[U8, U8, U8] | None:
     """Repetition levels, definition levels and values of a data page (Parquet data pages); None where they can't be
     told apart.
     """

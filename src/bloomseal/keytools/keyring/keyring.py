@@ -140,7 +140,7 @@ class Keyring:
         Raises:
             UsageError: the name is taken, empty or longer than 200 characters; or no such key size.
         """
-        if not name or len(name) > 200 or not name.isprintable():
+        if not isinstance(name, str) or not name or len(name) > 200 or not name.isprintable():
             raise UsageError("a master key's name has 1 to 200 printable characters")
         fresh = _version(1, bits)
         if exist_ok and (there := self._load().get(name)) is not None:

@@ -145,6 +145,11 @@ class Predicate:
         unique = {leaf.index: leaf for leaf in self._test.leaves}
         return [unique[index] for index in sorted(unique)]
 
+    @property
+    def alone(self) -> Term | None:
+        """The one comparison that it is; None of any other condition."""
+        return self._test if isinstance(self._test, Term) else None
+
     def hits(self, table: pa.Table, left: Left | None = None) -> npt.NDArray[np.int64]:
         """The numbers of the rows that it keeps, ascending.
 

@@ -16,7 +16,7 @@ from ...errors import PolicyError, UnsupportedError, UsageError
 from ...format.expectation import Expectation
 from ...read.door import open_file
 from ...read.file import ReadPlan, ReadStats, SealedFile
-from ...spelling import named_columns
+from ...spelling import named_columns, nearest
 from ...storage.discovery.files import real_root, refuse_outside
 from ...storage.discovery.kinds import Found
 from .conditions import Condition, Rest, alike, columns_of
@@ -303,7 +303,7 @@ class Query:
         elif self.columns is None:
             fields |= {name: pa.field(name, kind) for name, kind in known.items() if name not in fields}
         for name in self.condition.columns - {*known}.union(*(shape.filtered for shape in shapes)):
-            raise no_such_column(name, [*fields, *known])
+            raise no_such_column(name, self._names())
         order = list(fields) if self.columns is None else [self._top(name, fields, known) for name in self.columns]
         chosen = [fields[name] if name in fields else pa.field(name, known[name]) for name in dict.fromkeys(order)]
         return found if chosen == list(found) else pa.schema(chosen, found.metadata)
@@ -326,7 +326,15 @@ class Query:
             return name
         if (top := name.split(".")[0]) in fields:
             return top
-        raise no_such_column(name, [*fields, *known])
+        raise no_such_column(name, self._names())
+
+    def _names(self) -> list[str]:
+        """The columns of all files and folders, whatever was asked for: for whoever misspelt one of them."""
+        names: dict[str, None] = {}
+        for number in range(len(self.parts.files)):
+            with self.parts.open(number) as file:
+                names |= dict.fromkeys(file.leaves.top_level)
+        return [*(names | dict.fromkeys(self.parts.partitions.values))]
 
     def _logged(self, fields: dict[str, pa.Field], snapshot: Snapshot) -> dict[str, pa.Field]:
         """The columns in the types that the log gives them."""
@@ -350,10 +358,7 @@ def side_by_side(work: Callable[[T], R], items: Sequence[T], threads: int | None
 
 def no_such_column(name: str, names: Sequence[str]) -> UsageError:
     """The error for a column that is in no file."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, names, n=3) or names[:10]
-    return UsageError("no such column", column=name, hint=f"one of {', '.join(near)}")
+    return UsageError("no such column", column=name, hint=f"one of {', '.join(nearest(name, names))}")
 
 
 def need_ids(file: SealedFile, field_ids: Mapping[str, int]) -> None:

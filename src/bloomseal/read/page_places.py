@@ -1,0 +1,114 @@
+"""Where the pages of a flat column are, which rows they hold, and what is said of their values.
+
+The offset index tells the places, the column index the bounds (modules 7 and 6; Parquet page index specification).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..encryption import ModuleType
+from ..format.pages.page import Page
+from ..format.walk import Chunk, Walk
+from ..thrift.structs import ColumnIndex, OffsetIndex, decode
+from .predicate.predicate import Term
+
+__all__ = ["PageBounds", "Pages", "Rows", "Spans", "bounds_of_pages", "indexed_pages"]
+
+Rows = npt.NDArray[np.int64]
+Spans = list[tuple[int, int]]
+"""Disjoint ranges of rows, ascending."""
+
+_PLACE: Final = ("offset", "size", "first_row")
+
+
+@dataclass(frozen=True)
+class Pages:
+    """Where a flat column's data pages are, and which rows they hold.
+
+    Attributes:
+        offsets, sizes, first_rows: of each data page.
+        num_rows: of the row group.
+        opened: pages at hand, by ordinal; −1 is the dictionary page.
+    """
+
+    offsets: list[int]
+    sizes: list[int]
+    first_rows: list[int]
+    num_rows: int
+    opened: dict[int, Page] = field(default_factory=dict)
+
+    def span(self, page: int) -> tuple[int, int]:
+        """The page's first row, and the row after its last one."""
+        return self.first_rows[page], (self.first_rows[page + 1 : page + 2] or [self.num_rows])[0]
+
+    def holding(self, rows: Rows | Spans) -> list[int]:
+        """The pages that hold any of these rows (ascending)."""
+        found: list[int] = []
+        if not isinstance(rows, list):
+            cuts = np.searchsorted(rows, [*self.first_rows, self.num_rows])
+            found += np.flatnonzero(np.diff(cuts)).tolist()
+            return found
+        for first, end in rows:
+            numbers = range(bisect_right(self.first_rows, first) - 1, bisect_left(self.first_rows, end))
+            found += numbers[1:] if found and found[-1] == numbers.start else numbers
+        return found
+
+
+class PageBounds(NamedTuple):
+    """What a column index says of a data page; `nulls` is None where it does not count them."""
+
+    null: bool
+    low: bytes
+    high: bytes
+    nulls: int | None
+
+    def ruled_out(self, term: Term) -> bool:
+        """Does it prove that no value satisfies the term, if the page has as many rows as nulls where it is a null
+        page?
+        """
+        return self.nulls is not None if self.null else term.outside(self.low, self.high)
+
+
+def bounds_of_pages(walk: Walk, chunk: Chunk) -> list[PageBounds]:
+    """The column index of a flat column, page by page; empty where there is none, or one that makes no sense."""
+    raw = walk.index(chunk, ModuleType.COLUMN_INDEX)
+    if raw is None:
+        return []
+    index = decode(ColumnIndex, raw)
+    null, lows, highs = index.null_pages or [], index.min_values or [], index.max_values or []
+    # Some writers without statistics call every page null, in REQUIRED columns too: only a count of nulls can prove it.
+    unknown: list[int | None] = [None] * len(null)
+    counts = (index.null_counts if chunk.leaf.definition else None) or unknown
+    if not len(null) == len(lows) == len(highs) == len(counts):
+        return []
+    return [PageBounds(*one) for one in zip(null, lows, highs, counts, strict=True)]
+
+
+def indexed_pages(walk: Walk, chunk: Chunk) -> Pages | None:
+    """The offset index of a flat column; None where there is none, or one that makes no sense."""
+    if len(chunk.leaf.path) != 1 or chunk.leaf.repeated:
+        return None
+    raw = walk.index(chunk, ModuleType.OFFSET_INDEX)
+    listed = decode(OffsetIndex, raw).pages if raw is not None else None
+    if not listed:
+        return None
+    offsets, sizes, first_rows = ([getattr(page, name) or 0 for page in listed] for name in _PLACE)
+    start, length = walk.extent(chunk)
+    ends = [*offsets[1:], start + length]
+    rows = walk.footer.row_group(chunk.row_group).num_rows or 0
+    sound = (
+        first_rows[0] == 0
+        and all(before < after for before, after in pairwise([*first_rows, rows]))
+        and all(size > 0 for size in sizes)
+        and start <= offsets[0]
+        # Pages stand one behind the other: a page left out, or out of its place, would move all rows behind it.
+        and all(offset + size == after for offset, size, after in zip(offsets, sizes, ends, strict=True))
+    )
+    return Pages(offsets, sizes, first_rows, rows) if sound else None
