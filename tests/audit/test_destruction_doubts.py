@@ -4,8 +4,13 @@ need.
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import shutil
+import tarfile
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +225,68 @@ def test_a_file_under_a_name_that_says_otherwise(lab: Lab, name: str) -> None:
     except UsageError:
         answer = "refused"
     assert answer == ("refused" if "_delta_log" in name else "no")
+
+
+@pytest.mark.parametrize(
+    ("packed", "told"),
+    [
+        (lambda data: data + b"\n", "something stands behind it"),
+        (lambda data: data[:-100], "unfinished"),
+        (gzip.compress, "gzip"),
+        (lambda data: _zip(data), "zip"),
+        (lambda data: _tar(data), "tar"),
+        (lambda data: b"\x28\xb5\x2f\xfd" + data[:-4], "zstd"),
+    ],
+)
+def test_a_file_in_another(lab: Lab, packed: Callable[[bytes], bytes], told: str) -> None:
+    """Under a name that promises nothing, with something behind it, or in an archive."""
+    path = old(lab, "aside/old.parquet")
+    (lab.folder / "t" / "_kept").mkdir()
+    (lab.folder / "t" / "_kept" / "part-0").write_bytes(packed(path.read_bytes()))
+    answer = ask(lab)
+    assert answer.answer == "unknown"
+    assert told in answer.doubts[0]
+
+
+def _zip(data: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("old.parquet", data)
+    return out.getvalue()
+
+
+def _tar(data: bytes) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        info = tarfile.TarInfo("old.parquet")
+        info.size = len(data)
+        archive.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("name", ["keep.parquet", "_sidecars/0.parquet", "part-0"])
+def test_a_sealed_file_of_a_log(lab: Lab, name: str) -> None:
+    """A session that seals whatever it writes has sealed its checkpoints: without the key there is no table."""
+    deltalake = pytest.importorskip("deltalake")
+    folder = lab.folder / "delta"
+    deltalake.write_deltalake(str(folder), people())
+    deltalake.DeltaTable(str(folder)).create_checkpoint()
+    assert ask(lab, paths=folder).answer == "yes"
+    place = folder / "_delta_log" / name
+    place.parent.mkdir(exist_ok=True)
+    shutil.copyfile(old(lab, "aside/old.parquet"), place)
+    answer = ask(lab, paths=folder)
+    assert answer.needed_by == [str(place)]
+
+
+def test_what_is_no_data_leaves_no_doubt(lab: Lab) -> None:
+    for name, data in {"_SUCCESS": b"", "readme.txt": b"plain", "_a.json": b"{}", ".a.parquet.crc": b"crc\0"}.items():
+        (lab.folder / "t" / name).write_bytes(data)
+    assert ask(lab).answer == "yes"
+    _, newest = _iceberg(lab)
+    packed = newest.with_name("00009-x.gz.metadata.json")
+    packed.write_bytes(gzip.compress(newest.read_bytes()))
+    assert not any("gzip" in doubt for doubt in ask(lab, paths=newest.parent.parent).doubts)
 
 
 def test_one_of_several_places_is_empty(lab: Lab) -> None:

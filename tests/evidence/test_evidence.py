@@ -20,11 +20,12 @@ import pytest
 import bloomseal as bs
 from bloomseal import evidence
 from bloomseal.cli.main import main
+from bloomseal.evidence.bundle.archive import unpack
 from bloomseal.evidence.bundle.manifest import checked
 from bloomseal.keytools import KeyTools
 from bloomseal.keytools.protocols import KeyDates, KeyState
 from bloomseal.policy import ColumnPolicy, KeyPolicy, Policy, Sensitivity, TablePolicy
-from bloomseal.rotation import Rekey, Rewrap, rotate
+from bloomseal.rotation import Rekey, Rewrap, Unseal, rotate
 from bloomseal.thrift import Struct
 from evidence.test_bundle import key_pair
 from support.lab import Lab, edit_meta, people
@@ -98,7 +99,8 @@ def test_the_bundle_answers_by_itself(shop: Shop, tmp_path: Path) -> None:
     second, second_public = key_pair(tmp_path, "second")
     assert not evidence.verify(shop.out, shop.public).ok  # the policy wants two
     evidence.add_signature(shop.out, evidence.FileSigner(second))
-    verification, members = checked(shop.out, [shop.public, second_public])
+    verification, _ = checked(shop.out, [shop.public, second_public])
+    members = unpack(shop.out)
     assert verification.ok, verification.problems
 
     told = json.loads(members["evidence.json"])
@@ -275,6 +277,22 @@ def test_journals_are_found_where_rotations_keep_them(shop: Shop) -> None:
         assert "rotation/000-rewrap.jsonl" in archive.namelist()
 
 
+@pytest.mark.parametrize("relative", [True, False])
+def test_the_last_rotation_of_a_table(shop: Shop, monkeypatch: pytest.MonkeyPatch, relative: bool) -> None:
+    """By whatever path it is named, and whatever was unsealed from it since."""
+    shop.keyring.rotate("pii")
+    assert rotate(shop.table, Rewrap(shop.policy())).ok
+    assert rotate(shop.table, Unseal(shop.policy(), output=str(shop.folder / "plain"))).ok
+    monkeypatch.chdir(shop.folder)
+    given = {"policy": shop.policy(), "keys": KeyTools(shop.keyring), "overwrite": True}
+    told = evidence.make("lake/people" if relative else shop.table, shop.out, **given).told
+    assert {(one["operation"], one["complete"]) for one in told["rotations"]} == {("rewrap", "yes"), ("unseal", "yes")}
+    (card,) = (one for one in told["columns"] if one["column"] == "ssn")
+    (answer,) = (one["answer"] for one in card["answers"] if one["question"] == "Was the last rotation complete?")
+    assert answer.startswith("Yes")
+    assert "rewrap by" in answer
+
+
 @pytest.mark.parametrize("change", ["altered", "removed", "inserted", "unchained"])
 def test_an_altered_journal_is_told(shop: Shop, change: str) -> None:
     shop.rotated()
@@ -338,7 +356,8 @@ def test_each_form_satisfies_its_own_validator(shop: Shop) -> None:
     shop.rotated()
     shop.signed("lake/people/3.parquet", encryption={"algorithm": "AES_GCM_CTR_V1"})
     shop.make(policy=shop.policy(allow_ctr=True))
-    _, members = checked(shop.out, shop.public)
+    assert checked(shop.out, shop.public)[0].ok
+    members = unpack(shop.out)
     for name, version in (("cbom-1.6.json", SchemaVersion.V1_6), ("cbom-1.7.json", SchemaVersion.V1_7)):
         text = members[name].decode()
         assert JsonStrictValidator(version).validate_str(text) is None

@@ -266,6 +266,46 @@ def test_what_it_hands_out_is_in_the_access_log(ring: Keyring, tmp_path: Path) -
         helper.close()
 
 
+def test_an_entry_about_a_file(ring: Keyring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever knows the file has it written before a key of the file is used."""
+    from bloomseal.keytools import KeyTools
+    from bloomseal.storage.ref import FileRef
+
+    log = tmp_path / "access.jsonl"
+    key, metadata = KeyTools(ring).for_file(FileRef("/t/a.parquet")).new_key("pii", "ssn", 128)
+
+    def ask(**more: Any) -> dict[str, Any]:
+        request = {"id": 1, "op": "log", "kms": f"keyring://{ring.path}", "action": "open", "file": "/t/a.parquet"}
+        request |= {"column": None, "key_metadata": base64.b64encode(metadata).decode(), "refused": None, **more}
+        answer: dict[str, Any] = json.loads(KeyHelper().answer(json.dumps(request).encode()))
+        return answer
+
+    assert "logged" not in ask()  # it was told of no log
+    monkeypatch.setenv("BLOOMSEAL_ACCESS_LOG", str(log))
+    assert ask()["logged"]
+    assert ask(action="seal", column="ssn")["logged"]
+    assert ask(refused="the KMS denies it [denied]")["logged"]
+    assert ask(key_metadata=base64.b64encode(b"an id").decode())["logged"]
+    told = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [
+        (one["action"], one["file"], one["column"], one.get("master_key"), one.get("version"), one["outcome"])
+        for one in told
+    ] == [
+        ("open", "/t/a.parquet", None, "pii", "1", "given"),
+        ("seal", "/t/a.parquet", "ssn", "pii", "1", "given"),
+        ("open", "/t/a.parquet", None, "pii", "1", "refused"),
+        ("open", "/t/a.parquet", None, None, None, "given"),
+    ]
+    assert "denies" in told[2]["why"]
+    assert told[3]["key_id"] == "an id"
+    assert base64.b64encode(key.reveal()).decode() not in log.read_text()
+    for wrong in ({"action": "read"}, {"column": 1}, {"refused": {}}, {"key_metadata": "?"}, {"file": None}):
+        assert ask(**wrong)["problem"] == "request", wrong
+    log.unlink()
+    log.mkdir()
+    assert "logged" not in ask()
+
+
 def test_its_access_log_has_an_absolute_path(ring: Keyring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Executors run in folders of their own."""
     monkeypatch.setenv("BLOOMSEAL_ACCESS_LOG", "access.jsonl")

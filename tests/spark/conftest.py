@@ -74,6 +74,8 @@ def spark(work: Path) -> Iterator[SparkSession]:
         patch.syspath_prepend(str(site))
         patch.setenv("BLOOMSEAL_KEYRING_PASSPHRASE", PASSPHRASE)
         patch.setenv("XDG_CACHE_HOME", str(work / "cache"))
+        # The JVM, and so its key helper, has the environment that it was started in.
+        patch.setenv("BLOOMSEAL_ACCESS_LOG", str(work / "native-access.jsonl"))
         from pyspark.sql import SparkSession
 
         session = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -436,6 +437,65 @@ def test_an_address_in_a_file_is_never_followed(
         assert bridge.read.parquet(str(tmp_path / "a.parquet")).count() == 2
         with pytest.raises(BlockingIOError):
             server.accept()
+
+
+# The access log
+
+Entry = tuple[str, str | None, str | None, str | None, str]
+
+
+def entries(work: Path) -> tuple[dict[str | None, set[Entry]], list[dict[str, Any]]]:
+    """File → action, column, master key, version, outcome; and all lines."""
+    told = [json.loads(line) for line in (work / "native-access.jsonl").read_text().splitlines()]
+    found: dict[str | None, set[Entry]] = {}
+    for one in told:
+        entry = one["action"], one["column"], one.get("master_key"), one.get("version"), one["outcome"]
+        found.setdefault(one.get("file"), set()).add(entry)
+    return found, told
+
+
+def test_the_native_door_logs_each_key_of_each_file(
+    bridge: SparkSession, people: DataFrame, table: tuple[Path, bss.WriteReport], work: Path, tmp_path: Path
+) -> None:
+    (work / "native-access.jsonl").write_bytes(b"")
+    report = bss.write(people.limit(50), tmp_path / "written", options=ROW_GROUPS)
+    found, _ = entries(work)
+    sealed = {path: of for path, of in found.items() if any(one[0] == "seal" for one in of) and path is not None}
+    assert len(sealed) == len(report.files)
+    for of in sealed.values():
+        assert {(action, column, key) for action, column, key, _, _ in of if action == "seal"} >= {
+            ("seal", None, "footer"),
+            ("seal", "SSN", "pii"),
+        }
+    (work / "native-access.jsonl").write_bytes(b"")
+    assert bridge.read.parquet(str(table[0])).select("SSN").distinct().count() == 20_000
+    found, told = entries(work)
+    assert {*found} - {None} == set(table[1].files)
+    for path in table[1].files:
+        assert found[path] == {
+            ("open", None, "footer", "1", "given"),
+            ("open", None, "pii", "1", "given"),
+        }
+    assert all(one["user"] and one["host"] and one["pid"] for one in told)
+
+
+def test_the_native_door_logs_why_a_key_is_refused(
+    fresh: Callable[..., None], bridge: SparkSession, ring: bs.Keyring, work: Path, tmp_path: Path
+) -> None:
+    import pyarrow as pa
+
+    keys = {"encryption": bs.EncryptionSpec("footer", {"secret": "forbidden"}, ring)}
+    bs.write_table(pa.table({"id": range(9), "secret": range(9)}), tmp_path / "a.parquet", **keys)
+    fresh(kms=f"guarded:{ring.path}")
+    (work / "native-access.jsonl").write_bytes(b"")
+    with pytest.raises(Exception, match="denied"):
+        bridge.read.parquet(str(tmp_path)).select("secret").collect()
+    _, told = entries(work)
+    (refused,) = {
+        (one["file"], one["master_key"], one["why"]) for one in told if one["outcome"] == "refused" and "file" in one
+    }
+    assert refused[:2] == (str(tmp_path / "a.parquet"), "forbidden")
+    assert "denied" in refused[2]
 
 
 # The helper process

@@ -49,7 +49,9 @@ def answers_for(
     names = {one.master_key for one in own}
     family = [one for one in versions if one.master_key in names]
     about = [one for one in rotations if _concerns(one, names)]
-    last = max(about, key=lambda one: one.started or "", default=None)
+    # Sealing and unsealing put no key in another one's place.
+    rotated = [one for one in about if any(pair["before"] and pair["after"] for pair in one.keys)]
+    last = max(rotated, key=lambda one: one.started or "", default=None)
     return [
         Answer("Which keys protect it?", _which(own, table, column, files), "evidence.json: keys; inventory.parquet"),
         Answer("Since when?", _since(own), "evidence.json: keys"),

@@ -177,7 +177,7 @@ def gather(
     refs = {ref.path: ref for ref in places.files}
     leaks = leaks_of(report.inventory, lambda path: refs.get(path) or FileRef(path), keys)
     members: dict[str, Member] = {}
-    rotations = _rotations(journals, set(refs), versions, not unseen, members)
+    rotations = _rotations(journals, set(map(_as_booked, places.files)), versions, not unseen, members)
     certificates = [
         _certificate(
             text, [*paths, *(os.fspath(path) for path in also)], samples, client, kms, keys, key_policies, look or {}
@@ -297,6 +297,11 @@ def _key_policies(tables: Sequence[TablePolicy]) -> tuple[dict[str, KeyPolicy], 
                 ages[name] = min(policy.max_key_age, ages.get(name, policy.max_key_age))
     used = {name for policy in tables for name in policy.master_keys}
     return {name: key for name, key in keys.items() if name in used}, ages
+
+
+def _as_booked(ref: FileRef) -> str:
+    """How a rotation's journal calls the file: journals outlive the working directory."""
+    return os.path.abspath(ref.path) if ref.filesystem is None else f"{ref.filesystem.type_name}:{ref.path}"  # noqa: PTH100
 
 
 def _rotations(

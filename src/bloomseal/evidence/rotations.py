@@ -99,7 +99,9 @@ def judged(rotation: Rotation, versions: Sequence[KeyVersion], *, seen_all: bool
         rotation.why = rotation.problem
         return rotation
     current = {one.name: one.files for one in versions}
-    replaced = {pair["before"] for pair in rotation.keys if pair["before"] and pair["before"] != pair["after"]}
+    # What was unsealed has no key any more, and whatever else is under that key stays so.
+    moved = [pair for pair in rotation.keys if pair["before"] and pair["after"]]
+    replaced = {pair["before"] for pair in moved if pair["before"] != pair["after"]}
     # Versions that the same run has put in place are not to go.
     replaced -= {pair["after"] for pair in rotation.keys}
     rotation.remaining = {name: current[name] for name in sorted(replaced) if current.get(name)}

@@ -7,28 +7,33 @@ out is the greeting ``{"helper": "bloomseal", "protocol": 1}``.
 
 A request holds
 
-==============  =====================================================================================================
-``id``          any number
-``op``          ``"wrap"`` or ``"unwrap"``
-``kms``         the KMS URI that the caller has configured; it holds no secret (see `bloomseal.keytools.client_for`)
-``master_key``  the master key's name
-``key``         for wrap: the key, base64 of 16, 24 or 32 bytes
-``wrapped``     for unwrap: what wrap answered
-``timeout``     seconds for this key, retries included (default 30)
-``lifetime``    seconds that an unwrapped key is kept (default 600)
-==============  =====================================================================================================
+================  ===================================================================================================
+``id``            any number
+``op``            ``"wrap"``, ``"unwrap"`` or ``"log"``
+``kms``           the KMS URI that the caller has configured; it holds no secret (see `bloomseal.keytools.client_for`)
+``master_key``    the master key's name
+``key``           for wrap: the key, base64 of 16, 24 or 32 bytes
+``wrapped``       for unwrap: what wrap answered
+``file``          for log: the file's path
+``action``        for log: ``"open"`` or ``"seal"``
+``column``        for log: the column's dotted path; may be null
+``key_metadata``  for log: the key's, base64
+``refused``       for log: why the key was not handed out; null where it is
+``timeout``       seconds for this key, retries included (default 30)
+``lifetime``      seconds that an unwrapped key is kept (default 600)
+================  ===================================================================================================
 
-and its answer ``id`` with either ``key`` (base64), ``wrapped``, or ``problem`` and ``message``. Problems are those of
-`bloomseal.keytools.Problem` (``denied``, ``disabled``, ``destroyed``, ``unknown``, ``unreachable``, ``throttled``,
-``invalid``), ``unusable`` where there is no way to the KMS at all (no such keyring, a library that is missing), and
-``request`` for a request that makes no sense.
+and its answer ``id`` with either ``key`` (base64), ``wrapped``, ``logged``, or ``problem`` and ``message``. Problems
+are those of `bloomseal.keytools.Problem` (``denied``, ``disabled``, ``destroyed``, ``unknown``, ``unreachable``,
+``throttled``, ``invalid``), ``unusable`` where there is no way to the KMS at all (no such keyring, a library that is
+missing), and ``request`` for a request that makes no sense.
 
 The process ends when its input does: pending answers have two seconds then. Credentials come from its environment. Its
 standard error holds remarks of its own only, never a foreign message.
 
 Where ``$BLOOMSEAL_ACCESS_LOG`` names a file (an absolute path), each answer with a key, and each refusal, is a line of
-that access log before it is sent; where that fails no key is. A request says nothing of files and columns, and so do
-these lines.
+that access log before it is sent; where that fails no key is. A request for a key says nothing of files and columns,
+and so do these lines; ``log`` writes those that do, for whoever knows the file.
 """
 
 from __future__ import annotations
@@ -49,6 +54,7 @@ from typing import Any, BinaryIO, Final, TypeVar
 from ..encryption import SecretKey
 from ..errors import BloomsealError, KeyAccessError, UsageError
 from ..limits import MAX_KEY_METADATA_BYTES
+from ..storage.ref import FileRef
 from .access import KmsAccessError, Problem
 from .access_log import AccessLog
 from .kms.calls import started
@@ -95,6 +101,8 @@ class KeyHelper:
         return json.dumps(reply).encode("ascii") + b"\n"
 
     def _reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        if request.get("op") == "log":
+            return self._entry(request)
         master_key = _text(request, "master_key")
         match request.get("op"):
             case "wrap":
@@ -109,13 +117,37 @@ class KeyHelper:
                     "open", request, lambda tools: tools.unwrap(wrapped, master_key, tools.calls_for(None))
                 )
                 return {"key": base64.b64encode(opened.reveal()).decode("ascii")}
-        raise _MalformedError("op is wrap or unwrap")
+        raise _MalformedError("op is wrap, unwrap or log")
+
+    def _entry(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """An entry of the access log about one file, from a caller that is about to use one of its keys."""
+        file, action, column, why = (
+            _text(request, "file"),
+            _text(request, "action"),
+            request.get("column"),
+            request.get("refused"),
+        )
+        if action not in ("open", "seal") or not all(one is None or isinstance(one, str) for one in (column, why)):
+            raise _MalformedError("an entry is about opening or sealing, with texts or nulls")
+        try:
+            key_metadata = base64.b64decode(_text(request, "key_metadata"), validate=True)
+        except binascii.Error:
+            raise _MalformedError("key metadata is base64") from None
+        log = AccessLog.of(self._checked_log(), file)
+        if log is None:
+            raise UsageError(f"{ACCESS_LOG} names no file to the key helper")
+        keys = self._tools_for({**request, "master_key": ""}).for_file(FileRef(file))
+        log.used(action, keys, key_metadata, column, None if why is None else KeyAccessError(why))
+        return {"logged": True}
+
+    def _checked_log(self) -> str | None:
+        if self._log is not None and not os.path.isabs(self._log):  # noqa: PTH117
+            raise UsageError(f"{ACCESS_LOG} is no absolute path")
+        return self._log
 
     def _logged(self, action: str, request: Mapping[str, Any], ask: Callable[[KeyTools], T]) -> T:
         """What the KMS says, once it is in the access log."""
-        if self._log is not None and not os.path.isabs(self._log):  # noqa: PTH117
-            raise UsageError(f"{ACCESS_LOG} is no absolute path")
-        log, master_key, version = AccessLog.of(self._log, None), _text(request, "master_key"), None
+        log, master_key, version = AccessLog.of(self._checked_log(), None), _text(request, "master_key"), None
         try:
             tools = self._tools_for(request)
             version = _version(tools, request.get("wrapped"), master_key)

@@ -27,7 +27,7 @@ __all__ = [
 MERGE_SCHEMA: Final = "spark.sql.parquet.mergeSchema"
 PARTITION_INFERENCE: Final = "spark.sql.sources.partitionColumnTypeInference.enabled"
 
-CRYPTO_FACTORY: Final = "org.apache.parquet.crypto.keytools.PropertiesDrivenCryptoFactory"
+CRYPTO_FACTORY: Final = "bloomseal.spark.Logged"
 ACCESS: Final = "parquet.encryption.key.access.token"
 _SECRET: Final = re.compile(
     r"(?i)secret|passw|passphrase|token|credential|(private|access|session)[._-]?key|(?:^|[._-])pin$|key[._-]?list|explicit"

@@ -24,7 +24,7 @@ __all__ = ["KMS_CLIENT", "SEALED_ONLY", "bridge_jar", "build_jar", "kept_file"]
 
 KMS_CLIENT: Final = "bloomseal.spark.KeyBridge"
 SEALED_ONLY: Final = "bloomseal.spark.SealedOnly"
-_SOURCES: Final = ("Measures.java", "Figures.java", "KeyBridge.java", "SealedOnly.java")
+_SOURCES: Final = ("Measures.java", "Figures.java", "KeyBridge.java", "Logged.java", "SealedOnly.java")
 """In this order: each may use those before it."""
 _NEED_JAVA: Final = "set JAVA_HOME, or pip install 'bloomseal[jvm]'"
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
@@ -74,15 +74,15 @@ def _sources() -> dict[str, str]:
 
 def _compiled(jvm: Any) -> bytes:
     classes: dict[str, Any] = {}
-    before = None
+    known = None
     for name, source in _sources().items():
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
+        if known is not None:
+            compiler.setParentClassLoader(known)
         # Its class files are of an old version by default, so that they run on whatever Java an executor has.
-        if before is not None:
-            compiler.setParentClassLoader(before)
         compiler.cook(name, source)
-        before = compiler.getClassLoader()
         classes |= compiler.getBytecodes()
+        known = compiler.getClassLoader()
     jar = io.BytesIO()
     with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(classes):

@@ -7,7 +7,7 @@ from typing import Final
 
 from .source import Source
 
-__all__ = ["Format", "format_of", "named_format", "says_data"]
+__all__ = ["Format", "format_of", "may_hold_data", "named_format", "says_data"]
 
 
 class Format(StrEnum):
@@ -21,6 +21,17 @@ _ENDINGS: Final = {".parquet": Format.PARQUET, ".parq": Format.PARQUET, ".pq": F
 _INSIDE: Final = {".parquet.": Format.PARQUET, ".orc.": Format.ORC}
 _PARQUET: Final = (b"PAR1", b"PARE")
 _ORC: Final = b"ORC"
+_ARCHIVES: Final = {
+    "gzip": b"\x1f\x8b",
+    "zip": b"PK\x03\x04",
+    "zstd": b"\x28\xb5\x2f\xfd",
+    "xz": b"\xfd7zXZ\0",
+    "bzip2": b"BZh",
+    "LZ4": b"\x04\x22\x4d\x18",
+    "7z": b"7z\xbc\xaf\x27\x1c",
+}
+_TAR: Final = b"ustar"
+_TAR_AT: Final = 257
 
 
 def named_format(name: str) -> Format | None:
@@ -48,3 +59,19 @@ def format_of(source: Source) -> Format | None:
     if end in _PARQUET:
         return Format.PARQUET
     return Format.ORC if end[:3] == _ORC else None
+
+
+def may_hold_data(source: Source) -> str | None:
+    """Why a file that does not end as data may hold some all the same, by its first bytes: it begins as data does, so
+    that whoever cuts off what stands behind has them back; or it is an archive or a compressed file, which is not
+    looked into. None: nothing says so.
+    """
+    begin = bytes(source.read(0, min(source.size, _TAR_AT + len(_TAR))))
+    if begin[:4] in _PARQUET or begin[:3] == _ORC:
+        return "it begins as Parquet or ORC does, and does not end so: it is unfinished, or something stands behind it"
+    for name, magic in _ARCHIVES.items():
+        if begin.startswith(magic):
+            return f"a file of {name}, which was not looked into: files of data may lie in it"
+    if begin[_TAR_AT:] == _TAR:
+        return "an archive of tar, which was not looked into: files of data may lie in it"
+    return None

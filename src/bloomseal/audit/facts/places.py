@@ -140,6 +140,8 @@ def _add(path: str | os.PathLike[str], ref: FileRef, places: Places, seen: _Seen
     _take(places, seen, (one.ref for one in indexes))
     if history:
         _take(places, seen, (one.ref for one in found.others))
+        # A session that seals whatever it writes has sealed its checkpoints too: without their key there is no table.
+        _take(places, seen, found.logged)
         places.unsure += [_shown(str(problem)) for problem in found.unsure]
         if not (found.files or found.others or found.problems or ref in seen):
             places.empty.append(ref.path)

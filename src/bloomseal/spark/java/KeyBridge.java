@@ -113,6 +113,36 @@ public final class KeyBridge implements KmsClient {
         return Base64.getDecoder().decode(ask("unwrap", masterKey, "wrapped", wrapped, "key"));
     }
 
+    /** The bridge of a session, by its configuration. */
+    static KeyBridge of(Configuration conf) {
+        KeyBridge bridge = new KeyBridge();
+        bridge.initialize(conf, null, null, conf.get("parquet.encryption.key.access.token"));
+        return bridge;
+    }
+
+    /** Has the helper write an entry of the access log; {@code why} where the key was refused. */
+    void log(String action, String file, String column, byte[] keyMetadata, String why) {
+        JsonNode answer;
+        try {
+            ObjectNode request = (ObjectNode) JSON.readTree(settings);
+            request.put("op", "log");
+            request.put("action", action);
+            request.put("file", file);
+            request.put("column", column);
+            request.put("key_metadata", Base64.getEncoder().encodeToString(keyMetadata == null ? new byte[0] : keyMetadata));
+            request.put("refused", why);
+            answer = JSON.readTree((String) helper(python).apply(new Object[] {request.toString(), Long.valueOf(millis)}));
+        } catch (IOException e) {
+            throw new ParquetCryptoRuntimeException("the key helper's answer is not JSON");
+        } catch (IllegalStateException e) {
+            throw new ParquetCryptoRuntimeException("no key without its entry in the access log: " + e.getMessage());
+        }
+        if (!answer.hasNonNull("logged")) {
+            String message = answer.hasNonNull("message") ? answer.get("message").asText() : "the key helper gave no reason";
+            throw new ParquetCryptoRuntimeException(message + " [unusable]");
+        }
+    }
+
     private String ask(String op, String masterKey, String name, String value, String wanted) throws KeyAccessDeniedException {
         long began = System.nanoTime();
         String problem = "bridge.failures";

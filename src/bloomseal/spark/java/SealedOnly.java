@@ -4,14 +4,13 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.parquet.crypto.FileEncryptionProperties;
 import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
-import org.apache.parquet.crypto.keytools.PropertiesDrivenCryptoFactory;
 import org.apache.parquet.hadoop.api.WriteSupport.WriteContext;
 
 /**
  * parquet-java's own encryption by properties, but that no Parquet file is begun which it would leave in plaintext: an
  * INSERT into a catalog's table without options, a misspelt one, a plain write.
  */
-public final class SealedOnly extends PropertiesDrivenCryptoFactory {
+public final class SealedOnly extends Logged {
   @Override
   public FileEncryptionProperties getFileEncryptionProperties(
       Configuration configuration, Path file, WriteContext context) throws ParquetCryptoRuntimeException {

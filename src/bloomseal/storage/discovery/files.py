@@ -13,7 +13,7 @@ import stat
 from typing import TYPE_CHECKING, Final
 
 from ...errors import BloomsealError, UsageError
-from ..formats import format_of
+from ..formats import format_of, may_hold_data
 from ..ref import FileRef
 from ..source import Source, refusal, resolve_path, type_at
 from .kinds import (
@@ -256,18 +256,32 @@ class _Walk:
             return self._everything and regular and bool(self._ends_as_data(ref.path))
         if kind_of(name) in self._named:
             return True
-        if not self._everything or not regular or f"/{_DELTA_LOG}/" in f"/{posixpath.dirname(name)}/":
-            # A log's own checkpoints are no data: sealed, they would end the table.
+        if not self._everything or not regular:
+            return False
+        if f"/{_DELTA_LOG}/" in f"/{posixpath.dirname(name)}/":
+            # A log's own checkpoints are no data: sealed, they would end the table. Its JSON is read as JSON.
+            if not last.endswith((".json", ".crc")) and self._ends_as_data(ref.path) is not False:
+                self.listing.logged.append(ref)
             return False
         if kind_of(name) is Kind.LEFTOVER:
             return True  # its writer may have been killed half-way, and what there is may be plaintext
         if (ends := self._ends_as_data(ref.path)) is None:
             self._problem(ref.path, "can't be read, so that nobody knows whether it is data", name)
-        if ends is False and promises_data(last):
-            self.listing.unsure.append(
-                Problem(ref.path, "it does not end as Parquet or ORC does: it is unfinished, or broken off")
-            )
+        if ends is False and (why := self._may_hold(last, name, ref.path)) is not None:
+            self.listing.unsure.append(Problem(ref.path, why))
         return bool(ends)
+
+    def _may_hold(self, last: str, name: str, path: str) -> str | None:
+        """Why data may be in a file that does not end so."""
+        if promises_data(last):
+            return "it does not end as Parquet or ORC does: it is unfinished, or broken off"
+        if last.endswith(_METADATA) and posixpath.basename(posixpath.dirname(name)) == "metadata":
+            return None  # of Iceberg, which compresses its own
+        try:
+            with Source.open(path, self._ref.filesystem) as source:
+                return may_hold_data(source)
+        except BloomsealError:
+            return None  # gone meanwhile: it was just read
 
     def _ends_as_data(self, path: str) -> bool | None:
         """Does the file end as Parquet or ORC does? None where it can't be read."""
@@ -284,6 +298,7 @@ class _Walk:
     def _done(self) -> None:
         self.listing.files = sorted(self._found.values(), key=lambda found: found.relative)
         self.listing.sidecars.sort(key=lambda ref: ref.path)
+        self.listing.logged.sort(key=lambda ref: ref.path)
 
 
 def _unseen(what: str, path: str, error: OSError) -> UsageError:

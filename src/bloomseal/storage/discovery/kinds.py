@@ -113,7 +113,9 @@ class Listing:
         tables: folders that hold a table with a log, and which; "" is the place itself.
         problems: what could not be looked at.
         unsure: with `everything`, what is no problem for a reader, and may still lead to data, or become some: links of
-            any name that lead nowhere, files of data that have no end yet.
+            any name that lead nowhere, files of data that have no end yet, archives.
+        logged: with `everything`, Parquet and ORC files in the logs of tables, under names that logs parse by
+            themselves not: they are the log's own, which nobody rewrites.
         root: the folder that was searched; None where a file was named.
     """
 
@@ -122,6 +124,7 @@ class Listing:
     tables: dict[str, Layout] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     unsure: list[Problem] = field(default_factory=list)
+    logged: list[FileRef] = field(default_factory=list)
     root: FileRef | None = None
 
 

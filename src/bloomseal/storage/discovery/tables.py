@@ -69,6 +69,7 @@ class TableFiles:
     missing: list[str] = field(default_factory=list)
     logs: dict[str, DeltaLog | IcebergLog] = field(default_factory=dict)
     sidecars: list[FileRef] = field(default_factory=list)
+    logged: list[FileRef] = field(default_factory=list)
 
 
 def find_files(
@@ -233,6 +234,7 @@ def _sort_out(result: TableFiles, files: Iterable[Found], listing: Listing, ever
         (result.files if found.kind in wanted else result.others).append(found)
     result.problems += listing.problems
     result.sidecars += listing.sidecars
+    result.logged += listing.logged
     result.unsure += listing.unsure
 
 
