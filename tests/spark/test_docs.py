@@ -21,14 +21,14 @@ FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | 
 MARK = "===== block ====="
 
 
-def test_the_page_runs(tmp_path: Path) -> None:
+def test_the_page_runs(work: Path, tmp_path: Path) -> None:
     home = need_spark()
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("BLOOMSEAL_", "SPARK_"))}
     environment |= {
         "JAVA_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "XDG_CACHE_HOME": str(work / "cache"),  # the bridge that other tests have compiled
     }
     python, expected = [], []
     for match in FENCE.finditer(PAGE.read_text(encoding="utf-8")):

@@ -27,8 +27,10 @@ pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
 PIPELINE = Path(__file__).parents[2] / "examples" / "pipeline" / "pipeline.py"
 
 
-def test_the_pipeline_runs_and_its_gate_holds(spark: SparkSession, ring: bs.Keyring, tmp_path: Path) -> None:
-    environment = {**os.environ, "JAVA_HOME": str(need_spark()), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+def test_the_pipeline_runs_and_its_gate_holds(
+    spark: SparkSession, ring: bs.Keyring, work: Path, tmp_path: Path
+) -> None:
+    environment = {**os.environ, "JAVA_HOME": str(need_spark()), "XDG_CACHE_HOME": str(work / "cache")}
     kms = f"keyring://{ring.path}"
     command = [sys.executable, str(PIPELINE), "all", "--kms", kms, "--to", "people", "--evidence", "audit.json"]
     done = subprocess.run(
