@@ -22,7 +22,6 @@ from ..specs import EncryptionSpec, encryption_for
 from ..storage.discovery.kinds import INDEX_FOLDER
 from ..storage.ref import FileRef
 from ..storage.source import Source
-from ..write.writer import SealedWriter
 from .manifest import FileState, Manifest, Shard, state_of
 from .place import place_at
 
@@ -161,6 +160,8 @@ class IndexFolder:
         Raises:
             UsageError: nothing seals the column. KeyAccessError. BloomsealError: the storage failed.
         """
+        from ..write.writer import SealedWriter  # look-ups need not load this
+
         ref = self.place.ref(name)
         rows = _as_table(path, values)
         spec = _narrowed(encryption, ref, ".".join(path))

@@ -1,7 +1,6 @@
-"""Arrow's whole numbers as numpy's, without pandas.
+"""Arrow's whole numbers as numpy's, and sets of them, without what takes as much time to load as a first look-up takes.
 
-``to_numpy``, and ``pyarrow.array`` of a list, load pandas where that is installed: as much processor time as the rest
-of a first look-up.
+``to_numpy``, and ``pyarrow.array`` of a list, load pandas where that is installed; ``numpy.unique`` loads ``numpy.ma``.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import pyarrow as pa
 
 from ..errors import FormatError
 
-__all__ = ["as_numpy"]
+__all__ = ["as_numpy", "distinct", "within"]
 
 
 def as_numpy(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int64]:
@@ -30,3 +29,20 @@ def as_numpy(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int64]:
     if len(parts) == 1:
         return parts[0].astype(np.int64, copy=False)
     return np.concatenate(parts).astype(np.int64) if parts else np.empty(0, dtype=np.int64)
+
+
+def distinct(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Each once, ascending."""
+    ordered = np.sort(values)
+    fresh = np.ones(len(ordered), dtype=np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=fresh[1:])
+    return ordered[fresh]
+
+
+def within(values: npt.NDArray[np.int64], ordered: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Which of them are among others, which ascend; shape (n,) → (n,)."""
+    if not len(ordered):
+        return np.zeros(len(values), dtype=np.bool_)
+    at = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
+    found: npt.NDArray[np.bool_] = ordered[at] == values
+    return found

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from ...errors import UsageError
 from ...index.facts.sighting import Kept, Sighting
 from ...index.lookup import GROUP_BITS, ghost
+from ...index.numbers import distinct, within
 from ...read.plan import ReadStats
 from .indexes import Held, Indexes, UnreadableError, UseIndex
 
@@ -171,7 +172,7 @@ def _sifted(
     asked: _Asked = {}
     for doc, mine in same:
         ways = ask(mine[0], ghost(doc, indexes.path(mine[0])))
-        left = _left(ways, np.array(mine), held, asked)
+        left = _left(ways, np.sort(np.array(mine)), held, asked)
         for number, kept in left.items():
             result.left[number] = None if kept is None else Kept(kept, int(groups[number]), seen_as(number))
         if gone := {number: int(groups[number]) for number in mine if number not in left}:
@@ -201,7 +202,7 @@ def _any_of(ways: Ways, numbers: I64, held: list[Held], asked: _Asked) -> tuple[
     for conjunction in ways:
         every, some = _all_of(conjunction, numbers, held, asked)
         whole |= every
-        codes = np.union1d(codes, some)
+        codes = distinct(np.concatenate([codes, some]))
     return whole, codes
 
 
@@ -214,10 +215,11 @@ def _all_of(conjunction: Iterable[Equal], numbers: I64, held: list[Held], asked:
                 continue
             covered = one.coverage.covered[numbers]
             # Of files that this index covers only what it found is left, in what other terms have left.
-            mine = np.isin(codes >> GROUP_BITS, numbers[covered & ~whole])
-            found = found[np.isin(found >> GROUP_BITS, numbers[covered])]
-            fresh = found[np.isin(found >> GROUP_BITS, numbers[covered & whole])]
-            codes = np.union1d(np.concatenate([codes[~mine], np.intersect1d(codes[mine], found)]), fresh)
+            mine = within(codes >> GROUP_BITS, numbers[covered & ~whole])
+            found = found[within(found >> GROUP_BITS, numbers[covered])]
+            fresh = found[within(found >> GROUP_BITS, numbers[covered & whole])]
+            both = codes[mine][within(codes[mine], found)]
+            codes = distinct(np.concatenate([codes[~mine], both, fresh]))
             whole &= ~covered
     return whole, codes
 
@@ -231,5 +233,5 @@ def _codes(term: Equal, held: Held, asked: _Asked) -> I64 | None:
         hashes, _, undecided = probes.hashes()
         says = not undecided.any() and not held.too_many(len(hashes))
         # Held, so that no other values are given the same id.
-        asked[name] = probes, np.unique(held.find(hashes).codes) if says else None
+        asked[name] = probes, distinct(held.find(hashes).codes) if says else None
     return asked[name][1]
