@@ -287,3 +287,22 @@ def test_inputs_that_differ_are_refused_and_nothing_is_written(run: Run, folder:
     assert not (folder / "all.parquet").exists()
     done = run("write", "1.csv", "-", "all.parquet", "--plaintext", "--input-format", "csv")
     assert (done.code, "stands alone" in done.err) == (2, True)
+
+
+def test_a_plaintext_table_is_an_input(run: Run, tmp_path: Path) -> None:
+    for number, country in enumerate(("DE", "FR")):
+        path = tmp_path / "lake" / f"country={country}" / "a.parquet"
+        path.parent.mkdir(parents=True)
+        pq.write_table(pa.table({"id": [number, number + 10], "ssn": ["x", country]}), path)
+    keys = ("--keyring", "ring.json", "--footer-key", "footer", "--column-key", "ssn=pii")
+    assert run("keyring", "create", "--keyring", "ring.json", "footer", "pii").code == 0
+    lake, sealed = str(tmp_path / "lake"), str(tmp_path / "sealed")
+    assert run("write", lake, sealed, "--partition-by", "country", "--rows-per-file", "1", *keys).code == 0
+    ring = bs.Keyring(Path("ring.json"))
+    found = bs.open_table(sealed, decryption=bs.DecryptionSpec(ring)).read()
+    assert found.sort_by("id").to_pylist() == bs.read_table(lake).sort_by("id").to_pylist()
+    assert len(bs.open_table(sealed)) == 4
+    refused = run("write", sealed, str(tmp_path / "b.parquet"), *keys)
+    assert (refused.code, "encrypted" in refused.err) == (2, True), refused.err
+    assert not (tmp_path / "b.parquet").exists()
+    assert run("write", f"{lake}/none-*.parquet", str(tmp_path / "b.parquet"), *keys).code == 2

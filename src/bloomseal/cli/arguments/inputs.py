@@ -12,8 +12,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ...errors import BloomsealError, FormatError, UsageError
+from ...errors import BloomsealError, FormatError, KeyAccessError, UsageError
 from ...spelling import nearest
+from ...storage.discovery.tables import is_one_file
 from .csv_input import COMPRESSIONS, CsvReader, bad_line
 
 __all__ = ["FORMATS", "Input", "open_input", "parse_type"]
@@ -59,7 +60,7 @@ def open_input(
     """Open an input file, or standard input for ``-``.
 
     Args:
-        path: the file.
+        path: the file; or a folder, a pattern, a Delta or Iceberg table of plaintext files.
         kind: one of `FORMATS`; None: by the name's end.
         types: column → type, where it shall not be inferred (CSV, JSON) or is to be changed.
         delimiter: between the values of CSV, one character; None: a tab in ``.tsv``, else a comma.
@@ -69,6 +70,8 @@ def open_input(
         FormatError: the input does not parse, or a value does not fit its type. The message names no value.
     """
     plain = PurePath(path).with_suffix("") if PurePath(path).suffix.lower() in COMPRESSIONS else PurePath(path)
+    if kind in (None, "parquet") and _is_table(path):
+        kind = "table"
     if kind is None and (kind := _EXTENSIONS.get(plain.suffix.lower())) is None:
         raise UsageError("what kind of file is the input?", file=path, hint=f"--input-format {'|'.join(FORMATS)}")
     if delimiter is not None and (kind != "csv" or len(delimiter.encode()) != 1 or delimiter in '"\r\n'):
@@ -101,7 +104,7 @@ def open_input(
                 column=missing[0],
                 hint=f"one of {', '.join(nearest(missing[0], found.schema.names))}",
             )
-        if kind in ("parquet", "arrow") and types:
+        if kind in ("table", "parquet", "arrow") and types:
             found = _cast(found, types)
         found.batches = _guarded(found.batches, path, broken)
         yield found
@@ -150,6 +153,34 @@ def _open_parquet(path: str, types: Mapping[str, pa.DataType], stack: contextlib
     return Input(file.schema_arrow, _with_rows(file.iter_batches(_BATCH_ROWS)), file.metadata.num_rows)
 
 
+def _is_table(path: str) -> bool:
+    return path != "-" and "://" not in path and not is_one_file(path)
+
+
+def _open_table(path: str, types: Mapping[str, pa.DataType], stack: contextlib.ExitStack) -> Input:  # noqa: ARG001
+    from ...table.open import open_table
+
+    table, done = open_table(path), [0.0]
+
+    def rows() -> Iterator[tuple[pa.RecordBatch, float]]:
+        with _in_clear(path):
+            for batch in reader:
+                yield batch, done[0]
+
+    with _in_clear(path):
+        reader = stack.enter_context(table.scan(progress=lambda files, _: done.__setitem__(0, files)))
+    return Input(reader.schema, rows(), len(table))
+
+
+@contextlib.contextmanager
+def _in_clear(path: str) -> Iterator[None]:
+    """The keys on the command line are those of the output, so that none is asked for here."""
+    try:
+        yield
+    except KeyAccessError:
+        raise UsageError("the input is encrypted", file=path, hint="bloomseal unseal, or attach and rekey") from None
+
+
 def _open_arrow(path: str, types: Mapping[str, pa.DataType], stack: contextlib.ExitStack) -> Input:  # noqa: ARG001
     stream, total = _stream(path, stack)
     if path != "-":
@@ -162,7 +193,7 @@ def _open_arrow(path: str, types: Mapping[str, pa.DataType], stack: contextlib.E
     return Input(reader.schema, _with_bytes(reader, stream, total), total)
 
 
-_OPENERS: Final = {"ndjson": _open_ndjson, "parquet": _open_parquet, "arrow": _open_arrow}
+_OPENERS: Final = {"table": _open_table, "ndjson": _open_ndjson, "parquet": _open_parquet, "arrow": _open_arrow}
 
 
 def _stream(path: str, stack: contextlib.ExitStack) -> tuple[Any, int]:

@@ -117,6 +117,8 @@ def write(
 ) -> None:
     """Write the rows of INPUT (- is standard input) into OUTPUT, a Parquet file whose columns and filters are sealed.
 
+    INPUT may be a folder or a table of plaintext files, too: its partition columns are columns of OUTPUT.
+
     Several INPUTs are written one behind the other. They have the same columns in the same order, CSV the same header.
     Of CSV, a column is a number, a date or a moment if every value in it is; numbers with leading zeros, a plus sign or
     more digits than a number holds exactly stay text. .tsv, .gz, .bz2 and .zst are known by their names; OUTPUT - is
