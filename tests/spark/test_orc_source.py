@@ -105,3 +105,19 @@ def test_what_can_not_be_opened_is_refused_or_null(spark: SparkSession, tmp_path
     first = masked.where("id = 5").collect()[0]
     assert (first["name"], first["num"]) == (None, ROWS[5][2])
     assert bs.read_table(folder / "0.orc", columns=["id"]).num_rows == len(ROWS)
+
+
+def test_filters_are_attached_and_files_verified(spark: SparkSession, tmp_path: Path) -> None:
+    ring, folder = orc_ring(tmp_path / "keys.json"), tmp_path / "t"
+    for number in range(2):
+        orc_file(folder / f"{number}.orc", ring)
+    sealed = {"name": {"key": "pii", "filter": {"fpp": 0.01}}, "num": {"key": "wide"}, "s": {"key": "wide"}}
+    policy = _policy(f"keyring://{ring.path}", columns=sealed)
+    for attached, present in ((2, 0), (0, 2)):
+        rows = bss.attach(spark, folder, policy=policy).collect()
+        assert [(row["attached"], row["present"], row["failure"]) for row in rows] == [(attached, present, None)] * 2
+        assert [row["filter_bytes"] > 1_000 for row in rows] == [bool(attached)] * 2
+    found = bss.verify(spark, folder, policy=policy, filters=True).collect()
+    assert [(row["ok"], row["complete"], row["failures"]) for row in found] == [(True, False, [])] * 2
+    with orc.open_file(folder / "0.orc", decryption=policy) as file:
+        assert {str(one.verdicts[0]) for one in file.probe("name", ["nobody at all"])} == {"absent"}
