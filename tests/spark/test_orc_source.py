@@ -51,8 +51,8 @@ def test_rows_of_the_java_writer_are_those_of_sparks_reader(spark: SparkSession,
     assert _rows(ours) == _rows(theirs)
     one = bss.read(spark, folder, columns=["id", "inner.b"], where="name = 'n7000'")
     assert [tuple(row) for row in one.collect()] == [(1000, "y")]
-    for asked in ("id > 3990", "id between 5 and 7", "name in ('n0', 'n7', 'x')", "day < date'2020-01-03'", "list is null",
-                  "amount = 12.000", "small = 5 and even", "inner.a = 9", "name like 'n69%'"):  # fmt: skip
+    for asked in ("id between 5 and 7 or inner.a = 9", "name in ('n0', 'n7', 'x') and list is null",
+                  "amount = 12.000", "day < date'2020-01-03' and even"):  # fmt: skip
         assert _rows(bss.read(spark, folder, where=asked)) == _rows(theirs.where(asked)), asked
     assert bss.read(spark, folder).count() == 4_000
 
