@@ -16,12 +16,15 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
+from bloomseal import orc
 from bloomseal.audit import audit, may_destroy
 from bloomseal.audit.rendering.cbom import to_cbom
 from bloomseal.audit.rendering.html import to_html
 from bloomseal.audit.rendering.sarif import to_sarif
 from bloomseal.encryption import SecretKey
-from bloomseal.rotation import Rekey, Rewrap, Seal, Unseal, plan, rotate
+from bloomseal.keytools import MasterKeys
+from bloomseal.keytools.local_keys import LocalKeyCalls
+from bloomseal.rotation import Rekey, Repair, Rewrap, Seal, Unseal, plan, rotate
 from support.watch import Secrets
 
 PASSPHRASE, TOKEN = "passphrase-of-the-test", "hvs.token-of-the-test"
@@ -179,3 +182,65 @@ def test_the_search_finds_what_is_there(bench: Bench, tmp_path: Path) -> None:
         (tmp_path / f"log{number}").unlink()
         with pytest.raises(AssertionError, match="holds secrets"):
             bench.secrets.clean_error(RuntimeError(text), "an error")
+
+
+_KEPT = Path(__file__).parent / "vectors" / "orc" / "encrypted.orc"
+_PII, _WIDE = bytes(range(16, 32)), bytes(range(32))
+_NAMES = {"name": bs.FilterSpec(fpp=0.1)}
+ORC_VERBS: dict[str, Callable[[Path, bs.DecryptionSpec], Any]] = {
+    "repair": lambda root, spec: rotate(root, Repair(spec)),
+    "repair, planned": lambda root, spec: plan(root, Repair(spec)),
+    "repair, a file": lambda root, spec: orc.repair_filters(root / "a.orc", decryption=spec),
+    "rekey": lambda root, spec: rotate(root, Rekey(spec)),
+    "rekey, a file": lambda root, spec: orc.rekey(root / "a.orc", decryption=spec),
+    "attach": lambda root, spec: bs.attach_filters(root, _NAMES, decryption=spec),
+    "read": lambda root, spec: bs.read_table(root, filters=[("num", "==", 7919)], decryption=spec),
+    "open": lambda root, spec: orc.open_file(root / "a.orc", decryption=spec),
+    "verify": lambda root, spec: bs.verify(root, filters=True, decryption=spec),
+}
+
+
+@pytest.mark.parametrize("verb", ORC_VERBS)
+def test_no_verb_of_orc_tells_a_secret(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: Any
+) -> None:
+    """Master keys, and every local key that they open: those of the old file and those of the new one."""
+    secrets, opened = Secrets(_PII, _WIDE), LocalKeyCalls.open
+    root = tmp_path / "t"
+    root.mkdir()
+    (root / "a.orc").write_bytes(_KEPT.read_bytes())
+
+    def known(calls: LocalKeyCalls, *given: Any) -> SecretKey:
+        key = opened(calls, *given)
+        secrets.add(key.reveal())
+        return key
+
+    def tried(keys: MasterKeys, where: str) -> bool:
+        try:
+            told = ORC_VERBS[verb](root, bs.DecryptionSpec(keys, allow_ctr=True))
+        except bs.BloomsealError as error:
+            secrets.clean_error(error, where)
+            return False
+        finally:
+            assert secrets.clean_tree(tmp_path) > 0
+        secrets.clean_object(told, where)
+        return True
+
+    monkeypatch.setattr(LocalKeyCalls, "open", known)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    caplog.set_level(logging.DEBUG)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        tried(MasterKeys({"pii": [None, bytes(16)], "wide": bytes(32)}), f"{verb}, with wrong keys")
+        assert tried(MasterKeys({"pii": [None, _PII], "wide": _WIDE}), verb)
+        data = bytearray((root / "a.orc").read_bytes())
+        for place in range(0, len(data) - 2_000, 37):
+            data[place] ^= 1
+        (root / "a.orc").write_bytes(data)
+        tried(MasterKeys({"pii": [None, _PII], "wide": _WIDE}), f"{verb}, the file broken")
+    for one in warned:
+        secrets.clean(str(one.message), "a warning")
+    secrets.clean(caplog.text, "the log")
+    out, err = capfd.readouterr()
+    secrets.clean(out + err, "the streams")

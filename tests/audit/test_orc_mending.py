@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +87,31 @@ def broken_filter(folder: Path, ring: Keyring) -> Made:
     return path, {"deep": True}
 
 
+@case("BS301")
+def aged(folder: Path, ring: Keyring) -> Made:
+    """Its versions were made a hundred days ago; those of the command are made now."""
+    path = orc_file(folder / "a.orc", ring)
+    text = json.loads(ring.path.read_text())
+    for one in _versions(text):
+        one["created"] = (datetime.now(UTC) - timedelta(days=100)).isoformat()
+    ring.path.write_text(json.dumps(text))
+    return path, {"policy": replace(_policy(ring), max_key_age=timedelta(days=90))}
+
+
+def _versions(node: Any) -> list[dict[str, Any]]:
+    """All of a keyring file that have a date."""
+    below = list(node.values()) if isinstance(node, dict) else node if isinstance(node, list) else []
+    own = [node] if isinstance(node, dict) and "created" in node else []
+    return own + [one for part in below for one in _versions(part)]
+
+
+@case("BS302")
+def disabled_master_key(folder: Path, ring: Keyring) -> Made:
+    path = orc_file(folder / "a.orc", ring)
+    ring.disable("pii")
+    return path, {}
+
+
 @case("BS303")
 def unexpected_master_key(folder: Path, ring: Keyring) -> Made:
     return orc_file(folder / "a.orc", ring), {"policy": _policy(ring, name=ColumnPolicy("pii-2027"))}
@@ -149,9 +177,10 @@ def test_its_command_removes_the_finding(folder: Path, rule: str) -> None:
     assert found
     for command in dict.fromkeys(one.fix for one in found):
         assert command, [one.advice for one in found]
-        words = shlex.split(command)
-        assert words[0] == "bloomseal"
-        assert main(words[1:]) == 0, command
+        for part in command.split(" && "):
+            words = shlex.split(part)
+            assert words[0] == "bloomseal"
+            assert main(words[1:]) == 0, part
     assert not _of(rule, made, ring)
 
 

@@ -264,3 +264,30 @@ def test_altered_files_give_our_errors(folder: Path) -> None:
     for size in (0, 3, 10, len(sound) // 2, len(sound) - 1):
         with pytest.raises(FormatError):
             bs.open_file(sound[:size])
+
+
+def test_an_object_store_is_read_and_probed_by_few_requests(folder: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    store, requests = fsspec.filesystem("memory"), list[tuple[int, int]]()
+    whole = _whole(folder)
+    for path in sorted(folder.glob("*.orc")):
+        store.pipe_file(f"/lake/{path.name}", path.read_bytes())
+    place = "memory://lake"
+    value = whole["i64"].drop_null()[5].as_py()
+    assert bs.read_table(place).equals(whole)
+    found = bs.read_table(place, columns=["text", "list"], filters=[("i64", "==", value)])
+    assert found.equals(whole.filter(pc.field("i64") == value).select(["text", "list"]))
+    here, there = (bs.probe(one, "i64", [value, 12_345]) for one in (folder, place))
+    assert [*there.values()] == [*here.values()]
+    kind = type(store.open("/lake/0.orc"))
+    read = kind.read
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            kind, "read", lambda self, length=-1: requests.append((self.tell(), length)) or read(self, length)
+        )
+        with bs.open_file("memory://lake/0.orc") as file:
+            requests.clear()
+            file.decode(0, [leaf.index for leaf in file.leaves.leaves])
+    # Statistics, stripe footer, and the streams of all columns, which lie side by side.
+    assert len(requests) <= 3
+    store.rm("/lake", recursive=True)

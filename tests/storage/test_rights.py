@@ -12,9 +12,12 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
+from bloomseal import orc
+from bloomseal.rotation import Repair, rotate
 from bloomseal.storage.atomic import AtomicFile, replace_durably
 from bloomseal.storage.ref import FileRef
 from bloomseal.storage.source import Source
+from support.orc_files import orc_file, orc_ring
 
 SPEC = bs.EncryptionSpec(footer_key=b"f" * 16)
 KEYS = bs.DecryptionSpec(bs.ExplicitKeys(footer_key=b"f" * 16))
@@ -92,6 +95,23 @@ def test_replacing_keeps_the_mode_and_nothing_beyond(tmp_path: Path, job: str) -
         "write": lambda: bs.write_table(SMALL, path, encryption=spec),
     }[job]()
     assert _mode(path) == 0o640
+
+
+@pytest.mark.parametrize("job", ["attach", "repair", "rekey", "table"])
+def test_replacing_an_orc_file_keeps_the_mode_and_nothing_beyond(tmp_path: Path, job: str) -> None:
+    ring = orc_ring(tmp_path / "keyring.json")
+    path = orc_file(tmp_path / "t" / "a.orc", ring)
+    path.chmod(0o4640)
+    keys, before = bs.DecryptionSpec(ring, allow_ctr=True), path.read_bytes()
+    {
+        "attach": lambda: bs.attach_filters(path, {"s.b": bs.FilterSpec(fpp=0.1)}, decryption=keys),
+        "repair": lambda: orc.repair_filters(path, decryption=keys),
+        "rekey": lambda: orc.rekey(path, decryption=keys),
+        "table": lambda: rotate(path.parent, Repair(keys)),
+    }[job]()
+    assert path.read_bytes() != before
+    assert _mode(path) == 0o640
+    assert [one.name for one in path.parent.iterdir()] == ["a.orc"]
 
 
 @pytest.mark.skipif(not hasattr(os, "setxattr"), reason="access lists are asked for as Linux keeps them")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import BloomsealError, UnsupportedError, UsageError
 from ...policy import Policy, TablePolicy
+from ...read.orc.file import SealedOrcFile
 from ..listing import TableFiles, list_files, open_filesystem
 from ..opening import open_table_file, table_of
 from .common import described, job_table, packs
@@ -130,7 +131,7 @@ def _each(
 
 def _verified(filters: bool, name: str, table: TablePolicy, base: str | None) -> Row:
     try:
-        with open_table_file(name, table, base) as file:
+        with open_table_file(name, table, base, orc=True) as file:
             report = file.verify(filters=filters)
     except BloomsealError as error:
         # Raised, it would end the job, and with it the answers about all other files.
@@ -160,27 +161,30 @@ def _verdict(report: VerifyReport) -> str:
 
 
 def _attached(name: str, table: TablePolicy, base: str | None) -> Row:
-    from ...write.attach import attach_filters
+    from ...write.door import attach_filters
 
     try:
-        with open_table_file(name, table, base) as file:
+        with open_table_file(name, table, base, orc=True) as file:
             missing, present = _missing(file, table)
         if not missing:
             return name, 0, present, 0, None
         report = attach_filters(name, missing, decryption=table, filesystem=open_filesystem(base))
     except BloomsealError as error:
-        with contextlib.suppress(BloomsealError), open_table_file(name, table, base) as file:
+        with contextlib.suppress(BloomsealError), open_table_file(name, table, base, orc=True) as file:
             missing, present = _missing(file, table)
             if not missing:
                 return name, 0, present, 0, None  # another attempt of this task was first
         return name, 0, 0, 0, error.what
-    return name, len(report.filters), present, sum(one["num_bytes"] for one in report.filters), None
+    size = sum(one["num_bytes"] * one.get("row_groups", 1) for one in report.filters)
+    return name, len(report.filters), present, size, None
 
 
 def _missing(file: SealedFile, table: TablePolicy) -> tuple[dict[str, FilterSpec], int]:
     """The promised filters of columns that lack one in some row group, or have it in clear; and how many filters there
     are of the other columns.
     """
+    if isinstance(file, SealedOrcFile):
+        return _missing_of_orc(file, table)
     missing: dict[str, FilterSpec] = {}
     present = 0
     for name, spec in table.bloom_filters().items():
@@ -188,6 +192,20 @@ def _missing(file: SealedFile, table: TablePolicy) -> tuple[dict[str, FilterSpec
         chunks = [file.walk.chunk(group, leaf) for group in range(file.num_row_groups) for leaf in inside]
         if all(_has_filter(file, chunk) for chunk in chunks):
             present += len(chunks)
+        else:
+            missing[name] = spec
+    return missing, present
+
+
+def _missing_of_orc(file: SealedOrcFile, table: TablePolicy) -> tuple[dict[str, FilterSpec], int]:
+    """As `_missing`; one that is not believed is none. A stripe's filters of a column count as one."""
+    missing: dict[str, FilterSpec] = {}
+    present = 0
+    for name, spec in table.bloom_filters().items():
+        leaves = [file.stored(leaf.index) for leaf in file.leaves.below(name)]
+        found = [file.orc.believed(part, leaf) is not None for part in range(file.num_parts) for leaf in leaves]
+        if all(found):
+            present += len(found)
         else:
             missing[name] = spec
     return missing, present

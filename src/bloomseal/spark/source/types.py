@@ -2,8 +2,8 @@
 
 Types follow Spark's own Parquet reader (`ParquetToSparkSchemaConverter` for those of a schema,
 `ParquetVectorUpdaterFactory` for what a column may be widened to). Where it refuses a type that Spark can hold, this
-reads it: nanoseconds are cut to microseconds, half floats become floats, UUIDs binary. ORC's ``timestamp`` is the wall
-clock that it is in the file, a ``timestamp_ntz``; Spark's ORC reader makes an instant of it in the session's zone.
+reads it: nanoseconds are cut to microseconds, half floats become floats, UUIDs binary, ORC's wall clocks
+``timestamp_ntz``.
 """
 
 from __future__ import annotations
@@ -187,9 +187,6 @@ def converter(have: pa.DataType, want: st.DataType, leaves: Iterator[Leaf]) -> C
 _VARIANT: Final = st.StructType(
     [st.StructField("value", st.BinaryType(), False), st.StructField("metadata", st.BinaryType(), False)]
 )
-
-
-# From Parquet to Spark --------------------------------------------------------------------------------------------
 
 
 def _stored_schema(file: SealedFile) -> st.StructType | None:

@@ -74,7 +74,8 @@ class _Look:
             digest = hashlib.sha256(variant.encrypted_key).hexdigest()[:16]
             version = self._kms.local_version(key.version)
             bits = None if algorithm is None else 8 * algorithm.key_bytes
-            facts.keys.append(KeyFacts("orc", None, f"wrapped {digest}", bits, key.name, version, untold=_UNTOLD))
+            own = KeyFacts("orc", None, f"wrapped {digest}", bits, key.name, version, untold=_UNTOLD)
+            facts.keys.append(self._kms.judged(own))
             for number in range(variant.root.id, variant.root.last + 1):
                 self._keys.setdefault(number, len(facts.keys) - 1)
         names = {key.algorithm for key in found.keys}
