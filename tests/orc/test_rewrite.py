@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import random
 import shutil
 from decimal import Decimal
@@ -182,6 +183,22 @@ def test_rekey_takes_another_master_key(path: Path) -> None:
         assert file.encryption is not None
         assert [(one.name, one.version) for one in file.encryption.keys] == [("pii", 0), ("next", 1)]
     assert java_orc_rows(path, memory_keys(("pii", 0, OLD), ("next", 1, NEW))) == ROWS
+
+
+class _Fickle(MasterKeys):
+    """A KMS that opens each encrypted key of a new version to another key."""
+
+    def open_local_key(self, encrypted_key: bytes, master_key: str, version: int) -> bytes:
+        return super().open_local_key(encrypted_key, master_key, version) if version == 0 else os.urandom(16)
+
+
+def test_a_kms_that_gives_two_keys_for_one_costs_no_file(path: Path) -> None:
+    before = path.read_bytes()
+    fickle = DecryptionSpec(keys=_Fickle({"pii": [OLD, NEW], "wide": [WIDE, OLD]}), allow_ctr=True)
+    with pytest.raises(KeyAccessError, match="two keys"):
+        orc.rekey(path, decryption=fickle)
+    assert path.read_bytes() == before
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
 
 
 def test_nested_and_plain_columns_get_filters(path: Path) -> None:

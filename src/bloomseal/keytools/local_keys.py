@@ -107,6 +107,17 @@ class LocalKeyCalls:
             )
         return SecretKey(bytes(key))
 
+    def open_again(self, encrypted_key: bytes, master_key: str, version: int, key: SecretKey) -> None:
+        """Does the KMS give this local key once more? A file that is rewritten under it opens by no other.
+
+        Raises:
+            KeyAccessError: it does not.
+        """
+        if self.open(encrypted_key, master_key, version) != key:
+            raise KmsAccessError.because(
+                Problem.INVALID, master_key, self._calls.name, detail="it opened one local key to two keys"
+            )
+
     def version_of(self, number: int) -> str:
         """As the function of this name."""
         return version_of(self._client, number)

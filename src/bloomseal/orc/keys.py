@@ -261,7 +261,7 @@ class LocalKeys:
         """A fresh local key for the variant under a version of a master key, and its encrypted form.
 
         Raises:
-            KeyAccessError: the master key can't be had.
+            KeyAccessError: the master key can't be had, or the KMS gives another key when it is asked again.
             PolicyError: it is not one that was agreed on.
         """
         assert variant.key.algorithm is not None  # noqa: S101  # its old key was opened before
@@ -271,6 +271,7 @@ class LocalKeys:
         encrypted = SecretKey.generate(8 * variant.key.algorithm.key_bytes).reveal()
         self._check(variant, master_key)
         key = self._calls.open(encrypted, master_key, version)
+        self._calls.open_again(encrypted, master_key, version, key)
         if self._log is not None:
             self._log.say("seal", variant.root.name, master_key, str(version))
         return key, encrypted
