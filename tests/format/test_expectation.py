@@ -92,3 +92,24 @@ def test_it_is_what_the_specification_says() -> None:
     assert made == Expectation(True, (b"a", b"b"), frozenset({"ssn", "n"}), False, False, False)
     assert Expectation.of(None) is NO_EXPECTATION
     assert Expectation(False, (), frozenset(), False, False, True) == NO_EXPECTATION
+
+
+@pytest.mark.parametrize("name", ["person.ssn", "person.ssn.digits", "person.SSN", "person", "Person"])
+def test_folders_and_logs_give_no_values_of_what_must_be_encrypted(name: str) -> None:
+    with pytest.raises(PolicyError, match=r"^person\.ssn must be encrypted") as caught:
+        SSN.outside(name)
+    assert caught.value.column == name
+
+
+@pytest.mark.parametrize("name", ["person.ssn2", "ssn", "country"])
+def test_folders_and_logs_give_other_values(name: str) -> None:
+    SSN.outside(name)
+    NO_EXPECTATION.outside(name)
+
+
+def test_a_table_expects_what_its_specification_and_its_keys_name() -> None:
+    keys = bs.ExplicitKeys(footer_key=b"f" * 16, column_keys={"ssn": b"c" * 16})
+    named = bs.DecryptionSpec(keys, encrypted_columns={"zip"})
+    assert Expectation.of_table(named) == Expectation(encrypted_columns=frozenset({"ssn", "zip"}))
+    assert Expectation.of_table(bs.DecryptionSpec(keys)).encrypted_columns == {"ssn"}
+    assert Expectation.of_table(None) == NO_EXPECTATION
