@@ -227,6 +227,7 @@ def test_iceberg_delete_files_count(lab: Lab, monkeypatch: pytest.MonkeyPatch) -
         scan=lambda **_: SimpleNamespace(plan_files=lambda: [task]), metadata=SimpleNamespace(snapshots=[])
     )
     monkeypatch.setattr("bloomseal.storage.logs.iceberg._pyiceberg", lambda: lambda _: table)
+    (lab.folder / "v1.metadata.json").write_text("{}")
     answer = lab.ask("pii", "1", lab.folder / "v1.metadata.json")
     # In doubt: whether these metadata are the latest, and what the version will wrap, being the current one.
     assert (answer.answer, answer.needed_by, len(answer.doubts)) == ("no", [str(deletes)], 2)

@@ -271,6 +271,7 @@ def test_an_entry_about_a_file(ring: Keyring, tmp_path: Path, monkeypatch: pytes
     from bloomseal.keytools import KeyTools
     from bloomseal.storage.ref import FileRef
 
+    monkeypatch.delenv("BLOOMSEAL_ACCESS_LOG", raising=False)
     log = tmp_path / "access.jsonl"
     key, metadata = KeyTools(ring).for_file(FileRef("/t/a.parquet")).new_key("pii", "ssn", 128)
 

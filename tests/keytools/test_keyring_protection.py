@@ -127,7 +127,7 @@ def test_a_keyring_is_not_left_in_clear_while_the_environment_has_a_passphrase(
 ) -> None:
     monkeypatch.setenv("BLOOMSEAL_KEYRING_PASSPHRASE", "right")
     ring = Keyring(tmp_path / "keys.json", create=True)
-    with pytest.raises(UsageError, match="is set"):
+    with pytest.raises(UsageError, match="the environment gives one"):
         ring.change_passphrase(None)
     assert ring.protected
 

@@ -26,6 +26,12 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def _nothing_enabled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that was given a KMS, by another test, takes it for every policy."""
+    monkeypatch.setattr("bloomseal.spark.reading.known_policy", lambda _: (None, None))
+
+
 def _policy(kms: str, name: str = "pii", **options: Any) -> TablePolicy:
     sealed = {"name": {"key": name}, "num": {"key": "wide"}, "s": {"key": "wide"}}
     table = {"footer_key": "wide", "allow_ctr": True, "columns": sealed, **options}
