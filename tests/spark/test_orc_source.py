@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import bloomseal as bs
 import bloomseal.spark as bss
 from bloomseal import DecryptionSpec, orc
 from bloomseal.policy import Policy, TablePolicy
+from bloomseal.spark.session import known_policy, register_source
 from support.orc_files import ROWS, orc_file, orc_ring
 
 from ..orc.generated import columns, write
@@ -27,9 +29,13 @@ pytestmark = [
 
 
 @pytest.fixture(autouse=True)
-def _nothing_enabled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A session that was given a KMS, by another test, takes it for every policy."""
+def _nothing_enabled(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A session that was given a KMS and a policy, by another test, takes them for every table."""
+    before = known_policy(spark)
     monkeypatch.setattr("bloomseal.spark.reading.known_policy", lambda _: (None, None))
+    register_source(spark, None, None)
+    yield
+    register_source(spark, *before)
 
 
 def _policy(kms: str, name: str = "pii", **options: Any) -> TablePolicy:
