@@ -3,8 +3,7 @@
 Nothing authenticates these bytes, and pyarrow's decoder is C++. Files of two writers, plain and encrypted, in all
 compressions, with both run-length encodings, have bytes of data streams, stripe footers, indexes or tails altered; each
 hundred files are read in a process of their own. Prints how they ended, and which bytes were altered where a process
-died. `--decoder` hands plain files to pyarrow alone, to show on which streams it dies; `--no-jvm` leaves the Java
-library out, but for an encrypted file of its that is kept.
+died. `--no-jvm` leaves the Java library out, but for an encrypted file of its that is kept.
 """
 
 from __future__ import annotations
@@ -125,23 +124,16 @@ def read(data: bytes, column: str | None) -> None:
             file.read(None, filters=[("id", "==", 7)])
 
 
-def outcome(data: bytes, column: str | None, *, decoder: bool) -> str:
+def outcome(data: bytes, column: str | None) -> str:
     """How reading ends."""
     try:
-        if decoder:
-            pyarrow.orc.ORCFile(pa.BufferReader(data)).read().validate(full=True)
-        else:
-            read(data, column)
+        read(data, column)
     except BloomsealError as error:
         return type(error).__name__
-    except Exception as error:
-        if decoder:
-            return type(error).__name__
-        raise
     return "read"
 
 
-def run(samples: Sequence[Sample], seeds: range, counts: Counter[str], *, decoder: bool = False) -> int:
+def run(samples: Sequence[Sample], seeds: range, counts: Counter[str]) -> int:
     """Read in a child. Returns the seed to go on with."""
 
     def altered(seed: int) -> tuple[bytes, str, str | None]:
@@ -157,7 +149,7 @@ def run(samples: Sequence[Sample], seeds: range, counts: Counter[str], *, decode
             signal.alarm(SECONDS)
             data, _, column = altered(seed)
             try:
-                ended = outcome(data, column, decoder=decoder)
+                ended = outcome(data, column)
             except Exception as error:
                 ended = f"foreign:{type(error).__name__}:seed={seed}"
             os.write(writer, f"{ended}\n".encode())
@@ -186,15 +178,14 @@ def _numbers() -> tuple[int, int]:
 
 def main() -> None:
     files, first = _numbers()
-    decoder = "--decoder" in sys.argv
-    samples = [*plain_samples(), *(() if decoder else (Sample("kept, encrypted", KEPT.read_bytes()),))]
-    samples += [] if decoder or "--no-jvm" in sys.argv else java_samples()
+    samples = [*plain_samples(), Sample("kept, encrypted", KEPT.read_bytes())]
+    samples += [] if "--no-jvm" in sys.argv else java_samples()
     for sample in samples:
         read(sample.data, None)
     counts: Counter[str] = Counter()
     seed = first
     while seed < first + files:
-        seed = run(samples, range(seed, min(first + files, seed + BATCH)), counts, decoder=decoder)
+        seed = run(samples, range(seed, min(first + files, seed + BATCH)), counts)
     for ended, count in sorted(counts.items()):
         print(count, ended)
 

@@ -131,7 +131,7 @@ class Schema:
         if below and kind not in _NESTED:
             raise FormatError("a primitive type with types below it: corrupt", column=name)
         if kind is Kind.DECIMAL and not message.number(6) <= message.number(5, _MOST_DIGITS) <= _MOST_DIGITS:
-            # Arrow ends the process on such a type.
+            # A decoder may take it, and write beyond what it has room for.
             raise FormatError(f"decimal({message.number(5)}, {message.number(6)}) is no type: corrupt", column=name)
         self.columns.append(
             Column(
