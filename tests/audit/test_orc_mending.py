@@ -19,8 +19,8 @@ from bloomseal.audit import audit
 from bloomseal.audit.rules.findings import Finding
 from bloomseal.cli.main import main
 from bloomseal.orc.chunks import deflate
-from bloomseal.orc.clear import tail_bytes
 from bloomseal.orc.protobuf import Message, encoded, without
+from bloomseal.orc.rows.clear import tail_bytes
 from bloomseal.policy import ColumnPolicy, TablePolicy
 from support.orc_files import orc_file, orc_ring
 

@@ -29,6 +29,7 @@ import bloomseal as bs
 from bloomseal import DecryptionSpec, orc
 from bloomseal.errors import BloomsealError
 from bloomseal.keytools import MasterKeys
+from bloomseal.orc.rows import clear
 from bloomseal.orc.streams import Stream, StreamKind
 from orc.generated import columns
 from support.jvm import JavaUnavailableError
@@ -42,6 +43,7 @@ SCHEMA = "struct<id:bigint,name:string,num:int,few:string,s:struct<a:int,b:strin
 ROWS = [[i, f"name{i}" if i % 7 else None, 10 * i, f"few{i % 5}", [i % 3, f"in{i}"]] for i in range(3_000)]
 BATCH, SECONDS, MEMORY = 100, 20, 4 << 30
 COMPRESSIONS = ("NONE", "ZLIB", "SNAPPY", "LZ4", "ZSTD")
+clear._WORTH_CUTTING = 0
 TROUBLE = (b"\xff" * 10, b"\x80" * 9 + b"\x01", b"\x00", b"\x8e\x13\x2b\xff", b"\xc1\xff\xff\xff\x07\xff", b"\x7f\xff")
 
 
@@ -86,7 +88,7 @@ class Sample:
 
 def plain_samples(rows: int = 2_000) -> Iterator[Sample]:
     """Files of the C++ writer, with a column of each type that it takes."""
-    table = columns(rows)
+    table = columns(rows).append_column("id", pa.array(range(rows)))
     few = [f"few{i % 5}" for i in range(rows)]
     table = table.append_column("few", pa.array(few))
     table = table.append_column("texts", pa.array([few[i : i + i % 4] or None for i in range(rows)]))
@@ -96,9 +98,9 @@ def plain_samples(rows: int = 2_000) -> Iterator[Sample]:
         for version in ("0.11", "0.12"):
             for dictionary in (0.0, 1.0):
                 sink = io.BytesIO()
-                options = {"file_version": version, "dictionary_key_size_threshold": dictionary}
+                options = {"file_version": version, "dictionary_key_size_threshold": dictionary, "batch_size": 100}
                 kind = compression.lower().replace("none", "uncompressed")
-                pyarrow.orc.write_table(table, sink, compression=kind, row_index_stride=1000, **options)
+                pyarrow.orc.write_table(table, sink, compression=kind, row_index_stride=300, **options)
                 yield Sample(f"{compression} {version} {dictionary}", sink.getvalue())
 
 
@@ -116,12 +118,15 @@ def java_samples() -> Iterator[Sample]:
 
 
 def read(data: bytes, column: str | None) -> None:
-    """All rows of a column as tables read them; without one all columns, those alone that a condition leaves too."""
+    """All rows of a column as tables read them, without one of all columns; and those of two row groups, which are cut
+    out of the streams.
+    """
     with bs.open_file(data, decryption=SPEC) as file:
         known = [column] if column is not None and file.has(column) else None
         file.read(known)
-        if known is None and "id" in file.columns:
-            file.read(None, filters=[("id", "==", 7)])
+        if "id" in file.columns:
+            for number in (7, 1_507):
+                file.read(known, filters=[("id", "==", number)])
 
 
 def outcome(data: bytes, column: str | None) -> str:

@@ -133,7 +133,7 @@ def _manifest() -> Manifest:
     shards = (Shard("run-0123456789abcdef-0.parquet", b"u" * 8, 4000, 100, 5, 900),)
     runs = (Run("0123456789abcdef", 4, 3, shards), Run("fedcba9876543210", 4, 2, ()))
     fact = {"path": "0.parquet", "inode": 1, "size": 2, "mtime": 3, "ctime": 4, "tag": "", "groups": 3, "doc": 0}
-    fact |= {"content": bytes(16), "run": runs[0].id, "base": 0}
+    fact |= {"content": bytes(16), "run": runs[0].id, "base": 0, "stride": 1}
     retired = {"run-0123456789abcdef-1.parquet": 1.5}
     facts = pa.Table.from_pylist([fact], FACTS)
     return Manifest(("k",), bytes(32), 40, 0.5, runs=runs, facts=facts, docs=(b"PAR1",), retired=retired)

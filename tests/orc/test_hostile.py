@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import bloomseal as bs
 from bloomseal import FormatError, KeyAccessError, UnsupportedError, Verdict, limits, orc
 from bloomseal.orc.chunks import Compression, inflate
-from bloomseal.orc.index import parsed_filter
+from bloomseal.orc.filters import parsed_filter
 
 from .generated import columns
 

@@ -17,7 +17,7 @@ from bloomseal import DecryptionSpec, FilterSpec, Verdict, orc
 from bloomseal.errors import IntegrityError, KeyAccessError, PolicyError, UsageError
 from bloomseal.keytools import MasterKeys
 from bloomseal.orc.asking.hashing import hash_bytes
-from bloomseal.orc.index import parsed_filter
+from bloomseal.orc.filters import parsed_filter
 from bloomseal.orc.protobuf import fields
 from bloomseal.orc.rewrite.build import all_in
 from support.jvm import JavaUnavailableError, start_jvm

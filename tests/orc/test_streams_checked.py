@@ -47,7 +47,7 @@ Runs = Callable[..., int]
 def _both(name: str, data: bytes, *args: object) -> int:
     """What a walk says, compiled or not."""
     found = getattr(walk, name)(data, *args)
-    assert getattr(kernels, name)(np.frombuffer(data, np.uint8), *args) == found
+    assert kernels.compiled(name)(np.frombuffer(data, np.uint8), *args) == found
     return int(found)
 
 
@@ -69,11 +69,15 @@ def test_walks_read_the_examples_of_the_specification(name: str, text: str, valu
 def test_walks_read_bytes() -> None:
     for text, values in (("61 00", [0] * 100), ("fe 44 45", [0x44, 0x45]), ("fe 44 45 00 09", [0x44, 0x45, 9, 9, 9])):
         for wanted in range(1, len(values) + 1):
-            for one, data in ((walk, bytes.fromhex(text)), (kernels, np.frombuffer(bytes.fromhex(text), np.uint8))):
+            data = bytes.fromhex(text)
+            for walked, through in (
+                (walk.bytes_walk, data),
+                (kernels.compiled("bytes_walk"), np.frombuffer(data, np.uint8)),
+            ):
                 counts = np.zeros(256, np.int64)
-                assert one.bytes_walk(data, wanted, counts) == values[wanted - 1]
+                assert walked(through, wanted, counts) == values[wanted - 1]
                 assert counts.tolist() == np.bincount(values[:wanted], minlength=256).tolist()
-                assert one.bytes_walk(data, len(values) + 1, counts) == walk.CUT
+                assert walked(through, len(values) + 1, counts) == walk.CUT
 
 
 @functools.cache

@@ -19,6 +19,7 @@ from bloomseal.errors import FormatError, PolicyError, UnsupportedError, UsageEr
 from bloomseal.orc import Column, OrcFile
 from bloomseal.orc.protobuf import Message
 from bloomseal.read.orc.file import OrcPlan, SealedOrcFile
+from support.orc_files import orc_file, orc_ring
 
 from .generated import columns, write
 
@@ -291,3 +292,28 @@ def test_an_object_store_is_read_and_probed_by_few_requests(folder: Path) -> Non
     # Statistics, stripe footer, and the streams of all columns, which lie side by side.
     assert len(requests) <= 3
     store.rm("/lake", recursive=True)
+
+
+def test_a_sealed_index_is_refused_in_one_line(tmp_path: Path) -> None:
+    ring = orc_ring(tmp_path / "keys.json")
+    orc_file(tmp_path / "t" / "a.orc", ring)
+    key = bs.EncryptionSpec(footer_key="pii", column_keys={"name": "pii"}, keys=ring)
+    table = bs.open_table(tmp_path / "t", decryption=bs.DecryptionSpec(ring, allow_ctr=True))
+    with pytest.raises(UnsupportedError, match="nothing authenticates ORC files"):
+        table.index("name", encryption=key).build()
+    assert [one.name for one in (tmp_path / "t").iterdir()] == ["a.orc"]
+
+
+def test_a_truncated_file_is_refused_as_what_its_name_says(tmp_path: Path) -> None:
+    path = tmp_path / "cut.orc"
+    write(columns(100), path)
+    path.write_bytes(path.read_bytes()[:-7])
+    for ask in (
+        lambda: bs.open_file(path),
+        lambda: bs.inspect(path),
+        lambda: bs.read_table(path),
+        lambda: bs.attach_filters(path, {"i64": bs.FilterSpec()}),
+    ):
+        with pytest.raises(FormatError, match="not an ORC file, or truncated") as refused:
+            ask()
+        assert str(path) in str(refused.value)

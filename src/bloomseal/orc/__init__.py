@@ -8,7 +8,8 @@ if TYPE_CHECKING:
     from .asking.answers import RowGroupVerdicts
     from .encryption import Encryption
     from .file import OrcFile, open_file
-    from .index import BloomFilter, FilterInfo
+    from .filters import BloomFilter
+    from .index import FilterInfo
     from .rewrite.report import OrcRewriteReport
     from .rewrite.verbs import attach_filters, rekey, repair_filters
     from .schema import Column, Schema
@@ -34,7 +35,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
     __getattr__, __dir__ = lazily(
         __name__,
         {
-            "BloomFilter": "index",
+            "BloomFilter": "filters",
             "Column": "schema",
             "Encryption": "encryption",
             "FilterInfo": "index",

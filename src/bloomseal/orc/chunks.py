@@ -6,14 +6,17 @@ import zlib
 from enum import IntEnum
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from ..errors import FormatError, UnsupportedError
 from .runs.choose import lz4_length
 
-__all__ = ["Compression", "deflate", "inflate"]
+__all__ = ["Compression", "InPlace", "deflate", "inflate", "inflate_in_place"]
 
 _HEADER_BYTES: Final = 3
+_WORD_BYTES: Final = 8
 _RAW_DEFLATE: Final = -15
 
 
@@ -27,6 +30,76 @@ class Compression(IntEnum):
     LZ4 = 4
     ZSTD = 5
     BROTLI = 6
+
+
+class InPlace:
+    """An inflated stream, read where its bytes lie: writers store chunks that would not shrink, filters above all, as
+    they are, and such a stream need not be copied together.
+
+    Args:
+        data: the stored bytes.
+        size: of a chunk; all but the last are of this size.
+        head: bytes before each chunk.
+    """
+
+    __slots__ = ("_data", "_head", "_size", "_stored")
+
+    def __init__(self, data: memoryview, size: int | None = None, head: int = 0) -> None:
+        self._stored, self._data = data, np.frombuffer(data, np.uint8)
+        self._size, self._head = size or max(len(data), 1), head
+
+    def __len__(self) -> int:
+        return len(self._data) - self._head * -(-len(self._data) // (self._size + self._head))
+
+    def at(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+        """The bytes at these places of the inflated stream."""
+        return self._data.take(places + self._head * (places // self._size + 1) if self._head else places)
+
+    def words(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+        """The eight bytes from each of these places on, little-endian."""
+        last = len(self._data) - _WORD_BYTES
+        # Entry n of this view is the word from byte n on.
+        every = np.ndarray((last + 1,), "<u8", self._data, 0, (1,))
+        if not self._head:
+            return np.asarray(every[places])
+        chunk, within = np.divmod(places, self._size)
+        found = every[np.minimum(places + self._head * (chunk + 1), last)]
+        for one in np.flatnonzero(within > self._size - _WORD_BYTES).tolist():  # the next chunk's head stands in it
+            found[one] = int.from_bytes(self.at(places[one] + np.arange(_WORD_BYTES)), "little")
+        return np.asarray(found)
+
+    @property
+    def joined(self) -> memoryview:
+        """All of it; a copy where it is in several chunks."""
+        if not self._head:
+            return self._stored
+        step = self._size + self._head
+        return memoryview(
+            b"".join(self._stored[at + self._head : at + step] for at in range(0, len(self._stored), step))
+        )
+
+
+def inflate_in_place(data: memoryview, compression: Compression, block_size: int, limit: int) -> InPlace:
+    """As `inflate`; nothing is copied where all chunks are stored as they are, and of one size but for the last.
+
+    Raises:
+        As `inflate`.
+    """
+    size = int.from_bytes(data[:_HEADER_BYTES], "little") >> 1
+    step = size + _HEADER_BYTES
+    if compression is Compression.NONE or not 0 < size <= block_size or not step <= len(data) <= limit:
+        return InPlace(inflate(data, compression, block_size, limit))
+    many, rest = divmod(len(data), step)
+    heads = np.frombuffer(data, np.uint8)[: many * step].reshape(many, step)[:, :_HEADER_BYTES]
+    last = int.from_bytes(data[many * step :][:_HEADER_BYTES], "little")
+    # An odd header says that the chunk is stored as it is.
+    if (
+        data[0] & 1
+        and (heads == heads[0]).all()
+        and (not rest or (rest > _HEADER_BYTES and last == (rest - _HEADER_BYTES) << 1 | 1))
+    ):
+        return InPlace(data, size, _HEADER_BYTES)
+    return InPlace(inflate(data, compression, block_size, limit))
 
 
 def inflate(data: memoryview, compression: Compression, block_size: int, limit: int) -> memoryview:
@@ -44,8 +117,8 @@ def inflate(data: memoryview, compression: Compression, block_size: int, limit: 
         if len(data) > limit:
             raise FormatError(f"{len(data)} bytes, where {limit} is the limit")
         return data
-    parts: list[bytes | memoryview] = []
-    at = total = 0
+    whole: bytes | bytearray | memoryview = b""
+    at = 0
     while at < len(data):
         if len(data) - at < _HEADER_BYTES:
             raise FormatError("the header of a compression chunk is cut off")
@@ -55,11 +128,16 @@ def inflate(data: memoryview, compression: Compression, block_size: int, limit: 
             raise FormatError(f"a compression chunk of {length} bytes reaches outside its stream: truncated or corrupt")
         chunk, at = data[at : at + length], at + length
         part: bytes | memoryview = chunk if header & 1 else _inflate_chunk(chunk, compression, block_size)
-        total += len(part)
-        if len(part) > block_size or total > limit:
+        if len(part) > block_size or len(whole) + len(part) > limit:
             raise FormatError(f"a stream inflates beyond its limit: {block_size} bytes a chunk, {limit} in all")
-        parts.append(part)
-    return memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
+        if not len(whole):
+            whole = part
+            continue
+        # No list of parts: a chunk can be four bytes in the file, and a part some hundreds in memory.
+        if not isinstance(whole, bytearray):
+            whole = bytearray(whole)
+        whole += part
+    return memoryview(whole).toreadonly()
 
 
 def _inflate_chunk(chunk: memoryview, compression: Compression, block_size: int) -> bytes:

@@ -14,15 +14,16 @@ import numpy.typing as npt
 from ..errors import BloomsealError, FormatError
 from ..specs import DecryptionSpec, decryption_for
 from ..storage.ref import FileRef
-from ..storage.source import FilePlace, Source
+from ..storage.source import FilePlace, Scratch, Source
 from .asking.answers import Answers, RowGroupVerdicts, asked_of_stripe, undecided
 from .asking.trust import why_untrusted as reason
 from .asking.values import Asked
-from .clear import ClearFile, clear_file
 from .encryption import Encryption, Variant, number_of
-from .index import BloomFilter, FilterInfo, FilterKind, Filters, StripeIndex, bounds, entry_statistics
+from .filters import BloomFilter, FilterKind, Filters
+from .index import FilterInfo, StripeIndex, bounds, entry_statistics
 from .keys import LocalKeys, expect, opening
 from .protobuf import Message
+from .rows.clear import ClearFile, clear_file
 from .schema import Column, Schema
 from .streams import Stream
 from .tail import Stripe, Tail, read_tail
@@ -190,8 +191,10 @@ class OrcFile:
         """
         return self.cleared(stripe, [self.schema.leaf(name) for name in columns]).read()
 
-    def cleared(self, stripe: int, leaves: Sequence[Column], groups: int | None = None) -> ClearFile:
-        """As `clear`, of leaves that may have one path; with `groups` of the first row groups only."""
+    def cleared(self, stripe: int, leaves: Sequence[Column], groups: range | None = None) -> ClearFile:
+        """As `clear`, of leaves that may have one path; of these neighbouring row groups, and those before them where
+        they can't be left out: from ``first`` of the result on.
+        """
         wanted: dict[int, Variant | None] = {}
         for leaf in leaves:
             with self._at(column=leaf.name):
@@ -199,16 +202,14 @@ class OrcFile:
                 if variant is not None:
                     self._keys.need_ctr(leaf)
             where = self.stripes[stripe]
-            if variant is not None and where.encrypted_keys[variant.index : variant.index + 1] != (
-                variant.encrypted_key,
-            ):
+            own = () if variant is None else where.encrypted_keys[variant.index : variant.index + 1]
+            if variant is not None and own != (variant.encrypted_key,):
                 # Another local key than that of the statistics, which were asked before.
                 with self._at(where, leaf.name):
                     self._index(where).bounds(leaf.id, variant.index)
             for column in self.schema.columns[: leaf.id + 1]:
                 if leaf.id <= column.last:
-                    inside = variant if variant is not None and column.id >= variant.root.id else None
-                    wanted[column.id] = inside
+                    wanted[column.id] = variant if variant is not None and column.id >= variant.root.id else None
         with self._at(where := self.stripes[stripe]):
             return clear_file(self._tail, self._index(where), wanted, groups)
 
@@ -288,18 +289,17 @@ class OrcFile:
         with self._at(where := self.stripes[stripe], column.name):
             return self._index(where).filter_stream(column.id, number_of(self._variant(column)))
 
-    def believed(self, stripe: int, column: Column) -> Filters | None:
+    def believed(self, stripe: int, column: Column, scratch: Scratch | None = None) -> Filters | None:
         """The filters of a leaf that may say *absent*, one per row group; None where there are none. An empty one among
         them proves nothing, where statistics do not say that there are only nulls.
 
-        Raises:
-            As `stripe_statistics`.
+        As `StripeIndex.filters`; raises as `stripe_statistics`.
         """
         with self._at(where := self.stripes[stripe], column.name):
             index, stream = self._index(where), self.filter_stream(stripe, column)
             if stream is None or self.why_untrusted(column, stream, index) is not None:
                 return None
-            return index.filters(stream)
+            return index.filters(stream, scratch)
 
     def index(self, stripe: int) -> StripeIndex:
         """The index streams of a stripe.

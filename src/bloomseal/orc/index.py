@@ -2,46 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from enum import IntEnum
-from functools import cached_property
-from typing import Final, overload
-
-import numpy as np
-import numpy.typing as npt
+from typing import Final
 
 from ..errors import FormatError
-from ..limits import MAX_ORC_FOOTER_BYTES, MAX_ORC_HASHES, MAX_ORC_INDEX_BYTES
-from ..storage.source import Source
+from ..limits import MAX_ORC_FOOTER_BYTES, MAX_ORC_INDEX_BYTES
+from ..storage.source import Scratch, Source
+from .filters import FilterKind, Filters, parsed_filter
 from .keys import LocalKeys, opening
 from .protobuf import Message, fields, signed, zigzag
 from .streams import Stream, StreamKind, placed
 from .tail import Stripe, Tail
 
-__all__ = [
-    "BloomFilter",
-    "Bounds",
-    "FilterInfo",
-    "FilterKind",
-    "Filters",
-    "StripeIndex",
-    "bounds",
-    "entry_statistics",
-    "parsed_filter",
-]
+__all__ = ["Bounds", "FilterInfo", "StripeIndex", "bounds", "entry_statistics"]
 
-_WORD_BYTES: Final = 8
 _NEAR: Final = 64 * 1024
 """Bytes between two streams that are read rather than asked past."""
-
-
-class FilterKind(IntEnum):
-    """Both carry the same bits; the values are those of the enum ``Stream.Kind``."""
-
-    BLOOM_FILTER = 7
-    BLOOM_FILTER_UTF8 = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,28 +45,6 @@ class FilterInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class BloomFilter:
-    """One row group's filter.
-
-    Attributes:
-        num_hashes: k.
-        bitset: the words' bytes, little-endian; m is eight times their number.
-    """
-
-    num_hashes: int
-    bitset: npt.NDArray[np.uint8]
-
-    @property
-    def num_bits(self) -> int:
-        return 8 * len(self.bitset)
-
-    @property
-    def is_empty(self) -> bool:
-        """No bit is set: so a filter over nulls looks, and one of a writer that forgot to fill it."""
-        return not self.bitset.any()
-
-
-@dataclass(frozen=True, slots=True)
 class Bounds:
     """What statistics say of the values.
 
@@ -103,74 +59,6 @@ class Bounds:
 
     def exclude(self, value: int) -> bool:
         return (self.least is not None and value < self.least) or (self.greatest is not None and value > self.greatest)
-
-
-class Filters(Sequence[BloomFilter]):
-    """One per row group.
-
-    Attributes:
-        num_hashes: k of all of them, where `stack` is not None.
-        stack: their bitsets, an array of shape (row groups, bytes), where all are of one size and number of hash
-            functions; else None.
-    """
-
-    def __init__(self, each: Iterable[BloomFilter]) -> None:
-        self._each = list(each)
-        self.num_hashes = 0
-        self.stack: npt.NDArray[np.uint8] | None = None
-
-    @classmethod
-    def stacked(cls, data: memoryview, count: int) -> Filters | None:
-        """The filters of a stream whose entries are alike but for their bits, as writers make them; else None.
-
-        Raises:
-            FormatError: as `parsed_filter`.
-        """
-        if count < 2 or not len(data) or len(data) % count:
-            return None
-        rows = np.frombuffer(data, np.uint8).reshape(count, len(data) // count)
-        try:
-            whole = [*fields(memoryview(rows[0]))]
-            # One entry and nothing behind it, in which nothing stands behind the bitset: so that this is a row's end.
-            if [number for number, _ in whole] != [1] or isinstance(entry := whole[0][1], int):
-                return None
-            if [number for number, _ in fields(entry)] != [1, 3]:
-                return None
-        except FormatError:
-            return None
-        first = parsed_filter(entry)
-        head = rows.shape[1] - len(first.bitset)
-        # The bitset comes last: what stands before it is the same in each, and so is what it means.
-        if not (rows[:, :head] == rows[0, :head]).all():
-            return None
-        made = cls(())
-        made.num_hashes, made.stack = first.num_hashes, rows[:, head:]
-        return made
-
-    @overload
-    def __getitem__(self, place: int) -> BloomFilter: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[BloomFilter]: ...
-    def __getitem__(self, place: int | slice) -> BloomFilter | list[BloomFilter]:
-        if self.stack is None:
-            return self._each[place]
-        if isinstance(place, slice):
-            return [BloomFilter(self.num_hashes, bitset) for bitset in self.stack[place]]
-        return BloomFilter(self.num_hashes, self.stack[place])
-
-    def __len__(self) -> int:
-        return len(self._each if self.stack is None else self.stack)
-
-    @cached_property
-    def empty(self) -> npt.NDArray[np.bool_]:
-        """Those that have no bit set."""
-        if self.stack is None:
-            return np.array([one.is_empty for one in self], np.bool_)
-        # Few begin with so many zeros, and only those are looked at whole.
-        empty = np.asarray(~self.stack[:, :_WORD_BYTES].any(axis=1), np.bool_)
-        doubtful = np.flatnonzero(empty)
-        empty[doubtful] = ~self.stack[doubtful].any(axis=1)
-        return empty
 
 
 def bounds(statistics: Message) -> Bounds:
@@ -202,7 +90,7 @@ class StripeIndex:
         """The stripe footer's bytes, inflated."""
         self.footer = Message(self.raw_footer)
         self.writer_timezone = self.footer.text(3)
-        """The zone of which TIMESTAMP values are wall-clock times; empty where the writer names none."""
+        """The zone in which TIMESTAMP values are wall-clock times; empty where the writer names none."""
         self.streams = placed(self.footer, stripe, tail.encryption, len(tail.schema.columns))
         self._indexes = {(one.kind, one.column, one.variant): one for one in self.streams if one.is_index}
 
@@ -219,16 +107,21 @@ class StripeIndex:
         kinds = (FilterKind.BLOOM_FILTER_UTF8, FilterKind.BLOOM_FILTER)
         return [self._indexes[kind, column, variant] for kind in kinds if (kind, column, variant) in self._indexes]
 
-    def filters(self, stream: Stream) -> Filters:
+    def filters(self, stream: Stream, scratch: Scratch | None = None) -> Filters:
         """One filter per row group.
+
+        Args:
+            scratch: holds their bytes, where that saves fresh memory; they are good as long as nobody else takes it.
 
         Raises:
             FormatError: m or k that no writer makes, or not one entry per row group.
         """
         with self._opening(stream):
-            data = self.inflated(stream)
+            data = self._tail.inflate_in_place(self._limited(stream, scratch), MAX_ORC_INDEX_BYTES)
             found = Filters.stacked(data, self.stripe.num_row_groups)
-            return Filters(map(parsed_filter, self._split(data, "Bloom filters"))) if found is None else found
+            if found is None:
+                found = Filters(map(parsed_filter, self._split(data.joined, "Bloom filters")))
+            return found
 
     def bounds(self, column: int, variant: int | None = None) -> list[Bounds] | None:
         """One per row group; None without a row index."""
@@ -253,17 +146,23 @@ class StripeIndex:
             KeyAccessError: its key can't be had.
             FormatError: too long, or broken.
         """
+        return self._tail.inflate(self._limited(stream), MAX_ORC_INDEX_BYTES)
+
+    def _limited(self, stream: Stream, scratch: Scratch | None = None) -> memoryview:
         if stream.length > MAX_ORC_INDEX_BYTES:
             raise FormatError(f"an index stream of more than {MAX_ORC_INDEX_BYTES} bytes")
-        return self._tail.inflate(self.read(stream), MAX_ORC_INDEX_BYTES)
+        return self.read(stream, scratch)
 
-    def read(self, stream: Stream) -> memoryview:
+    def read(self, stream: Stream, scratch: Scratch | None = None) -> memoryview:
         """A stream's bytes, opened where it is encrypted, and still compressed.
 
         Raises:
             KeyAccessError: its key can't be had.
         """
-        data = memoryview(self._source.read(stream.offset, stream.length))
+        if scratch is None:
+            data = memoryview(self._source.read(stream.offset, stream.length))
+        else:
+            data = self._source.read_into(scratch, stream.offset, stream.length)
         return data if stream.variant is None else self._keys.open(stream, self.stripe, data)
 
     def row_indexes(self, columns: Mapping[int, int | None]) -> dict[int, list[memoryview]]:
@@ -342,23 +241,3 @@ class StripeIndex:
 def entry_statistics(entry: memoryview) -> Message:
     """The ``ColumnStatistics`` of a ``RowIndexEntry``."""
     return Message(Message(entry).bytes(2))
-
-
-def parsed_filter(entry: memoryview) -> BloomFilter:
-    num_hashes = 0
-    words, utf8 = bytearray(), memoryview(b"")
-    for number, value in fields(entry):
-        if number == 1 and isinstance(value, int):
-            num_hashes = value
-        elif number == 2 and not isinstance(value, int) and len(value) % _WORD_BYTES == 0:
-            words += value  # one word, or several packed ones
-        elif number == 3 and not isinstance(value, int):
-            utf8 = value
-    if words and utf8:
-        raise FormatError("a Bloom filter with two bitsets: corrupt")
-    bitset = np.frombuffer(utf8 or words, np.uint8)
-    if not len(bitset) or len(bitset) % _WORD_BYTES:
-        raise FormatError(f"a Bloom filter of {len(bitset)} bytes, which is no number of words: corrupt")
-    if not 1 <= num_hashes <= MAX_ORC_HASHES:
-        raise FormatError(f"a Bloom filter with {num_hashes} hash functions, where 1 to {MAX_ORC_HASHES} make sense")
-    return BloomFilter(num_hashes, bitset)

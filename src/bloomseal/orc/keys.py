@@ -31,23 +31,28 @@ from .tail import Stripe, Tail
 __all__ = ["LocalKeys", "ctr", "expect", "opening"]
 
 _MAX: Final = (1 << 24, 1 << 16, 1 << 24)
+_BLOCK_BYTES: Final = 16
 _COLUMN_STATISTICS: Final = 1
 _NUMBER_OF_VALUES: Final = 1
 
 
-def ctr(key: SecretKey, column: int, kind: int, stripe_id: int, data: bytes | memoryview) -> bytes:
+def ctr(key: SecretKey, column: int, kind: int, stripe_id: int, data: bytes | memoryview, start: int = 0) -> bytes:
     """A stream sealed or opened, which is the same thing.
 
     Args:
         stripe_id: from 1; statistics have one more than there are stripes.
+        start: how many bytes of the stream are before `data`.
 
     Raises:
         FormatError: a number that has no room in the IV: it would be that of another stream.
     """
     if any(not 0 <= number < most for number, most in zip((column, kind, stripe_id), _MAX, strict=True)):
         raise FormatError(f"stream {kind} of column {column} in stripe {stripe_id} can't be encrypted: corrupt")
-    iv = column.to_bytes(3, "big") + kind.to_bytes(2, "big") + stripe_id.to_bytes(3, "big") + bytes(8)
-    return Cipher(algorithms.AES(key.reveal()), modes.CTR(iv)).encryptor().update(data)
+    iv = column.to_bytes(3, "big") + kind.to_bytes(2, "big") + stripe_id.to_bytes(3, "big")
+    block, within = divmod(start, _BLOCK_BYTES)
+    cipher = Cipher(algorithms.AES(key.reveal()), modes.CTR(iv + block.to_bytes(8, "big"))).encryptor()
+    cipher.update(bytes(within))
+    return cipher.update(data)
 
 
 def expect(tail: Tail, decryption: DecryptionSpec | None) -> None:
@@ -156,7 +161,8 @@ class LocalKeys:
         """
         assert stream.variant is not None  # noqa: S101
         variant = self._encryption.variants[stream.variant]
-        return memoryview(ctr(self.key(variant, stripe), stream.column, stream.kind, stripe.encrypt_id, data))
+        key = self.key(variant, stripe)
+        return memoryview(ctr(key, stream.column, stream.kind, stripe.encrypt_id, data, stream.start))
 
     def statistics(self, variant: Variant) -> list[Message]:
         """File statistics, one message per column of the variant.

@@ -5,19 +5,20 @@ Nothing here knows a message's definition: whoever reads names the fields by num
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterator
 from typing import Final
 
 from ..errors import FormatError
 from ..limits import MAX_LIST_ELEMENTS
 
-__all__ = ["Message", "encoded", "fields", "number", "signed", "without", "zigzag"]
+__all__ = ["Message", "encoded", "fields", "number", "signed", "varint", "without", "zigzag"]
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MAX_VARINT_BYTES: Final = 10
 
 
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
+def varint(data: memoryview, at: int) -> tuple[int, int]:
     if at < len(data) and data[at] < 0x80:
         return data[at], at + 1  # most are one byte
     value = 0
@@ -38,16 +39,16 @@ def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
     while at < end:
         tag, at = data[at], at + 1
         if tag > 0x7F:
-            tag, at = _varint(data, at - 1)
+            tag, at = varint(data, at - 1)
         number, wire = tag >> 3, tag & 7
         if number == 0:
             raise FormatError("a protobuf field number 0: corrupt")
         if wire == _VARINT:
-            value, at = _varint(data, at)
+            value, at = varint(data, at)
             yield number, value
             continue
         if wire == _BYTES:
-            length, at = (data[at], at + 1) if at < end and data[at] < 0x80 else _varint(data, at)
+            length, at = (data[at], at + 1) if at < end and data[at] < 0x80 else varint(data, at)
         elif wire in (_FIXED64, _FIXED32):
             length = 8 if wire == _FIXED64 else 4
         else:
@@ -68,12 +69,17 @@ class Message:
     __slots__ = ("_fields",)
 
     def __init__(self, data: memoryview) -> None:
-        self._fields: dict[int, list[int | memoryview]] = {}
-        for count, (number, value) in enumerate(fields(data)):
-            if count >= MAX_LIST_ELEMENTS:
-                # A field can be two bytes in the file and a hundred in memory.
-                raise FormatError(f"a protobuf message of more than {MAX_LIST_ELEMENTS} fields")
-            self._fields.setdefault(number, []).append(value)
+        found: dict[int, list[int | memoryview]] = {}
+        self._fields = found
+        # Two bytes in the file, which a field can be, are a hundred in memory.
+        each = fields(data)
+        for number, value in itertools.islice(each, MAX_LIST_ELEMENTS):
+            if number in found:
+                found[number].append(value)
+            else:
+                found[number] = [value]
+        if len(data) > MAX_LIST_ELEMENTS and next(each, None) is not None:
+            raise FormatError(f"a protobuf message of more than {MAX_LIST_ELEMENTS} fields")
 
     def __contains__(self, number: int) -> bool:
         return number in self._fields
@@ -111,7 +117,7 @@ class Message:
                 continue
             at = 0
             while at < len(value):
-                one, at = _varint(value, at)
+                one, at = varint(value, at)
                 found.append(one)
                 if len(found) > MAX_LIST_ELEMENTS:
                     raise FormatError(f"a protobuf list of more than {MAX_LIST_ELEMENTS} numbers")
@@ -124,7 +130,7 @@ def zigzag(value: int) -> int:
 
 
 def signed(value: int) -> int:
-    """An `int64`, of which a varint keeps the two's complement."""
+    """An `int64`; a varint keeps its two's complement."""
     return value - (1 << 64) if value >> 63 else value
 
 
@@ -151,12 +157,12 @@ def without(data: memoryview, dropped: Collection[int]) -> bytes:
     start = at = 0
     while at < len(data):
         start = at
-        tag, at = _varint(data, at)
+        tag, at = varint(data, at)
         match tag & 7:
             case 0:  # a varint
-                _, at = _varint(data, at)
+                _, at = varint(data, at)
             case 2:  # bytes
-                length, at = _varint(data, at)
+                length, at = varint(data, at)
                 at += length
             case wire:
                 at += 8 if wire == _FIXED64 else 4

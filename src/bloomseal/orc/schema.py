@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..errors import FormatError, UsageError
 from ..limits import MAX_SCHEMA_DEPTH
@@ -38,12 +37,12 @@ class Kind(IntEnum):
     TIMESTAMP_INSTANT = 18
 
 
+_KINDS: Final = {int(kind): kind for kind in Kind}
 _MOST_DIGITS: Final = 38
 _NESTED: Final = (Kind.LIST, Kind.MAP, Kind.STRUCT, Kind.UNION)
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """One node of the schema.
 
     Attributes:
@@ -126,7 +125,7 @@ class Schema:
         own = len(self.columns)
         message = Message(types[own])
         number = message.number(1)
-        kind = Kind(number) if number in Kind.__members__.values() else None
+        kind = _KINDS.get(number)
         below = message.numbers(2)
         if below and kind not in _NESTED:
             raise FormatError("a primitive type with types below it: corrupt", column=name)

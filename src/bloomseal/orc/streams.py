@@ -7,9 +7,8 @@ lists its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..errors import FormatError
 from ..limits import MAX_LIST_ELEMENTS
@@ -41,15 +40,16 @@ class StreamKind(IntEnum):
 INDEX_KINDS: Final = frozenset(
     {StreamKind.DICTIONARY_COUNT, StreamKind.ROW_INDEX, StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8}
 )
-_PLACEHOLDERS: Final = (StreamKind.ENCRYPTED_INDEX, StreamKind.ENCRYPTED_DATA)
+_PLACEHOLDERS: Final = frozenset({StreamKind.ENCRYPTED_INDEX, StreamKind.ENCRYPTED_DATA})
+_ASKED: Final = frozenset({StreamKind.ROW_INDEX, StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8})
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(NamedTuple):
     """Where a stream lies in the file, in bytes.
 
     Attributes:
         variant: of an encrypted stream, its place in `Encryption.variants`; None of one in clear.
+        start: of a part, how many bytes of the stream are before it.
     """
 
     kind: int
@@ -57,6 +57,7 @@ class Stream:
     offset: int
     length: int
     variant: int | None = None
+    start: int = 0
 
     @property
     def is_index(self) -> bool:
@@ -77,7 +78,7 @@ def placed(footer: Message, stripe: Stripe, encryption: Encryption | None, colum
     start, middle = stripe.offset, stripe.offset + stripe.index_length
     end = middle + stripe.data_length
     found: list[Stream] = []
-    holes = dict.fromkeys(_PLACEHOLDERS, (start, 0))
+    holes: dict[int, tuple[int, int]] = dict.fromkeys(_PLACEHOLDERS, (start, 0))
     at = start
     for message in map(Message, footer.every(1)):
         stream = _stream(message, at, None)
@@ -85,9 +86,9 @@ def placed(footer: Message, stripe: Stripe, encryption: Encryption | None, colum
         if at > end:
             raise FormatError("streams reach outside their stripe: truncated or corrupt")
         if stream.kind in _PLACEHOLDERS:
-            if holes[StreamKind(stream.kind)][1]:
+            if holes[stream.kind][1]:
                 raise FormatError("two places for encrypted streams: corrupt")
-            holes[StreamKind(stream.kind)] = (stream.offset, stream.length)
+            holes[stream.kind] = (stream.offset, stream.length)
         else:
             found.append(stream)
     variants = footer.every(4)
@@ -96,9 +97,9 @@ def placed(footer: Message, stripe: Stripe, encryption: Encryption | None, colum
     filled = {kind: hole[0] for kind, hole in holes.items()}
     for index, message in enumerate(map(Message, variants)):
         for one in map(Message, message.every(1)):
-            kind = StreamKind.ENCRYPTED_INDEX if one.number(1) in INDEX_KINDS else StreamKind.ENCRYPTED_DATA
-            stream = _stream(one, filled[kind], index)
-            filled[kind] += stream.length
+            area = StreamKind.ENCRYPTED_INDEX if one.number(1) in INDEX_KINDS else StreamKind.ENCRYPTED_DATA
+            stream = _stream(one, filled[area], index)
+            filled[area] += stream.length
             found.append(stream)
             if len(found) > MAX_LIST_ELEMENTS:
                 raise FormatError(f"a stripe of more than {MAX_LIST_ELEMENTS} streams")
@@ -119,7 +120,7 @@ def _stream(message: Message, offset: int, variant: int | None) -> Stream:
 def _check(streams: list[Stream], middle: int, columns: int) -> None:
     seen: set[tuple[int, int, int | None]] = set()
     for stream in streams:
-        if stream.kind not in (StreamKind.ROW_INDEX, StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8):
+        if stream.kind not in _ASKED:
             if stream.variant is None:
                 continue
         elif stream.offset + stream.length > middle or stream.column >= columns:

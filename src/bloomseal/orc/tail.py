@@ -10,7 +10,7 @@ from typing import Final
 from ..errors import FormatError, UnsupportedError
 from ..limits import MAX_ORC_BLOCK_BYTES, MAX_ORC_FOOTER_BYTES, MAX_ORC_ROW_GROUPS
 from ..storage.source import Source
-from .chunks import Compression, inflate
+from .chunks import Compression, InPlace, inflate, inflate_in_place
 from .encryption import Encryption, check_length, read_encryption
 from .protobuf import Message
 from .schema import Schema
@@ -27,6 +27,10 @@ class Writer(IntEnum):
 
     JAVA = 0
     CPP = 1
+
+
+_WRITERS: Final = {int(writer): writer for writer in Writer}
+_COMPRESSIONS: Final = {int(compression): compression for compression in Compression}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +76,8 @@ class Tail:
         self.compression = _compression(postscript)
         self.block_size = _block_size(postscript)
         self.writer_version = postscript.number(6)
-        number = footer.number(9)
-        self.writer = Writer(number) if number in Writer.__members__.values() else None
-        """None for a writer of which nothing was measured."""
+        self.writer = _WRITERS.get(footer.number(9))
+        """None for a writer that nobody has measured."""
         self.software = footer.text(12)
         self.num_rows = footer.number(6)
         self.row_index_stride = footer.number(8)
@@ -90,6 +93,9 @@ class Tail:
 
     def inflate(self, data: memoryview, limit: int) -> memoryview:
         return inflate(data, self.compression, self.block_size, limit)
+
+    def inflate_in_place(self, data: memoryview, limit: int) -> InPlace:
+        return inflate_in_place(data, self.compression, self.block_size, limit)
 
     @cached_property
     def stripe_statistics(self) -> list[Message]:
@@ -137,9 +143,9 @@ def read_tail(source: Source) -> Tail:
 
 def _compression(postscript: Message) -> Compression:
     number = postscript.number(2)
-    if number not in Compression.__members__.values():
+    if number not in _COMPRESSIONS:
         raise UnsupportedError(f"ORC compression {number} is not known")
-    return Compression(number)
+    return _COMPRESSIONS[number]
 
 
 def _block_size(postscript: Message) -> int:

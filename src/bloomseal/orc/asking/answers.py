@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ...storage.source import leased
 from ...verdict import Verdict
 from ..index import Bounds, StripeIndex, bounds, entry_statistics
 from ..streams import Stream
@@ -53,12 +55,13 @@ class Answers(NamedTuple):
 
     def named(self) -> list[RowGroupVerdicts]:
         """One entry per row group."""
-        absent = [Verdict.ABSENT] * self.maybe.shape[1]
-        some = set(np.flatnonzero(self.maybe.any(axis=1)).tolist())
-        return [
-            RowGroupVerdicts(self.stripe, group, self._names(group) if group in some else absent.copy(), why)
-            for group, why in enumerate(self.untrusted)
-        ]
+        count, values = self.maybe.shape
+        absent = [Verdict.ABSENT] * values
+        verdicts = [absent.copy() for _ in range(count)]
+        for group in np.flatnonzero(self.maybe.any(axis=1)).tolist():
+            verdicts[group] = self._names(group)
+        rows = zip(itertools.repeat(self.stripe), range(count), verdicts, self.untrusted, strict=False)
+        return list(map(RowGroupVerdicts._make, rows))
 
     def _names(self, group: int) -> list[Verdict]:
         possible = Verdict.MAYBE_PRESENT if self.asked[group] else Verdict.NO_FILTER
@@ -94,15 +97,17 @@ def asked_of_stripe(
     empty = believed = np.zeros(count, np.bool_)
     untrusted: list[str | None] = [None] * count
     if possible.any() and (stream := index.filter_stream(column, variant)) is not None:
-        filters, why = index.filters(stream), why_untrusted(stream)
+        why = why_untrusted(stream)
         untrusted = [why] * count
-        if why is None:
-            believed, empty = np.ones(count, np.bool_), filters.empty
-            if (every := asked.maybe_in_all(filters)) is not None:
-                maybe &= every
-            else:
-                for group, one in enumerate(filters):
-                    maybe[group] &= asked.maybe_in(one)
+        with leased(4) as scratch:
+            filters = index.filters(stream, scratch)
+            if why is None:
+                believed, empty = np.ones(count, np.bool_), filters.empty
+                if (every := asked.maybe_in_all(filters)) is not None:
+                    maybe &= every
+                else:
+                    for group, one in enumerate(filters):
+                        maybe[group] &= asked.maybe_in(one)
     # Most row groups are ruled out by now, and their statistics, of which a stripe has many, are not parsed.
     left = np.flatnonzero(maybe.any(axis=1) | empty).tolist()
     entries = index.row_index(column, variant) if left else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..index import FilterKind
+from ..filters import FilterKind
 from ..schema import Column, Kind
 from ..tail import Tail, Writer
 
@@ -38,6 +38,8 @@ def why_untrusted(column: Column, kind: int, tail: Tail, zone: str) -> str | Non
             return "untrusted: timestamps were hashed by the writer's time zone"
     if tail.writer is Writer.CPP and column.kind is Kind.BYTE:
         return "untrusted: this writer's tinyint filters miss values"
+    if tail.writer is Writer.CPP and column.kind is Kind.CHAR:
+        return "untrusted: this writer's char filters miss values"
     return timestamps_untrusted(column, tail, zone) if column.kind in _TIMESTAMPS else None
 
 

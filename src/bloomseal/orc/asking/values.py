@@ -17,7 +17,8 @@ from ...errors import UsageError
 from ...sbbf.batch import worthwhile
 from ...sbbf.encoding import encode_value, moment_of, stands_for_null, unwrap
 from ...sbbf.types import ColumnType, LogicalType, PhysicalType
-from ..index import BloomFilter, Bounds, Filters
+from ..filters import BloomFilter, Filters
+from ..index import Bounds
 from ..schema import Column, Kind
 from .arrays import hashed
 from .hashing import hash_bytes, hash_longs, maybe_in, positions
@@ -61,7 +62,7 @@ class Asked:
     Args:
         values: Python, numpy or Arrow values.
         column: a leaf.
-        zone: the stripe's writer time zone, of which TIMESTAMP values are wall-clock times.
+        zone: the stripe's writer time zone: TIMESTAMP values are wall-clock times in it.
         hybrid: dates before 1582-10-15 may count in the Julian calendar.
 
     Raises:
@@ -150,12 +151,10 @@ class Asked:
         """Few values, asked of filters of one size at once: an array of shape (filters, values). None: too much of both
         to be held in memory.
         """
-        stack = filters.stack
-        if stack is None or len(stack) * len(self._hashes) * filters.num_hashes > _POSITIONS:
+        if not filters.num_bytes or len(filters) * len(self._hashes) * filters.num_hashes > _POSITIONS:
             return None
-        chosen = positions(self._hashes, filters.num_hashes, 8 * stack.shape[1])
-        hits = np.asarray((stack[:, chosen >> 3] >> (chosen & 7).astype(np.uint8) & 1).all(axis=2), np.bool_)
-        maybe = np.tile(self._undecided, (len(stack), 1))
+        hits = filters.hits(positions(self._hashes, filters.num_hashes, 8 * filters.num_bytes))
+        maybe = np.tile(self._undecided, (len(filters), 1))
         for place, owner in enumerate(self._owners.tolist()):
             maybe[:, owner] |= hits[:, place]
         return maybe

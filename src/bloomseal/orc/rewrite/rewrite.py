@@ -20,12 +20,13 @@ from ...specs import DecryptionSpec
 from ...storage.atomic import AtomicFile, fault_point
 from ...storage.source import Source
 from ..chunks import deflate
-from ..clear import stream_entry, tail_bytes
 from ..encryption import Variant
 from ..file import OrcFile
-from ..index import FilterKind, StripeIndex, parsed_filter
+from ..filters import FilterKind, parsed_filter
+from ..index import StripeIndex
 from ..keys import ctr
 from ..protobuf import Message, encoded, without
+from ..rows.clear import stream_entry, tail_bytes
 from ..schema import Column
 from ..streams import Stream, StreamKind
 from ..tail import MAGIC, Stripe

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,16 +19,14 @@ _BYTE, _VALUE, _PACKED, _SEQUENCE = 80, 400, 50, 60
 """Nanoseconds without kernels: per byte of a byte stream, per value, per byte of packed ones, per byte of LZ4."""
 _ANY: Final = -1
 
-_kernels: ModuleType | None = None
 
-
-def _compiled(cost: int) -> ModuleType | None:
-    global _kernels
-    if _kernels is None and worthwhile(cost):
+def _chosen(name: str, cost: int, data: memoryview) -> tuple[Any, Any]:
+    """The walk of this name and what it walks through, where plain Python takes `cost` nanoseconds for it."""
+    if worthwhile(cost):
         from . import kernels
 
-        _kernels = kernels
-    return _kernels
+        return kernels.compiled(name), _array(data)
+    return getattr(walk, name), data
 
 
 def _array(data: memoryview) -> npt.NDArray[np.uint8]:
@@ -41,9 +38,8 @@ def _array(data: memoryview) -> npt.NDArray[np.uint8]:
 def histogram(data: memoryview, wanted: int) -> tuple[Walked, npt.NDArray[np.int64]]:
     """Of the first `wanted` bytes of a byte stream: the last one, and how often each byte comes."""
     counts = np.zeros(256, np.int64)
-    if (kernels := _compiled(_BYTE * len(data))) is not None:
-        return kernels.bytes_walk(_array(data), wanted, counts), counts
-    return walk.bytes_walk(data, wanted, counts), counts
+    walked, through = _chosen("bytes_walk", _BYTE * len(data), data)
+    return int(walked(through, wanted, counts)), counts
 
 
 def sum_of(data: memoryview, wanted: int, *, version: int, signed: bool = False, most: int = _ANY) -> Walked:
@@ -55,14 +51,11 @@ def sum_of(data: memoryview, wanted: int, *, version: int, signed: bool = False,
         most: each lies between 0 and this, which is below 2^32; not given: runs are only counted.
     """
     cost = _PACKED * len(data) if most < 0 else _VALUE * wanted
-    kernels = _compiled(cost)
-    if kernels is not None:
-        return int((kernels.runs_v1 if version == 1 else kernels.runs_v2)(_array(data), wanted, signed, most))
-    return int((walk.runs_v1 if version == 1 else walk.runs_v2)(data, wanted, signed, most))
+    walked, through = _chosen("runs_v1" if version == 1 else "runs_v2", cost, data)
+    return int(walked(through, wanted, signed, most))
 
 
 def lz4_length(data: memoryview) -> Walked:
     """The length to which an LZ4 block inflates."""
-    if (kernels := _compiled(_SEQUENCE * len(data))) is not None:
-        return int(kernels.lz4_walk(_array(data)))
-    return int(walk.lz4_walk(data))
+    walked, through = _chosen("lz4_walk", _SEQUENCE * len(data), data)
+    return int(walked(through))

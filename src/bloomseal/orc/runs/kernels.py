@@ -1,18 +1,31 @@
-"""The walks, compiled (numba)."""
+"""The walks, compiled (numba): each when it is first asked for, since a file needs one or two of them."""
 
 from __future__ import annotations
 
-from numba import types
+import functools
+from typing import Any, Final
 
-from ...sbbf.kernels import compiled_for, frozen
+from numba import types
+from numba.extending import register_jitable
+
+from ..._compiled import compiled_for, frozen
 from . import walk
 
-__all__ = ["bytes_walk", "lz4_walk", "runs_v1", "runs_v2"]
+__all__ = ["compiled"]
 
-_BYTES = frozen(types.uint8)
-_NUMBERS = (_BYTES, types.int64, types.boolean, types.int64)
+register_jitable(walk.varint)  # inlined where the walks call it
 
-bytes_walk = compiled_for(_BYTES, types.int64, types.Array(types.int64, 1, "C"), result=types.int64)(walk.bytes_walk)
-runs_v1 = compiled_for(*_NUMBERS, result=types.int64)(walk.runs_v1)
-runs_v2 = compiled_for(*_NUMBERS, result=types.int64)(walk.runs_v2)
-lz4_walk = compiled_for(_BYTES, result=types.int64)(walk.lz4_walk)
+_BYTES: Final = frozen(types.uint8)
+_NUMBERS: Final = (_BYTES, types.int64, types.boolean, types.int64)
+_SIGNATURES: Final = {
+    "bytes_walk": (_BYTES, types.int64, types.Array(types.int64, 1, "C")),
+    "runs_v1": _NUMBERS,
+    "runs_v2": _NUMBERS,
+    "lz4_walk": (_BYTES,),
+}
+
+
+@functools.cache
+def compiled(name: str) -> Any:
+    """The function of this name in `walk`."""
+    return compiled_for(*_SIGNATURES[name], result=types.int64)(getattr(walk, name))

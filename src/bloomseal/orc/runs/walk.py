@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-__all__ = ["CUT", "MALFORMED", "OUTSIDE", "bytes_walk", "lz4_walk", "runs_v1", "runs_v2"]
+__all__ = ["CLOSEST", "CUT", "MALFORMED", "OUTSIDE", "WIDTHS", "bytes_walk", "lz4_walk", "runs_v1", "runs_v2", "varint"]
 
 CUT: Final = -1
 """The stream ends before its values."""
@@ -17,10 +17,11 @@ MALFORMED: Final = -2
 OUTSIDE: Final = -3
 """A value outside of its bounds."""
 
-_WIDTHS: Final = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
+WIDTHS: Final = bytes((*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64))
 """Bits of a value, by the five bits that name them in a run of version 2."""
-_CLOSEST: Final = tuple(min(width for width in _WIDTHS if width >= bits) for bits in range(65))
-"""In so many bits is an entry of a patch list packed, by the bits that it has."""
+CLOSEST: Final = bytes(min(width for width in WIDTHS if width >= bits) for bits in range(65))
+"""In so many bits is an entry of a patch list packed, by the bits that it has. Tuples would take longer to compile.
+"""
 _GREAT: Final = 1 << 56
 
 
@@ -46,6 +47,22 @@ def bytes_walk(data: Any, wanted: Any, counts: Any) -> Any:
     return last
 
 
+def varint(data: Any, at: Any) -> Any:
+    """A number in groups of seven bits, the lowest first, and the place behind it; there `CUT` or `MALFORMED`."""
+    value, shift, byte = 0, 0, 128
+    while byte > 127:
+        if at >= len(data):
+            return value, CUT
+        if shift > 63:
+            return value, MALFORMED
+        byte = data[at] + 0
+        at += 1
+        # What is greater is no value to believe.
+        value |= ((byte & 127) << shift) if shift < 56 else _GREAT * min(byte & 127, 1)
+        shift += 7
+    return value, at
+
+
 def runs_v1(data: Any, wanted: Any, signed: Any, most: Any) -> Any:
     """Integer run length encoding, version 1: the sum of `wanted` values.
 
@@ -65,17 +82,9 @@ def runs_v1(data: Any, wanted: Any, signed: Any, most: Any) -> Any:
             delta -= 256 * (delta >> 7)
             at += 1
         for _ in range(literals):
-            value, shift, byte = 0, 0, 128
-            while byte > 127:
-                if at >= size:
-                    return CUT
-                if shift > 63:
-                    return MALFORMED
-                byte = data[at] + 0
-                at += 1
-                # What is greater is no value to believe.
-                value |= ((byte & 127) << shift) if shift < 56 else _GREAT * min(byte & 127, 1)
-                shift += 7
+            value, at = varint(data, at)
+            if at < 0:
+                return at
             if most >= 0 and done < wanted:
                 if signed:
                     value = value >> 1 ^ -(value & 1)
@@ -95,7 +104,7 @@ def runs_v2(data: Any, wanted: Any, signed: Any, most: Any) -> Any:
         if size - at < 2:
             return CUT
         first = data[at] + 0
-        kind, width = first >> 6, _WIDTHS[first >> 1 & 31]
+        kind, width = first >> 6, WIDTHS[first >> 1 & 31] + 0
         value = delta = entries = 0
         if kind == 0:  # short repeat: one value of `width` whole bytes
             count, packed, width = (first & 7) + 3, 1, 8 * ((first >> 3 & 7) + 1)
@@ -107,12 +116,12 @@ def runs_v2(data: Any, wanted: Any, signed: Any, most: Any) -> Any:
         if kind == 2:  # patched base
             if size - at < 2:
                 return CUT
-            base_bytes, patch_width = (data[at] >> 5) + 1, _WIDTHS[data[at] & 31]
+            base_bytes, patch_width = (data[at] >> 5) + 1, WIDTHS[data[at] & 31] + 0
             gap_width, entries = (data[at + 1] >> 5) + 1, data[at + 1] & 31
             at += 2
             if entries == 0 or patch_width + gap_width > 64:
                 return MALFORMED
-            entry_width = _CLOSEST[patch_width + gap_width]
+            entry_width = CLOSEST[patch_width + gap_width] + 0
             bits = at + base_bytes + (count * width + 7) // 8
             if size - bits < (entries * entry_width + 7) // 8:
                 return CUT
@@ -139,20 +148,15 @@ def runs_v2(data: Any, wanted: Any, signed: Any, most: Any) -> Any:
         elif kind == 3:  # delta: the first value, the first delta, and then the others
             width = 0 if first >> 1 & 31 == 0 else width
             number = 0
-            for turn in range(2):
-                value, shift, byte, number = number if turn else 0, 0, 128, 0
-                while byte > 127:
-                    if at >= size:
-                        return CUT
-                    if shift > 63:
-                        return MALFORMED
-                    byte = data[at] + 0
-                    at += 1
-                    number |= ((byte & 127) << shift) if shift < 56 else _GREAT * min(byte & 127, 1)
-                    shift += 7
-                if turn or signed:
-                    number = number >> 1 ^ -(number & 1)
-            delta = number
+            value, at = varint(data, at)
+            if at < 0:
+                return at
+            if signed:
+                value = value >> 1 ^ -(value & 1)
+            delta, at = varint(data, at)
+            if at < 0:
+                return at
+            delta = delta >> 1 ^ -(delta & 1)
             packed = max(count - 2, 0) if width else 0
             if width and count < 2:
                 return MALFORMED

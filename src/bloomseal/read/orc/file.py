@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from ...format.schema import Leaf, Schema
 from ...format.verify import VerifyReport
 from ...orc import BloomFilter, Column, OrcFile
 from ...specs import DecryptionSpec, decryption_for
+from ...storage.formats import Format
 from ...storage.source import Source
 from ..file import RowGroupInfo, SealedFile
 from ..plan import ReadStats
@@ -26,7 +27,7 @@ from ..predicate.predicate import Predicate
 from ..verdict import Hits
 from .columns import Columns
 from .prune import Pruned, ruled_out
-from .rows import arrow_schema, decoded, need_range, row_groups, rows_of
+from .rows import arrow_schema, decoded, need_range, neighbourhoods, row_groups, rows_of
 from .truth import held_against_values
 from .verify import verify_orc
 
@@ -77,6 +78,8 @@ class SealedOrcFile(SealedFile):
         UnsupportedError: a type that pyarrow does not decode.
         PolicyError: a file in plaintext where an encrypted one was expected.
     """
+
+    format: ClassVar = Format.ORC
 
     def __init__(self, source: Source, decryption: DecryptionSpec | TablePolicy | None) -> None:
         self._source = source
@@ -317,26 +320,33 @@ class SealedOrcFile(SealedFile):
         rows = self.decode(part, [one.index for one in self.leaves.below(leaf.path[0])])
         return held_against_values(self.orc, part, column, leaf, self._columns.place(index), rows, filters)
 
-    def _decode(self, part: int, leaves: Sequence[int], groups: int | None = None) -> tuple[pa.Table, int]:
+    def _decode(self, part: int, leaves: Sequence[int], groups: range | None = None) -> tuple[pa.Table, int]:
         columns = [self.stored(index) for index in leaves]
         for column in columns:
             self.orc.need_open(column)
             need_range(self.orc, part, column)
         return decoded(self.orc, part, columns, self._columns.names(leaves), groups)
 
-    def _decoded(self, plan: OrcPlan, part: int, leaves: Sequence[int], groups: int | None = None) -> pa.Table:
+    def _decoded(self, plan: OrcPlan, part: int, leaves: Sequence[int], groups: range | None = None) -> pa.Table:
         table, count = self._decode(part, leaves, groups)
         plan.bytes_read += count
         return table
 
     def _matching(self, plan: OrcPlan, part: int, kept: Sequence[int]) -> pa.Table | None:
-        """The rows of these row groups that the predicate keeps. Its columns are decoded first."""
+        """The rows of these row groups that the predicate keeps."""
+        near = [self._matching_of(plan, part, one) for one in neighbourhoods(kept, self.orc.stripes[part])]
+        found = [one for one in near if one is not None]
+        return pa.concat_tables(found) if found else None
+
+    def _matching_of(self, plan: OrcPlan, part: int, kept: Sequence[int]) -> pa.Table | None:
+        """As `_matching`, with all between the first and the last row group decoded: first the predicate's columns."""
         assert plan.predicate is not None  # noqa: S101
         every = row_groups(self.orc, part)
-        spans = [every[group] for group in kept]
+        begin = every[kept[0]][0]
+        spans = [(start - begin, end - begin) for start, end in (every[group] for group in kept)]
         tops = [leaf.path[0] for leaf in self.leaves.leaves]
         looked_at = sorted(leaf.index for leaf in plan.predicate.leaves)
-        whole = self._decoded(plan, part, looked_at, kept[-1] + 1)
+        whole = self._decoded(plan, part, looked_at, range(kept[0], kept[-1] + 1))
         first = pa.concat_tables([whole.slice(start, end - start) for start, end in spans])
         hits = plan.predicate.hits(first)
         if not len(hits):
@@ -344,18 +354,16 @@ class SealedOrcFile(SealedFile):
         # A field is taken over from what was decoded only where it is wanted in the same shape.
         same = {tops[index] for index in plan.wanted} & {tops[index] for index in looked_at}
         same -= {tops[index] for index in {*plan.wanted} ^ {*looked_at}}
-        fields: dict[str, pa.ChunkedArray] = {}
         rest = [index for index in plan.wanted if tops[index] not in same]
-        places = rows_of(spans)[hits]
-        for rows, source in ((hits, first.select(sorted(same))), (places, None)):
-            if source is None and rest:
-                # The other columns up to the last row group that has a match.
-                end = int(places[-1])
-                last = sum(start <= end for start, _ in every)
-                source = self._decoded(plan, part, rest, last)
-            if source is not None and source.num_columns:
-                taken = source.take(pa.array(rows))
-                fields |= {name: taken.column(name) for name in taken.column_names}
+        places = rows_of(spans)[hits] + begin
+        taken = [first.select(sorted(same)).take(pa.array(hits))]
+        if rest:
+            # The other columns from the first row group that has a match to the last one.
+            ends = np.array([every[group][1] for group in kept])
+            low, high = (kept[at] for at in np.searchsorted(ends, places[[0, -1]], side="right").tolist())
+            table = self._decoded(plan, part, rest, range(low, high + 1))
+            taken.append(table.take(pa.array(places - every[low][0])))
+        fields = {name: one.column(name) for one in taken for name in one.column_names}
         return pa.Table.from_arrays([fields[name] for name in plan.order], schema=plan.empty.schema)
 
     def _expect(self, column: Column) -> None:

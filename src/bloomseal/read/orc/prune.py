@@ -17,6 +17,7 @@ from ...errors import UsageError
 from ...orc import Column, OrcFile
 from ...orc.asking.values import Asked
 from ...orc.protobuf import Message
+from ...storage.source import leased
 from ..predicate.predicate import Predicate, Term
 from .bounds import Said, said
 
@@ -111,8 +112,6 @@ class _Asking:
 
     def _ask(self, term: Term) -> Bools | None:
         column = self._stored[term.leaf.index]
-        if (filters := self._file.believed(self._stripe, column)) is None:
-            return None
         try:
             asked = term.once(
                 ("orc", column.kind, column.length, column.precision, column.scale, self._zone, self._hybrid),
@@ -120,14 +119,17 @@ class _Asking:
             )
         except UsageError:
             return None  # a value that rows can be compared with, and the filter can't be asked for
-        every = asked.maybe_in_all(filters)
-        found = (
-            np.array([hits.any() for hits in map(asked.maybe_in, filters)], np.bool_)
-            if every is None
-            else every.any(axis=1)
-        )
-        # An empty filter proves nothing. Where it is one over nulls, statistics say so.
-        return np.asarray(found | filters.empty, np.bool_)
+        with leased(4) as scratch:
+            if (filters := self._file.believed(self._stripe, column, scratch)) is None:
+                return None
+            every = asked.maybe_in_all(filters)
+            found = (
+                np.array([hits.any() for hits in map(asked.maybe_in, filters)], np.bool_)
+                if every is None
+                else every.any(axis=1)
+            )
+            # An empty filter proves nothing. Where it is one over nulls, statistics say so.
+            return np.asarray(found | filters.empty, np.bool_)
 
     @property
     def _hybrid(self) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from itertools import pairwise
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +12,14 @@ import pyarrow as pa
 import pyarrow.orc
 
 from ...errors import FormatError, UnsupportedError
-from ...orc import Column, OrcFile
-from ...orc.clear import empty_file
+from ...orc import Column, OrcFile, Stripe
+from ...orc.rows.clear import empty_file
 from .bounds import nanoseconds
 
-__all__ = ["arrow_schema", "decoded", "need_range", "row_groups", "rows_of"]
+__all__ = ["arrow_schema", "decoded", "need_range", "neighbourhoods", "row_groups", "rows_of"]
+
+_WORTH_LEAVING: Final = 256 * 1024
+"""Bytes of a stripe's columns between two row groups: for fewer it is not decoded in two parts."""
 
 Rows = npt.NDArray[np.int64]
 
@@ -35,14 +39,14 @@ def arrow_schema(file: OrcFile) -> pa.Schema:
 
 
 def decoded(
-    file: OrcFile, stripe: int, columns: Sequence[Column], names: Sequence[str] | None, groups: int | None = None
+    file: OrcFile, stripe: int, columns: Sequence[Column], names: Sequence[str] | None, groups: range | None = None
 ) -> tuple[pa.Table, int]:
     """Columns of a stripe, in the file's order, and how many bytes were read for them.
 
     Args:
         columns: leaves.
         names: the same, as dotted paths for pyarrow; None: it would take one for another, so that all columns are read.
-        groups: decode the first row groups only, so many; None: all.
+        groups: the row groups that are wanted, neighbours; None: all.
 
     Raises:
         KeyAccessError, PolicyError: a column is encrypted, and can't be opened.
@@ -63,10 +67,26 @@ def decoded(
     except (pa.ArrowException, OSError, ValueError) as error:
         raise FormatError(f"the stripe's rows do not decode: {type(error).__name__}", **place) from error
     ends = row_groups(file, stripe)
-    rows = ends[: groups or None][-1][1] if ends else 0
-    if table.num_rows != rows:
-        raise FormatError(f"{table.num_rows} rows, the footer says {rows}: corrupt", **place)
-    return table, clear.num_bytes
+    groups = range(len(ends)) if groups is None else groups
+    begin, first, end = (
+        ends[at][side] if ends else 0 for at, side in ((clear.first, 0), (groups.start, 0), (groups.stop - 1, 1))
+    )
+    if table.num_rows != end - begin:
+        raise FormatError(f"{table.num_rows} rows, the footer says {end - begin}: corrupt", **place)
+    return table.slice(first - begin), clear.num_bytes
+
+
+def neighbourhoods(kept: Sequence[int], stripe: Stripe) -> list[list[int]]:
+    """Row groups, ascending, so that those between two that stand in one list are fewer bytes than are worth leaving
+    out.
+    """
+    share = stripe.data_length / max(1, stripe.num_row_groups)
+    found = [[kept[0]]] if kept else []
+    for before, group in pairwise(kept):
+        if (group - before - 1) * share > _WORTH_LEAVING:
+            found.append([])
+        found[-1].append(group)
+    return found
 
 
 def row_groups(file: OrcFile, stripe: int) -> list[tuple[int, int]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import BloomsealError, FormatError, KeyAccessError, PolicyError
 from ...format.verify import VerifyReport
-from ...orc.index import FilterKind
+from ...orc.filters import FilterKind
 from .truth import held_against_values
 
 if TYPE_CHECKING:

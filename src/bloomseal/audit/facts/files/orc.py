@@ -11,7 +11,8 @@ from ....errors import BloomsealError
 from ....orc import BloomFilter, Column, OrcFile
 from ....orc.asking.trust import why_untrusted
 from ....orc.encryption import EncryptionAlgorithm
-from ....orc.index import FilterKind, StripeIndex
+from ....orc.filters import FilterKind
+from ....orc.index import StripeIndex
 from ....orc.protobuf import Message, fields
 from ....orc.streams import Stream, StreamKind
 from ....read.orc.file import SealedOrcFile
@@ -86,7 +87,7 @@ class _Look:
             if mask.name == "nullify":
                 self._nulled |= below
             elif mask.name == _HASH_MASK:
-                facts.hash_masks += [leaf.name for leaf in self._file.schema.leaves if leaf.id in below]
+                facts.hash_masks += tuple(leaf.name for leaf in self._file.schema.leaves if leaf.id in below)
 
     def stripe(self, number: int) -> None:
         """All columns of one stripe."""
@@ -98,7 +99,7 @@ class _Look:
         for place, leaf in enumerate(self._file.schema.leaves):
             why = why_untrusted(leaf, StreamKind.BLOOM_FILTER_UTF8, self._file.tail, streams.writer_timezone)
             if why is not None and leaf.name not in self._facts.unbelieved:
-                self._facts.unbelieved.append(leaf.name)
+                self._facts.unbelieved += (leaf.name,)
             chunk = self._chunk(streams, number, place, leaf)
             self._facts.chunks.append(chunk)
             if (stream := streams.filter_stream(leaf.id)) is None:

@@ -10,20 +10,19 @@ import bisect
 import io
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
-from ..errors import BloomsealError, FormatError, IntegrityError, UnsupportedError
-from ..limits import MAX_ORC_STRIPE_BYTES
+from ...errors import BloomsealError, FormatError, IntegrityError, UnsupportedError
+from ...limits import MAX_ORC_STRIPE_BYTES
+from ..chunks import Compression, deflate
+from ..encryption import Variant
+from ..index import StripeIndex
+from ..protobuf import Message, encoded, without
+from ..schema import Kind
+from ..streams import Stream, StreamKind
+from ..tail import MAGIC, Tail
 from .checks import Encoding, check_streams, check_zone
-from .chunks import Compression, deflate
-from .cut import lengths_needed
-from .encryption import Variant
-from .index import StripeIndex
-from .protobuf import Message, encoded, without
-from .schema import Kind
-from .streams import Stream, StreamKind
-from .tail import MAGIC, Tail
+from .cut import Part, parts_needed
 
 __all__ = ["ClearFile", "clear_file", "empty_file", "stream_entry", "tail_bytes"]
 
@@ -48,14 +47,15 @@ class ClearFile(io.RawIOBase):
 
     Attributes:
         num_bytes: how many were read for it.
+        first: the row group of the stripe with which it begins.
     """
 
-    def __init__(self, parts: Sequence[bytes | memoryview], num_bytes: int) -> None:
+    def __init__(self, parts: Sequence[bytes | memoryview], num_bytes: int, first: int) -> None:
         super().__init__()
         self._parts = [memoryview(part) for part in parts if len(part)]
         self._starts = [0, *itertools.accumulate(map(len, self._parts))]
         self._at = 0
-        self.num_bytes = num_bytes
+        self.num_bytes, self.first = num_bytes, first
 
     def readable(self) -> bool:
         return True
@@ -85,14 +85,15 @@ class ClearFile(io.RawIOBase):
 
 
 def clear_file(
-    tail: Tail, index: StripeIndex, wanted: Mapping[int, Variant | None], groups: int | None = None
+    tail: Tail, index: StripeIndex, wanted: Mapping[int, Variant | None], groups: range | None = None
 ) -> ClearFile:
     """A file of one stripe, without indexes and statistics.
 
     Args:
         wanted: ids of columns, with those above them → the variant to take them from; None: they lie in clear. The
             others have no streams: a reader must be told to leave them out.
-        groups: only the first row groups are wanted, so many; None: all. Of long streams the rest is not read then.
+        groups: the row groups that are wanted, neighbours; None: all. The file's rows are theirs. Of long streams the
+            rest is not read.
 
     Raises:
         KeyAccessError: a key can't be had.
@@ -104,45 +105,54 @@ def clear_file(
         raise FormatError("two streams of one kind and column: corrupt")
     encodings = _encodings(tail, index.footer, wanted)
     stripe = index.stripe
-    if groups is None or groups >= stripe.num_row_groups:
-        return _made(tail, index, wanted, streams, encodings, stripe.num_rows)
-    rows, lost = groups * tail.row_index_stride, 0
-    saved = sum(one.length for one in streams) * (1 - groups / stripe.num_row_groups)
-    if saved >= _WORTH_CUTTING:
+    every = range(stripe.num_row_groups)
+    groups = every if groups is None else groups
+    lost = 0
+    for taken in (groups, range(groups.stop)) if tail.writer is not None else (range(groups.stop),):
+        if len(taken) == len(every):
+            break
+        saved = sum(one.length for one in streams) * (1 - len(taken) / len(every))
+        if saved < _WORTH_CUTTING:
+            continue
+        parts: list[Part] = []
         try:
-            short = _shortened(tail, index, wanted, streams, encodings, groups)
-            lost = sum(one.length for one in short)
-            return _made(tail, index, wanted, short, encodings, rows)
+            parts = _parts(tail, index, wanted, streams, encodings, taken)
+            made = _made(tail, index, wanted, parts, encodings, taken)
         except (FormatError, IntegrityError):
-            pass  # positions that do not hold, or a stripe that is broken: the whole of it will tell
-    made = _made(tail, index, wanted, streams, encodings, rows)
+            # Positions that do not hold, or a stripe that is broken: the whole of it will tell.
+            lost += sum(one.stream.length for one in parts)
+            continue
+        made.num_bytes += lost
+        return made
+    made = _made(tail, index, wanted, [Part(one) for one in streams], encodings, range(groups.stop))
     made.num_bytes += lost
     return made
 
 
-def _shortened(
+def _parts(
     tail: Tail,
     index: StripeIndex,
     wanted: Mapping[int, Variant | None],
     streams: Sequence[Stream],
     encodings: Sequence[Encoding],
-    groups: int,
-) -> list[Stream]:
+    groups: range,
+) -> list[Part]:
     indexes = index.row_indexes({column: None if one is None else one.index for column, one in wanted.items()})
     compressed = tail.compression is not Compression.NONE
-    lengths = lengths_needed(streams, tail.schema.columns, encodings, indexes, groups, compressed=compressed)
-    return [replace(one, length=length) for one, length in zip(streams, lengths, strict=True)]
+    return parts_needed(streams, tail.schema.columns, encodings, indexes, groups, compressed=compressed)
 
 
 def _made(
     tail: Tail,
     index: StripeIndex,
     wanted: Mapping[int, Variant | None],
-    streams: Sequence[Stream],
+    parts: Sequence[Part],
     encodings: Sequence[Encoding],
-    rows: int,
+    groups: range,
 ) -> ClearFile:
-    inflated = _inflated(tail, index, streams)
+    stride = tail.row_index_stride or index.stripe.num_rows
+    rows = min(groups.stop * stride, index.stripe.num_rows) - groups.start * stride
+    inflated = _inflated(tail, index, parts)
     check_streams(tail.schema.columns, wanted, encodings, inflated, rows)
     listed = b"".join(encoded(1, stream_entry(*place, len(data))) for place, data in inflated.items())
     kinds = b"".join(encoded(2, encoded(1, one.kind) + encoded(2, one.dictionary_size)) for one in encodings)
@@ -151,7 +161,8 @@ def _made(
     lengths = (len(MAGIC), 0, data_length, len(footer), rows)
     stripe = b"".join(encoded(field, value) for field, value in enumerate(lengths, 1))
     end = _plain_tail(tail, len(MAGIC) + data_length + len(footer), encoded(3, stripe), rows)
-    return ClearFile((MAGIC, *inflated.values(), footer, end), sum(one.length for one in streams))
+    length = sum(one.stream.length for one in parts)
+    return ClearFile((MAGIC, *inflated.values(), footer, end), length, groups.start)
 
 
 def empty_file(tail: Tail) -> bytes:
@@ -170,14 +181,15 @@ def _is_of(stream: Stream, wanted: Mapping[int, Variant | None]) -> bool:
     return stream.variant == (None if variant is None else variant.index)
 
 
-def _inflated(tail: Tail, index: StripeIndex, streams: Sequence[Stream]) -> dict[tuple[int, int], memoryview]:
+def _inflated(tail: Tail, index: StripeIndex, parts: Sequence[Part]) -> dict[tuple[int, int], memoryview]:
+    streams = [part.stream for part in parts]
     found: dict[tuple[int, int], memoryview] = {}
     left = MAX_ORC_STRIPE_BYTES
     if sum(one.length for one in streams) > left:
         raise FormatError(f"streams of more than {left} bytes")
-    for stream, data in zip(streams, index.read_all(streams), strict=True):
+    for part, stream, data in zip(parts, streams, index.read_all(streams), strict=True):
         try:
-            opened = found[stream.kind, stream.column] = tail.inflate(data, left)
+            opened = found[stream.kind, stream.column] = part.begun(tail.inflate(data, left))
         except BloomsealError as error:
             kind, column = StreamKind(stream.kind).name, tail.schema.columns[stream.column].name
             raise type(error)(f"the {kind} stream: {error.what}", column=column) from error

@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ..errors import FormatError, UnsupportedError
-from ..limits import MAX_ORC_VALUES
-from .protobuf import Message
-from .runs.choose import histogram, sum_of
-from .runs.walk import CUT, MALFORMED
-from .schema import Column, Kind
-from .streams import StreamKind
+from ...errors import FormatError, UnsupportedError
+from ...limits import MAX_ORC_VALUES
+from ..protobuf import Message
+from ..runs.choose import histogram, sum_of
+from ..runs.walk import CUT, MALFORMED
+from ..schema import Column, Kind
+from ..streams import StreamKind
 
 __all__ = ["Encoding", "check_streams", "check_zone"]
 

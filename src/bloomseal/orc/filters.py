@@ -1,0 +1,175 @@
+"""Bloom filters as ORC stores them, and many of them asked at once (ORC specification, "Bloom Filter Index")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import Final, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import FormatError
+from ..limits import MAX_ORC_HASHES
+from .chunks import InPlace
+from .protobuf import fields
+
+__all__ = ["BloomFilter", "FilterKind", "Filters", "parsed_filter"]
+
+_WORD_BYTES: Final = 8
+_FIRST: Final = 3
+"""Bits of a value that are looked at in every filter; the others where all of these are set."""
+
+
+class FilterKind(IntEnum):
+    """Both carry the same bits; the values are those of the enum ``Stream.Kind``."""
+
+    BLOOM_FILTER = 7
+    BLOOM_FILTER_UTF8 = 8
+
+
+@dataclass(frozen=True, slots=True)
+class BloomFilter:
+    """One row group's filter.
+
+    Attributes:
+        num_hashes: k.
+        bitset: the words' bytes, little-endian; m is eight times their number.
+    """
+
+    num_hashes: int
+    bitset: npt.NDArray[np.uint8]
+
+    @property
+    def num_bits(self) -> int:
+        return 8 * len(self.bitset)
+
+    @property
+    def is_empty(self) -> bool:
+        """No bit is set: so a filter over nulls looks, and one of a writer that forgot to fill it."""
+        return not self.bitset.any()
+
+
+class Filters(Sequence[BloomFilter]):
+    """One per row group.
+
+    Where all are of one size and number of hash functions, they are asked where they lie (`hits`).
+    """
+
+    def __init__(self, each: Iterable[BloomFilter]) -> None:
+        self._each = list(each)
+        self.num_hashes = self.num_bytes = 0
+        """k, and the bytes of a bitset, of all of them; 0 where they may differ."""
+        self._data, self._starts = InPlace(memoryview(b"")), np.empty(0, np.int64)
+        self._blank: npt.NDArray[np.bool_] = np.empty(0, np.bool_)
+
+    @classmethod
+    def stacked(cls, data: InPlace, count: int) -> Filters | None:
+        """The filters of a stream whose entries are alike but for their bits, as writers make them; else None.
+
+        Raises:
+            FormatError: as `parsed_filter`.
+        """
+        if count < 2 or not len(data) or len(data) % count:
+            return None
+        length = len(data) // count
+        starts = np.arange(0, len(data), length)
+        row = data.at(np.arange(length))
+        try:
+            whole = [*fields(memoryview(row.data))]
+            # One entry and nothing behind it, in which nothing stands behind the bitset: so that this is a row's end.
+            if [number for number, _ in whole] != [1] or isinstance(entry := whole[0][1], int):
+                return None
+            if [number for number, _ in fields(entry)] != [1, 3]:
+                return None
+        except FormatError:
+            return None
+        first = parsed_filter(entry)
+        head = length - len(first.bitset)
+        # The bitset comes last: what stands before it is the same in each, and so is what it means.
+        for at in range(0, head, _WORD_BYTES):
+            words, own = data.words(starts + at), np.uint64((1 << 8 * min(head - at, _WORD_BYTES)) - 1)
+            if ((words ^ words[0]) & own).any():
+                return None
+        made = cls(())
+        made.num_hashes, made.num_bytes = first.num_hashes, len(first.bitset)
+        made._data, made._starts = data, starts + head
+        made._blank = data.words(made._starts) == 0
+        return made
+
+    def hits(self, chosen: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """In which filters all bits of a value are set; of filters of one size only.
+
+        Args:
+            chosen: array of shape (values, hash functions), the bits of each value.
+
+        Returns:
+            Array of shape (filters, values).
+        """
+        places, bits = chosen >> 3, (1 << (chosen & 7)).astype(np.uint8)
+        found = np.ones((len(chosen), len(self)), np.bool_)
+        for one in range(min(_FIRST, chosen.shape[1])):
+            found &= (self._data.at(self._starts + places[:, one, None]) & bits[:, one, None]) != 0
+        # Seven eighths are ruled out by now, where half of the bits are set.
+        values, groups = np.nonzero(found)
+        rest = self._data.at(self._starts[groups, None] + places[values, _FIRST:]) & bits[values, _FIRST:]
+        found[values, groups] = (rest != 0).all(axis=1)
+        return found.T
+
+    @cached_property
+    def _stack(self) -> npt.NDArray[np.uint8]:
+        """Array of shape (filters, bytes)."""
+        whole = np.frombuffer(self._data.joined, np.uint8).reshape(len(self), -1)
+        return whole[:, whole.shape[1] - self.num_bytes :]
+
+    @overload
+    def __getitem__(self, place: int) -> BloomFilter: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[BloomFilter]: ...
+    def __getitem__(self, place: int | slice) -> BloomFilter | list[BloomFilter]:
+        if not self.num_bytes:
+            return self._each[place]
+        if isinstance(place, slice):
+            return [BloomFilter(self.num_hashes, bitset) for bitset in self._stack[place]]
+        return BloomFilter(self.num_hashes, self._stack[place])
+
+    def __len__(self) -> int:
+        return len(self._starts) if self.num_bytes else len(self._each)
+
+    @cached_property
+    def empty(self) -> npt.NDArray[np.bool_]:
+        """Those that have no bit set."""
+        if not self.num_bytes:
+            return np.array([one.is_empty for one in self], np.bool_)
+        # Few begin with a word of zeros, and only those are looked at whole.
+        empty = self._blank.copy()
+        for place in np.flatnonzero(empty).tolist():
+            empty[place] = self[place].is_empty
+        return empty
+
+
+def parsed_filter(entry: memoryview) -> BloomFilter:
+    """A ``BloomFilter`` message.
+
+    Raises:
+        FormatError: m or k that no writer makes.
+    """
+    num_hashes = 0
+    words, utf8 = bytearray(), memoryview(b"")
+    for number, value in fields(entry):
+        if number == 1 and isinstance(value, int):
+            num_hashes = value
+        elif number == 2 and not isinstance(value, int) and len(value) % _WORD_BYTES == 0:
+            words += value  # one word, or several packed ones
+        elif number == 3 and not isinstance(value, int):
+            utf8 = value
+    if words and utf8:
+        raise FormatError("a Bloom filter with two bitsets: corrupt")
+    bitset = np.frombuffer(utf8 or words, np.uint8)
+    if not len(bitset) or len(bitset) % _WORD_BYTES:
+        raise FormatError(f"a Bloom filter of {len(bitset)} bytes, which is no number of words: corrupt")
+    if not 1 <= num_hashes <= MAX_ORC_HASHES:
+        raise FormatError(f"a Bloom filter with {num_hashes} hash functions, where 1 to {MAX_ORC_HASHES} make sense")
+    return BloomFilter(num_hashes, bitset)
