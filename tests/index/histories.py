@@ -65,7 +65,10 @@ class History:
         named = {name: key for name, key in KEYS["column_keys"].items() if name in rows.column_names}
         spec = bs.EncryptionSpec(footer_key=KEYS["footer_key"], column_keys=named)
         filters = [name for name in named if rows.num_rows != 12]
-        bs.write_table(rows, path, encryption=spec, bloom_filters=filters, row_group_size=10, compression="NONE")
+        # Pages of three rows, which the index tells apart; of other files it tells row groups.
+        small: dict[str, Any] = {"use_dictionary": False, "max_rows_per_page": 3, "write_batch_size": 1}
+        how = small if rows.num_rows == 30 else {}
+        bs.write_table(rows, path, encryption=spec, bloom_filters=filters, row_group_size=10, compression="NONE", **how)
 
     def files(self) -> list[Path]:
         return sorted(self.root.glob("*.parquet"))

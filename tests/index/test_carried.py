@@ -11,7 +11,7 @@ import pytest
 
 import bloomseal as bs
 from bloomseal import rotation
-from bloomseal.index import update
+from bloomseal.index import compact, update
 
 FILES = 4
 
@@ -46,7 +46,7 @@ def unhashed(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> Any:
         raise AssertionError("hashed again")
 
-    monkeypatch.setattr(update, "hashed_groups", refuse)
+    monkeypatch.setattr(update, "hashed_places", refuse)
 
 
 @pytest.mark.parametrize("job", [rotation.Rekey, rotation.Rewrap])
@@ -94,3 +94,35 @@ def test_sealed_files_are_added(folder: Path, policy: bs.TablePolicy, tmp_path: 
     pq.write_table(pa.table({"ssn": ["99999", "88888"], "id": [1, 2]}), folder / "plain.parquet")
     assert rotation.rotate(folder, rotation.Seal(policy), journal=tmp_path / "journal").ok
     assert covered(folder, policy, "88888") == FILES + 1
+
+
+def test_a_cold_look_up_asks_the_kms_for_the_manifest_alone(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many runs there are, and whoever wrote them: their data keys lie in the manifest."""
+
+    def fresh() -> Any:
+        """As another process has it, with nothing cached."""
+        columns = {"ssn": {"key": "pii", "index": True}}
+        tables = {"t": {"footer_key": "footer", "columns": columns}}
+        kms = f"keyring:{tmp_path / 'keys.json'}"
+        return bs.Policy.from_dict({"version": 1, "kms": kms, "tables": tables}).for_table("t")
+
+    monkeypatch.setattr(compact, "_chosen", lambda _: [])
+    for number in range(3):
+        rows = pa.table({"ssn": [f"{number}x{one}" for one in range(9)], "id": range(9)})
+        bs.write_table(rows, folder / f"more{number}.parquet", encryption=fresh())
+    policy = fresh()
+    table = bs.open_table(folder, decryption=policy, use_index="require")
+    assert table.read(filters=[("ssn", "==", "nowhere")]).num_rows == 0
+    assert policy.keys.tools.counters.unwraps == 2
+    manifest = table.index("ssn").manifest()
+    assert len(manifest.runs) == 4
+    # Keys that are not the file's open nothing.
+    shard = manifest.runs[0].shards[0]._replace(keys=manifest.runs[1].shards[0].keys)
+    with pytest.raises(bs.IntegrityError):
+        table.index("ssn").folder.open_shard(shard, policy)
+    for shown in (repr(manifest), repr(manifest.runs), str(manifest.runs[0].shards[0])):
+        assert "SecretKey" not in shown or "fingerprint" in shown
+        assert all(key.reveal().hex() not in shown for run in manifest.runs for one in run.shards
+                   for key in one.keys.values())  # fmt: skip

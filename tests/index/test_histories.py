@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 import bloomseal as bs
+from bloomseal.index.facts import hashed
 from index.histories import History
+
+
+@pytest.fixture(autouse=True)
+def every_row_group_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that indexes tell their pages."""
+    monkeypatch.setattr(hashed, "_LARGE", 1)
 
 
 def _play(tmp_path: Path, seed: int, steps: int = 7, times: int = 2) -> int:

@@ -459,13 +459,13 @@ def test_dry_runs_write_nothing_and_drop_removes_all(folder: Path) -> None:
 
 
 def test_check_finds_what_an_index_lacks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = update.hashed_groups
+    plain = update.hashed_places
 
     def lossy(*arguments: Any) -> Any:
-        for group, found in enumerate(plain(*arguments)):
-            yield found[:-1] if group == 1 else found
+        for place, found in plain(*arguments):
+            yield place, found[:-1] if place == 1 else found
 
-    monkeypatch.setattr(update, "hashed_groups", lossy)
+    monkeypatch.setattr(update, "hashed_places", lossy)
     opened(folder).index("k", encryption=ENCRYPTION).rebuild()
     report = opened(folder).index("k").check()
     assert not report.ok
@@ -487,6 +487,37 @@ def test_large_runs_are_searched_page_by_page(folder: Path, monkeypatch: pytest.
     for value in (0, 59_999, 31_415, 60_001):
         same(folder, [("k", "==", value)], auto="require")
     same(folder, [("k", "in", list(range(0, 60_000, 7)))], auto="require")
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 256])
+def test_many_values_are_found_as_few_are(folder: Path, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    """More values than pages read all pages in turn; entries of one value may lie on pages of several portions."""
+    monkeypatch.setattr(shard, "_KEPT_ENTRIES", 0)
+    monkeypatch.setattr(shard, "_PAGES_AT_ONCE", at_once)
+    draw = np.random.default_rng(at_once)
+    manifest = opened(folder).index("k").manifest()
+    index = opened(folder).index("k", encryption=ENCRYPTION)
+    places = 40_000
+    bits = place_bits_for(places)
+    # One value is everywhere, so that it fills pages; others are anywhere.
+    fingerprints = np.concatenate([np.full(places, 1 << 30), draw.integers(0, 1 << 35, places)])
+    entries = np.sort((fingerprints << bits) | np.tile(np.arange(places), 2))
+    made = RunWriter(index.folder, manifest, places, bits, ENCRYPTION, DECRYPTION)
+    made.add(entries)
+    reader = shard.RunReader(index.folder, made.finish(), DECRYPTION)
+    assert len(reader._open(reader.run.shards[0])._pages().low) > 6
+    asked = np.unique(np.concatenate([fingerprints[::3], draw.integers(0, 1 << 35, 500)])).astype(np.uint64)
+    draw.shuffle(asked)
+    which, found = reader.find(asked)
+    got = sorted(zip(asked[which].tolist(), found.tolist(), strict=True))
+    known = set(asked.tolist())
+    assert got == sorted((f, p) for f, p in zip((entries >> bits).tolist(), (entries & ((1 << bits) - 1)).tolist(),
+                                                strict=True) if f in known)  # fmt: skip
+    few = asked[:5]
+    which, found = reader.find(few)
+    assert set(zip(few[which].tolist(), found.tolist(), strict=True)) == {
+        one for one in got if one[0] in set(few.tolist())
+    }
 
 
 @pytest.mark.parametrize("kept", [0, 1 << 18])

@@ -1,4 +1,6 @@
-"""The steps of the demonstration: write, look up, compare with pyarrow, verify, attack. Every number is measured."""
+"""The steps of the demonstration: write, look up, compare with pyarrow, verify, attack, look up in many files. Every
+number is measured.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +25,7 @@ from ..read.file import Verdict, open_file
 from ..sbbf import ColumnType, FilterSpec, LogicalType, PhysicalType, SplitBlockBloomFilter, hash_array
 from ..specs import DecryptionSpec, EncryptionSpec
 from ..write.writer import SealedWriter
+from .index_trial import index_growth
 from .people import COLUMN_KEYS, FILTERED, FPP, SCHEMA, People, area_numbers
 from .spark_trial import SparkTrial
 
@@ -68,6 +71,8 @@ class Trial:
         self.look_up()
         self.verify()
         self.attack()
+        kms = f"keyring://{self.keyring.path}"
+        self.results["index"] = index_growth(self.folder, kms, self.people, self.rows, self.say)
         return self.results
 
     def _warm_up(self) -> None:

@@ -104,7 +104,7 @@ def mini_file(
     out.append(MAGIC)
     columns = []
     for chunk in chunks:
-        pages = walk.pages(chunk) if selection is None else selection.pages[chunk.leaf.index]
+        pages = walk.pages(chunk, passing=True) if selection is None else selection.pages[chunk.leaf.index]
         columns.append(_add_chunk(walk, chunk, pages, out, physical))
     rows, groups = 0, []
     if row_group is not None:

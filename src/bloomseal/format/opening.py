@@ -122,12 +122,13 @@ class KeysAtHand:
 
 
 def open_footer(
-    source: Source, decryption: DecryptionSpec | None, *, keyless: bool = False
+    source: Source, decryption: DecryptionSpec | None, *, keyless: bool = False, seen: Peek | None = None
 ) -> tuple[Footer, KeysAtHand]:
     """Read, open and verify a file's footer.
 
     Args:
         keyless: only looking: nothing is expected of the file.
+        seen: the file's end, by `peek`, where somebody has looked already.
 
     Raises:
         FormatError: the footer breaks the specification.
@@ -136,7 +137,9 @@ def open_footer(
         PolicyError: the file is not what the caller expects (`Expectation`).
     """
     try:
-        return _open(source, peek(source), decryption, NO_EXPECTATION if keyless else Expectation.of(decryption))
+        return _open(
+            source, seen or peek(source), decryption, NO_EXPECTATION if keyless else Expectation.of(decryption)
+        )
     except BloomsealError as error:
         raise error.at(file=source.name) from error.__cause__
 

@@ -99,6 +99,11 @@ class Schema:
         if len(self.leaves) > MAX_ORDINAL + 1:
             raise FormatError(f"the schema has {len(self.leaves)} columns; the limit is {MAX_ORDINAL + 1}")
 
+    @property
+    def raw(self) -> bytes:
+        """All its elements: schemas with the same ones are equal."""
+        return b"".join(self._elements)
+
     @cached_property
     def _by_name(self) -> dict[str, list[Leaf]]:
         named: dict[str, list[Leaf]] = {}

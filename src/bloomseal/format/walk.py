@@ -7,14 +7,13 @@ column metadata. Nothing here writes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from enum import StrEnum
 
 from ..encryption import ModuleCipher, ModuleType, module_aad, page_aads
 from ..errors import BloomsealError, FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError
 from ..storage.source import Scratch, Source
 from ..thrift import Struct
-from ..thrift.structs import ColumnChunk, ColumnMetaData, SealedColumnMetaData, decode
+from ..thrift.structs import ColumnMetaData, SealedColumnMetaData, decode
+from .chunk import Chunk, Protection
 from .filter_bytes import FilterBytes, read_filter
 from .footer import Footer
 from .layout import Column
@@ -26,48 +25,7 @@ __all__ = ["Chunk", "Protection", "Walk"]
 
 _AHEAD = 32
 """Page headers read before the first of their bodies is looked at."""
-
-
-class Protection(StrEnum):
-    """The kind of key that a column chunk is under (ColumnCryptoMetaData)."""
-
-    PLAINTEXT = "plaintext"
-    FOOTER_KEY = "footer key"
-    COLUMN_KEY = "column key"
-
-
-@dataclass(slots=True)
-class Chunk:
-    """A column chunk.
-
-    Attributes:
-        row_group: index and ordinal of its row group.
-        leaf: its column.
-        view: the decoded ColumnChunk.
-        protection: which key seals it.
-        key_metadata: what leads to a column key.
-        meta: the opened metadata, filled by `Walk.meta`.
-        meta_raw: its raw bytes, filled by `Walk.meta_raw`.
-        meta_ordinal: the row group ordinal that its sealed metadata is bound to, known once it was opened.
-    """
-
-    row_group: int
-    leaf: Leaf
-    view: ColumnChunk
-    protection: Protection
-    key_metadata: bytes
-    meta: ColumnMetaData | None = field(default=None, repr=False)
-    meta_raw: bytes | None = field(default=None, repr=False)
-    meta_ordinal: int | None = None
-
-    @property
-    def encrypted(self) -> bool:
-        return self.protection is not Protection.PLAINTEXT
-
-    @property
-    def place(self) -> dict[str, object]:
-        """The place, for errors."""
-        return {"row_group": self.row_group, "column": self.leaf.name}
+_WINDOW = 2 << 20
 
 
 class Walk:
@@ -254,17 +212,20 @@ class Walk:
         meta = self.meta(chunk)
         return _start(meta), meta.total_compressed_size or 0
 
-    def pages(self, chunk: Chunk, scratch: Scratch | None = None) -> Iterator[Page]:
+    def pages(self, chunk: Chunk, scratch: Scratch | None = None, *, passing: bool = False) -> Iterator[Page]:
         """The chunk's pages in their order, headers opened, bodies not yet.
 
         The whole chunk is read at once, into `scratch` where it is given: pages are then good until its next use. After
         the last page the values are counted: pages cut off at the end leave no other trace.
 
+        Args:
+            passing: each page is good until the next one is asked for. Of a local file two mebibytes are held then.
+
         Raises:
             FormatError, IntegrityError, KeyAccessError.
         """
         try:
-            yield from self._pages(chunk, scratch or Scratch())
+            yield from self._pages(chunk, scratch or Scratch(), passing and self.source.fd is not None)
         except BloomsealError as error:
             raise error.at(file=self.source.name, **chunk.place) from error.__cause__
 
@@ -289,21 +250,34 @@ class Walk:
             raise error.at(file=self.source.name, **chunk.place) from error.__cause__
         return page
 
-    def _pages(self, chunk: Chunk, scratch: Scratch) -> Iterator[Page]:
+    def _pages(self, chunk: Chunk, scratch: Scratch, passing: bool) -> Iterator[Page]:
         start, length = self.extent(chunk)
-        data = self.source.read_into(scratch, start, length)
+        size = _WINDOW if passing else length
+        data = self.source.read_into(scratch, start, min(size, length))
         cipher, aad = self._of_pages(chunk)
-        position, values = 0, 0
+        position, begin, values = 0, 0, 0
         # Writers announce a dictionary page in two ways. The first page's header decides: its AAD names the kind.
         ordinal = -1
         # Some headers ahead: a page's body pushes out of the processor's caches what reading the next header needs.
         ahead: list[Page] = []
         try:
             while position < length:
-                page, position = read_page(data, position, start, ordinal, cipher, aad)
+                try:
+                    page, end = read_page(data, position - begin, start + begin, ordinal, cipher, aad)
+                except FormatError:
+                    if begin + len(data) == length:
+                        raise
+                    end = 0
+                if not end:  # the page may reach past what was read
+                    yield from ahead
+                    size = 2 * size if begin == position else _WINDOW
+                    ahead, begin = [], position
+                    data = self.source.read_into(scratch, start + begin, min(size, length - begin))
+                    continue
                 if page.clear_levels:
                     _check_levels(page, chunk.leaf)
                 ahead.append(page)
+                position = begin + end
                 ordinal = page.ordinal + 1
                 values += page.num_values
                 if len(ahead) == _AHEAD:
@@ -376,10 +350,7 @@ def _check_levels(page: Page, leaf: Leaf) -> None:
     # Few writers leave any in clear, and a cold probe should not pay for it.
     from .pages.levels import check_clear_levels
 
-    try:
-        check_clear_levels(page, leaf)
-    except IntegrityError as error:
-        raise error.at(module=f"{page.kind.label} {page.ordinal}") from None
+    check_clear_levels(page, leaf)
 
 
 def _no_aad(_kind: ModuleType, _page: int) -> bytes:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..notebook import ShownInNotebooks
-from .facts.hashed import hashed_groups, seen_file, still_same
+from .facts.hashed import hashed_places, seen_file, still_same
 from .facts.members import Trust
 from .folder import IndexFolder
 from .runs.shard import RunReader
@@ -80,15 +80,15 @@ class Checking:
                 files.trust is not Trust.IDENTITY and state != tuple(fact[name] for name in state._fields)
             ):
                 return  # another file by now, which no fact is about
-            hashed = list(hashed_groups(file, self._manifest.column, self._manifest.fingerprints))
+            hashed = list(hashed_places(file, self._manifest.column, self._manifest.fingerprints, fact["stride"]))
             still_same(file, seen, files.state(number))
         run, base = fact["run"], fact["base"]
         bits = self._readers[run].run.place_bits
-        for group, fingerprints in enumerate(hashed):
-            self._wanted.setdefault(run, []).append((fingerprints.astype(np.int64) << bits) | (base + group))
+        for place, fingerprints in hashed:
+            self._wanted.setdefault(run, []).append((fingerprints.astype(np.int64) << bits) | (base + place))
             self._count += len(fingerprints)
             self._report.values += len(fingerprints)
-        if hashed:  # a file without row groups bears the base of the one behind it
+        if seen.groups:  # a file without row groups bears the base of the one behind it
             self._paths.setdefault(run, []).append((base, path))
         self._report.files += 1
         self._report.row_groups += seen.groups

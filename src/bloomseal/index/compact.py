@@ -120,7 +120,7 @@ class _Merge:
         self._encryption, self._decryption = encryption, decryption
         self._chosen = chosen
         self._places: dict[str, I64] = {run.id: np.full(run.places + 1, -1, dtype=np.int64) for run in chosen}
-        # Run, base and number of row groups → new base. A file without row groups bears the base of the one behind it.
+        # Run, base and number of places → new base. A file without row groups bears the base of the one behind it.
         self._bases: dict[tuple[str, int, int], int] = {}
         self._count = 0
         self._there = folder.place.there()
@@ -133,11 +133,11 @@ class _Merge:
             return
         if not self._there(fact["path"]):
             return
-        base, groups = fact["base"], fact["groups"]
-        if (fact["run"], base, groups) not in self._bases:
-            self._bases[fact["run"], base, groups] = self._count
-            places[base : base + groups] = np.arange(self._count, self._count + groups)
-            self._count += groups
+        base, count = fact["base"], fact["groups"] * fact["stride"]
+        if (fact["run"], base, count) not in self._bases:
+            self._bases[fact["run"], base, count] = self._count
+            places[base : base + count] = np.arange(self._count, self._count + count)
+            self._count += count
 
     def run(self, progress: Progress | None) -> Run:
         bits = place_bits_for(self._count)
@@ -173,7 +173,8 @@ class _Merge:
         kept = []
         for fact in facts:
             if fact["run"] in old:
-                if (base := self._bases.get((fact["run"], fact["base"], fact["groups"]))) is None:
+                place = fact["run"], fact["base"], fact["groups"] * fact["stride"]
+                if (base := self._bases.get(place)) is None:
                     continue
                 fact = {**fact, "run": run.id, "base": base}
             kept.append(fact)

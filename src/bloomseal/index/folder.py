@@ -15,10 +15,11 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from ..encryption import Algorithm
+from ..encryption import Algorithm, SecretKey
 from ..errors import IntegrityError, MissingFileError, PolicyError, UsageError
+from ..keytools.sources import as_key_source
 from ..read.file import SealedFile
-from ..specs import EncryptionSpec, encryption_for
+from ..specs import EncryptionSpec, decryption_for, encryption_for
 from ..storage.discovery.kinds import INDEX_FOLDER
 from ..storage.ref import FileRef
 from ..storage.source import Source
@@ -109,15 +110,21 @@ class IndexFolder:
         except MissingFileError:
             return None
 
-    def open(self, name: str, decryption: Decryption) -> SealedFile:
+    def open(self, name: str, decryption: Decryption, known: dict[str, SecretKey] | None = None) -> SealedFile:
         """One file of the index.
+
+        Args:
+            known: its data keys, see `Shard.keys`; those that it lacks are added to it.
 
         Raises:
             BloomsealError: as `open_file`; and it must be sealed as this room seals, whatever the caller allows of
                 data.
         """
-        source = Source.open(self.place.ref(name))
+        ref = self.place.ref(name)
+        source = Source.open(ref)
         try:
+            if known is not None and (spec := decryption_for(decryption, ref)) is not None and spec.keys is not None:
+                decryption = replace(spec, keys=_KnownKeys(spec.keys, ref, known))
             # Footer, column index and offset index lie at the end, and come in one request.
             source.hold_end(_TAIL)
             file = SealedFile(source, decryption)
@@ -133,12 +140,23 @@ class IndexFolder:
         Raises:
             IntegrityError: it is another one: under the same key, one run's file would open in the place of another's.
         """
-        file = self.open(shard.file, decryption)
+        file = self.open(shard.file, decryption, dict(shard.keys))
         crypto = file.walk.footer.crypto
         if crypto is None or crypto.aad_unique != shard.unique or file.num_rows != shard.entries:
             file.close()
             raise IntegrityError("a file of the index is not the one that its manifest names", file=file.path)
         return file
+
+    def with_keys(self, shard: Shard, decryption: Decryption) -> Shard:
+        """The shard, which is opened, with its data keys.
+
+        Raises:
+            As `open`.
+        """
+        keys: dict[str, SecretKey] = {}
+        with self.open(shard.file, decryption, keys) as file:
+            file.walk.cipher(file.walk.chunk(0, 0))
+        return shard._replace(keys=keys)
 
     # Writing ---------------------------------------------------------------------------------------------------------
 
@@ -186,6 +204,28 @@ class IndexFolder:
         gone = [name for name in names if self.remove(name)]
         self.place.remove_folder()
         return gone
+
+
+class _KnownKeys:
+    """A key retriever that remembers a file's keys, and gives those that it was told.
+
+    They are the manifest's, which is sealed under the same master keys: who has opened it could ask for them. A key
+    that is not the file's does not open it.
+    """
+
+    def __init__(self, keys: Any, ref: FileRef, known: dict[str, SecretKey]) -> None:
+        self._keys, self._known = as_key_source(keys).for_file(ref), known
+        self.columns = getattr(keys, "columns", ())
+        for name in ("check_under_footer_key", "describe", "beside"):
+            if (method := getattr(self._keys, name, None)) is not None:
+                setattr(self, name, method)
+
+    def retrieve_key(self, key_metadata: bytes, column: str | None) -> SecretKey:
+        """As `KeyRetriever.retrieve_key`."""
+        if (key := self._known.get(column or "")) is None:
+            found = self._keys.retrieve_key(key_metadata, column)
+            key = self._known[column or ""] = found if isinstance(found, SecretKey) else SecretKey(found)
+        return key
 
 
 def leaf_of(rows: pa.Table) -> pa.ChunkedArray:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -24,25 +25,28 @@ from .runs.shard import RunReader
 if TYPE_CHECKING:
     from .folder import Decryption
 
-__all__ = ["GROUP_BITS", "Coverage", "Found", "IndexReader", "ghost"]
+__all__ = ["GROUP_BITS", "SLOT_BITS", "Coverage", "Found", "IndexReader", "ghost"]
 
 I64 = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.intp]
 
 GROUP_BITS: Final = 16
 """A row group's ordinal has 15 bits."""
+SLOT_BITS: Final = 8
 
 
 class Found(NamedTuple):
-    """Where values are: two arrays of one length.
+    """Where values are: three arrays of one length.
 
     Attributes:
         owners: which of the hashes asked for.
         codes: ``file number << 16 | row group``.
+        slots: 0: anywhere in the row group; else 1 + the ordinal of a data page.
     """
 
     owners: Indices
     codes: I64
+    slots: I64
 
 
 class Coverage:
@@ -52,6 +56,7 @@ class Coverage:
         covered: per file, whether a fact is about it.
         groups: per file, its row groups where it is covered.
         docs: per file, the number of its schema where it is covered, else −1.
+        strides: per file, places of a row group where it is covered; 1: pages are not told.
     """
 
     def __init__(self, index: LoadedIndex, files: Members, states: Sequence[FileState | None]) -> None:
@@ -74,6 +79,7 @@ class Coverage:
         self.covered = facts >= 0
         self.groups = np.where(self.covered, index.groups[facts], 0) if len(index.groups) else np.zeros_like(facts)
         self.docs = np.where(self.covered, index.docs[facts], -1) if len(index.docs) else np.full_like(facts, -1)
+        self.strides = np.where(self.covered, index.strides[facts], 1) if len(index.docs) else np.ones_like(facts)
         self._number_of = np.full(len(index.groups), -1, dtype=np.int64)
         self._number_of[facts[self.covered]] = np.flatnonzero(self.covered)
 
@@ -84,7 +90,8 @@ class Coverage:
         wider = copy(self)
         wider.covered, wider.groups = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.int64)
         wider.docs, wider._facts = np.full(count, -1, dtype=np.int64), np.full(count, -1, dtype=np.int64)
-        wider.covered[numbers], wider.groups[numbers] = self.covered, self.groups
+        wider.strides = np.ones(count, dtype=np.int64)
+        wider.covered[numbers], wider.groups[numbers], wider.strides[numbers] = self.covered, self.groups, self.strides
         wider.docs[numbers], wider._facts[numbers] = self.docs, self._facts
         wider._number_of = np.where(self._number_of >= 0, np.array([*numbers, -1])[self._number_of], -1)
         return wider
@@ -122,11 +129,14 @@ class LoadedIndex:
     def __init__(self, folder: IndexFolder, manifest: Manifest, state: FileState, decryption: Decryption) -> None:
         self.manifest, self.state = manifest, state
         facts = manifest.facts
-        columns = [facts.column(name).to_pylist() for name in FileState._fields]
-        self.states = list(map(FileState._make, zip(*columns, strict=True)))
-        self.contents: list[bytes] = facts.column("content").to_pylist()
+        # Not by to_pylist, which takes five times as long for numbers.
+        inode, *others = (as_numpy(facts.column(name)) for name in FileState._fields[:-1])
+        columns = [inode.astype(np.uint64), *others]
+        told = zip(*(one.tolist() for one in columns), facts.column("tag").to_pylist(), strict=True)
+        self.states = list(map(FileState._make, told))
         self.by_path = {path: number for number, path in enumerate(facts.column("path").to_pylist())}
-        self.groups, self.docs, self.bases = (as_numpy(facts.column(name)) for name in ("groups", "doc", "base"))
+        names = ("groups", "doc", "base", "stride")
+        self.groups, self.docs, self.bases, self.strides = (as_numpy(facts.column(name)) for name in names)
         runs = manifest.run_numbers
         self.runs: list[tuple[RunReader, I64, I64]] = []
         for number, run in enumerate(manifest.runs):
@@ -135,9 +145,15 @@ class LoadedIndex:
             mine = mine[np.argsort(self.bases[mine], kind="stable")]
             self.runs.append((RunReader(folder, run, decryption), mine, self.bases[mine]))
 
+    @cached_property
+    def contents(self) -> list[bytes]:
+        """Per fact, see `SeenFile.content`."""
+        found: list[bytes] = self.manifest.facts.column("content").to_pylist()
+        return found
+
     def find(self, hashes: npt.NDArray[np.uint64], number_of: I64) -> Found:
         fingerprints = self.manifest.fingerprints.of(hashes)
-        owners, codes = [], []
+        owners, codes, slots = [], [], []
         for reader, facts, bases in self.runs:
             # A run none of whose files is there any more is not asked.
             if not len(facts) or not (number_of[facts] >= 0).any():
@@ -145,14 +161,15 @@ class LoadedIndex:
             which, places = reader.find(fingerprints)
             at = np.searchsorted(bases, places, "right") - 1
             fact = facts[np.maximum(at, 0)]
-            group = places - self.bases[fact]
+            group, slot = np.divmod(places - self.bases[fact], self.strides[fact])
             number = np.where((at >= 0) & (group < self.groups[fact]), number_of[fact], -1)
             real = number >= 0
             owners.append(which[real])
             codes.append((number[real] << GROUP_BITS) | group[real])
+            slots.append(slot[real])
         if not owners:
-            return Found(np.empty(0, dtype=np.intp), np.empty(0, dtype=np.int64))
-        return Found(np.concatenate(owners), np.concatenate(codes))
+            return Found(np.empty(0, dtype=np.intp), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+        return Found(np.concatenate(owners), np.concatenate(codes), np.concatenate(slots))
 
     def close(self) -> None:
         for reader, _, _ in self.runs:
@@ -167,6 +184,7 @@ class IndexReader:
     def __init__(self, folder: IndexFolder, decryption: Decryption) -> None:
         self._folder, self._decryption = folder, decryption
         self._loaded: LoadedIndex | None = None
+        self._last: tuple[LoadedIndex, Members, list[FileState | None], Coverage] | None = None
         self._lock = threading.Lock()
 
     def coverage(self, files: Members, states: Sequence[FileState | None] | None = None) -> Coverage | None:
@@ -178,8 +196,16 @@ class IndexReader:
         Raises:
             BloomsealError: there is one that can't be read.
         """
-        loaded = self._current()
-        return None if loaded is None else Coverage(loaded, files, files.states() if states is None else states)
+        if (loaded := self._current()) is None:
+            return None
+        listed = list(files.states() if states is None else states)
+        if files.trust is Trust.IDENTITY:
+            return Coverage(loaded, files, listed)
+        last = self._last
+        # The same states of the same files are covered by the same facts.
+        if last is None or last[0] is not loaded or last[1] is not files or last[2] != listed:
+            self._last = last = loaded, files, listed, Coverage(loaded, files, listed)
+        return last[3]
 
     def forget(self) -> None:
         """Load it again when it is asked next: a run that it names is gone."""

@@ -1,7 +1,8 @@
 """The manifest: an index's secret, its runs, and for each file that it covers a *fact*.
 
 A fact says: the file that had this path, inode, size and times holds, in these row groups, exactly the values whose
-fingerprints stand in this run from this place on. A fact never becomes false; it only comes to be about no file.
+fingerprints stand in this run from this place on; of a large row group, on each of its pages. A fact never becomes
+false; it only comes to be about no file.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple, NoReturn
@@ -18,14 +19,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..encryption import SecretKey
 from ..errors import FormatError, UsageError
 from .fingerprint import SECRET_BYTES, Fingerprints
 from .numbers import as_numpy
 
-__all__ = ["FACTS", "SHARD_ENTRIES", "FileState", "Manifest", "Run", "Shard", "state_of"]
+__all__ = ["FACTS", "MOST_STRIDE", "SHARD_ENTRIES", "FileState", "Manifest", "Run", "Shard", "state_of"]
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 _MOST_PLACES: Final = 1 << 62
+MOST_STRIDE: Final = 256
+"""Places of a row group."""
 SHARD_ENTRIES: Final = 8_000_000
 """The most entries of a file: 32 MB or so."""
 _NOT_UNDERSTOOD: Final = (
@@ -50,13 +54,14 @@ FACTS: Final = pa.schema(
         ("ctime", pa.int64()),
         ("tag", pa.string()),  # of an object in a store
         ("groups", pa.int32()),  # row groups
+        ("stride", pa.int32()),  # places of each: anywhere in it, and each of its pages
         ("doc", pa.int32()),  # number of the file's schema among the manifest's
         (
             "content",
             pa.binary(16),
         ),  # what stays the same when filters are attached or keys wrapped anew; zeros: unknown
         ("run", pa.string()),
-        ("base", pa.int64()),  # place of row group 0
+        ("base", pa.int64()),  # first place of row group 0
     ]
 )
 
@@ -89,6 +94,8 @@ class Shard(NamedTuple):
         size: in bytes.
         entries: in it.
         first, last: of them.
+        keys: its data keys by the column that each is of, "" for the footer's, so that nobody asks the KMS for them
+            who has opened the manifest; empty: the KMS is asked.
     """
 
     file: str
@@ -97,6 +104,7 @@ class Shard(NamedTuple):
     entries: int
     first: int
     last: int
+    keys: Mapping[str, SecretKey] = {}
 
 
 @dataclass(frozen=True)
@@ -168,12 +176,9 @@ class Manifest:
     @cached_property
     def run_numbers(self) -> npt.NDArray[np.int64]:
         """Per fact the number of its run in `runs`; −1 where there is none."""
-        named = self.facts.column("run").combine_chunks().dictionary_encode()
-        if named.null_count:
-            return np.full(len(named), -1, dtype=np.int64)
+        # Not by dictionary_encode, which loads pyarrow.compute: a first look-up waits for that.
         numbers = {run.id: number for number, run in enumerate(self.runs)}
-        known = np.array([numbers.get(id, -1) for id in named.dictionary.to_pylist()], dtype=np.int64)  # noqa: A001
-        return known[as_numpy(named.indices)]
+        return np.array([numbers.get(run, -1) for run in self.facts.column("run").to_pylist()], dtype=np.int64)
 
     @property
     def files(self) -> set[str]:
@@ -214,10 +219,7 @@ class Manifest:
             "false_places": self.false_places,
             "pad": self.pad,
             "max_keys": self.max_keys,
-            "runs": [
-                {**run.__dict__, "shards": [{**one._asdict(), "unique": one.unique.hex()} for one in run.shards]}
-                for run in self.runs
-            ],
+            "runs": [{**run.__dict__, "shards": list(map(_told, run.shards))} for run in self.runs],
             "retired": self.retired,
         }
         return [json.dumps(head).encode(), sink.getvalue().to_pybytes(), *self.docs]
@@ -272,15 +274,22 @@ class Manifest:
         sound = sound and not any(self.facts.column(name).null_count for name in FACTS.names)
         if sound and len(self.facts):
             run = self.run_numbers
-            base, groups, doc = (as_numpy(self.facts.column(name)) for name in ("base", "groups", "doc"))
+            told = map(as_numpy, map(self.facts.column, ("base", "groups", "stride", "doc")))
+            base, groups, stride, doc = (column.astype(np.int64) for column in told)  # whose products must not wrap
             sound = bool((run >= 0).all())
             places = np.array([one.places for one in self.runs])
             sound = sound and bool(
-                ((base >= 0) & (groups >= 0) & (base + groups <= places[run])).all()
+                ((base >= 0) & (groups >= 0) & (base <= places[run] - groups * stride)).all()
+                and ((stride >= 1) & (stride <= MOST_STRIDE)).all()
                 and ((doc >= 0) & (doc < len(self.docs))).all()
             )
         if not sound:
             raise FormatError("the index's manifest contradicts itself", hint="index rebuild")
+
+
+def _told(shard: Shard) -> dict[str, Any]:
+    keys = {column: key.reveal().hex() for column, key in shard.keys.items()}
+    return {**shard._asdict(), "unique": shard.unique.hex(), "keys": keys}
 
 
 def _run(given: dict[str, Any]) -> Run:
@@ -289,6 +298,7 @@ def _run(given: dict[str, Any]) -> Run:
             str(one["file"]),
             bytes.fromhex(one["unique"]),
             **{name: int(one[name]) for name in ("size", "entries", "first", "last")},
+            keys={str(column): SecretKey(bytes.fromhex(key)) for column, key in one["keys"].items()},
         )
         for one in given["shards"]
     )

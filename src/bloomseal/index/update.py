@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..errors import BloomsealError, UsageError
+from ..errors import BloomsealError, UnsupportedError, UsageError
 from ..notebook import ShownInNotebooks
 from ..storage.atomic import fault_point
+from ..storage.formats import Format
 from .commit import commit
 from .facts.clock import Clock
-from .facts.hashed import NotCoveredError, SeenFile, hashed_groups, seen_file, still_same
+from .facts.hashed import NotCoveredError, SeenFile, hashed_places, seen_file, still_same
 from .facts.members import Members
 from .fingerprint import SECRET_BYTES, bits_for
 from .folder import IndexFolder
@@ -70,6 +71,7 @@ def new_manifest(files: Members, column: str, false_places: float, pad: bool, ma
 
     Raises:
         UsageError: no file has the column.
+        UnsupportedError: a table of ORC files.
         BloomsealError: the first file that can be opened at all says why; where none can.
     """
     rows, path, failure = 0, None, None
@@ -77,6 +79,11 @@ def new_manifest(files: Members, column: str, false_places: float, pad: bool, ma
         try:
             with files.open(number) as file:
                 rows += file.num_rows
+                if file.format is Format.ORC:
+                    raise UnsupportedError(
+                        "a sealed index is made of authenticated files, and nothing authenticates ORC files",
+                        file=file.path, hint="filters in the files: bloomseal attach",
+                    )  # fmt: skip
                 if path is None and file.walk.footer.schema.has(column):
                     path = file.walk.footer.schema.leaf(column).path
         except BloomsealError as error:
@@ -113,13 +120,18 @@ class Additions:
         self.facts: list[dict[str, Any]] = []
         self.runs: list[Run] = []
 
-    def add(self, path: str, seen: SeenFile, run: str, base: int) -> None:
-        """The fact that the file holds what stands in the run from this place on."""
+    def add(self, path: str, seen: SeenFile, run: str, base: int, stride: int | None = None) -> None:
+        """The fact that the file holds what stands in the run from this place on.
+
+        Args:
+            stride: with which the run tells it; None: `seen.stride`.
+        """
         doc = self._docs.setdefault(seen.doc, len(self._docs))
         self.facts.append({
             "path": path,
             **seen.state._asdict(),
             "groups": seen.groups,
+            "stride": seen.stride if stride is None else stride,
             "doc": doc,
             "content": seen.content,
             "run": run,
@@ -250,15 +262,15 @@ class _Update:
             seen = seen_file(file, self._base.column, state)
             if (fact := self._known.of(path, seen)) is not None:
                 still_same(file, seen, self._files.state(number))
-                self.found.add(path, seen, fact["run"], fact["base"])
+                self.found.add(path, seen, fact["run"], fact["base"], fact["stride"])
                 report.refreshed += 1
                 return
-            if self._places + seen.groups > most_places(self._base.bits):
+            if self._places + seen.groups * seen.stride > most_places(self._base.bits):
                 self.flush()
-            base, self._places = self._places, self._places + seen.groups
+            base, self._places = self._places, self._places + seen.groups * seen.stride
             # Where it breaks off, what was sorted in already is about places that no fact names.
-            for group, found in enumerate(hashed_groups(file, self._base.column, self._base.fingerprints)):
-                self._add(found, base + group)
+            for place, found in hashed_places(file, self._base.column, self._base.fingerprints, seen.stride):
+                self._add(found, base + place)
             still_same(file, seen, self._files.state(number))
         self._waiting.append((path, seen, base))
         report.hashed += 1

@@ -19,6 +19,7 @@ __all__ = ["demo"]
 
 _ROWS: Final = 1_000_000
 _ROW_GROUPS: Final = 10
+_BAR: Final = 40
 
 
 @click.command()
@@ -34,8 +35,8 @@ _ROW_GROUPS: Final = 10
 )
 @common_options()
 def demo(rows: int, row_groups: int, seed: int, directory: str | None, keep: bool, spark: bool) -> None:
-    """Write made-up people with sealed filters, look some up, compare with pyarrow and with Spark, and attack the
-    filters.
+    """Write made-up people with sealed filters, look some up, compare with pyarrow and with Spark, attack the filters,
+    and draw how a sealed index keeps look-ups quick while the table grows.
 
     Every number is measured in this run; keys are made for it. Spark's part needs the extras spark and jvm, or a Java.
 
@@ -136,12 +137,28 @@ def _show(results: dict[str, Any]) -> None:
              f"{verify['failures']} failures"),
         ],
     )  # fmt: skip
+    _show_index(results["index"])
     if "spark" in results:
         _show_spark(results["spark"])
     elif "spark_left_out" in results:
         remark(f"without Spark: {results['spark_left_out']}")
     if "directory" in results:
         remark(f"the files are in {results['directory']}")
+
+
+def _show_index(told: list[dict[str, Any]]) -> None:
+    """A picture of bars, the longest as wide as `_BAR`."""
+    most = max(one["without"] for one in told)
+    names = (("with_index", "sealed index"), ("without", "filters only"))
+    table(
+        ["one person looked up in", "", "milliseconds", ""],
+        [
+            (f"{one['files']} files" if name == "with_index" else "", how, _ms(one[name]),
+             "█" * max(round(_BAR * one[name] / most), 1))
+            for one in told for name, how in names
+        ],
+        title="A table of more and more files, the person in none of them",
+    )  # fmt: skip
 
 
 def _show_spark(spark: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ from ..schema import Leaf
 from ..walk import Walk
 from .page_hashes import PageHashes
 
-__all__ = ["carries_filter", "chunk_hashes", "pieces"]
+__all__ = ["carries_filter", "chunk_hashes", "page_by_page", "pieces"]
 
 _BATCH_ROWS: Final = 1 << 15
 
@@ -56,13 +56,22 @@ def pieces(walk: Walk, row_group: int, leaf: Leaf) -> list[npt.NDArray[np.uint64
     Raises:
         FormatError, IntegrityError, KeyAccessError, UnsupportedError.
     """
+    return [hashes for _, hashes in page_by_page(walk, row_group, leaf)]
+
+
+def page_by_page(walk: Walk, row_group: int, leaf: Leaf) -> list[tuple[int, npt.NDArray[np.uint64]]]:
+    """As `pieces`, each with the ordinal of the data page that it is of; −1: it may be of any page.
+
+    Raises:
+        As `pieces`.
+    """
     try:
         return _hashes(walk, row_group, leaf)
     except BloomsealError as error:
         raise error.at(file=walk.source.name, row_group=row_group, column=leaf.name) from error.__cause__
 
 
-def _hashes(walk: Walk, row_group: int, leaf: Leaf) -> list[npt.NDArray[np.uint64]]:
+def _hashes(walk: Walk, row_group: int, leaf: Leaf) -> list[tuple[int, npt.NDArray[np.uint64]]]:
     """Piece by piece: straight from the pages where that can be done, from the others as they are decoded."""
     chunk = walk.chunk(row_group, leaf.index)
     direct, rest = PageHashes(walk.meta(chunk), leaf), []
@@ -90,7 +99,7 @@ def _hashes(walk: Walk, row_group: int, leaf: Leaf) -> list[npt.NDArray[np.uint6
     data = mini_file(walk, row_group, [leaf.index], physical=True, selection=selection).view
     del selection, rest, data_pages, page  # and the memory that they were read into
     stored = ColumnType(leaf.type.physical, leaf.type.type_length)
-    hashes += (hash_array(values, stored) for values in _decoded(data))
+    hashes += ((-1, hash_array(values, stored)) for values in _decoded(data))
     return hashes
 
 

@@ -50,7 +50,7 @@ class PageHashes:
         self.rows = 0
         self._inflate = Inflater(meta)
         self._leaf = leaf
-        self._hashes: list[U64] = []
+        self._hashes: list[tuple[int, U64]] = []
         self._entries: U64 = np.empty(0, dtype=np.uint64)
         self._uses = np.empty(0, dtype=np.int64)
 
@@ -74,23 +74,23 @@ class PageHashes:
         repetition, definition, values = parts
         rows = tallied(repetition, self._leaf.repetition, page.num_values)
         there = tallied(definition, self._leaf.definition, page.num_values)
-        if rows is None or there is None or not self._take(values, int(there[-1]), page.encoding == PLAIN):
+        if rows is None or there is None or not self._take(page, values, int(there[-1])):
             return False
         self.rows += int(rows[0])
         return True
 
-    def _take(self, values: U8, count: int, plain: bool) -> bool:
-        if not plain:
+    def _take(self, page: Page, values: U8, count: int) -> bool:
+        if page.encoding != PLAIN:
             # Bit width, then the hybrid (Parquet encodings, RLE_DICTIONARY).
             return not count or (len(values) > 0 and batch.tally(values[1:], int(values[0]), count, self._uses))
         if (hashes := self._plain(values, count)) is None:
             return False
-        self._hashes.append(hashes)
+        self._hashes.append((page.ordinal, hashes))
         return True
 
-    def taken(self) -> list[U64]:
-        """Those of all pages taken."""
-        return [*self._hashes, self._entries[self._uses > 0]]
+    def taken(self) -> list[tuple[int, U64]]:
+        """Those of all pages taken, with the ordinal of the page; of dictionaries −1: they are of several pages."""
+        return [*self._hashes, (-1, self._entries[self._uses > 0])]
 
     def _plain(self, values: U8, count: int) -> U64 | None:
         """None where they are not exactly so many."""

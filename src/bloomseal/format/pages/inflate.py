@@ -33,7 +33,7 @@ _CODECS: Final = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
 
 
 class Inflater:
-    """Takes the compression off the pages of one column chunk, of whose metadata it is made."""
+    """Takes the compression off the pages of one column chunk, whose metadata it is given."""
 
     def __init__(self, meta: ColumnMetaData) -> None:
         self._compression = meta.codec

@@ -47,5 +47,8 @@ def check_clear_levels(page: Page, leaf: Leaf) -> bool:
         or (v2.num_rows is not None and repetition[0] != v2.num_rows)
         or (counted and page.num_values - definition[-1] != v2.num_nulls)
     ):
-        raise IntegrityError("the levels, which stand in clear, are not those that the page's sealed header counts")
+        raise IntegrityError(
+            "the levels, which stand in clear, are not those that the page's sealed header counts",
+            module=f"{page.kind.label} {page.ordinal}",
+        )
     return counted

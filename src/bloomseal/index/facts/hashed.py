@@ -14,21 +14,35 @@ import numpy.typing as npt
 from ...encryption import Algorithm
 from ...errors import BloomsealError
 from ...format.footer import plain_footer
-from ...format.hashes.chunk_hashes import carries_filter, chunk_hashes
+from ...format.hashes.chunk_hashes import carries_filter, page_by_page
 from ...format.layout import MAGIC, FileMeta
 from ...format.walk import Walk
 from ...read.file import SealedFile
+from ...read.page_places import indexed_pages
 from ...sbbf import batch
-from ..manifest import FileState, state_of
+from ..manifest import MOST_STRIDE, FileState, state_of
 
 if TYPE_CHECKING:
     from ...format.schema import Leaf
     from ..fingerprint import Fingerprints
 
-__all__ = ["NotCoveredError", "SeenFile", "content_of", "hashed_groups", "leaf_in", "seen_file", "still_same"]
+__all__ = [
+    "NotCoveredError",
+    "SeenFile",
+    "content_of",
+    "hashed_places",
+    "leaf_in",
+    "seen_file",
+    "still_same",
+    "stride_of",
+]
 
 _UNKNOWN: Final = bytes(16)
 _UNIQUE_BYTES: Final = 8
+_LARGE: Final = 1 << 15
+"""Of a row group with so many rows, to read the page in question alone pays."""
+_TWICE: Final = 1.25
+"""Values that are on so many pages each, on average, are told by row group: more entries would buy little."""
 
 
 class NotCoveredError(BloomsealError):
@@ -42,6 +56,7 @@ class SeenFile:
     Attributes:
         state: of the file.
         groups: its row groups.
+        stride: places of a row group: the first for values that may be anywhere in it, one more for each page.
         doc: its schema, as a Parquet file without rows.
         content: what stays the same as long as no page of the column changes.
     """
@@ -50,6 +65,7 @@ class SeenFile:
     groups: int
     doc: bytes
     content: bytes
+    stride: int = 1
 
 
 def seen_file(file: SealedFile, column: str, state: FileState) -> SeenFile:
@@ -72,11 +88,16 @@ def seen_file(file: SealedFile, column: str, state: FileState) -> SeenFile:
         for group in range(file.num_row_groups):
             if not file.walk.chunk(group, leaf.index).encrypted:
                 raise NotCoveredError("the column is in plaintext", file=file.path, column=column)
-    return SeenFile(state, file.num_row_groups, _doc(file.walk), content_of(file.walk, leaf))
+    content = content_of(file.walk, leaf)
+    return SeenFile(state, file.num_row_groups, _doc(file.walk), content, stride_of(file.walk, leaf))
 
 
-def hashed_groups(file: SealedFile, column: str, fingerprints: Fingerprints) -> Iterator[npt.NDArray[np.uint64]]:
-    """Per row group the fingerprints of its values, each once, ascending. A file without the column has none.
+def hashed_places(
+    file: SealedFile, column: str, fingerprints: Fingerprints, stride: int
+) -> Iterator[tuple[int, npt.NDArray[np.uint64]]]:
+    """Per place, counted from the file's first, the fingerprints of its values, each once, ascending.
+
+    A file without the column has none.
 
     They count for nothing before `still_same` was asked at the end.
 
@@ -85,9 +106,19 @@ def hashed_groups(file: SealedFile, column: str, fingerprints: Fingerprints) -> 
     """
     leaf = leaf_in(file, column)
     batch.expect(0 if leaf is None else file.num_rows)
-    for group in range(file.num_row_groups):
-        hashes = np.empty(0, dtype=np.uint64) if leaf is None else chunk_hashes(file.walk, group, leaf)
-        yield _each_once(fingerprints.of(np.asarray(hashes, dtype=np.uint64)))
+    for group in range(0 if leaf is None else file.num_row_groups):
+        assert leaf is not None  # noqa: S101
+        pages: dict[int, list[npt.NDArray[np.uint64]]] = {}
+        for ordinal, hashes in page_by_page(file.walk, group, leaf):
+            slot = ordinal + 1 if ordinal + 1 < stride else 0
+            pages.setdefault(slot, []).append(fingerprints.of(np.asarray(hashes, dtype=np.uint64)))
+        apart = {slot: _each_once(np.concatenate(found)) for slot, found in pages.items()}
+        if len(apart) > 1:
+            together = _each_once(np.concatenate(list(apart.values())))
+            if sum(map(len, apart.values())) > _TWICE * len(together):
+                apart = {0: together}
+        for slot, found in apart.items():
+            yield group * stride + slot, found
 
 
 def still_same(file: SealedFile, seen: SeenFile, now: FileState | None) -> None:
@@ -120,6 +151,17 @@ def leaf_in(file: SealedFile, column: str) -> Leaf | None:
     schema = file.walk.footer.schema
     leaf = schema.leaf(column) if schema.has(column) and column in file.columns else None
     return leaf if leaf is not None and leaf.name == column else None
+
+
+def stride_of(walk: Walk, leaf: Leaf | None) -> int:
+    """See `SeenFile.stride`."""
+    groups = range(0 if leaf is None else len(walk.footer.row_groups))
+    large = [group for group in groups if (walk.footer.row_group(group).num_rows or 0) >= _LARGE]
+    if leaf is None or not large:
+        return 1
+    listed = (indexed_pages(walk, walk.chunk(group, leaf.index)) for group in large)
+    most = max(0 if pages is None else len(pages.offsets) for pages in listed)
+    return min(1 + most, MOST_STRIDE) if most > 1 else 1
 
 
 def _doc(walk: Walk) -> bytes:

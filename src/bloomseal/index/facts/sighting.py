@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..manifest import FileState, state_of
@@ -32,7 +33,9 @@ class Sighting(NamedTuple):
         fd = file.source.fd
         if fd is not None and not self.by_identity:
             return state_of(os.fstat(fd)) == self.state
-        return all(authentic_content(file, column) == content for column, content in self.contents)
+        # Of no content nothing would be compared.
+        known = bool(self.contents)
+        return known and all(authentic_content(file, column) == content for column, content in self.contents)
 
 
 class Kept(NamedTuple):
@@ -42,11 +45,13 @@ class Kept(NamedTuple):
         groups: ascending.
         seen: row groups in the file.
         sighting: of the file.
+        pages: row group → column → the only data pages, ascending, on which the column can have a value asked for.
     """
 
     groups: tuple[int, ...]
     seen: int
     sighting: Sighting
+    pages: Mapping[int, Mapping[str, tuple[int, ...]]] = {}
 
     def is_same(self, file: SealedFile) -> bool:
         """As `Sighting.is_same`."""

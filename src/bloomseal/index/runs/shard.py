@@ -145,14 +145,22 @@ class _Opened:
     def _small(self) -> bool:
         return self._shard.entries <= _KEPT_ENTRIES
 
-    def _around(self, low: I64, bits: int) -> list[tuple[int, int, I64]]:
-        """Portions of `low`, from and to, with entries among which all of theirs are."""
+    def _around(self, low: I64, bits: int) -> Iterator[tuple[int, int, I64]]:
+        """Portions of `low`, from and to, with entries among which theirs are, those of all portions taken together."""
         if self._small:
-            return [(0, len(low), self._whole())]
+            yield 0, len(low), self._whole()
+            return
         pages = self._pages()
         first = np.searchsorted(pages.high, low)
         end = np.searchsorted(pages.low, low + (1 << bits))
-        portions: list[tuple[int, int, I64]] = []
+        if len(low) > len(pages.low):
+            # All pages in turn. What lies on pages of two portions is found in each, on the pages of that one.
+            for start in range(0, len(pages.low), _PAGES_AT_ONCE):
+                stop = min(start + _PAGES_AT_ONCE, len(pages.low))
+                mine = int(np.searchsorted(end, start, "right")), int(np.searchsorted(first, stop))
+                if mine[0] < mine[1]:
+                    yield *mine, self._read(range(start, stop))
+            return
         begin = 0
         while begin < len(low):
             # As many as lie on so many pages; at least one, however often it is there.
@@ -161,9 +169,8 @@ class _Opened:
             while stop < len(low) and len(wanted) < _PAGES_AT_ONCE:
                 wanted |= dict.fromkeys(range(first[stop], end[stop]))
                 stop += 1
-            portions.append((begin, stop, self._read(list(wanted))))
+            yield begin, stop, self._read(list(wanted))
             begin = stop
-        return portions
 
     def _whole(self) -> I64:
         with self._lock:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ...encryption import SecretKey
 from ...storage.atomic import fault_point
 from ..folder import IndexFolder
 from ..manifest import SHARD_ENTRIES, Manifest, Run, Shard
@@ -94,11 +95,13 @@ class RunWriter:
             column_encoding={self._like.column: "DELTA_BINARY_PACKED"}, data_page_size=_PAGE_BYTES,
         )  # fmt: skip
         fault_point("index shard")
-        with self._folder.open(name, self._decryption) as file:
+        keys: dict[str, SecretKey] = {}
+        with self._folder.open(name, self._decryption, keys) as file:
             crypto = file.walk.footer.crypto
             assert crypto is not None  # noqa: S101
+            file.walk.cipher(file.walk.chunk(0, 0))
             size = file.walk.source.size
-            shard = Shard(name, crypto.aad_unique, size, len(entries), int(entries[0]), int(entries[-1]))
+            shard = Shard(name, crypto.aad_unique, size, len(entries), int(entries[0]), int(entries[-1]), keys)
         self._shards.append(shard)
 
 
