@@ -360,3 +360,9 @@ def test_a_name_is_a_text(tmp_path: Path) -> None:
     ring = Keyring(tmp_path / "ring.json", create=True)
     with pytest.raises(UsageError, match="printable characters"):
         ring.create(["footer", "pii"])  # type: ignore[arg-type]
+
+
+def test_create_of_the_class_says_how_it_is_asked() -> None:
+    for name in ("footer", ["footer"]):
+        with pytest.raises(UsageError, match=r"create=True\)\.create\("):
+            Keyring.create("keys.json", name)  # type: ignore[arg-type]

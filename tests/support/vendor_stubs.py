@@ -106,6 +106,7 @@ class VaultStub(_Stub):
         self.keys: dict[str, list[tuple[bytes, int]]] = {}
         self.pairs: dict[str, list[Any]] = {}
         self.min_decryption_version = 1
+        self.time: int | None = int(time.time())
 
     def new_key(self, name: str) -> None:
         """Makes a key, or its next version."""
@@ -115,6 +116,10 @@ class VaultStub(_Stub):
     def answer(self, method: str, path: str, body: dict[str, Any], headers: dict[str, str]) -> Answer:
         if {name.lower(): value for name, value in headers.items()}.get("x-vault-token") != self.token:
             return 403, {"errors": ["permission denied"]}
+        if path.startswith("/v1/sys/health"):
+            return 200, {"initialized": True, "sealed": False, "standby": False} | (
+                {} if self.time is None else {"server_time_utc": self.time}
+            )
         match = re.fullmatch(rf"/v1/{self.mount}/(encrypt|decrypt|rewrap|keys|sign)/([^/]+)(?:/(sha2-\d+))?", path)
         if match is None:
             return 404, {"errors": []}

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from .access import KmsAccessError, Problem
     from .explicit import ExplicitKeys
     from .keyring.keyring import Keyring
-    from .kms.calls import Counters
+    from .kms.counters import Counters
     from .kms.registry import client_for, register_kms
     from .local_keys import MasterKeys
     from .material.material import KeyDescription, KeyMaterial, KeyMetadata
     from .protocols import (
         AuthenticatingKms,
         ChangingKms,
+        ClockedKms,
         DatedKms,
         FileKeys,
         KeyDates,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AuthenticatingKms",
     "ChangingKms",
+    "ClockedKms",
     "Counters",
     "DatedKms",
     "ExplicitKeys",
@@ -80,7 +82,8 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
         {
             "AuthenticatingKms": "protocols",
             "ChangingKms": "protocols",
-            "Counters": "kms.calls",
+            "ClockedKms": "protocols",
+            "Counters": "kms.counters",
             "DatedKms": "protocols",
             "ExplicitKeys": "explicit",
             "FileKeys": "protocols",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ..errors import KeyAccessError
+from ..storage.baton import waiting
 from .forked import renewed_in_child
 
 __all__ = ["Cache"]
@@ -85,7 +86,9 @@ class Cache(Generic[T]):
                 self.hits += 1
         if mine:
             self._load(name, flight, load)
-        if (error := flight.exception()) is None:
+        with waiting():
+            error = flight.exception()
+        if error is None:
             return flight.result()
         if isinstance(error, KeyAccessError):
             raise copy.copy(error)

@@ -75,11 +75,12 @@ class LocalKeyCalls:
 
     Args:
         pins: the master keys that were agreed on; None: any.
+        calls: of key tools over the client, with their times and counters; None: own ones.
     """
 
-    def __init__(self, client: LocalKeyKms, pins: PinnedKeys | None = None) -> None:
+    def __init__(self, client: LocalKeyKms, pins: PinnedKeys | None = None, calls: KmsCalls | None = None) -> None:
         self._client, self._pins = client, pins
-        self._calls = KmsCalls(cast(KmsClient, client), timeout=30.0, attempts=4, max_parallel=16)
+        self._calls = calls or KmsCalls(cast(KmsClient, client), timeout=30.0, attempts=4, max_parallel=16)
 
     def check(self, master_key: str, column: str) -> None:
         """Is the column under a master key that was agreed on? Whoever may write files could else name one of his.
@@ -100,7 +101,7 @@ class LocalKeyCalls:
         def call() -> bytes:
             return self._client.open_local_key(encrypted_key, master_key, version)
 
-        key = self._calls.ask(call, master_key)
+        key = self._calls.ask(call, master_key, "unwraps")
         if not isinstance(key, bytes | bytearray) or len(key) != len(encrypted_key):
             raise KmsAccessError.because(
                 Problem.INVALID, master_key, self._calls.name, detail="it returned no key of the right length"
@@ -128,7 +129,7 @@ class LocalKeyCalls:
         Raises:
             KeyAccessError: refused, unreachable, or no number.
         """
-        version = self._calls.ask(lambda: self._client.newest_version(master_key), master_key)
+        version = self._calls.ask(lambda: self._client.newest_version(master_key), master_key, "checks")
         if not isinstance(version, int) or version < 0:
             raise KmsAccessError.because(Problem.INVALID, master_key, self._calls.name, detail="it returned no version")
         return version
@@ -141,10 +142,10 @@ def local_key_calls(keys: Any) -> LocalKeyCalls:
     Raises:
         UsageError: nothing that opens local keys.
     """
-    if isinstance(keys, str):
-        from .kms.registry import client_for
+    if isinstance(keys, str | KmsClient):
+        from .sources import as_key_source
 
-        keys = client_for(keys)
+        keys = as_key_source(keys)
     pins = keys if isinstance(keys, PinnedKeys) else None
     tools = keys if pins is None else pins.tools
     client = tools if isinstance(tools, LocalKeyKms) else getattr(tools, "kms", None)
@@ -153,4 +154,5 @@ def local_key_calls(keys: Any) -> LocalKeyCalls:
             f"a {type(keys).__name__} can't open the columns of ORC files",
             hint="a Keyring, MasterKeys, or the URI of a keyring, a Hadoop KMS or a JCEKS key store",
         )
-    return LocalKeyCalls(client, pins)
+    calls = getattr(tools, "calls", None)
+    return LocalKeyCalls(client, pins, calls if isinstance(calls, KmsCalls) else None)

@@ -18,6 +18,7 @@ from ..storage.ref import FileRef
 __all__ = [
     "AuthenticatingKms",
     "ChangingKms",
+    "ClockedKms",
     "CommittingKeys",
     "ConfirmingKeys",
     "DatedKms",
@@ -299,6 +300,15 @@ class WitnessKms(Protocol):
         Raises:
             KmsAccessError: nothing that may be used opens it.
         """
+        ...
+
+
+@runtime_checkable
+class ClockedKms(Protocol):
+    """A KMS client that tells the time by which its KMS dates versions."""
+
+    def clock(self, master_key_identifier: str) -> datetime | None:
+        """The time there now, in UTC, as whoever may ask about that key learns it; None where it is not told."""
         ...
 
 

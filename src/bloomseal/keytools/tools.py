@@ -16,7 +16,8 @@ from ..storage.ref import FileRef
 from .access import shown
 from .cache import Cache
 from .fresh import FreshKeys
-from .kms.calls import Counters, KmsCalls, client_of
+from .kms.calls import KmsCalls, client_of
+from .kms.counters import Counters
 from .material.material import (
     COLUMN_KEY_REFERENCE,
     DEFAULT_INSTANCE,
@@ -323,6 +324,10 @@ class ToolsFileKeys:
             wrapping_version=version,
         )
 
+    def master_key_of(self, key_metadata: bytes) -> str:
+        """The master key that `describe` tells, without asking the KMS client for its version."""
+        return self._material(KeyMetadata.from_bytes(key_metadata)).master_key
+
     def store(self) -> None:
         """Make external key material durable; nothing where it is internal.
 
@@ -362,17 +367,17 @@ class ToolsFileKeys:
         """The data file is in place: drop the material that only its predecessor needed. Leaving it out harms
         nobody.
         """
-        if not self._new or not self._existing():
+        if not self._new or not self.beside():
             return
 
         footer = next((name for name in self._new if name.startswith(FOOTER_KEY_REFERENCE)), None)
-        self._store.supersede(self._existing(), self._new, footer, self._new)
+        self._store.supersede(self.beside(), self._new, footer, self._new)
 
     def _material(self, metadata: KeyMetadata) -> KeyMaterial:
         if metadata.material is not None:
             return metadata.material
         reference = metadata.reference or ""
-        if (text := self._new.get(reference)) is None and (text := self._existing().get(reference)) is None:
+        if (text := self._new.get(reference)) is None and (text := self.beside().get(reference)) is None:
             raise KeyAccessError(
                 f"there is no key material {shown(reference)} beside the file",
                 hint=f"{self._store.path} must be there, and belong to the file",
@@ -383,7 +388,7 @@ class ToolsFileKeys:
         if self._tools.internal:
             return KeyMetadata(material=material)
         reference = FOOTER_KEY_REFERENCE if material.is_footer_key else f"{COLUMN_KEY_REFERENCE}{len(self._new)}"
-        if self._existing():
+        if self.beside():
             # Not the plain names: those may be the old file's, which must open until the new one has taken its place.
             reference = f"{reference}-{secrets.token_hex(4)}"
         self._new[reference] = material.to_json(internal=False)
@@ -395,9 +400,6 @@ class ToolsFileKeys:
         Raises:
             KeyAccessError: it can't be read.
         """
-        return self._existing()
-
-    def _existing(self) -> dict[str, str]:
         if self._stored is None:
             self._stored = self._store.read()
         return self._stored

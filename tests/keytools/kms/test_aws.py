@@ -277,6 +277,17 @@ def test_without_an_answer_there_is_no_yes(kms: AwsKms, admin: Any, tmp_path: Pa
     assert "too many requests" in answer.doubts[0]
 
 
+def test_it_tells_the_time_of_the_kms(kms: AwsKms, admin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = admin.create_key()["KeyMetadata"]["KeyId"]
+    told = kms.clock(name)
+    assert told is not None
+    assert abs((datetime.now(UTC) - told).total_seconds()) < 60
+    for head in ({}, {"date": "soon"}, {"date": "Sun, 01 Feb 2026 00:00:00 -0000"}):
+        answer = {"KeyMetadata": {}, "ResponseMetadata": {"HTTPHeaders": head}}
+        monkeypatch.setattr(kms._client, "describe_key", lambda answer=answer, **_: answer)
+        assert kms.clock(name) is None
+
+
 def test_versions_are_key_materials(monkeypatch: pytest.MonkeyPatch, kms: AwsKms) -> None:
     """As AWS documents DescribeKey, ListKeyRotations and Decrypt; moto knows no key material."""
     arn = "arn:aws:kms:eu-central-1:111122223333:key/mrk-1234"

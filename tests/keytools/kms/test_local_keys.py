@@ -9,14 +9,16 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
+import bloomseal as bs
 from bloomseal import DecryptionSpec, orc
 from bloomseal.errors import BloomsealError, KeyAccessError, PolicyError, UsageError
-from bloomseal.keytools import KmsAccessError, MasterKeys, Problem, client_for
+from bloomseal.keytools import KeyTools, KmsAccessError, MasterKeys, Problem, as_key_source, client_for
 from bloomseal.keytools.kms.hadoop.client import HadoopKms
 from bloomseal.keytools.kms.hadoop.jceks import PASSWORD_VARIABLE, JceksStore
 from bloomseal.keytools.local_keys import local_key_calls
 from support.hadoop_kms import hadoop_kms
 from support.jvm import JavaUnavailableError, start_jvm
+from support.orc_files import orc_file, orc_ring
 from support.orc_java import hadoop_keys, java_orc_rows, java_orc_write, make_key_store, memory_keys, store_opens
 
 KEYS = {"pii": [bytes(16), bytes(range(16))], "wide": [bytes(range(32))]}
@@ -51,6 +53,27 @@ def test_master_keys_at_hand() -> None:
     for wrong in ({"a": "text"}, {"a": []}, {"a": 3}):
         with pytest.raises(UsageError):
             MasterKeys(wrong)  # type: ignore[arg-type]
+
+
+def test_calls_are_counted_by_the_key_tools_over_a_keyring(tmp_path: Path) -> None:
+    ring = orc_ring(tmp_path / "keys.json")
+    path = orc_file(tmp_path / "a.orc", ring)
+    tools = KeyTools(ring)
+    with bs.open_file(path, decryption=DecryptionSpec(tools, allow_ctr=True)) as file:
+        assert file.read(["name"]).num_rows == 1_500
+    asked = tools.counters.unwraps
+    assert asked == 2  # the local keys of the column's statistics, and of its stripes
+    with bs.open_file(path, decryption=DecryptionSpec(tools, allow_ctr=True)) as file:
+        file.read(["num"])
+    assert tools.counters.unwraps == 2 * asked
+    # A keyring, or its URI, is asked through the key tools that all share.
+    for keys in (ring, f"keyring:{tmp_path / 'keys.json'}"):
+        shared = as_key_source(keys)
+        assert isinstance(shared, KeyTools)
+        before = shared.counters.unwraps
+        with bs.open_file(path, decryption=DecryptionSpec(keys, allow_ctr=True)) as file:
+            file.read(["name"])
+        assert shared.counters.unwraps == before + asked
 
 
 @pytest.mark.jvm

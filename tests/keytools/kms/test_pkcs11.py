@@ -138,6 +138,18 @@ def test_versions_by_label(kms: Pkcs11Kms, make_key: Any) -> None:
     assert kms.key_dates("pii") == KeyDates(created=None, rotated=None)
 
 
+def test_two_keys_of_one_label_are_no_version(kms: Pkcs11Kms, make_key: Any) -> None:
+    """Which of them wrapped was chance: the other one does not open it, and may be the one that is kept."""
+    make_key("pii")
+    make_key("pii:v2")
+    wrapped = kms.wrap_key(KEY, "pii")
+    make_key("pii:v2")
+    for use in (lambda: kms.wrap_key(KEY, "pii"), lambda: kms.unwrap_key(wrapped, "pii"), lambda: kms.versions("pii")):
+        with pytest.raises(KmsAccessError, match="two keys of the token are labelled 'pii:v2'") as failure:
+            use()
+        assert failure.value.problem is Problem.INVALID
+
+
 def test_a_version_can_not_be_passed_off_as_another(kms: Pkcs11Kms, make_key: Any) -> None:
     make_key("pii")
     make_key("pii:v2")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -200,6 +201,13 @@ def test_a_version_is_told_by_opening(kms: VaultKms, server: VaultStub, tmp_path
             may_destroy("pii", version, tmp_path, keys=KeyTools(kms))
     with pytest.raises(UsageError, match="knows no master key"):
         may_destroy("pi", "1", tmp_path, keys=KeyTools(kms))
+
+
+def test_it_tells_the_time_of_the_server(kms: VaultKms, server: VaultStub) -> None:
+    server.time = 1_767_225_600
+    assert kms.clock("pii") == datetime(2026, 1, 1, tzinfo=UTC)
+    server.time = None
+    assert kms.clock("pii") is None
 
 
 @pytest.mark.parametrize("kind", ["ed25519", "ecdsa-p256", "ecdsa-p384"])

@@ -18,7 +18,7 @@ from typing import Any, Final
 from ...encryption import SecretKey
 from ...errors import BloomsealError, Hint, KeyAccessError, PolicyError, UsageError
 from ...storage.atomic import final_place, replace_durably
-from ...storage.source import open_regular
+from ...storage.small import read_small
 from ..access import KmsAccessError, Problem, shown
 from ..forked import renewed_in_child
 from ..material.wrapping import open_by_ctr, unwrap_locally, wrap_locally
@@ -138,8 +138,10 @@ class Keyring:
             exist_ok: where the name is taken, the key that is there, whatever its size and state.
 
         Raises:
-            UsageError: the name is taken, empty or longer than 200 characters; or no such key size.
+            UsageError: the name is taken, empty or longer than 200 characters; no such key size; or asked of the class.
         """
+        if not isinstance(self, Keyring):
+            raise UsageError("create is asked of a keyring", hint='Keyring("keys.json", create=True).create("footer")')
         if not isinstance(name, str) or not name or len(name) > 200 or not name.isprintable():
             raise UsageError("a master key's name has 1 to 200 printable characters")
         fresh = _version(1, bits)
@@ -303,18 +305,14 @@ class Keyring:
 
     def _load(self) -> dict[str, MasterKey]:
         with self._lock:
+            marks: list[tuple[int, ...]] = []
             try:
-                with open(open_regular(self._path), "rb") as file:
-                    status = os.fstat(file.fileno())
-                    if stat.S_IMODE(status.st_mode) & 0o077:
-                        raise PolicyError(
-                            f"the keyring {self._path} can be used by others than its owner (mode {stat.S_IMODE(status.st_mode):04o})",
-                            hint=f"chmod 600 {self._path}",
-                        )
-                    now = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size)
-                    if now == self._seen:
-                        return self._keys
-                    text = file.read(keyfile.MAX_KEYRING_BYTES + 1)
+                # Asked for with every key: as long as nothing has changed, it is not opened.
+                if self._mark(os.stat(self._path)) == self._seen:  # noqa: PTH116
+                    return self._keys
+                text = read_small(
+                    self._path, keyfile.MAX_KEYRING_BYTES, lambda status: marks.append(self._mark(status))
+                )
             except OSError as error:
                 reason = error.strerror or type(error).__name__
                 missing = isinstance(error, FileNotFoundError)
@@ -328,9 +326,18 @@ class Keyring:
             except BloomsealError as error:
                 error.at(file=str(self._path))
                 raise
-            self._keys, self._protection, self._seen = keys, protection, now
+            self._keys, self._protection, self._seen = keys, protection, marks[0]
             self._must_protect = protection is not None
             return self._keys
+
+    def _mark(self, status: os.stat_result) -> tuple[int, ...]:
+        """What differs once the file has changed. Raises PolicyError: others than its owner can use it."""
+        if (mode := stat.S_IMODE(status.st_mode)) & 0o077:
+            raise PolicyError(
+                f"the keyring {self._path} can be used by others than its owner (mode {mode:04o})",
+                hint=f"chmod 600 {self._path}",
+            )
+        return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
 
     @contextlib.contextmanager
     def _changing(self, *, missing_ok: bool = False) -> Iterator[dict[str, MasterKey]]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import base64
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, Final, NoReturn
 from urllib.parse import parse_qs, urlsplit
 
@@ -258,6 +259,15 @@ class AwsKms:
         except KmsAccessError:
             rotated = None
         return KeyDates(created=described.get("CreationDate"), rotated=rotated)
+
+    def clock(self, master_key_identifier: str) -> datetime | None:
+        """AWS's time, by the head of its answer to DescribeKey."""
+        told = self._call("describe_key", master_key_identifier, "KeyMetadata").get("ResponseMetadata", {})
+        try:
+            moment = parsedate_to_datetime(told["HTTPHeaders"]["date"])
+        except (KeyError, TypeError, ValueError):
+            return None
+        return None if moment.tzinfo is None else moment
 
     def _describe(self, master_key: str) -> dict[str, Any]:
         described: dict[str, Any] = self._call("describe_key", master_key, "KeyMetadata")["KeyMetadata"]

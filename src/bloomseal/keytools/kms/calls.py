@@ -12,56 +12,27 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ...encryption import SecretKey
 from ...errors import BloomsealError, KeyAccessError, UsageError
 from ...limits import MAX_KEY_METADATA_BYTES
+from ...storage.baton import waiting
 from ..access import KmsAccessError, Problem, raised_by
 from ..forked import renewed_in_child
 from ..protocols import AuthenticatingKms, KmsClient, MasterVersion, RewrappingKms, VersionFacts, WitnessKms
+from .counters import Counters
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
 
-__all__ = ["Counters", "KmsCalls", "client_of", "patient", "started"]
+__all__ = ["KmsCalls", "client_of", "patient", "started"]
 
 T = TypeVar("T")
 _FIRST_WAIT: Final = 0.1
 _LONGEST_WAIT: Final = 5.0
 _LONGEST_PATIENT_WAIT: Final = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Counters:
-    """What a KMS was asked, and what that cost.
-
-    Attributes:
-        wraps, unwraps: calls that were made, repeated ones included.
-        checks: questions about master keys: whether a wrapped key proves its writer's rights (`authentic_writers`),
-            which names and versions a key has.
-        hits: answers from the cache, refusals included.
-        denials: calls that the KMS refused for good: denied, disabled, destroyed, unknown.
-        failures: calls that failed otherwise.
-        retries: calls that repeated one that failed.
-        seconds: total time in calls. Calls at the same time count each.
-        slowest: seconds of the longest call.
-    """
-
-    wraps: int = 0
-    unwraps: int = 0
-    checks: int = 0
-    hits: int = 0
-    denials: int = 0
-    failures: int = 0
-    retries: int = 0
-    seconds: float = 0.0
-    slowest: float = 0.0
-
-    def to_dict(self) -> dict[str, float]:
-        """As plain data."""
-        return asdict(self)
 
 
 class KmsCalls:
@@ -210,13 +181,16 @@ class KmsCalls:
             return self.client
         raise self._invalid(master_key, "its client does not tell which version opens a wrapped key")
 
-    def ask(self, question: Callable[[], T], master_key: str) -> T:
-        """What the client answers to anything else: in time, repeated as other calls are, and not counted.
+    def ask(self, question: Callable[[], T], master_key: str, counter: str | None = None) -> T:
+        """What the client answers to anything else: in time, repeated as other calls are.
+
+        Args:
+            counter: of `Counters`; None: it is not counted.
 
         Raises:
             KeyAccessError: refused or unreachable.
         """
-        return self._call(None, question, master_key=master_key)
+        return self._call(counter, question, master_key=master_key)
 
     @property
     def name(self) -> str:
@@ -227,6 +201,10 @@ class KmsCalls:
         return KmsAccessError.because(Problem.INVALID, master_key, self.name, detail=detail)
 
     def _call(self, counter: str | None, function: Callable[..., T], *arguments: Any, master_key: str) -> T:
+        with waiting():
+            return self._answer(counter, function, *arguments, master_key=master_key)
+
+    def _answer(self, counter: str | None, function: Callable[..., T], *arguments: Any, master_key: str) -> T:
         deadline = time.monotonic() + self._timeout
 
         def once(until: float) -> T:
@@ -342,7 +320,7 @@ class KmsCalls:
 
     def _count(self, **more: float) -> None:
         with self._lock:
-            now = asdict(self._counters)
+            now = self._counters.to_dict()
             slowest = max(now["slowest"], more.pop("slowest", 0.0))
             summed = {name: now[name] + amount for name, amount in more.items()}
             self._counters = replace(self._counters, slowest=slowest, **summed)

@@ -236,14 +236,22 @@ class Pkcs11Kms:
     # All below run under the lock.
 
     def _versions(self, master_key: str) -> list[tuple[int, Any]]:
-        names, found = self._pkcs11.Attribute, {}
+        names, found = self._pkcs11.Attribute, dict[int, Any]()
         for key in self._session.get_objects({names.CLASS: self._pkcs11.ObjectClass.SECRET_KEY}):
             label = str(key.label)
             match = _VERSIONED.fullmatch(label)
-            if label == master_key:
-                found[1] = key
-            elif match and match[1] == master_key:
-                found[int(match[2])] = key
+            number = 1 if label == master_key else int(match[2]) if match and match[1] == master_key else None
+            if number in found:
+                # Which of them wraps is chance, and so would be what opens again.
+                raise KmsAccessError.because(
+                    Problem.INVALID,
+                    master_key,
+                    self.kms_name,
+                    detail=f"two keys of the token are labelled {shown(label)}",
+                    hint="another label for one of them",
+                )
+            if number is not None:
+                found[number] = key
         if not found:
             raise KmsAccessError.because(Problem.UNKNOWN, master_key, self.kms_name)
         return sorted(found.items())

@@ -187,6 +187,14 @@ class VaultKms:
         made = [_moment(versions[number]) for number in sorted(versions, key=int)]
         return KeyDates(created=made[0] if made else None, rotated=made[-1] if len(made) > 1 else None)
 
+    def clock(self, master_key_identifier: str) -> datetime | None:  # noqa: ARG002
+        """The server's time, by ``sys/health``; None where that is not to be had, as below a namespace."""
+        try:
+            told = self._client.sys.read_health_status(standby_ok=True, performance_standby_code=200, method="GET")
+            return datetime.fromtimestamp(int(told["server_time_utc"]), UTC)
+        except Exception:
+            return None
+
     def authenticates_writers(self, wrapped_key: str, master_key_identifier: str) -> bool | None:  # noqa: ARG002
         """By the key's type: what an RSA key unwraps anybody may have wrapped."""
         kind = str(self._call("read_key", master_key_identifier, "type")["type"])

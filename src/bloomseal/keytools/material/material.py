@@ -21,6 +21,7 @@ __all__ = [
     "KeyDescription",
     "KeyMaterial",
     "KeyMetadata",
+    "material_fields",
     "parse_object",
 ]
 
@@ -122,10 +123,19 @@ class KeyMetadata:
         return _metadata(bytes(key_metadata))
 
 
+def material_fields(text: str | bytes) -> dict[str, Any]:
+    """All fields of key material, those too that are not ours.
+
+    Raises:
+        KeyAccessError: not PKMT1 material.
+    """
+    return dict(_fields(text))
+
+
 # A file's key metadata is looked at by whoever opens it, checks it, describes it and wraps it anew.
 @functools.lru_cache(_REMEMBERED)
 def _material(text: str | bytes) -> KeyMaterial:
-    return KeyMaterial._from_fields(_pkmt1(text, "key material"))
+    return KeyMaterial._from_fields(_fields(text))
 
 
 @functools.lru_cache(_REMEMBERED)
@@ -134,6 +144,11 @@ def _metadata(key_metadata: bytes) -> KeyMetadata:
     if _get(fields, "internalStorage", bool):
         return KeyMetadata(material=KeyMaterial._from_fields(fields))
     return KeyMetadata(reference=_get(fields, "keyReference", str))
+
+
+@functools.lru_cache(_REMEMBERED)
+def _fields(text: str | bytes) -> dict[str, Any]:
+    return _pkmt1(text, "key material")
 
 
 _MISSING: Final = object()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import posixpath
@@ -15,7 +16,7 @@ from ...errors import KeyAccessError
 from ...storage.aside import asides, remove_leftovers, turn
 from ...storage.atomic import replace_durably
 from ...storage.ref import FileRef
-from ...storage.source import open_regular
+from ...storage.small import read_open, read_small
 from .material import FOOTER_KEY_REFERENCE, parse_object
 
 __all__ = ["MAX_STORE_BYTES", "MaterialStore", "tidy"]
@@ -23,6 +24,8 @@ __all__ = ["MAX_STORE_BYTES", "MaterialStore", "tidy"]
 MAX_STORE_BYTES: Final = 64 * 1024 * 1024
 """32,768 columns at 1 KB and more each fit in."""
 
+_REMEMBERED: Final = 64
+_SMALL_BYTES: Final = 16 * 1024
 _PREFIX: Final = "_KEY_MATERIAL_FOR_"
 _OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
 
@@ -48,8 +51,11 @@ class MaterialStore:
         Raises:
             KeyAccessError: the store can't be read, is too long, or is no map of texts.
         """
+        return self._entries(None)
+
+    def _entries(self, fd: int | None) -> dict[str, str]:
         try:
-            text = self._read_bytes()
+            text = self._read_bytes(fd)
         except FileNotFoundError:
             return {}
         except OSError as error:
@@ -57,13 +63,10 @@ class MaterialStore:
                 f"the key material in {self.path} can't be read: {error.strerror or type(error).__name__}"
             ) from None
         try:
-            entries = parse_object(text, "a key material store", MAX_STORE_BYTES)
+            return dict((_remembered if len(text) <= _SMALL_BYTES else _parsed)(text))
         except KeyAccessError as error:
             error.what += f": {self.path}"
             raise
-        if not all(isinstance(material, str) for material in entries.values()):
-            raise KeyAccessError(f"a key material store whose entries are not texts: {self.path}")
-        return entries
 
     def change(self, edit: Callable[[dict[str, str]], None], *, sync_name: bool = True) -> None:
         """Edit the entries, durably and at once; a store without any is removed.
@@ -78,8 +81,8 @@ class MaterialStore:
             KeyAccessError: the storage refuses, or what `edit` raises; the old store stays.
         """
         try:
-            with self._turn():
-                entries = self.read()
+            with self._turn() as fd:
+                entries = self._entries(fd)
                 before = dict(entries)
                 edit(entries)
                 if entries and entries != before:
@@ -131,20 +134,20 @@ class MaterialStore:
         return gone
 
     @contextlib.contextmanager
-    def _turn(self) -> Iterator[None]:
+    def _turn(self) -> Iterator[int | None]:
         if self._filesystem is not None:
-            yield
+            yield None
             return
-        with turn(self.path):
-            yield
+        with turn(self.path) as fd:
+            yield fd
 
-    def _read_bytes(self) -> bytes:
-        # One byte more than allowed, so that a store too long is told from one that just fits.
+    def _read_bytes(self, fd: int | None) -> bytes:
+        if fd is not None:
+            return read_open(fd, MAX_STORE_BYTES)
         if self._filesystem is None:
-            with open(open_regular(self.path), "rb") as file:
-                return file.read(MAX_STORE_BYTES + 1)
+            return read_small(self.path, MAX_STORE_BYTES)
         with self._filesystem.open_input_file(self.path) as remote:
-            data: bytes = remote.read(MAX_STORE_BYTES + 1)
+            data: bytes = remote.read(min(remote.size(), MAX_STORE_BYTES + 1))
             return data
 
     def _write_bytes(self, data: bytes, sync_name: bool) -> None:
@@ -165,6 +168,17 @@ class MaterialStore:
             Path(self.path).unlink(missing_ok=True)
         elif self._filesystem.get_file_info(self.path).is_file:
             self._filesystem.delete_file(self.path)
+
+
+def _parsed(text: bytes) -> dict[str, str]:
+    entries = parse_object(text, "a key material store", MAX_STORE_BYTES)
+    if not all(isinstance(material, str) for material in entries.values()):
+        raise KeyAccessError("a key material store whose entries are not texts")
+    return entries
+
+
+# A store is read to open its file, and again when it is its writer's turn.
+_remembered = functools.lru_cache(_REMEMBERED)(_parsed)
 
 
 def tidy(folder: str | os.PathLike[str]) -> None:

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.padding import PKCS7
 
 from ....encryption import SecretKey
 from ....errors import FormatError, KeyAccessError, PolicyError, UsageError
-from ....storage.source import open_regular
+from ....storage.small import read_small
 from ...access import KmsAccessError, Problem, shown
 from ...material.wrapping import open_by_ctr
 from ..common import LocalKeysOnly
@@ -142,18 +142,19 @@ def from_uri(uri: str) -> JceksStore:
 
 def _content(path: Path) -> bytes:
     try:
-        with open(open_regular(path), "rb") as file:
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            data = file.read(_MAX_BYTES + 1)
+        data = read_small(path, _MAX_BYTES, lambda status: _need_own(path, status))
     except OSError as error:
         raise KeyAccessError(f"the key store {path} can't be read: {error.strerror or type(error).__name__}") from None
-    if mode & 0o077:
-        raise PolicyError(
-            f"the key store {path} can be used by others than its owner (mode {mode:04o})", hint=f"chmod 600 {path}"
-        )
     if len(data) > _MAX_BYTES:
         raise FormatError(f"more than {_MAX_BYTES} bytes")
     return data
+
+
+def _need_own(path: Path, status: os.stat_result) -> None:
+    if (mode := stat.S_IMODE(status.st_mode)) & 0o077:
+        raise PolicyError(
+            f"the key store {path} can be used by others than its owner (mode {mode:04o})", hint=f"chmod 600 {path}"
+        )
 
 
 def _opened(sealed: Any, password: str) -> SecretKey:
