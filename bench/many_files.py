@@ -19,6 +19,7 @@ import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ from bloomseal.audit.facts.inventory import look
 from bloomseal.audit.facts.places import find_files
 from bloomseal.audit.facts.policies import Policies
 from bloomseal.audit.report import audit, judged
+from bloomseal.cli.reports import Target
 from bloomseal.evidence.collect import finished, gather
 from bloomseal.rotation import Rewrap, rotate
 
@@ -63,18 +65,34 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def look_at(folder: str) -> None:
-    """In a process of its own, whose children are those of the audit only."""
+def look_at(folder: Path, *, half: bool) -> None:
+    """In a process of its own, whose children are those of the audit only. The last line is for the first process."""
+    parts = sorted(folder.iterdir())
     before, wall, own = resident(), time.perf_counter(), time.process_time()
-    report = audit(folder)
+    report = audit(parts[: len(parts) // 2] if half else folder)
     wall, own = time.perf_counter() - wall, time.process_time() - own
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     others = children.ru_utime + children.ru_stime
     files, least = report.files, max(own, (own + others) / 2)
     print(
-        f"audit without keys, {Path(folder).name}, {files:,} files: {wall:.1f} s by the clock; processor {own:.1f} s here and "
+        f"audit without keys, {folder.name}, {files:,} files: {wall:.1f} s by the clock; processor {own:.1f} s here and "
         f"{others:.1f} s in its processes, so {least:.1f} s on two cores, {1e5 * least / files:.0f} s for 100,000 files; "
-        f"{(resident() - before) / files / 1e3:.2f} KB resident a file, imports included"
+        f"{(resident() - before) / files / 1e3:.2f} KB resident a file, imports included\n{files} {resident() - before}"
+    )
+
+
+def looks(folder: Path) -> None:
+    """All files, and half of them: memory grows by the difference, in which there are no imports."""
+    seen = []
+    for more in (["--half"], []):
+        command = [sys.executable, "-m", "bench.many_files", "--look", folder, *more]
+        *told, numbers = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+        seen.append([int(number) for number in numbers.split()])
+    (half, less), (files, most) = seen
+    print(
+        *told,
+        f"grown by {(most - less) / (files - half) / 1e3:.2f} KB a file from {half:,} files to {files:,}",
+        sep="; ",
     )
 
 
@@ -88,11 +106,19 @@ def peak(work: Callable[[], object]) -> float:
 
 
 def bundle(folder: Path, out: Path) -> None:
-    """A bundle about the files, each with a finding: a policy that they do not keep."""
+    """Reports and a bundle about the files, each with findings: a policy that they do not keep."""
     places, now = find_files(folder), datetime(2026, 1, 1, tzinfo=UTC)
     policies = Policies(bs.Policy.from_dict(_POLICY).for_table("people"))
     files, _ = look(places, None, policies)
     report = judged(files, places, policies, with_keys=False, now=now)
+
+    for kind in ("json", "sarif", "html", "cbom"):
+        target = Target(kind, str(out.with_name(f"report.{kind}")))
+        most = peak(partial(target.write, report))
+        print(
+            f"{kind} report of {len(files):,} files with {len(report.findings):,} findings: {most:.1f} MiB at the most beside "
+            f"the audit itself, {Path(target.path).stat().st_size / 2**20:.1f} MiB long"
+        )
 
     def make() -> None:
         made = gather(report, places, policies, paths=[str(folder)], now=now, journals=[])
@@ -180,7 +206,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=8)
     parser.add_argument("--folder", help="where to make the files (default: the system's temporary folder)")
     parser.add_argument("--keep", metavar="FOLDER", help="only make the files to look at, there, and leave them")
-    parser.add_argument("--look", help=argparse.SUPPRESS)
+    parser.add_argument("--look", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--half", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.keep:
         place = Path(given.keep)
@@ -191,7 +218,7 @@ def main() -> None:
         write(place / "plaintext-footers", ring, given.files, signed=True)
         return
     if given.look:
-        look_at(given.look)
+        look_at(given.look, half=given.half)
         return
     with tempfile.TemporaryDirectory(dir=given.folder) as place:
         folder = Path(place)
@@ -201,7 +228,7 @@ def main() -> None:
         if given.files:
             for name, signed in (("encrypted-footers", False), ("plaintext-footers", True)):
                 write(folder / name, ring, given.files, signed=signed)
-                subprocess.run([sys.executable, "-m", "bench.many_files", "--look", folder / name], check=True)
+                looks(folder / name)
             bundle(folder / "plaintext-footers", folder / "evidence.zip")
         if given.rewrap:
             rewrap(folder / "beside", ring, given.rewrap, given.jobs)

@@ -7,8 +7,10 @@ from __future__ import annotations
 import errno
 import json
 import os
+import stat
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from bloomseal.keytools import KmsAccessError, Problem
 from bloomseal.rotation import Rekey, Rewrap, rotate
 from bloomseal.rotation import run as running
 from bloomseal.rotation.journal import Journal
+from support.orc_files import orc_file, orc_ring
 from support.rotation_tables import keyring, opens, reading, write
 
 FILES = 12
@@ -122,6 +125,47 @@ def test_many_files_share_their_syncs(
     counted[0] = 0
     assert rotate(table, Rewrap(reading(ring)), journal=tmp_path / "j", jobs=1).ok
     assert FILES <= counted[0] <= FILES + 6, counted
+
+
+def test_no_file_is_opened_more_often_than_it_must(
+    ring: bs.Keyring, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The data file to lock and to read, its key material to read and to change; the keyring is only looked at."""
+    opened: Counter[str] = Counter()
+    real = os.open
+
+    def count(path: Any, *arguments: Any, **options: Any) -> int:
+        opened[Path(path).name] += 1
+        return real(path, *arguments, **options)
+
+    ring.rotate("pii")
+    monkeypatch.setattr(os, "open", count)
+    assert rotate(table, Rewrap(reading(ring)), journal=tmp_path / "j", jobs=1).ok
+    listing = 1  # its end says whether it is data
+    for index in range(FILES):
+        assert opened[f"{index:02d}.parquet"] == 2
+        # Read with the file, then locked, read and compared by one descriptor; its rights are looked at twice.
+        assert opened[f"_KEY_MATERIAL_FOR_{index:02d}.parquet.json"] == listing + 2 + 2
+    assert opened[ring.path.name] <= 2
+
+
+def test_rights_that_are_narrowed_meanwhile_stay_narrow(
+    ring: bs.Keyring, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are given once, and looked at again before the new file takes its name."""
+    real, material = os.fsync, table / "_KEY_MATERIAL_FOR_00.parquet.json"
+    material.chmod(0o644)
+
+    def narrow(fd: int) -> None:
+        material.chmod(0o600)
+        real(fd)
+
+    ring.rotate("pii")
+    monkeypatch.setattr(os, "fsync", narrow)
+    before = material.read_bytes()
+    assert rotate(table / "00.parquet", Rewrap(reading(ring)), journal=tmp_path / "j", jobs=1).ok
+    assert material.read_bytes() != before
+    assert stat.S_IMODE(material.stat().st_mode) == 0o600
 
 
 def test_done_is_booked_after_the_folder_is_synced(
@@ -245,6 +289,25 @@ def test_a_kms_that_throttles_is_waited_for(ring: bs.Keyring, table: Path, waits
     assert all(0 <= wait <= 30 for wait in waits)
     assert len(set(waits)) == 20, "at random"
     assert sum(waits[10:]) > sum(waits[:5]), "longer and longer"
+
+
+def test_a_kms_that_throttles_is_waited_for_by_orc_files_too(tmp_path: Path, waits: list[float]) -> None:
+    ring = orc_ring(tmp_path / "keys.json")
+    path = orc_file(tmp_path / "t" / "a.orc", ring)
+
+    class Busy(bs.Keyring):
+        left = 20
+
+        def open_local_key(self, encrypted_key: bytes, master_key_identifier: str, version: int) -> bytes:
+            Busy.left -= 1
+            if Busy.left >= 0:
+                raise KmsAccessError.because(Problem.THROTTLED, master_key_identifier)
+            return super().open_local_key(encrypted_key, master_key_identifier, version)
+
+    spec = bs.DecryptionSpec(Busy(ring.path), allow_ctr=True)
+    report = rotate(path.parent, Rekey(spec), jobs=1)
+    assert report.counts == {"rotated": 1}
+    assert len(waits) == 20
 
 
 def test_patience_ends(ring: bs.Keyring, table: Path, waits: list[float]) -> None:

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from bloomseal.keytools.material.store import MaterialStore
 from bloomseal.keytools.protocols import FileRef
 from bloomseal.storage.atomic import AtomicFile
 
@@ -45,6 +46,17 @@ def test_stale_checksums_of_hadoop_go_with_the_old_file(tmp_path: Path) -> None:
         out.commit(lambda _: None)
     assert not checksums.exists()
     assert other.exists()
+
+
+def test_stale_checksums_of_key_material_go_too(tmp_path: Path) -> None:
+    """Hadoop has written both, we wrap the keys anew: with the old checksums it would refuse the new material."""
+    store = MaterialStore(FileRef(str(tmp_path / "a.parquet")))
+    store.change(lambda entries: entries.update(footerKey="old"))
+    checksums = tmp_path / "._KEY_MATERIAL_FOR_a.parquet.json.crc"
+    checksums.write_bytes(b"of the old")
+    store.change(lambda entries: entries.update(footerKey="new"))
+    assert not checksums.exists()
+    assert store.read() == {"footerKey": "new"}
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -151,15 +151,18 @@ def unchanged(ref: FileRef) -> Callable[[], None]:
 
 
 @contextlib.contextmanager
-def in_turn(ref: FileRef) -> Iterator[None]:
+def in_turn(ref: FileRef) -> Iterator[tuple[int, ...] | None]:
     """Keep other rotations away from a local file. Object stores have no locks; there the mark is compared before the
     upload.
+
+    Yields:
+        The file's mark, as `mark_of`.
 
     Raises:
         ChangedError: another rotation is at work on the file, or has just replaced it.
     """
     if ref.filesystem is not None:
-        yield
+        yield mark_of(ref)
         return
     try:
         fd = open_regular(ref.path)
@@ -174,6 +177,6 @@ def in_turn(ref: FileRef) -> Iterator[None]:
         mine = os.fstat(fd)
         if (mark := identity_at(ref.path)) is None or mark[:2] != (mine.st_dev, mine.st_ino):
             raise ChangedError("the file was replaced by someone else just now; it was left as it is", file=ref.path)
-        yield
+        yield mark
     finally:
         os.close(fd)

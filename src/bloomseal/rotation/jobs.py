@@ -101,7 +101,8 @@ class Rewrap(Job):
             Status.PARTLY if report.left else status,
             why=f"{len(report.left)} keys were not wrapped anew" if report.left else None,
             old_size=file.size,
-            new_size=_size(file.ref, file.size),
+            # Nothing is copied where the material lies beside the file.
+            new_size=_size(file.ref, file.size) if report.bytes_copied else file.size,
             bytes_written=report.bytes_written,
             keys=told["keys"],
             left=report.left,

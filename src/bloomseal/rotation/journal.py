@@ -36,6 +36,7 @@ from typing import Any, Final, Self
 from ..errors import BloomsealError, FormatError, UsageError
 from ..keytools.access_log import host_name, user_name
 from ..storage.shared_sync import SharedSync
+from ..storage.small import read_open
 from ..storage.source import open_regular
 
 __all__ = ["Chain", "Journal", "NoJournal", "check_chain", "default_journal", "job_digest"]
@@ -195,9 +196,9 @@ class Journal:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             file = io.FileIO(open_regular(self.path, os.O_RDWR | os.O_CREAT, mode=0o600), "r+")
+            status = os.fstat(file.fileno())
         except OSError as error:
             raise self._refused(error) from None
-        status = os.fstat(file.fileno())
         if status.st_uid != os.geteuid() or status.st_mode & 0o022:
             # Its word is believed: what it calls done stays as it is.
             file.close()
@@ -222,7 +223,7 @@ class Journal:
         )
 
     def _read(self, operation: str, digest: str) -> None:
-        data = self._file.read(_LONGEST)
+        data = read_open(self._file.fileno(), _LONGEST)
         whole = data.rfind(b"\n") + 1
         lines = data[:whole].splitlines(keepends=True)
         start, *events = map(self._parsed, lines) if lines else [{}]

@@ -18,7 +18,7 @@ from ..keytools import KeyTools, as_key_source
 from ..keytools.access import KmsAccessError, Problem
 from ..keytools.cache import Cache
 from ..keytools.kms.calls import KmsCalls
-from ..keytools.material.material import KeyMaterial, KeyMetadata, parse_object
+from ..keytools.material.material import KeyMaterial, KeyMetadata, material_fields
 from ..keytools.pinned import PinnedKeys
 from ..keytools.protocols import RewrappingKms, VersionedKms
 from ..policy import TablePolicy
@@ -89,7 +89,7 @@ def key_tools(keys: Any) -> KeyTools:
 
 def with_material(text: str | bytes, material: KeyMaterial) -> str:
     """Key material's JSON with its wrapping exchanged; fields that are not ours ride along."""
-    fields = parse_object(text, "key material")
+    fields = material_fields(text)
     fields["masterKeyID"] = material.master_key
     fields["wrappedDEK"] = material.wrapped_dek
     if material.double_wrapping:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BloomsealError, FormatError, KeyAccessError, MissingFileError, UsageError
+from ..format.footer import FooterKind
 from ..format.opening import open_footer
 from ..format.walk import Walk
 from ..keytools.access_log import AccessLog
@@ -23,7 +24,7 @@ from ..storage.source import Source, resolve_path
 from ..write.key_metadata import exchange_key_metadata, key_metadata_in_use
 from .files import ChangedError, in_turn, mark_of
 from .keys import Rewrapper, material_of, target_of, with_material
-from .settings import is_encrypted
+from .settings import end_of
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -185,9 +186,10 @@ class _One:
 
     def collect(self) -> None:
         """Which keys are due."""
-        if not is_encrypted(self.source, "rewrap"):
+        seen = end_of(self.source, "rewrap")
+        if seen.kind is FooterKind.PLAINTEXT:
             raise UsageError("a plaintext file has no keys", hint="seal")
-        footer, keys = open_footer(self.source, self.decryption)
+        footer, keys = open_footer(self.source, self.decryption, seen=seen)
         if not footer.verified:
             # Key metadata in a footer that nobody has verified may be anybody's.
             try:

@@ -15,6 +15,7 @@ from ..errors import BloomsealError, KeyAccessError, UsageError
 from ..keytools.kms.calls import patient
 from ..keytools.material.store import tidy
 from ..storage.aside import sync_folder
+from ..storage.baton import Baton
 from ..storage.discovery.kinds import Kind
 from .files import ChangedError, DataFile, find_files, in_turn, mark_of
 from .job import Job
@@ -157,6 +158,8 @@ class Run:
         self._done = 0
         self._under_way: dict[str, int] = {}
         self._unreachable = 0
+        # Jobs that book many files ahead do little with each.
+        self._small, self._baton = job.ahead > 1, Baton()
         self._booked: set[str] = set()
         self._placed: list[tuple[FileOutcome, tuple[int, ...] | None]] = []
 
@@ -221,7 +224,9 @@ class Run:
             outcome = self._before(file)
         except BloomsealError as error:
             outcome = self._failed(file, error, None)
-        outcome = outcome or self._rotate(file)
+        if outcome is None:
+            with self._baton.held() if self._small and file.ref.filesystem is None else contextlib.nullcontext():
+                outcome = self._rotate(file)
         with self._lock:
             self._done += file.size
         self._tell(file, 0, 0)
@@ -253,8 +258,7 @@ class Run:
             return FileOutcome(name, Status.FAILED, "not tried: the KMS could not be reached for the files before it")
         before = None
         try:
-            with in_turn(ref):
-                before = mark_of(ref)
+            with in_turn(ref) as before:
                 self.touched = True
                 begun = name in self.log.begun
                 if not begun:

@@ -8,8 +8,8 @@ from collections.abc import Hashable
 from typing import Any, Final
 
 from ..encryption import Algorithm, SecretKey
-from ..errors import IntegrityError, KeyAccessError, PolicyError, UnsupportedError, UsageError
-from ..format.footer import FooterKind, peek
+from ..errors import FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError, UsageError
+from ..format.footer import FooterKind, Peek, peek
 from ..format.opening import open_footer
 from ..format.schema import Schema
 from ..format.walk import Walk
@@ -28,6 +28,7 @@ from .sidecar import entries_beside
 __all__ = [
     "Decryption",
     "Encryption",
+    "end_of",
     "is_encrypted",
     "opened",
     "opening",
@@ -100,15 +101,24 @@ def opens_with(ref: FileRef, spec: EncryptionSpec) -> bool:
 
 
 def is_encrypted(source: Source, operation: str) -> bool:
-    """By its ends alone.
+    """By its end alone. Raises as `end_of`."""
+    return end_of(source, operation).kind is not FooterKind.PLAINTEXT
+
+
+def end_of(source: Source, operation: str) -> Peek:
+    """A Parquet file's end.
 
     Raises:
         UnsupportedError: it is an ORC file, and what is to be done with it can't be.
+        FormatError: it is neither.
     """
-    if format_of(source) is Format.ORC:
-        why, hint = _NOT_OF_ORC[operation]
-        raise UnsupportedError(why, file=source.ref.path, hint=hint)
-    return peek(source).kind is not FooterKind.PLAINTEXT
+    try:
+        return peek(source)
+    except FormatError:
+        if format_of(source) is not Format.ORC:
+            raise
+    why, hint = _NOT_OF_ORC[operation]
+    raise UnsupportedError(why, file=source.ref.path, hint=hint)
 
 
 def refuse_half_sealed(source: Source, encryption: Encryption) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import BloomsealError
+from .baton import waiting
 from .rights import Rights
 from .shared_sync import SharedSync
 from .source import identity, open_regular
@@ -87,6 +88,7 @@ class Aside:
         try:
             if rights is not None:
                 rights.give(self.fd)
+            self._given = rights
             self._note()
         except BaseException:
             self.remove()
@@ -110,12 +112,11 @@ class Aside:
             _tidied.clear()
         _tidied[status.st_dev, status.st_ino] = status.st_mtime_ns, self._waiting
 
-    def place(self, *, replaces: tuple[int, ...] | None = None, drop: str | None = None, lock: bool = True) -> None:
-        """Take the target's name, and have the folder synced.
+    def place(self, *, replaces: tuple[int, ...] | None = None, lock: bool = True) -> None:
+        """Take the target's name. The old file's checksums by Hadoop go.
 
         Args:
             replaces: what must be there now (`Source.identity`).
-            drop: another name in the folder that goes with the old file.
             lock: keep other replacements in this folder away from the comparison to the renaming. False where the
                 caller holds a lock of its own.
 
@@ -129,13 +130,15 @@ class Aside:
                     "the file was changed by someone else meanwhile; it was left as it is",
                     hint="again, on the file as it is now",
                 )
-            if (rights := self._rights()) is not None:
+            # Somebody may have narrowed the old one's since the new file was made.
+            if (rights := self._rights()) is not None and rights != self._given:
                 rights.give(self.fd)
             if not _is_at(self._folder, self._aside, self.fd):
                 raise BloomsealError("somebody exchanged the file aside before it took its name; it was not placed")
-            if drop is not None:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(drop, dir_fd=self._folder)
+            # Hadoop keeps checksums of local files beside them, and reads no file that stale ones belong to. None is
+            # fine.
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f".{self._name}.crc", dir_fd=self._folder)
             self.placed = True
             try:
                 os.rename(self._aside, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
@@ -252,9 +255,12 @@ def folder_below(root: str, relative: str) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def turn(path: str) -> Iterator[None]:
+def turn(path: str) -> Iterator[int | None]:
     """Be alone, among those who ask, with one small local file that each of them replaces; with its folder as long as
     there is none. Those who work on its neighbours do not wait.
+
+    Yields:
+        The descriptor of the file, to read; None where there is none, or where it can't be opened.
 
     Raises:
         OSError: no such folder; or as `folder_lock`.
@@ -271,10 +277,12 @@ def turn(path: str) -> Iterator[None]:
                 # While we waited, another writer may have put a new one in its place.
                 if (there and not _is_named(path, fd)) or (missing and os.path.exists(path)):  # noqa: PTH110
                     continue
-                yield
+                yield fd if there else None
                 return
         finally:
-            os.close(fd)
+            # The last to close a file that has lost its name waits until the disk has forgotten it.
+            with waiting():
+                os.close(fd)
 
 
 def _is_named(path: str, fd: int) -> bool:

@@ -19,6 +19,7 @@ from typing import IO, Any, Protocol, Self
 
 from ..errors import BloomsealError, UsageError
 from .aside import Aside
+from .baton import waiting
 from .ref import FileRef
 from .source import Buffer, Scratch, Source, identity, open_regular, type_at
 
@@ -224,13 +225,13 @@ class AtomicFile:
 
     def _rename(self, aside: Aside, check: Callable[[Source], None]) -> None:
         fault_point("written")
-        os.fsync(self._fd)
+        with waiting():
+            os.fsync(self._fd)
         fault_point("synced")
         check(self._as_written(self._fd))
         fault_point("checked")
-        # Hadoop keeps checksums of local files beside them, and reads no file that stale ones belong to. None is fine.
         try:
-            aside.place(replaces=self._replaces, drop=f".{self._target.name}.crc")
+            aside.place(replaces=self._replaces)
         except BloomsealError as error:
             raise error.at(file=self._ref.path) from None
         fault_point("renamed")
@@ -346,7 +347,8 @@ def _replace(aside: Aside, data: bytes | Iterable[bytes], sync_name: bool) -> No
             rest = memoryview(piece)
             while rest:
                 rest = rest[os.write(aside.fd, rest) :]
-        os.fsync(aside.fd)
+        with waiting():
+            os.fsync(aside.fd)
         aside.place(lock=False)
         if sync_name:
             aside.sync_folder()

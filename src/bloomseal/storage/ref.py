@@ -20,7 +20,7 @@ class FileRef:
         filesystem: None means local.
         root: the folder of the table that led to the file; None where the file was named itself.
         like: a local file that the one here is made from; what lies beside it is then no more open than that.
-        named: False for a file object, of which nobody knows where it is.
+        named: False for a file object, whose place nobody knows.
     """
 
     path: str

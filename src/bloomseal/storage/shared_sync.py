@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import threading
 
+from .baton import waiting
+
 __all__ = ["SharedSync"]
 
 
@@ -31,7 +33,7 @@ class SharedSync:
         Raises:
             OSError: the storage failed. Whoever waited tries by itself.
         """
-        with self._syncing:
+        with waiting(), self._syncing:
             if self._synced < number:
                 # Whatever was written before the sync begins goes with it.
                 written = self._written

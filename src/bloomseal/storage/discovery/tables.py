@@ -5,6 +5,7 @@ A folder that has a log is never read as a plain folder: it holds dead files bes
 
 from __future__ import annotations
 
+import contextlib
 import os
 import posixpath
 from collections.abc import Iterable, Sequence
@@ -17,9 +18,10 @@ from ..logs.delta import DeltaLog
 from ..logs.iceberg import METADATA_ENDING, IcebergLog
 from ..logs.snapshot import LiveFile, Snapshot
 from ..ref import FileRef
-from ..source import FilePlace, is_object, resolve_path, type_at
-from .files import list_files
+from ..source import FilePlace, is_object, refusal, resolve_path, type_at
+from .files import exists, list_files
 from .kinds import Found, Kind, Layout, Listing, NothingThereError, Problem, UnseenError
+from .pattern import PathPattern
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -36,6 +38,9 @@ __all__ = [
     "is_one_file",
     "open_log",
 ]
+
+_DATA, _METADATA = "data", "metadata"
+"""An Iceberg table's folders, as all engines call them."""
 
 Path = str | os.PathLike[str]
 Paths = Sequence[Path] | Path
@@ -194,7 +199,7 @@ def _add(
         if posixpath.basename(posixpath.dirname(named.path)) != "metadata":
             ref = FileRef(posixpath.dirname(named.path) or ".", ref.filesystem)
     else:
-        _refuse_part_of_delta(ref)
+        _refuse_part_of_table(ref)
     listing = list_files(ref.path, ref.filesystem, everything=everything, follow_links=follow_links)
     if named is not ref:
         listing.tables[""] = Layout.ICEBERG
@@ -203,7 +208,7 @@ def _add(
         folder = FileRef(posixpath.join(ref.path, below) if below else ref.path, ref.filesystem)
         if below and not everything:
             raise UsageError(
-                f"a {layout} table lies below the folder", file=folder.path, hint="open it by its own path"
+                f"{_a(layout)} table lies below the folder", file=folder.path, hint="open it by its own path"
             )
         try:
             log = open_log(named if not below else folder, layout, version)
@@ -295,13 +300,55 @@ def is_file(ref: FileRef) -> bool:
     return bool(type_at(ref) is FileType.File)
 
 
-def _refuse_part_of_delta(ref: FileRef) -> None:
-    """A partition's folder of a Delta table holds dead files too, and its log lies above."""
-    above = ref.path.rstrip("/")
-    while "=" in posixpath.basename(above):
-        above = posixpath.dirname(above)
-        if ref.filesystem is None and os.path.isdir(posixpath.join(above, "_delta_log")):  # noqa: PTH112
-            raise UsageError("the folder is a part of a Delta table", file=ref.path, hint=f"filters= over {above}")
+def _refuse_part_of_table(ref: FileRef) -> None:
+    """A folder inside a table with a log holds dead files too, and so does a pattern's: the log lies above."""
+    base, pattern = PathPattern.split(ref.path)
+    parted = pattern is not None and not exists(ref)
+    above = (base if parted else ref.path).rstrip("/")
+    if ref.filesystem is None:
+        above = os.path.abspath(above)  # noqa: PTH100
+    looks_at = parted
+    while True:
+        if looks_at and (layout := _log_in(FileRef(above, ref.filesystem))) is not None:
+            what = "pattern names files" if parted else "folder is a part"
+            raise UsageError(f"the {what} of {_a(layout)} table", file=ref.path, hint=f"filters= over {above}")
+        name = posixpath.basename(above)
+        if not ("=" in name or name == _DATA):
+            return
+        above, looks_at = posixpath.dirname(above), True
+        if not above:  # of a store that is all of its buckets
+            return
+
+
+def _log_in(folder: FileRef) -> Layout | None:
+    """Which log the folder has; None: none, or no such folder.
+
+    Raises:
+        UsageError: nobody could look.
+    """
+    log, metadata = (
+        FileRef(posixpath.join(folder.path, name), folder.filesystem) for name in ("_delta_log", _METADATA)
+    )
+    if folder.filesystem is None:
+        if os.path.isdir(log.path):  # noqa: PTH112
+            return Layout.DELTA
+        with contextlib.suppress(OSError):
+            if any(name.endswith(METADATA_ENDING) for name in os.listdir(metadata.path)):  # noqa: PTH208
+                return Layout.ICEBERG
+        return None
+    from pyarrow.fs import FileSelector, FileType
+
+    if type_at(log) is FileType.Directory:
+        return Layout.DELTA
+    try:
+        inside = folder.filesystem.get_file_info(FileSelector(metadata.path, allow_not_found=True))
+    except OSError as error:
+        raise refusal("can't look at the place", metadata.path, error) from error
+    return Layout.ICEBERG if any(one.path.endswith(METADATA_ENDING) for one in inside) else None
+
+
+def _a(layout: Layout) -> str:
+    return f"{'an' if layout is Layout.ICEBERG else 'a'} {layout}"
 
 
 def _below(path: str, roots: Iterable[str]) -> bool:

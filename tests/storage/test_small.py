@@ -1,0 +1,70 @@
+"""Small files are read whole, bounded, and without taking memory for more than there is."""
+
+from __future__ import annotations
+
+import os
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from bloomseal.keytools.material.store import MAX_STORE_BYTES, MaterialStore
+from bloomseal.storage.ref import FileRef
+from bloomseal.storage.small import read_open, read_small
+
+
+@pytest.mark.parametrize("length", [0, 1, 4095, 4096, 9999, 10_000, 10_001, 30_000])
+def test_all_of_it_or_one_byte_more_than_the_limit(tmp_path: Path, length: int) -> None:
+    file = tmp_path / "small"
+    file.write_bytes(data := os.urandom(length))
+    assert read_small(file, 10_000) == data[:10_001]
+
+
+def test_what_has_grown_meanwhile_is_read_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The size is asked for first: a writer that appends must not have its end cut off, nor go past the limit."""
+    file, real = tmp_path / "small", os.pread
+    file.write_bytes(b"begin")
+
+    def pread(fd: int, length: int, offset: int) -> bytes:
+        if not offset:
+            with file.open("ab") as more:
+                more.write(b"x" * 8000)
+        return real(fd, length, offset)
+
+    monkeypatch.setattr(os, "pread", pread)
+    assert read_small(file, 10_000) == b"begin" + b"x" * 8000
+    assert len(read_small(file, 10_000)) == 10_001
+
+
+def test_an_open_file_is_read_from_its_beginning(tmp_path: Path) -> None:
+    file = tmp_path / "small"
+    file.write_bytes(b"0123456789")
+    with file.open("rb") as opened:
+        opened.seek(5)
+        assert read_open(opened.fileno(), 100) == b"0123456789"
+        assert opened.tell() == 5
+
+
+def test_it_is_looked_at_before_it_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "small"
+    file.write_bytes(b"secret")
+
+    def refuse(status: os.stat_result) -> None:
+        assert status.st_size == 6
+        raise PermissionError
+
+    with pytest.raises(PermissionError):
+        read_small(file, 100, refuse)
+
+
+def test_key_material_takes_as_much_memory_as_it_is_long(tmp_path: Path) -> None:
+    """Asked for up to its limit, each reading mapped and unmapped 64 MiB."""
+    store = MaterialStore(FileRef(str(tmp_path / "a.parquet")))
+    store.change(lambda entries: entries.update(footerKey="x" * 1000))
+    tracemalloc.start()
+    store.read()
+    store.change(lambda entries: entries.update(columnKey0="y"))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < MAX_STORE_BYTES / 64
+    assert sorted(store.read()) == ["columnKey0", "footerKey"]
