@@ -11,6 +11,8 @@ import shutil
 import tarfile
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ import pytest
 from bloomseal import Keyring
 from bloomseal.audit import Destruction
 from bloomseal.errors import UsageError
-from bloomseal.keytools import KeyTools
+from bloomseal.keytools import KeyTools, VersionFacts
 from bloomseal.storage.ref import FileRef
 from support.lab import Lab, people
 
@@ -325,6 +327,35 @@ def test_a_writer_that_may_still_hold_a_key(lab: Lab) -> None:
     assert ask(lab, after=None).answer == "unknown"  # by default the cache lifetime of the key tools
 
 
+class _Clocked(Keyring):
+    """A keyring whose dates are those of another clock, which it tells."""
+
+    behind = timedelta(0)
+
+    def versions(self, master_key_identifier: str) -> tuple[VersionFacts, ...]:
+        found = super().versions(master_key_identifier)
+        return tuple(replace(one, retired=one.retired and one.retired - self.behind) for one in found)
+
+    def clock(self, master_key_identifier: str) -> datetime | None:  # noqa: ARG002
+        return datetime.now(UTC) - self.behind
+
+
+def test_a_clock_ahead_of_the_kms_ends_no_wait(lab: Lab) -> None:
+    """The version was retired just now. By this machine's clock, an hour ahead, that was an hour ago."""
+    kms = _Clocked(lab.folder / "keys.json")
+    kms.behind = timedelta(hours=1)
+    answer = ask(lab, after=600, keys=KeyTools(kms))
+    assert answer.answer == "unknown"
+    assert "writers may hold a key" in str(answer.reasons[0])
+    assert ask(lab, after=0, keys=KeyTools(kms)).answer == "yes"
+
+
+def test_a_clock_behind_the_kms_waits_longer(lab: Lab) -> None:
+    kms = _Clocked(lab.folder / "keys.json")
+    kms.behind = timedelta(hours=-1)
+    assert ask(lab, after=600, keys=KeyTools(kms)).answer == "unknown"
+
+
 def test_the_version_that_wraps_now(lab: Lab) -> None:
     answer = ask(lab, "1", key="other")
     assert answer.answer == "unknown"
@@ -333,6 +364,24 @@ def test_the_version_that_wraps_now(lab: Lab) -> None:
     assert ask(lab, "1", key="other").answer == "yes"
     assert ask(lab, None, key="other").answer == "yes"
     assert ask(lab, None).answer == "no"
+
+
+def test_a_version_that_is_enabled_while_files_are_looked_at(lab: Lab) -> None:
+    lab.keyring.disable("other", 1)
+    answer = ask(lab, "1", key="other", progress=lambda *_: lab.keyring.enable("other", 1))
+    assert answer.answer == "unknown"
+    assert "wraps" in answer.reasons[0].what
+
+
+def test_another_keyring_in_the_place_of_the_one_that_was_asked(lab: Lab) -> None:
+    lab.keyring.disable("other", 1)
+    elsewhere = Keyring(lab.folder / "elsewhere.json", create=True)
+    elsewhere.create("other")
+    elsewhere.disable("other", 1)
+    taken = lab.folder / "elsewhere.json"
+    answer = ask(lab, "1", key="other", progress=lambda *_: taken.exists() and taken.rename(lab.folder / "keys.json"))
+    assert answer.answer == "unknown"
+    assert any("another key of this name" in reason.what for reason in answer.reasons)
 
 
 def test_without_a_kms_there_is_no_yes(lab: Lab) -> None:

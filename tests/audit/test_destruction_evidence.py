@@ -95,6 +95,20 @@ def test_the_whole_key(lab: Lab) -> None:
         check_evidence(path, lab.keyring, "other", None, max_age=DAY)
 
 
+def test_a_version_that_was_used_again_since(lab: Lab) -> None:
+    lab.keyring.disable("other")
+    told = lab.ask("other", "1", lab.folder / "t").to_dict()
+    assert told["answer"] == "yes"
+    # As if it had been asked a minute before the version was enabled, used, and disabled.
+    told["began"] = (datetime.fromisoformat(told["began"]) - timedelta(minutes=1)).isoformat()
+    path = lab.folder / "evidence.json"
+    path.write_text(json.dumps(told))
+    lab.keyring.enable("other")
+    lab.keyring.disable("other")
+    with pytest.raises(UsageError, match="may have wrapped new keys until"):
+        check_evidence(path, lab.keyring, "other", 1, max_age=DAY)
+
+
 def test_the_answer_shows_no_key(lab: Lab) -> None:
     text = json.dumps(lab.ask("pii", "1", lab.folder / "t").to_dict())
     for key in lab.keyring.list():

@@ -163,7 +163,7 @@ def pace(
     Args:
         path, filesystem: the file.
         column: dotted path.
-        keys: only to find filters in clear of which an encrypted footer tells.
+        keys: only to find filters in clear that an encrypted footer names.
 
     Raises:
         UsageError: no such column. BloomsealError: the file can't be read.

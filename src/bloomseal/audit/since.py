@@ -25,7 +25,7 @@ class KeyChanges:
         rotated: files that were under an older version, and are under none of these now.
         current: files that were under no older version, and are under none.
         missed: files under an older version, as before.
-        unknown: files of which the version can't be told, or which of two is newer.
+        unknown: files whose version can't be told, or of two the newer one.
     """
 
     master_key: str

@@ -39,7 +39,7 @@ def check_evidence(
 
     Raises:
         UsageError: it is no such file; the answer is not *yes*, is about another keyring, key or version, or is too
-            old; or the version wraps new keys by now.
+            old; or the version wraps new keys by now, or did so since.
         KmsAccessError: the keyring has no such key.
     """
     told = _read(path)
@@ -60,7 +60,7 @@ def check_evidence(
         raise refuse(f"it is about the master key {told.get('master_key')!r}")
     if told.get("version") not in (ALL_VERSIONS, str(version)):
         raise refuse(f"it is about version {told.get('version')!r}")
-    fingerprints = told.get("fingerprints")
+    began, fingerprints = _moment(told, refuse), told.get("fingerprints")
     for one in keyring.versions(name):
         if version is not None and one.version != str(version):
             continue
@@ -70,7 +70,11 @@ def check_evidence(
             not isinstance(fingerprints, dict) or fingerprints.get(one.version) != one.fingerprint
         ):
             raise refuse(f"it was given for another key than version {one.version} is now")
-    age = (now or datetime.now(UTC)) - _moment(told, refuse)
+        # Enabled after the files were looked at, used, and disabled again: nobody has looked at what it sealed. Of a
+        # key's newest version the keyring knows only that it was disabled before its own last change.
+        if one.retired is not None and one.retired.replace(microsecond=0) > began:
+            raise refuse(f"version {one.version} may have wrapped new keys until {one.retired:%Y-%m-%d %H:%M:%S} UTC")
+    age = (now or datetime.now(UTC)) - began
     if not -_SKEW <= age <= max_age:
         hours = age.total_seconds() / 3600
         raise refuse(f"it is {hours:.1f} hours old; {max_age.total_seconds() / 3600:g} are allowed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -85,11 +86,14 @@ def may_destroy(
     after = CACHE_LIFETIME if after is None else after
     source = None if keys is None else as_key_source(keys)
     source = source.tools if isinstance(source, PinnedKeys) else source
-    question = ask(master_key, version, source if isinstance(source, KeyTools) else None, after=after, now=began)
+    tools = source if isinstance(source, KeyTools) else None
+    ask_now = functools.partial(ask, master_key, version, tools, after=after, now=began)
+    question = ask_now()
     scanner = scanner_for(source, Policies(policy, table), aad_prefix=aad_prefix, filters=False, witness=True)
     examiner = Examiner(question, scanner)
     return answered(
         question,
+        ask_now,
         given,
         lambda: find_files(given, filesystem=filesystem, history=True),
         lambda work: (one.by(examiner) for one in work),
@@ -101,6 +105,7 @@ def may_destroy(
 
 def answered(
     question: Question,
+    again: Callable[[], Question],
     given: Sequence[Path],
     find: Callable[[], Places],
     examine: Callable[[list[Work]], Iterable[Examined]],
@@ -112,13 +117,18 @@ def answered(
     """The answer, wherever files are looked at.
 
     Args:
+        again: asks the question anew, after the last file: who enabled the version meanwhile may have written since.
         given: the places, for the answer.
         find: lists them; called until two lists in a row are the same.
         examine: looks at files, and answers in their order.
     """
     look = _Look()
     places, still = look.until_still(find, examine, progress)
-    reasons = [*question.reasons]
+    last = again()
+    reasons = [*question.reasons, *last.reasons]
+    if (last.real, last.fingerprints) != (question.real, question.fingerprints):
+        what = "the KMS has another key of this name than when the first file was looked at"
+        reasons.append(Reason("unknown", os.fspath(given[0]), what))
     if not still:
         reasons.append(
             Reason("unknown", os.fspath(given[0]), "files came or changed each time that they were looked at")
@@ -146,8 +156,8 @@ def answered(
         keyring=question.keyring,
         fingerprints=question.fingerprints,
         after=after,
-        retired=question.retired,
-        wait_until=question.wait_until,
+        retired=last.retired,
+        wait_until=last.wait_until,
     )
 
 

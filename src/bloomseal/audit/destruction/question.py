@@ -10,6 +10,7 @@ from typing import Final
 
 from ...errors import BloomsealError, UsageError
 from ...keytools import (
+    ClockedKms,
     Keyring,
     KeyState,
     KeyTools,
@@ -82,6 +83,7 @@ def ask(master_key: str, version: str | None, tools: KeyTools | None, *, after: 
         versions = calls.versions(master_key)
         _check(version, versions, master_key, calls.name)
         real = calls.identify(master_key, version)
+        clock = _clock(tools, master_key)
     except KmsAccessError as error:
         if error.problem is Problem.UNKNOWN:
             raise UsageError(error.what, hint=_known_names(tools, master_key)) from None
@@ -93,7 +95,7 @@ def ask(master_key: str, version: str | None, tools: KeyTools | None, *, after: 
     meant = [one for one in versions if version in (None, one.version)]
     if not versions and _wraps(tools, master_key):
         meant = [VersionFacts(ALL_VERSIONS, wraps=True)]
-    reason, retired, wait_until = _writers(meant, after, now)
+    reason, retired, wait_until = _writers(meant, after, now if clock is None else min(now, clock))
     ring = tools.kms if isinstance(tools.kms, Keyring) else None
     return Question(
         master_key,
@@ -134,6 +136,14 @@ def _wraps(tools: KeyTools, master_key: str) -> bool:
         return not isinstance(tools.kms, StatefulKms) or tools.kms.key_state(master_key) is KeyState.ENABLED
     except Exception:
         return True
+
+
+def _clock(tools: KeyTools, master_key: str) -> datetime | None:
+    """The time by the KMS, which has dated the versions: were ours ahead of it, the wait would end before its end."""
+    kms = tools.kms
+    if not isinstance(kms, ClockedKms):
+        return None
+    return tools.calls.ask(lambda: kms.clock(master_key), master_key)
 
 
 def _writers(

@@ -106,7 +106,7 @@ def find_files(
     places = Places()
     seen = _Seen()
     for path in listed:
-        _add(path, resolve_path(path, filesystem), places, seen, history)
+        _add(resolve_path(path, filesystem), places, seen, history)
     places.files = sorted(seen.files.values(), key=lambda ref: ref.path)
     places.sidecars = sorted(
         {seen.systems.key(ref): ref for ref in places.sidecars if _is_text(ref.path)}.values(), key=lambda ref: ref.path
@@ -128,9 +128,9 @@ class _Seen:
         self.files.setdefault(self.systems.key(ref), ref)
 
 
-def _add(path: str | os.PathLike[str], ref: FileRef, places: Places, seen: _Seen, history: bool) -> None:
+def _add(ref: FileRef, places: Places, seen: _Seen, history: bool) -> None:
     try:
-        found = tables.find_files(path, ref.filesystem, everything=True, follow_links=True)
+        found = tables.find_files(ref.path, ref.filesystem, everything=True, follow_links=True)
     except (tables.NothingThereError, tables.UnseenError):
         found = tables.TableFiles()
         _take(places, seen, [ref])  # a place that can't be reached is a finding, not the end

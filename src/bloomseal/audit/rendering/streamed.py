@@ -55,7 +55,7 @@ def encoded(texts: Iterable[str]) -> Iterator[bytes]:
 
 
 def rows(table: pa.Table) -> Iterator[dict[str, Any]]:
-    """The rows of a table, of which never more than some are objects."""
+    """The rows of a table; never more than some of them are objects."""
     for batch in table.to_batches(max_chunksize=_ROWS):
         yield from batch.to_pylist()
 

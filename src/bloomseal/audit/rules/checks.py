@@ -199,7 +199,7 @@ def _check_orc(file: FileFacts) -> Iterator[Finding]:
 
 
 def _check_broken(file: FileFacts) -> Iterator[Finding]:
-    """Modules that fail to open, but for those of which another rule has told."""
+    """Modules that fail to open, without those that another rule has told."""
     told = {
         (chunk.row_group, file.leaves[chunk.leaf][0], part)
         for chunk in file.chunks

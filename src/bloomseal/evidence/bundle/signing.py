@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from ...errors import KeyAccessError, UsageError
 from ...keytools import SigningKms, client_for
-from ...storage.source import open_regular
+from ...storage.small import read_small
 
 __all__ = ["Detached", "FileSigner", "KmsSigner", "PublicKey", "Signer", "has_form"]
 
@@ -230,13 +230,12 @@ class Detached:
 
 
 def _read(path: str | os.PathLike[str], what: str, *, private: bool = False) -> bytes:
+    def need_own(status: os.stat_result) -> None:
+        if private and status.st_mode & 0o077:
+            raise KeyAccessError(f"{what} can be used by others than its owner", file=os.fspath(path), hint="chmod 600")
+
     try:
-        with open(open_regular(path), "rb") as file:
-            if private and os.fstat(file.fileno()).st_mode & 0o077:
-                raise KeyAccessError(
-                    f"{what} can be used by others than its owner", file=os.fspath(path), hint="chmod 600"
-                )
-            return file.read(_LONGEST_PEM)
+        return read_small(path, _LONGEST_PEM, need_own)
     except OSError as error:
         reason = error.strerror or type(error).__name__
     raise KeyAccessError(f"{what} can't be read: {reason}", file=os.fspath(path))

@@ -69,7 +69,7 @@ class Nonces:
             return
         # Where an encrypted footer or column metadata hides a filter's place, its bytes still show it.
         known = {chunk.filter_offset for chunk in facts.chunks if chunk.filter == Seen.CLEAR}
-        facts.strays = [found for found in clear_filters(source) if found[0] not in known]
+        facts.strays = tuple(found for found in clear_filters(source) if found[0] not in known)
         facts.all_sealed = bool(facts.strays) and only_sealed(source, facts.strays)
         footer = hashlib.sha256(read_tail(source).data).digest()
         if footer in self._footers:
@@ -184,6 +184,6 @@ def prove(facts: FileFacts, walk: Walk) -> None:
     """Open every module that the keys at hand open, as `bloomseal.verify` does, and note those that don't authenticate,
     or break the specification; those of plaintext columns can only do the latter.
     """
-    facts.broken = [
+    facts.broken = tuple(
         Broken(error.row_group or 0, error.column, error.module, error.what) for error in verify_walk(walk).failures
-    ]
+    )

@@ -13,6 +13,7 @@ from ..keys import KeyFacts, SidecarView
 
 __all__ = ["PROTECTIONS", "SEEN", "Broken", "ChunkFacts", "FileFacts", "FilterFacts", "Seen"]
 
+_NO_KEY: Final = KeyFacts()
 PROTECTIONS: Final = ("plaintext", "footer key", "column key", "unknown")
 
 
@@ -116,17 +117,17 @@ class FileFacts:
     file_id: str | None = None
     error: str | None = None
     error_kind: str | None = None
-    hidden: list[str] = field(default_factory=list)
-    keys: list[KeyFacts] = field(default_factory=lambda: [KeyFacts()])
+    hidden: tuple[str, ...] = ()
+    keys: list[KeyFacts] = field(default_factory=lambda: [_NO_KEY])
     leaves: list[tuple[str, str]] = field(default_factory=list)
     chunks: list[ChunkFacts] = field(default_factory=list)
     sidecar: SidecarView | None = None
-    strays: list[tuple[int, int]] = field(default_factory=list)
+    strays: tuple[tuple[int, int], ...] = ()
     all_sealed: bool = False
-    broken: list[Broken] = field(default_factory=list)
+    broken: tuple[Broken, ...] = ()
     file_format: str = "Parquet"
-    hash_masks: list[str] = field(default_factory=list)
-    unbelieved: list[str] = field(default_factory=list)
+    hash_masks: tuple[str, ...] = ()
+    unbelieved: tuple[str, ...] = ()
 
     @property
     def is_orc(self) -> bool:

@@ -5,7 +5,7 @@ key.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ....errors import BloomsealError
@@ -93,7 +93,7 @@ def clear_filters(source: Source) -> Iterator[tuple[int, int]]:
                 yield start + match.start(), num_bytes
 
 
-def only_sealed(source: Source, clear: list[tuple[int, int]]) -> bool:
+def only_sealed(source: Source, clear: Sequence[tuple[int, int]]) -> bool:
     """But for these filters in clear, is everything in front of the footer a chain of sealed modules? Then no column of
     the file is a plaintext one.
 

@@ -129,7 +129,7 @@ class Scanner:
             return Footer(seen.clear, seen.offset, None, True), KeysAtHand(None, None)
         clear = None if seen.kind is FooterKind.ENCRYPTED else seen.clear
         if clear is None:
-            facts.hidden.append("columns, filters and statistics: all inside the encrypted footer")
+            facts.hidden = ("columns, filters and statistics: all inside the encrypted footer",)
         try:
             candidates = self._crypto(facts, seen)
         except UnsupportedError as error:
@@ -146,7 +146,7 @@ class Scanner:
             facts.footer_verified = False
             facts.failed(error)
         else:
-            facts.hidden.clear()
+            facts.hidden = ()
             facts.footer_verified = True
             return footer, hand
         return None if clear is None else Footer(clear, seen.offset, candidates[0], False), hand
