@@ -18,12 +18,14 @@ import bloomseal as bs
 
 from .. import data
 from ..peak import write
-from ..timing import Comparison, Contender, Goal, Timed
+from ..timing import Ceiling, Comparison, Contender, Goal, Timed
 from ..workspace import Workspace, row
 from .many import many_files
 from .memory import FRUGAL, WHOLE, measured
 
 _FILES, _IDS = 20, 50_000
+_SMALL_ROWS = 5_000
+_PER_FILE = 0.0005
 _ENCRYPTED, _PLAIN = "pyarrow dataset, is_in, the same files and keys", "pyarrow dataset, is_in, plaintext copy"
 _OURS, _OUR_SCAN = "Bloomseal, Arrow array", "Bloomseal, all rows read, then is_in"
 _FORMS: dict[str, Callable[[pa.Array], Any]] = {
@@ -72,7 +74,45 @@ def tables(work: Workspace) -> Iterator[Comparison]:
             repetitions=work.size.repetitions,
             note="One thread, the column asked about. pyarrow's is_in gets an Arrow array.",
         )
+    for groups in (1, 5):
+        yield _one_value(work, groups)
     yield from _memory(work)
+
+
+def _one_value(work: Workspace, groups: int) -> Comparison:
+    """One value in many small files, in a process under way: the price of a file."""
+    files, group = work.size.many_files, _SMALL_ROWS // groups
+    folder = work.path(f"small-files-{groups}")
+    folder.mkdir(exist_ok=True)
+    for i in range(files):
+        bs.write_table(
+            data.people(i * _SMALL_ROWS, _SMALL_ROWS),
+            folder / f"{i:05d}.parquet",
+            encryption=work.keys.encryption(),
+            bloom_filters={"ssn": bs.FilterSpec(fpp=0.0001, ndv=group)},
+            row_group_size=group,
+        )
+    value = data.ssn(files // 4 * _SMALL_ROWS + group // 2)
+    table = bs.open_table(folder, decryption=work.keys.decryption)
+    dataset = ds.dataset(sorted(map(str, folder.glob("*.parquet"))), format=work.keys.arrow_dataset_format())
+    ours, peer = "Bloomseal, one value", "pyarrow dataset, the same files and keys"
+    asked: dict[str, Any] = {"filters": [("ssn", "==", value)], "threads": 1}
+    return Comparison(
+        f"one value in a table of {files} files × {groups} row group{'s' * (groups > 1)} of {group:,} rows, in a process under way",
+        [
+            Contender(ours, lambda: table.read(**asked).num_rows, ours=True, work=files),
+            Contender(
+                peer, lambda: dataset.to_table(filter=ds.field("ssn") == value, use_threads=False).num_rows, work=files
+            ),
+        ],
+        [Ceiling(ours, files * _PER_FILE, f"≤ {_PER_FILE * 1e3} ms a file, {files * _PER_FILE * 1e3:.0f} ms in all")]
+        if groups == 1
+        else [],
+        answer=1,
+        work_unit="files",
+        repetitions=work.size.repetitions,
+        note="One thread, all columns of the one row that matches. A row group more is a filter and its metadata more.",
+    )
 
 
 def _ask(work: Workspace, folder: Path, ids: Any) -> Callable[[], int]:

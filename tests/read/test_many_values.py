@@ -6,15 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import bloomseal as bs
 from bloomseal.format.walk import Walk
 from bloomseal.read import rows as rows_module
 from bloomseal.read import thin
 from bloomseal.read.predicate.term import Worth
-from bloomseal.sbbf import ColumnType, KeySet, LogicalType, PhysicalType, batch
+from bloomseal.sbbf import ColumnType, KeySet, LogicalType, PhysicalType, batch, keyset
 
 KEYS: dict[str, Any] = {"footer_key": b"f" * 16, "column_keys": {"id": b"c" * 16}}
 SPEC = bs.DecryptionSpec(bs.ExplicitKeys(**KEYS))
@@ -33,7 +36,9 @@ def texts(form: str) -> pa.Table:
         ids = [None if i % 7 == 0 else text for i, text in enumerate(ids)]
     if form == "repeated":
         ids = [f"v{i % 100}" for i in range(ROWS)]
-    kind = pa.large_string() if form == "large" else pa.string()
+    kind = {"large": pa.large_string(), "view": pa.string_view()}.get(form, pa.string())
+    if form == "categories":
+        kind = pa.dictionary(pa.int32(), pa.string())
     field = pa.field("id", kind, nullable=form != "required")
     return pa.table([pa.array(ids, kind), np.arange(ROWS)], schema=pa.schema([field, pa.field("n", pa.int64())]))
 
@@ -56,6 +61,8 @@ def write(path: Path, table: pa.Table, **options: Any) -> Path:
         ("plain", {"use_dictionary": False}, True),
         ("required", {"use_dictionary": False}, True),
         ("large", {"use_dictionary": False}, True),
+        ("view", {"use_dictionary": False}, True),
+        ("categories", {"use_dictionary": False}, True),
         ("small pages", {"use_dictionary": False, "data_page_size": 4096, "write_batch_size": 64}, True),
         ("bare", {"use_dictionary": False, "compression": "none"}, True),
         ("zstd", {"use_dictionary": False, "compression": "zstd"}, True),
@@ -70,7 +77,7 @@ def test_the_rows_are_those_that_hold_one(
 ) -> None:
     table = texts(form)
     path = write(tmp_path / "a.parquet", table, **options)
-    # Some in every row group, some nowhere, and the last row group full of them, which is decoded as a whole.
+    # Some in every row group, some nowhere, and the last row group full of them.
     asked = [f"v{i}" for i in range(0, ROWS, 40)] + [f"none{i}" for i in range(1500)]
     asked += [f"v{i}" for i in range(ROWS - GROUP, ROWS)]
     wanted = set(asked)
@@ -83,10 +90,11 @@ def test_the_rows_are_those_that_hold_one(
     monkeypatch.setattr(rows_module, "thinned", counting)
     with bs.open_file(path, decryption=SPEC) as file:
         found = file.read(columns, [("id", "in", asked)])
-    keep = pa.array([one in wanted for one in table["id"].to_pylist()])
-    expected = table.filter(keep)
+    assert found.schema.equals(table.schema if columns is None else table.select(columns).schema)
+    rows = [i for i, one in enumerate(table["id"].to_pylist()) if one in wanted]
+    expected = table.cast(pa.schema([pa.field("id", pa.string()), table.schema.field("n")])).take(rows)
     assert found.to_pylist() == (expected if columns is None else expected.select(columns)).to_pylist()
-    assert made == ([True] * 4 + [False] if undecoded else [False] * len(made))
+    assert made == [undecoded] * len(made)
 
 
 @pytest.mark.parametrize("kind", [pa.int32(), pa.int64(), pa.uint64(), pa.string()])
@@ -99,32 +107,70 @@ def test_rows_among_are_those_that_arrow_finds(tmp_path: Path, kind: pa.DataType
     assert found["x"].to_pylist() == [one.as_py() for one in column if one.as_py() in set(asked.to_pylist())]
 
 
-def test_equal_hashes_decide_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_beyond_narrow_offsets_are_left_to_the_decoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "a.parquet", texts("plain"), use_dictionary=False)
     asked = [f"v{i}" for i in range(0, ROWS, 20)]
-    find = KeySet.with_hash
-
-    def more(self: KeySet, hashes: Any) -> Any:
-        rows, owners = find(self, hashes)  # type: ignore[misc]
-        # As if the hash of every tenth row were that of some value.
-        every = np.union1d(rows, np.arange(0, len(hashes), 10))
-        known = dict(zip(rows.tolist(), owners.tolist(), strict=True))
-        return every, np.array([known.get(row, 0) for row in every.tolist()])
-
-    monkeypatch.setattr(KeySet, "with_hash", more)
+    monkeypatch.setattr(keyset, "_NARROW", 100)
     with bs.open_file(path, decryption=SPEC) as file:
+        assert file.read(filters=[("id", "in", asked)]).column("n").to_pylist() == list(range(0, ROWS, 20))
         assert file.read(["id"], [("id", "in", asked)])["id"].to_pylist() == asked
 
 
-def test_values_of_one_hash_leave_it_to_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    values, kind = [f"v{i}" for i in range(2000)], ColumnType(PhysicalType.BYTE_ARRAY, logical=LogicalType("string"))
-    column = pa.chunked_array([["v3", "x", "v7"]])
-    keys = KeySet.of(values, kind)
+TEXT = ColumnType(PhysicalType.BYTE_ARRAY, logical=LogicalType("string"))
+
+
+def prefixed(values: list[bytes]) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(b"".join(len(value).to_bytes(4, "little") + value for value in values) or b"", np.uint8)
+
+
+def test_equal_hashes_decide_nothing() -> None:
+    values = [f"v{i}" for i in range(2000)]
+    keys, there = KeySet.of(values, TEXT), prefixed([b"v3", b"x", b"v7", b"v70", b"v1999"])
+    rows, owners = keys.find_prefixed(there, 5)  # type: ignore[misc]
+    assert (rows.tolist(), pa.array(keys.taken(owners, pa.string())).to_pylist()) == (
+        [0, 2, 3, 4],
+        ["v3", "v7", "v70", "v1999"],
+    )
+    # As if each value's hash were that of its neighbour, shorter or longer or of its length.
+    assert keys._among is not None
+    keys._among = keys._among._replace(owners=(keys._among.owners + 1) % len(values))
+    rows, _ = keys.find_prefixed(there, 5)  # type: ignore[misc]
+    assert rows.tolist() == []
+
+
+def test_values_of_one_hash_leave_it_to_arrow() -> None:
+    values = [f"v{i}" for i in range(2000)]
+    column, there = pa.chunked_array([["v3", "x", "v7"]]), prefixed([b"v3", b"x", b"v7"])
+    keys = KeySet.of(values, TEXT)
     assert keys.rows_among(column) is not None
-    keys = KeySet.of(values, kind)
+    assert keys.find_prefixed(there, 3) is not None
+    keys = KeySet.of(values, TEXT)
     keys._hashes[5] = keys._hashes[6]
     assert keys.rows_among(column) is None
-    assert keys.with_hash(keys._hashes) is None
+    assert keys.find_prefixed(there, 3) is None
+
+
+@given(
+    asked=st.sets(st.text(max_size=40), max_size=60),
+    stored=st.lists(st.text(max_size=40), max_size=40),
+    cut=st.integers(-3, 3),
+    more=st.integers(-1, 1),
+)
+@settings(deadline=None)
+def test_texts_behind_their_lengths_are_found(asked: set[str], stored: list[str], cut: int, more: int) -> None:
+    """Each that is asked for, no other; and nothing where they are not exactly so many."""
+    values = [*asked, *(f"filler {i}" for i in range(1024))]
+    there = [*stored, *sorted(asked)[::2], "filler 7"]
+    data = prefixed([one.encode() for one in there])
+    data = data[:cut] if cut < 0 else np.concatenate([data, np.zeros(cut, np.uint8)])
+    keys = KeySet.of(values, TEXT)
+    found = keys.find_prefixed(data, len(there) + more)
+    if cut or more:
+        assert found is None
+        return
+    rows, owners = found  # type: ignore[misc]
+    assert rows.tolist() == [i for i, one in enumerate(there) if one in set(values)]
+    assert pa.array(keys.taken(owners, pa.string())).to_pylist() == [there[i] for i in rows]
 
 
 def test_altered_pages_are_refused_by_name(tmp_path: Path) -> None:

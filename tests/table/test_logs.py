@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 import bloomseal as bs
 from bloomseal.audit import audit
@@ -104,6 +105,46 @@ def test_a_part_of_a_delta_table_and_a_folder_above_are_refused(delta: Path, spe
         bs.read_table(delta / "country=DE", decryption=spec)
     with pytest.raises(bs.UsageError, match="Delta table lies below"):
         bs.read_table(delta.parent, decryption=spec)
+
+
+@pytest.mark.parametrize("pattern", ["*.parquet", "**/*.parquet", "country=*/*/*.parquet", "country=DE/**"])
+def test_a_pattern_inside_a_delta_table_is_refused(delta: Path, spec: bs.DecryptionSpec, pattern: str) -> None:
+    """It would name dead files too."""
+    with pytest.raises(bs.UsageError, match="pattern names files of a Delta table"):
+        bs.read_table(delta / pattern, decryption=spec)
+    one = next(delta.rglob("*.parquet"))
+    assert bs.read_table(one, decryption=spec).num_rows == 1
+
+
+@pytest.mark.parametrize("remote", [False, True])
+@pytest.mark.parametrize(
+    ("inside", "what"),
+    [
+        ("data", "folder is a part"),
+        ("data/country=DE", "folder is a part"),
+        ("da*/*/*.parquet", "pattern names files"),
+        ("data/**", "pattern names files"),
+        ("data/country=*/*.parquet", "pattern names files"),
+    ],
+)
+def test_a_part_of_an_iceberg_table_is_refused(
+    iceberg: Any, spec: bs.DecryptionSpec, tmp_path: Path, inside: str, what: str, remote: bool
+) -> None:
+    """Its data folder holds dead files beside the live ones."""
+    folder = tmp_path / "ice" / "n" / "t"
+    filesystem = SubTreeFileSystem("/", LocalFileSystem()) if remote else None
+    for ask in (bs.read_table, bs.open_table):
+        with pytest.raises(bs.UsageError, match=f"the {what} of an Iceberg table"):
+            ask(f"{folder}/{inside}", decryption=spec, filesystem=filesystem)
+
+
+def test_a_folder_called_data_is_a_table_like_others(tmp_path: Path) -> None:
+    folder = tmp_path / "metadata" / "data"
+    folder.mkdir(parents=True)
+    (folder.parent / "metadata").mkdir()
+    bs.write_table(DATA, folder / "a.parquet")
+    assert bs.read_table(folder).num_rows == DATA.num_rows
+    assert bs.read_table(f"{folder}/*.parquet").num_rows == DATA.num_rows
 
 
 def test_without_the_library_nothing_is_read(delta: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,3 +103,11 @@ def test_a_piece_that_can_not_be_decoded_is_an_error_of_ours(tmp_path: Path, mon
     assert reader.read_next_batch()["x"][0].as_py() == "text 0"
     with pytest.raises(bs.FormatError, match="refused the pages"):
         reader.read_all()
+
+
+def test_threads_are_at_least_one(folder: Path) -> None:
+    table = bs.open_table(folder, decryption=SPEC)
+    for threads in (0, -1):
+        for work in (table.read, table.scan, table.verify):
+            with pytest.raises(bs.UsageError, match=f"{threads} threads"):
+                work(threads=threads)

@@ -27,7 +27,8 @@ def _is_orc(source: Source) -> bool:
     # On a file system that is not local the question costs a request.
     if source.ref.filesystem is not None and named_format(source.name) is Format.PARQUET:
         return False
-    return format_of(source) is Format.ORC
+    # One that ends as neither, a truncated one, is refused as that which its name says.
+    return (format_of(source) or named_format(source.name)) is Format.ORC
 
 
 def open_file(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +19,7 @@ from ..format.walk import Chunk, Walk
 from ..sbbf import KeySet, ProbeSet, SplitBlockBloomFilter
 from ..specs import DecryptionSpec, decryption_for
 from ..spelling import named_columns
+from ..storage.formats import Format
 from ..storage.ref import FileRef
 from ..storage.source import FilePlace, Source, lend
 from .filters import believed_filter
@@ -60,6 +60,8 @@ class SealedFile:
     Attributes:
         stats: what the last `read` did.
     """
+
+    format: ClassVar = Format.PARQUET
 
     def __init__(self, source: Source, decryption: DecryptionSpec | TablePolicy | None) -> None:
         self._source = source
@@ -204,11 +206,12 @@ class SealedFile:
         """
         return KeySet.of(values, self._footer.schema.leaf(column).type, int96_utc=self._int96_utc)
 
-    def survivors(self, column: str, keys: KeySet) -> Survivors:
+    def survivors(self, column: str, keys: KeySet, groups: Sequence[int] | None = None) -> Survivors:
         """The row groups in which one of these values may be, by statistics and filters.
 
         Args:
             keys: from `key_set`, of this file or of one whose column has the same type.
+            groups: the row groups to ask, ascending; None: all.
 
         Raises:
             As `probe`.
@@ -216,7 +219,7 @@ class SealedFile:
         self.need_verified("probe")
         leaf = self._footer.schema.leaf(column).index
         self._refuse_clear([leaf], None)
-        return survivors(self._walk, leaf, keys, self._filter)
+        return survivors(self._walk, leaf, keys, self._filter, groups)
 
     def read(self, columns: Sequence[str] | None = None, filters: Any = None, *, int96_unit: str = "ns") -> pa.Table:
         """Read rows.
@@ -323,9 +326,7 @@ class SealedFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -29,7 +29,7 @@ _MOST_VALUES: Final = 16
 
 
 def needles(term: Term) -> tuple[bytes, ...] | None:
-    """All plain encodings one of which a page must hold if any of its rows satisfies `term`; None: no such list.
+    """Plain encodings: a page holds one of them if any of its rows satisfies `term`; None: no such list.
 
     They are the encodings that filters are asked for, BYTE_ARRAY with its length before it.
     """

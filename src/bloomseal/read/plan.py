@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -66,6 +66,7 @@ class ReadPlan:
         predicate: which rows; None for all.
         int96_unit: of the timestamps that INT96 becomes: ``ns`` or ``us``.
         stats: filled while it runs.
+        pages: row group → column → the only data pages on which it can have a value that the predicate asks for.
     """
 
     walk: Walk
@@ -74,6 +75,7 @@ class ReadPlan:
     predicate: Predicate | None
     int96_unit: str
     stats: ReadStats
+    pages: Mapping[int, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
 
     @cached_property
     def empty(self) -> pa.Table:
@@ -111,4 +113,7 @@ class ReadPlan:
 
         assert self.predicate is not None  # noqa: S101
         schema, unit = lambda: self.empty.schema, self.int96_unit
-        return read_matching(self.walk, row_group, self.wanted, self.predicate, schema, int96_unit=unit, left=left)
+        return read_matching(
+            self.walk, row_group, self.wanted, self.predicate, schema, int96_unit=unit, left=left,
+            pages=self.pages.get(row_group),
+        )  # fmt: skip

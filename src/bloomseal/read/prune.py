@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -110,13 +110,15 @@ def _outside(meta: ColumnMetaData, ordered: bool, term: Term) -> bool:
     return (low_high is not None and term.outside(*low_high)) or all_null(meta, term.leaf)
 
 
-def survivors(walk: Walk, leaf: int, keys: KeySet, filter_of: FilterOf) -> Survivors:
-    """Ask every row group. Of a big set a filter is asked only for what lies between the least and the greatest
-    value.
+def survivors(
+    walk: Walk, leaf: int, keys: KeySet, filter_of: FilterOf, groups: Sequence[int] | None = None
+) -> Survivors:
+    """Ask every row group, or these. Of a big set a filter is asked only for what lies between the least and the
+    greatest value.
     """
     ordered = walk.footer.type_ordered[leaf]
     kept, by_statistics, by_filter, without = [], 0, 0, 0
-    for group in range(len(walk.footer.row_groups)):
+    for group in range(len(walk.footer.row_groups)) if groups is None else groups:
         chunk = walk.chunk(group, leaf)
         meta = walk.meta(chunk)
         asked = keys.between(*(bounds(meta, chunk.leaf, ordered) or (None, None)))

@@ -7,7 +7,7 @@ page; nested columns, and columns without an index, are read whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -21,7 +21,6 @@ from ..format.walk import Chunk, Walk
 from ..storage.source import Scratch, leased
 from .page_places import Pages, Rows, Spans, bounds_of_pages, indexed_pages
 from .page_search import PageSearch, needles
-from .predicate.compare import comparable
 from .predicate.predicate import Left, Predicate, Term
 from .thin import thinned
 
@@ -40,6 +39,7 @@ def read_matching(
     *,
     int96_unit: str = "ns",
     left: Left | None = None,
+    pages: Mapping[str, Sequence[int]] | None = None,
 ) -> pa.Table | None:
     """The rows of one row group that satisfy `predicate`; None where there are none.
 
@@ -48,6 +48,7 @@ def read_matching(
         result_schema: gives the result's schema, top-level fields in the order wanted; asked only where a row matches.
         int96_unit: as for `read_row_group`.
         left: what `ruled_out` left of many values.
+        pages: see `ReadPlan`.
 
     Raises:
         FormatError, IntegrityError, KeyAccessError, UnsupportedError.
@@ -55,12 +56,12 @@ def read_matching(
     # A key retriever, which is the caller's code, may be asked on the way.
     with leased(2) as scratch:
         group = _RowGroup(walk, row_group, scratch, int96_unit)
-        spans = group.candidates(predicate)
+        spans = group.candidates(predicate, group.known(pages or {}))
         if not spans and spans is not None:
             return None
         leaves = walk.footer.schema.leaves
         looked_at = {leaf.index for leaf in predicate.leaves}
-        thin = group.thinned(predicate) if spans is None else None
+        thin = group.thinned(predicate, wanted, result_schema) if spans is None else None
         if spans is not None and group.searched:
             # A row is most likely there: one decoder for all columns costs less than one for the predicate's, and one
             # more.
@@ -68,6 +69,7 @@ def read_matching(
         if thin is not None:
             rows, first = thin
             hits = np.arange(len(rows))
+            looked_at = {leaf for leaf in looked_at if first.num_columns}
         else:
             first = group.columns(sorted(looked_at), spans)
             hits = predicate.hits(first, left)
@@ -85,7 +87,7 @@ def read_matching(
 
 
 class _RowGroup:
-    """One row group, of whose columns the pages are found once.
+    """One row group; the pages of each of its columns are found once.
 
     Attributes:
         searched: every row in question is there because a search found a value on its page.
@@ -103,13 +105,25 @@ class _RowGroup:
         self._scratch: Scratch | None = scratch
         self.searched = False
 
-    def candidates(self, predicate: Predicate) -> Spans | None:
-        """The rows that column indexes and searches leave in question; None where that is most of them."""
+    def known(self, pages: Mapping[str, Sequence[int]]) -> Spans:
+        """The rows of these pages; all rows where the file does not tell which those are."""
+        spans: Spans = [(0, self._num_rows)]
+        for column, numbers in pages.items():
+            places = self._pages(self._walk.footer.schema.leaf(column).index)
+            if places is not None and max(numbers) < len(places.offsets):
+                spans = _both(spans, _merged(map(places.span, numbers)))
+        return spans
+
+    def candidates(self, predicate: Predicate, within: Spans) -> Spans | None:
+        """The rows, of those `within`, that column indexes and searches leave in question; None where that is most of
+        them.
+        """
         spans: Spans = []
         self.searched = True
         for conjunction in predicate.any_of:
-            left, found = [(0, self._num_rows)], False
-            for term in conjunction:
+            left, found = within, False
+            # Bounds say no more where the pages are known.
+            for term in conjunction if _count(within) == self._num_rows else ():
                 left = _both(left, self._within_bounds(term))
             for term in conjunction:
                 if left and (held := self._holding(term, left)) is not None:
@@ -119,8 +133,12 @@ class _RowGroup:
         few = _count(spans) <= _WORTHWHILE * self._num_rows
         return spans if few or self.searched else None
 
-    def thinned(self, predicate: Predicate) -> tuple[Rows, pa.Table] | None:
-        """The rows that hold one of many values, and their column alone; None where all rows are to be decoded."""
+    def thinned(
+        self, predicate: Predicate, wanted: Sequence[int], result_schema: Callable[[], pa.Schema]
+    ) -> tuple[Rows, pa.Table] | None:
+        """The rows that hold one of many values, and their column, where it is wanted as text; None where all rows are
+        to be decoded.
+        """
         term = predicate.alone
         if term is None or (keys := term.many_texts) is None or not keys.quick or not term.undecoded.due:
             return None
@@ -128,9 +146,14 @@ class _RowGroup:
         term.undecoded.told(found is not None)
         if found is None:
             return None
-        table = read_pages(self._walk, self._row_group, found.selection, int96_unit=self._int96_unit)
-        equal = keys.equal(comparable(table.column(0)), found.owners)
-        return found.rows[equal], table if equal.all() else _take(table, np.flatnonzero(equal))
+        columns = {}
+        if len(found.rows) and term.leaf.index in wanted:
+            kind = result_schema().field(name := term.leaf.path[0]).type
+            # The decoder makes the column where the file asks for another type, such as a dictionary.
+            texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+            if texts and (taken := keys.taken(found.owners, kind)) is not None:
+                columns[name] = taken
+        return found.rows, pa.table(columns)
 
     def exactly(self, leaf: int, spans: Spans) -> bool:
         """Do the column's pages that hold these rows hold no others?"""

@@ -42,6 +42,8 @@ _ROW: Final = 170
 _BITS: Final = 16
 """Of the set's own filter, for each hash: most rows end there, in memory that is near."""
 _MOST_BLOCKS: Final = 1 << 20
+_NARROW: Final = 1 << 31
+"""Bytes that 32-bit offsets reach."""
 
 
 class _ByHash(NamedTuple):
@@ -64,6 +66,18 @@ class _ByHash(NamedTuple):
         alike = self.hashes[places] == hashes[rows]
         return rows[alike], self.owners[places[alike]]
 
+    def among(self, texts: pa.Array) -> batch.Among:
+        """The set of these values, as kernels look texts up in it."""
+        wide = texts.cast(pa.large_binary())
+        _, offsets, data = wide.buffers()
+        edges = np.frombuffer(offsets, dtype=np.int64)[wide.offset : wide.offset + len(wide) + 1]
+        octets = np.frombuffer(data, dtype=np.uint8) if data is not None and data.size else np.zeros(1, dtype=np.uint8)
+        bits = max(len(self.hashes).bit_length() - 1, 1)
+        words = np.frombuffer(self.seen.bitset, dtype=np.uint32)
+        firsts = np.arange(1 << bits, dtype=np.uint64) << np.uint64(64 - bits)
+        starts = np.append(np.searchsorted(self.hashes, firsts), len(self.hashes)).astype(np.int64)
+        return batch.Among(words, starts, self.hashes, self.owners.astype(np.int64), octets, edges)
+
 
 class KeySet:
     """Probe values of one column type, each once and hashed; nulls, which equal nothing, are left out.
@@ -76,7 +90,7 @@ class KeySet:
         undecided: some value can't be excluded by any filter or bound, such as NaN.
     """
 
-    __slots__ = ("_by_hash", "_hashes", "_places", "_prefix", "_type", "_values", "undecided")
+    __slots__ = ("_among", "_by_hash", "_hashes", "_places", "_prefix", "_type", "_values", "undecided")
 
     def __init__(
         self,
@@ -91,9 +105,10 @@ class KeySet:
         self._places = places  # ascending, one per hash; None where the type's bounds prove nothing
         self._prefix = prefix
         self._type = column_type
-        self._values = values  # the unique values, and of which of them each hash is
+        self._values = values  # the unique values, and the number of the value that each hash belongs to
         self.undecided = undecided
         self._by_hash: _ByHash | None = None
+        self._among: batch.Among | None = None
 
     @classmethod
     def of(
@@ -170,20 +185,33 @@ class KeySet:
             if chunk.null_count:
                 rows = np.flatnonzero(chunk.is_valid().to_numpy(zero_copy_only=False))[rows]
             found = np.zeros(len(chunk), dtype=np.bool_)
-            found[rows[self.equal(chunk.take(pa.array(rows)), owners)]] = True
+            found[rows[self._equal(chunk.take(pa.array(rows)), owners)]] = True
             parts.append(found)
         return np.concatenate(parts)
 
-    def with_hash(self, hashes: U64) -> tuple[Indices, Indices] | None:
-        """The numbers of those hashes, ascending, that a value of the set has, and which value; None as `rows_among`
-        gives it.
+    def find_prefixed(self, data: npt.NDArray[np.uint8], count: int) -> tuple[Indices, Indices] | None:
+        """Which of `count` texts, each behind its length (BYTE_ARRAY in PLAIN encoding), are values of the set,
+        exactly: their numbers, ascending, and the number of the value that each is. See `taken`.
+
+        None where `data` is not filled by so many, and where Arrow is asked instead, see `rows_among`.
         """
         if not self.quick or (table := self._table()) is None:
             return None
-        return table.find(hashes)
+        if self._among is None:
+            assert self._values is not None  # noqa: S101
+            self._among = table.among(self._values[0])
+        return batch.find_prefixed(data, count, self._among)
 
-    def equal(self, column: pa.Array | pa.ChunkedArray, owners: Indices) -> Bools:
-        """Is each row the value of this number, as `with_hash` numbers them?"""
+    def taken(self, owners: Indices, kind: pa.DataType) -> pa.Array | None:
+        """The values of these numbers, as `find_prefixed` gives them, as texts of this type; None where one array of it
+        does not hold so many bytes.
+        """
+        assert self._values is not None  # noqa: S101
+        texts = self._values[0].take(pa.array(owners))
+        return texts.cast(kind) if pa.types.is_large_string(kind) or texts.nbytes < _NARROW else None
+
+    def _equal(self, column: pa.Array, owners: Indices) -> Bools:
+        """Is each row the value of this number?"""
         import pyarrow.compute as pc  # takes as long to load as a small probe takes
 
         assert self._values is not None  # noqa: S101
@@ -193,7 +221,7 @@ class KeySet:
 
     @property
     def quick(self) -> bool:
-        """Can `rows_among` and `with_hash` tell, unless two of the values have one hash?"""
+        """Can `rows_among` and `find_prefixed` tell, unless two of the values have one hash?"""
         return self._many and batch.worthwhile(0)
 
     @property

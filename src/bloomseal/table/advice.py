@@ -17,6 +17,7 @@ from ..errors import BloomsealError, UsageError
 from ..format.decode import leaf_values, read_row_group
 from ..format.hashes.chunk_hashes import chunk_hashes
 from ..format.pages.statistics import asked, bounds, outside
+from ..index.facts.hashed import stride_of
 from ..index.fingerprint import bits_for
 from ..notebook import ShownInNotebooks
 from ..sbbf import FilterSpec, PhysicalType
@@ -111,6 +112,7 @@ class _Sample:
     leaf: Leaf
     groups: list[_Group] = field(default_factory=list)
     left: str | None = None
+    stride: int = 1
 
 
 def advise(
@@ -184,6 +186,7 @@ def _look(file: SealedFile, leaf: Leaf, sample: _Sample, each: int, queried: Seq
             meta = file.walk.meta(file.walk.chunk(group, leaf.index))
             held = bounds(meta, leaf, file.walk.footer.type_ordered[leaf.index])
             sample.groups.append(_Group(hashes, values, held, file.row_groups[group].num_rows))
+        sample.stride = max(sample.stride, stride_of(file.walk, leaf))
     except BloomsealError as error:
         sample.left = error.what
 
@@ -259,7 +262,7 @@ def _costs(made: ColumnAdvice, sample: _Sample, size: _Size) -> None:
     sizes = [spec.build(one.hashes).num_bytes + _SEALED for one in sample.groups]
     made.filter_bytes = round(sum(sizes) / len(sizes) * size.groups)
     entries = made.distinct * size.groups
-    made.index_bytes = round(entries * _bits_an_entry(entries, size, made.holding) / 8) + _RUN_BYTES
+    made.index_bytes = round(entries * _bits_an_entry(entries, size, made.holding, sample.stride) / 8) + _RUN_BYTES
     made.read = made.covering
     made.read_by_filter = made.holding + size.fpp * (made.covering - made.holding)
     made.read_by_index = made.holding + size.false_places
@@ -273,19 +276,20 @@ def _costs(made: ColumnAdvice, sample: _Sample, size: _Size) -> None:
     made.milliseconds = opened + (made.covering + absent) / 2 * rows * _ROW
     filtered = (made.read_by_filter + size.fpp * absent) / 2 * rows * _ROW
     made.milliseconds_by_filter = opened + (made.covering + absent) / 2 * _FILTER + filtered
-    known = made.files_opened_by_index * _OPEN + made.read_by_index * rows * _ROW
+    # An index that tells pages leaves one of each large row group.
+    known = made.files_opened_by_index * _OPEN + made.read_by_index * rows / max(sample.stride - 1, 1) * _ROW
     made.milliseconds_by_index = _INDEX + size.files * _STAT + known / 2
 
 
-def _bits_an_entry(entries: float, size: _Size, repeated: float) -> float:
+def _bits_an_entry(entries: float, size: _Size, repeated: float, stride: int) -> float:
     """What DELTA_BINARY_PACKED takes for numbers that lie as an index's will: encoded for trial."""
-    bits, place_bits = bits_for(size.rows, size.false_places), max(size.groups, 1).bit_length()
+    bits, places = bits_for(size.rows, size.false_places), max(size.groups, 1) * stride
     count = min(_TRIAL, max(round(entries), 1))
     alike = max(round(repeated), 1)
     draw = np.random.default_rng(0)
     span = (1 << bits) * count / max(entries, 1)
     fingerprints = np.repeat(np.sort(draw.integers(0, max(int(span), 1), -(-count // alike))), alike)[:count]
-    numbers = np.sort((fingerprints << place_bits) | draw.integers(0, size.groups, count))
+    numbers = np.sort((fingerprints << places.bit_length()) | draw.integers(0, places, count))
     return 8 * (_encoded(numbers) - _encoded(numbers[:1])) / max(count - 1, 1)
 
 

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from .._lazy import deferred
 from ..errors import PolicyError, UsageError
 from ..specs import EncryptionSpec
 
 if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
     from ..policy import TablePolicy
+else:
+    pc = deferred("pyarrow.compute")
 
 __all__ = ["NULL", "check_partitioning", "check_values", "folder_name", "folders"]
 
@@ -101,7 +105,11 @@ def folders(rows: pa.Table, partition_by: Sequence[str], *, ambiguous: bool = Tr
         texts = pc.cast(rows.column(name), pa.string()).combine_chunks().dictionary_encode(null_encoding="encode")
         known = texts.dictionary.to_pylist()
         if not ambiguous and ("" in known or NULL in known):
-            raise UsageError("an empty text can't be told from null in a folder's name", column=name)
+            raise UsageError(
+                "an empty text can't be told from null in a folder's name",
+                column=name,
+                hint="null, or a word, in its place",
+            )
         indices = texts.indices.to_numpy(zero_copy_only=False)
         coded.append((name, known, indices))
         codes = np.unique(codes * len(known) + indices, return_inverse=True)[1]

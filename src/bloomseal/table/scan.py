@@ -6,7 +6,6 @@ columns are decoded a row group at a time.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import pyarrow as pa
 
 from .query.query import Fragment, Query
+from .query.workers import workers
 
 if TYPE_CHECKING:
     from ..read.file import ReadStats
@@ -51,7 +51,7 @@ def stream(
         stats: what was done for each file is added to it, when the file is done with.
         progress: see `SealedTable.scan`.
     """
-    batches = _batches(query, numbers, schema, threads or os.cpu_count() or 1, stats, progress)
+    batches = _batches(query, numbers, schema, workers(threads), stats, progress)
     return pa.RecordBatchReader.from_batches(schema, batches)
 
 

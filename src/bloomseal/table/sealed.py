@@ -16,7 +16,8 @@ from ..read.file import ReadStats, SealedFile, Verdict
 from ..read.verdict import Hits, verdicts
 from .query.indexes import Indexes
 from .query.narrow import Narrowed, known_values, narrowed, shapes_of
-from .query.query import Answer, Query, Shape, TableParts, no_such_column, side_by_side
+from .query.query import Answer, Query, Shape, TableParts, no_such_column
+from .query.workers import side_by_side
 from .report import TableVerifyReport, verify_files
 
 if TYPE_CHECKING:

@@ -11,20 +11,25 @@ import math
 import sys
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ..._lazy import deferred
 from ...format.schema import Leaf
 from ...sbbf import PhysicalType, encode_value
 from ...sbbf.encoding import NANOS, date_days, int_range, moment_of, stands_for_null, time_nanos, unwrap
 from .values import Values
 
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:
+    pc = deferred("pyarrow.compute")
+
 __all__ = ["all_plain", "comparable", "equal_any", "is_null", "nowhere", "ordered", "wanted"]
 
-_COMPARE: Final = {"<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
+_COMPARE: Final = {"<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}
 _BEYOND: Final = 1 << 1024
 """Greater than what any column of integers or decimals can hold."""
 _DIGITS: Final = 300
@@ -43,18 +48,8 @@ def all_plain(values: Values, leaf: Leaf) -> bool:
         return physical in (PhysicalType.INT32, PhysicalType.INT64) and kind in ("", "int")
     if values.kinds == {str}:
         texts = physical is PhysicalType.BYTE_ARRAY and kind in ("string", "enum", "json")
-        # Asked once for each row group, and the values may be many.
-        return texts and values.once("encodable", lambda: _encodable(values))
+        return texts and values.encodable
     return False
-
-
-def _encodable(texts: Values) -> bool:
-    """Has every character an encoding? Surrogates have none."""
-    try:
-        "".join(texts).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def nowhere(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -96,7 +91,7 @@ def ordered(column: pa.ChunkedArray, op: str, value: Any, leaf: Leaf) -> pa.Chun
         return nowhere(column)
     encode_value(value, leaf.type, int96_utc=True)  # refuses values of another kind
     if not _is_integral(kind):
-        return pc.fill_null(_COMPARE[op](column, _scalar(value, kind, leaf)), False)
+        return pc.fill_null(getattr(pc, _COMPARE[op])(column, _scalar(value, kind, leaf)), False)
     exact = _exact(value, kind, leaf)
     if exact is None:
         return nowhere(column)
@@ -145,7 +140,7 @@ def wanted(kind: pa.DataType, values: Values, leaf: Leaf) -> pa.Array:
 
 
 def _texts(values: Values, kind: pa.DataType) -> pa.Array:
-    """As pa.array, the first call of which loads pandas where that is installed: more than the time of a cold
+    """As pa.array, whose first call loads pandas where that is installed: more than the time of a cold
     look-up.
     """
     encoded = [value.encode() for value in values]

@@ -11,13 +11,18 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ..._lazy import deferred
 from ...errors import UsageError
 from .values import Values
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:
+    pc = deferred("pyarrow.compute")
 
 __all__ = ["Call", "Field", "evaluate", "parse"]
 

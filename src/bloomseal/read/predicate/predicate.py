@@ -10,13 +10,13 @@ import functools
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ..._lazy import deferred
 from ...errors import Hint, UsageError
 from ...format.schema import Leaf, Schema
 from ...sbbf import encode_value
@@ -26,6 +26,11 @@ from .expression import Call, Field, evaluate
 from .like import prefix_of, regex_of, successor
 from .term import Left, Term, Ways, column_at
 from .values import Values
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:
+    pc = deferred("pyarrow.compute")
 
 __all__ = ["Left", "Predicate", "Term", "Values", "column_at", "implied", "shared"]
 
@@ -156,7 +161,7 @@ class Predicate:
         Args:
             left: see `Left`, where `table` is of one row group.
         """
-        # Not to_numpy, the first call of which loads pandas where that is installed.
+        # Not to_numpy, whose first call loads pandas where that is installed.
         parts = [
             np.unpackbits(np.frombuffer(chunk.buffers()[1], np.uint8), bitorder="little")[chunk.offset :][: len(chunk)]
             for chunk in self._test.holds(table, left).chunks

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ..._lazy import deferred
 from ...errors import UsageError
 from ...format.pages.statistics import asked, outside
 from ...format.schema import Leaf
@@ -17,6 +17,11 @@ from ...sbbf import KeySet, ProbeSet, encode_value
 from ...sbbf.keyset import Comparable
 from .compare import all_plain, comparable, equal_any, is_null, nowhere, ordered, wanted
 from .values import Values
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:
+    pc = deferred("pyarrow.compute")
 
 __all__ = ["Left", "Term", "Ways", "Worth", "column_at"]
 
@@ -129,7 +134,7 @@ class Term:
             return None
         return self._shared.once(
             ("keys", self.leaf.type, self.int96_utc),
-            lambda: KeySet.of(self.values, self.leaf.type, int96_utc=self.int96_utc),
+            lambda: KeySet.of(self._shared.as_given, self.leaf.type, int96_utc=self.int96_utc),
         )
 
     def once(self, name: Any, make: Callable[[list[Any]], T]) -> T:

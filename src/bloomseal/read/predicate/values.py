@@ -27,12 +27,15 @@ class Values(tuple[Any, ...]):
     """
 
     def __new__(cls, values: Iterable[Any]) -> Values:
-        made = super().__new__(cls, _listed(values))
+        given = _as_arrow(values)
+        made = super().__new__(cls, _listed(given))
         made._known, made._lock = {}, threading.RLock()
+        made._texts = given.cast(pa.large_string()) if _whole_texts(given) else None
         return made
 
     _known: dict[Any, Any]
     _lock: threading.RLock
+    _texts: pa.Array | pa.ChunkedArray | None
 
     def once(self, name: Any, make: Callable[[], T]) -> T:
         """What `make` gives, from the first time on."""
@@ -46,6 +49,23 @@ class Values(tuple[Any, ...]):
     def kinds(self) -> set[type]:
         """The values' types: a big set of one of Python's own is worked on as a whole."""
         return self.once("kinds", lambda: set(map(type, self)))
+
+    @property
+    def as_given(self) -> Values | pa.Array | pa.ChunkedArray:
+        """The values as an array, where they came as one of texts; else these."""
+        return self if self._texts is None else self._texts
+
+    @property
+    def encodable(self) -> bool:
+        """Has every character of these texts an encoding? Surrogates have none."""
+        return self._texts is not None or self.once("encodable", self._encodable)
+
+    def _encodable(self) -> bool:
+        try:
+            "".join(self).encode()
+        except UnicodeEncodeError:
+            return False
+        return True
 
     @property
     def known(self) -> list[Any]:
@@ -72,11 +92,6 @@ def _listed(values: Any) -> Iterable[Any]:
             raise UsageError("the values come as a one-dimensional array")
         # Not pa.array: of a masked array, tolist tells what is masked.
         return list(array) if array.dtype.kind in "mM" else cast("list[Any]", array.tolist())
-    if hasattr(values, "__arrow_c_stream__") and not isinstance(values, pa.ChunkedArray):
-        try:
-            values = pa.chunked_array(values)
-        except (pa.ArrowException, TypeError, ValueError):
-            raise UsageError("the values come as a list, an array or a Series") from None
     if isinstance(values, pa.Array | pa.ChunkedArray):
         kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
         finer = pa.types.is_timestamp(kind) or pa.types.is_time(kind) or pa.types.is_duration(kind)
@@ -84,6 +99,29 @@ def _listed(values: Any) -> Iterable[Any]:
     if not isinstance(values, Iterable):
         raise UsageError("the values come as a list, an array or a Series")
     return values
+
+
+def _as_arrow(values: Any) -> Any:
+    """What speaks Arrow, and is neither numpy's nor over it, as an array of Arrow's; anything else as it is.
+
+    Raises:
+        UsageError: it is no column.
+    """
+    if isinstance(getattr(values, "dtype", None), np.dtype):
+        return values
+    if hasattr(values, "__arrow_c_stream__") and not isinstance(values, pa.ChunkedArray):
+        try:
+            values = pa.chunked_array(values)
+        except (pa.ArrowException, TypeError, ValueError):
+            raise UsageError("the values come as a list, an array or a Series") from None
+    return values
+
+
+def _whole_texts(values: Any) -> bool:
+    """An array of texts, none of them null?"""
+    if not isinstance(values, pa.Array | pa.ChunkedArray) or values.null_count:
+        return False
+    return bool(pa.types.is_string(values.type) or pa.types.is_large_string(values.type))
 
 
 def _python(values: Any, kind: pa.DataType) -> Iterable[Any]:

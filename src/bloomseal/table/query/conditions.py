@@ -118,9 +118,13 @@ class Condition:
         """What it was made of; None: nothing is asked."""
         return self._tree
 
-    def signature(self, file: int) -> tuple[bool, ...]:
-        """What the known columns answer for a file. Files of one schema and one signature are asked the same."""
-        return tuple(answers[file] for answers in self._answers.values())
+    @property
+    def signature(self) -> Callable[[int], tuple[bool, ...]] | None:
+        """What the known columns answer for a file; None where they answer nothing. Files of one schema and one
+        signature are asked the same.
+        """
+        every = list(self._answers.values())
+        return (lambda file: tuple(answers[file] for answers in every)) if every else None
 
     def may_hold(self, file: int) -> bool:
         """Can a row of this file satisfy it, as far as the known columns say?"""

@@ -18,8 +18,9 @@ from ...read.plan import ReadStats
 from ...sbbf import ProbeSet
 from .conditions import columns_of
 from .indexes import Held, Indexes, UseIndex
-from .query import Fragment, Query, Shape, side_by_side
+from .query import Fragment, Query, Shape
 from .sift import I64, Bools, States, alike, sifted, with_indexes
+from .workers import side_by_side
 
 if TYPE_CHECKING:
     from ...read.file import SealedFile
@@ -147,7 +148,7 @@ def _known(
 def _per_file(held: Held, probes: ProbeSet, numbers: I64) -> dict[int, Bools]:
     """Per file, where values can be; files with none are left out."""
     hashes, owners, undecided = probes.hashes()
-    which, codes = held.find(hashes)
+    which, codes, _ = held.find(hashes)
     mine = np.isin(codes >> GROUP_BITS, numbers)
     which, codes = which[mine], codes[mine]
     open_to = numbers if undecided.any() else np.unique(codes >> GROUP_BITS)

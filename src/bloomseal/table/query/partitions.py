@@ -24,7 +24,7 @@ from ...storage.discovery.kinds import Found
 from ...storage.logs.snapshot import LiveFile, Snapshot
 from ..hive import NULL
 
-__all__ = ["Partitions"]
+__all__ = ["Partitions", "columns_of_folders"]
 
 _WHOLE: Final = re.compile(r"[+-]?\d+", re.ASCII)
 _FLOAT: Final = re.compile(r"[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)", re.ASCII)
@@ -63,7 +63,7 @@ class Partitions:
         for found in files:
             folder = found.relative.rpartition("/")[0]
             if folder not in known:
-                known[folder] = _of_folder(folder, found.ref.path)
+                known[folder] = columns_of_folders(found.relative, found.ref.path)
             rows.append(known[folder])
         names = list(dict.fromkeys(name for row in known.values() for name in row))
         values = {}
@@ -88,9 +88,18 @@ class Partitions:
         )
 
 
-def _of_folder(folder: str, path: str) -> dict[str, str | None]:
+def columns_of_folders(relative: str, path: str) -> dict[str, str | None]:
+    """The columns that the folders on the way to a file give, and their values.
+
+    Args:
+        relative: the file's place below the table's root.
+        path: as errors name it.
+
+    Raises:
+        UsageError: two of them give the same column.
+    """
     found: dict[str, str | None] = {}
-    for part in folder.split("/"):
+    for part in relative.split("/")[:-1]:
         name, equals, value = part.partition("=")
         if not (equals and name and value):
             continue

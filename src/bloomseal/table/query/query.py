@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -20,7 +18,7 @@ from ...spelling import named_columns, nearest
 from ...storage.discovery.files import real_root, refuse_outside
 from ...storage.discovery.kinds import Found
 from .conditions import Condition, Rest, alike, columns_of
-from .partitions import Partitions
+from .partitions import Partitions, columns_of_folders
 from .schema import conform, fits, unified
 
 if TYPE_CHECKING:
@@ -31,10 +29,7 @@ if TYPE_CHECKING:
     from ...specs import DecryptionSpec
     from ...storage.logs.snapshot import Snapshot
 
-__all__ = ["Answer", "Fragment", "Query", "Shape", "TableParts", "side_by_side"]
-
-T = TypeVar("T")
-R = TypeVar("R")
+__all__ = ["Answer", "Fragment", "Query", "Shape", "TableParts"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +59,13 @@ class TableParts:
     def _roots(self) -> tuple[str, ...]:
         roots = {found.ref.root for found in self.files if found.ref.filesystem is None and found.ref.root is not None}
         return tuple(map(real_root, roots))
+
+    def folder_with(self, column: str, number: int) -> str:
+        """The folder whose name gives a column, in words: that of the file of this number, or else another file's."""
+        given = [found for found in self.files if column in columns_of_folders(found.relative, found.ref.path)]
+        if self.files[number] in given or not given:
+            return "its folder"
+        return f"another file's folder ({given[0].ref.path})"
 
     def open(self, number: int) -> SealedFile:
         """One file. The one place where a table's file is opened.
@@ -127,8 +129,9 @@ class Fragment:
         known = query.parts.partitions
         if query.parts.snapshot is None and (twice := [name for name in known.values if schema.has(name)]):
             # A folder's name is sealed by nothing, and must not overrule what is.
+            folder = query.parts.folder_with(twice[0], number)
             raise UsageError(
-                "the column is in the file, and in the name of its folder", file=self.file.path, column=twice[0],
+                f"the column is in the file, and in the name of {folder}", file=self.file.path, column=twice[0],
                 hint="partitions=False leaves the folders' names alone",
             )  # fmt: skip
         if query.parts.snapshot is not None and not known.stored:
@@ -184,6 +187,7 @@ class Fragment:
         if kept is None or not kept.is_same(self.file):
             return range(self.file.num_parts)
         self.plan.stats.pruned_by_index += self.file.num_row_groups - len(kept.groups)
+        self.plan.pages = kept.pages
         return kept.groups
 
     def rows(self, group: int) -> pa.Table | None:
@@ -257,8 +261,8 @@ class Query:
         every = range(len(self.parts.files))
         partitions = self.parts.partitions
         # A file outside such folders may hold the column itself, which only a look at it tells.
-        opens = partitions.stored or not partitions.everywhere
-        return [one for one in every if opens or self.condition.may_hold(one)]
+        opens = partitions.stored or not partitions.everywhere or self.condition.signature is None
+        return list(every) if opens else [one for one in every if self.condition.may_hold(one)]
 
     def answer(self, number: int) -> Answer:
         """The matching rows of one file."""
@@ -346,14 +350,6 @@ class Query:
                 raise UsageError(f"the files have {field.type}, and the table's log says {said}", column=name)
         nested = {name: field for name, field in fields.items() if pa.types.is_nested(field.type)}
         return {name: nested.get(name, field) for name, field in logged.items()}
-
-
-def side_by_side(work: Callable[[T], R], items: Sequence[T], threads: int | None) -> list[R]:
-    """What `work` makes of each, in order, several at a time; the first error in that order is raised."""
-    if len(items) < 2:
-        return [work(item) for item in items]
-    with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
-        return list(pool.map(work, items))
 
 
 def no_such_column(name: str, names: Sequence[str]) -> UsageError:

@@ -7,11 +7,17 @@ is refused, by what the files' schemas say and not by what their rows are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ..._lazy import deferred
 from ...errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:
+    pc = deferred("pyarrow.compute")
 
 __all__ = ["conform", "fits", "unified", "wider"]
 

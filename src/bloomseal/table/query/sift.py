@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import UsageError
 from ...index.facts.sighting import Kept, Sighting
-from ...index.lookup import GROUP_BITS, ghost
+from ...index.lookup import GROUP_BITS, SLOT_BITS, ghost
 from ...index.numbers import distinct, within
 from ...read.plan import ReadStats
 from .indexes import Held, Indexes, UnreadableError, UseIndex
@@ -84,13 +84,13 @@ def sifted(
     indexes: Indexes,
     columns: list[str],
     ask: Ask,
-    signature: Callable[[int], Hashable] = lambda _: None,
+    signature: Callable[[int], Hashable] | None = None,
 ) -> Sifted:
     """Rule out files and row groups by the indexes of these columns.
 
     Args:
         numbers: the files in question.
-        signature: files of one schema and one signature are asked the same.
+        signature: files of one schema and one signature are asked the same; None: those of one schema are.
 
     Raises:
         UsageError: an index is required, and does not answer for every file. And whatever `ask` raises.
@@ -134,24 +134,42 @@ def with_indexes(indexes: Indexes, columns: list[str] | None, work: Callable[[li
 
 
 def alike(
-    numbers: Sequence[int], held: Sequence[Held], signature: Callable[[int], Hashable]
+    numbers: Sequence[int], held: Sequence[Held], signature: Callable[[int], Hashable] | None
 ) -> tuple[list[tuple[bytes, list[int]]], list[int]]:
     """Those of the files that are covered, by schema and signature; and the others."""
     found: dict[tuple[bytes, Hashable], list[int]] = {}
-    others: list[int] = []
-    docs = [one.coverage.docs.tolist() for one in held]
-    for number in numbers:
-        covering = next((i for i, of in enumerate(docs) if of[number] >= 0), None)
-        if covering is None:
-            others.append(number)
-        else:
-            name = held[covering].coverage.doc(docs[covering][number]), signature(number)
-            found.setdefault(name, []).append(number)
-    return [(doc, of) for (doc, _), of in found.items()], others
+    others = np.array(numbers, dtype=np.int64)
+    for one in held:
+        asked, docs = others, one.coverage.docs[others]
+        mine, others = np.flatnonzero(docs >= 0), others[docs < 0]
+        mine = mine[np.argsort(docs[mine], kind="stable")]
+        cuts = np.flatnonzero(np.diff(docs[mine])) + 1
+        for of in np.split(mine, cuts) if len(mine) else ():
+            known, listed = one.coverage.doc(int(docs[of[0]])), asked[of].tolist()
+            if signature is None:
+                found.setdefault((known, None), []).extend(listed)
+                continue
+            for number in listed:
+                found.setdefault((known, signature(number)), []).append(number)
+    return [(doc, of) for (doc, _), of in found.items()], others.tolist()
 
 
-_Asked = dict[tuple[int, tuple[int, str]], tuple[Hashed, "I64 | None"]]
-"""The values of a part, and an index's place → the values, and the codes that it found."""
+_Asked = dict[tuple[int, tuple[int, str]], "tuple[Hashed, _Places | None]"]
+"""The values of a part, and an index's place → the values, and where it found them."""
+_MOST_PAGES: Final = 64
+"""Of a row group in which values are on more pages, all pages are looked at."""
+
+
+class _Places(NamedTuple):
+    """Where an index found the values of a part.
+
+    Attributes:
+        codes: of row groups, ascending.
+        slots: ``code << 8 | slot``, ascending.
+    """
+
+    codes: I64
+    slots: I64
 
 
 def _sifted(
@@ -160,7 +178,7 @@ def _sifted(
     held: list[Held],
     states: States,
     ask: Ask,
-    signature: Callable[[int], Hashable],
+    signature: Callable[[int], Hashable] | None,
 ) -> Sifted:
     same, others = alike(numbers, held, signature)
 
@@ -173,12 +191,16 @@ def _sifted(
     for doc, mine in same:
         ways = ask(mine[0], ghost(doc, indexes.path(mine[0])))
         left = _left(ways, np.sort(np.array(mine)), held, asked)
+        pages = _pages(ways, left, held, asked)
         for number, kept in left.items():
-            result.left[number] = None if kept is None else Kept(kept, int(groups[number]), seen_as(number))
-        if gone := {number: int(groups[number]) for number in mine if number not in left}:
+            found = pages.get(number, {})
+            result.left[number] = None if kept is None else Kept(kept, int(groups[number]), seen_as(number), found)
+        if gone := {
+            number: count for number, count in zip(mine, groups[mine].tolist(), strict=True) if number not in left
+        }:
             result.gone.append((mine[0], gone))
-            count = sum(gone.values())
-            result.stats.add(ReadStats(row_groups=count, pruned_by_index=count, files_unopened=len(gone)))
+            total = sum(gone.values())
+            result.stats.add(ReadStats(row_groups=total, pruned_by_index=total, files_unopened=len(gone)))
     result.left = dict(sorted(result.left.items()))
     return result
 
@@ -211,8 +233,9 @@ def _all_of(conjunction: Iterable[Equal], numbers: I64, held: list[Held], asked:
     codes = np.empty(0, dtype=np.int64)
     for term in conjunction:
         for one in held:
-            if term.leaf.name != one.column or (found := _codes(term, one, asked)) is None:
+            if (places := _places(term, one, asked)) is None:
                 continue
+            found = places.codes
             covered = one.coverage.covered[numbers]
             # Of files that this index covers only what it found is left, in what other terms have left.
             mine = within(codes >> GROUP_BITS, numbers[covered & ~whole])
@@ -224,14 +247,42 @@ def _all_of(conjunction: Iterable[Equal], numbers: I64, held: list[Held], asked:
     return whole, codes
 
 
-def _codes(term: Equal, held: Held, asked: _Asked) -> I64 | None:
-    """Where values of the term can be, ascending; None where the index does not say."""
-    if (probes := term.probe_set) is None:
+def _pages(
+    ways: Ways, left: dict[int, tuple[int, ...] | None], held: list[Held], asked: _Asked
+) -> dict[int, dict[int, dict[str, tuple[int, ...]]]]:
+    """Of the files that are left, by row group and column, the only pages on which values can be, where an index tells
+    pages.
+    """
+    result: dict[int, dict[int, dict[str, tuple[int, ...]]]] = {}
+    for one in held:
+        files = [(number, kept) for number, kept in left.items() if kept and one.coverage.strides[number] > 1]
+        # A row is there by one of the ways, and each of them says of which values the column then has one.
+        told = [next((found for term in way if (found := _places(term, one, asked))), None) for way in ways]
+        if not files or not all(told):
+            continue
+        slots = distinct(np.concatenate([found.slots for found in told if found]))
+        named = [(number << GROUP_BITS) | group for number, kept in files for group in kept or ()]
+        codes = np.array(named, dtype=np.int64)
+        begin, end = (np.searchsorted(slots, edge << SLOT_BITS).tolist() for edge in (codes, codes + 1))
+        for code, first, after in zip(codes.tolist(), begin, end, strict=True):
+            mine = slots[first:after] & ((1 << SLOT_BITS) - 1)
+            if 0 < len(mine) <= _MOST_PAGES and mine[0]:
+                groups = result.setdefault(code >> GROUP_BITS, {})
+                groups.setdefault(code & ((1 << GROUP_BITS) - 1), {})[one.column] = tuple((mine - 1).tolist())
+    return result
+
+
+def _places(term: Equal, held: Held, asked: _Asked) -> _Places | None:
+    """Where values of the term can be; None where the index does not say."""
+    if term.leaf.name != held.column or (probes := term.probe_set) is None:
         return None
     name = id(probes), held.place
     if name not in asked:
         hashes, _, undecided = probes.hashes()
-        says = not undecided.any() and not held.too_many(len(hashes))
+        places = None
+        if not undecided.any() and not held.too_many(len(hashes)):
+            _, codes, slots = held.find(hashes)
+            places = _Places(distinct(codes), distinct((codes << SLOT_BITS) | slots))
         # Held, so that no other values are given the same id.
-        asked[name] = probes, distinct(held.find(hashes).codes) if says else None
+        asked[name] = probes, places
     return asked[name][1]
