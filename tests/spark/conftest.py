@@ -41,6 +41,21 @@ class Client:
         return self._ring.unwrap_key(wrapped_key, master_key_identifier)
 """
 
+PRELOADED = """\
+import sys
+
+if "pyspark.daemon" in sys.orig_argv:
+    import bloomseal.keytools.keyring.keyring
+    import bloomseal.read.rows
+    import bloomseal.spark.jobs.files
+    import bloomseal.spark.semijoin.reading
+    import bloomseal.spark.source.source
+    import bloomseal.spark.source.writer
+"""
+"""Spark ends the Python workers of a query that fails, as many here do, and each new one would import all this again:
+0.7 s of processor. The daemons that they are forked from have it so.
+"""
+
 
 def need_spark() -> Path:
     """JAVA_HOME for Spark, or a skip."""
@@ -66,6 +81,7 @@ def spark(work: Path) -> Iterator[SparkSession]:
     (site / "guarded-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: guarded\nVersion: 1.0\n")
     (site / "guarded-1.0.dist-info" / "entry_points.txt").write_text("[bloomseal.kms]\nguarded = guarded:Client\n")
     (site / "guarded.py").write_text(PLUG_IN)
+    (site / "sitecustomize.py").write_text(PRELOADED)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_HOME", str(home))
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
@@ -84,6 +100,10 @@ def spark(work: Path) -> Iterator[SparkSession]:
             .config("spark.driver.memory", "1g")
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.sql.adaptive.enabled", "false")
+            # To compile a query costs more than to run it over so few rows. `test_same_answers`, and all that starts a
+            # session of its own, have it compiled.
+            .config("spark.sql.codegen.wholeStage", "false")
+            .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
             .config("spark.io.encryption.enabled", "true")
             .config("spark.local.dir", str(work / "local"))
             .config("spark.sql.warehouse.dir", str(work / "warehouse"))

@@ -239,3 +239,23 @@ def test_no_fingerprint_is_spilled_in_clear(spark: SparkSession, table: Path, mo
     monkeypatch.setattr(indexing, "_SPILL", "spark.io.no.such.setting")
     with pytest.raises(bs.UsageError, match="on disks in clear"):
         bss.update_index(spark, table, "ssn")
+
+
+@pytest.mark.parametrize("job", [bss.rewrap, bss.rekey])
+def test_rotations_leave_the_index_up_to_date(
+    spark: SparkSession, table: Path, indexed: tuple[Path, bs.Policy], tmp_path: Path, job: Any
+) -> None:
+    more = {"journal": tmp_path / "journal", "restart": True} if job is bss.rekey else {}
+    before = {path: path.read_bytes() for path in table.glob("*.parquet")}
+    if job is bss.rewrap:
+        bs.Keyring(str(indexed[1].for_table("t").kms).removeprefix("keyring://")).rotate("pii")
+    job(spark, table, policy=indexed[1].for_table("t"), **more).collect()
+    assert all(path.read_bytes() != old for path, old in before.items())
+    found = opened(table, indexed[1]).index("ssn")
+    assert (found.show().covered, found.check().ok) == (FILES, True)
+    assert (
+        bs.open_table(table, decryption=indexed[1].for_table("t"), use_index="require")
+        .read(filters=[("ssn", "==", ssn(417))])
+        .num_rows
+        == 1
+    )

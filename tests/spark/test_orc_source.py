@@ -12,6 +12,7 @@ import pytest
 import bloomseal as bs
 import bloomseal.spark as bss
 from bloomseal import DecryptionSpec, orc
+from bloomseal.errors import UnsupportedError
 from bloomseal.policy import Policy, TablePolicy
 from bloomseal.spark.session import known_policy, register_source
 from support.orc_files import ROWS, orc_file, orc_ring
@@ -99,6 +100,19 @@ def test_encrypted_columns_are_read_with_keys(spark: SparkSession, tmp_path: Pat
     assert stats.pruned_by_filter >= 2
     assert stats.row_groups == stats.decoded + stats.pruned_by_filter + stats.pruned_by_statistics == 6
     assert "own key, at hand, filter" in str(bss.explain(spark, folder, "num = 1", policy=policy))
+
+
+def test_key_sets_and_indexes_are_for_parquet(spark: SparkSession, tmp_path: Path) -> None:
+    ring, folder = orc_ring(tmp_path / "keys.json"), tmp_path / "t"
+    orc_file(folder / "0.orc", ring)
+    policy = _policy(f"keyring://{ring.path}")
+    for ask in (
+        lambda: bss.semi_join(spark, folder, "name", ["name7"], policy=policy),
+        lambda: bss.read(spark, folder, keys={"name": ["name7"]}, policy=policy),
+        lambda: bss.prune(spark, folder, "name", ["name7"], policy=policy),
+    ):
+        with pytest.raises(UnsupportedError, match="take Parquet"):
+            ask()
 
 
 def test_what_can_not_be_opened_is_refused_or_null(spark: SparkSession, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ import bloomseal.spark as bss
 from bloomseal.errors import BloomsealWarning
 from bloomseal.policy import Policy, TablePolicy
 from bloomseal.sbbf import KeySet
+from bloomseal.spark.jar import SEALED_READS
 from bloomseal.spark.semijoin.sealed_keyset import SealedKeys
 
 if TYPE_CHECKING:
@@ -147,6 +148,10 @@ def test_keys_that_are_everywhere_are_told_by_a_sample(spark: SparkSession, keye
     with pytest.warns(BloomsealWarning, match=r"read whole.*100% of 30 row groups that were asked"):
         frame = bss.semi_join(spark, path, "ssn", keys, columns=["id"], policy=keyed)
     assert sorted(row.id for row in frame.collect()) == list(range(50, TOTAL, ROWS))
+    # By Spark's own reader, which is told to open the columns of the query alone.
+    plan = str(frame._jdf.queryExecution().executedPlan().toString())
+    assert "ReadSchema: struct<id:bigint,ssn:string>" in plan
+    assert bss.df_stats(frame).files == FILES
 
 
 COLUMNS = {
@@ -167,9 +172,9 @@ def test_the_semi_join_equals_spark_s_own(
     frame = spark.createDataFrame([(value,) for value in wanted], f"k {kind}")
     theirs = native(spark, path, column, frame)
     assert theirs
-    ours = bss.semi_join(spark, path, column, wanted, policy=keyed)
+    # Keys from a list and from a frame are the same from here on, so that each way is gone once.
+    ours = bss.semi_join(spark, path, column, wanted if way == "in one go" else frame, policy=keyed)
     assert same(ours, theirs)
-    assert same(bss.semi_join(spark, path, column, frame, policy=keyed), theirs)
     if way == "in one go":
         counted = bss.df_stats(ours)
         assert counted.files == FILES
@@ -343,10 +348,73 @@ def test_a_plaintext_file_is_refused_however_many_keys_are_asked(
     if way == "asked first":
         queries["limit"] = lambda: found.limit(1).collect()  # otherwise it may be done before it comes to that file
     for name, query in queries.items():
-        with pytest.raises(Exception, match=r"PolicyError: a plaintext file.*part 1\.parquet"):
+        # Ours, or that of Spark's reader, which may come to the file before we have looked at it.
+        told = r"(?s)PolicyError: a plaintext file.*part 1\.parquet|part%201\.parquet.*decryptor on plaintext file"
+        with pytest.raises(Exception, match=told):
             pytest.fail(f"{name} gave {query()}")
     (tmp_path / "t" / "part 1.parquet").write_bytes(genuine)
     assert all(row.id >= 0 for row in found.collect())
+
+
+def test_spark_s_own_reader_takes_sealed_files_only_where_it_reads_for_a_semi_join(
+    spark: SparkSession, keyed: TablePolicy, tmp_path: Path
+) -> None:
+    """A plaintext file that is put there between the look at a file and its rows, in one run."""
+    bss.enable(spark, kms=str(keyed.kms))
+    file = _lone(tmp_path / "t", range(1000), keyed)
+    sealed_only = spark.read.option("parquet.crypto.factory.class", SEALED_READS)
+    assert sealed_only.parquet(str(tmp_path / "t")).count() == 1000
+    frame = sealed_only.parquet(str(tmp_path / "t"))
+    _forged(file)
+    assert spark.read.parquet(str(tmp_path / "t")).count() == 1  # what it does otherwise
+    with pytest.raises(Exception, match="decryptor on plaintext file"):
+        frame.collect()
+
+
+@pytest.mark.filterwarnings("ignore:the table is read whole:bloomseal.errors.BloomsealWarning")
+@pytest.mark.parametrize("pays", [True, False])
+@pytest.mark.usefixtures("way")
+def test_a_column_under_another_key_is_refused_whoever_reads(
+    spark: SparkSession, keyed: TablePolicy, tmp_path: Path, pays: bool
+) -> None:
+    """Made by somebody who may use the footer key alone. Spark's reader would take it."""
+    from dataclasses import replace
+
+    bss.enable(spark, kms=str(keyed.kms))
+    own = replace(keyed, columns={**keyed.columns, "score": replace(keyed.columns["score"], key="health")})
+    for number, policy in enumerate((own, keyed, own)):
+        _lone(tmp_path / "t", range(1000), policy).rename(tmp_path / "t" / f"part {number}.parquet")
+    # In four of five row groups, so that bigger files are left to Spark's reader.
+    wanted = [digest(i) for i in range(0, 800 if pays else 1000, ROWS)]
+    with pytest.raises(Exception, match=r"(?s)PolicyError: [^\n]*(score is|is) sealed under [^\n]*part 1\.parquet"):
+        bss.semi_join(spark, tmp_path / "t", "ssn", wanted, policy=own).collect()
+    # Nobody looks at columns that the query does not have.
+    found = bss.semi_join(spark, tmp_path / "t", "ssn", wanted, columns=["id"], policy=own)
+    assert found.count() == 3 * len(wanted)
+
+
+@pytest.mark.filterwarnings("ignore:the table is read whole:bloomseal.errors.BloomsealWarning")
+def test_what_spark_s_own_reader_has_otherwise_is_read_by_ours(
+    spark: SparkSession, keyed: TablePolicy, tmp_path: Path
+) -> None:
+    """Where nothing can be ruled out: nanoseconds, which it refuses; files whose types differ; files that it lists and
+    this does not.
+    """
+    policy, wanted = _only(keyed, "ssn"), [digest(i) for i in range(1000)]
+    moments = pa.array([1_700_000_000_123_456_000 + i for i in range(1000)], pa.timestamp("ns", tz="UTC"))
+    first = pa.table({"ssn": wanted, "n": pa.array(range(1000), pa.int64())})
+    tables = {
+        "nanoseconds": [first.append_column("at", moments)],
+        "narrower": [first, first.set_column(1, "n", pa.array(range(1000), pa.int32()))],
+    }
+    for name, files in tables.items():
+        for number, rows in enumerate(files):
+            (tmp_path / name).mkdir(exist_ok=True)
+            bs.write_table(rows, tmp_path / name / f"{number}.parquet", encryption=policy, row_group_size=100,
+                           bloom_filters=policy.bloom_filters())  # fmt: skip
+        found = bss.semi_join(spark, tmp_path / name, "ssn", wanted, policy=policy)
+        assert sorted(row.n for row in found.collect()) == sorted([*range(1000)] * len(files))
+        assert "bloomseal" in str(found._jdf.queryExecution().executedPlan().toString())
 
 
 @pytest.mark.usefixtures("way")
@@ -393,6 +461,19 @@ def test_decimals_that_no_column_holds_are_absent(spark: SparkSession, keyed: Ta
     keys = [7, Decimal("8.00"), Decimal("9.001"), Decimal("1e20"), Decimal("NaN"), 1 << 70, None]
     found = bss.semi_join(spark, path, "amount", keys, policy=keyed)
     assert sorted(row.id for row in found.collect()) == [7, 8]
+
+
+@pytest.mark.usefixtures("way")
+def test_keys_are_taken_once(spark: SparkSession, keyed: TablePolicy, path: Path, tmp_path: Path) -> None:
+    """A frame that has other keys each time: joined with later ones, rows would be lost that the first ruled out."""
+    from pyspark.sql import functions as f
+
+    source = str(tmp_path / "key")
+    Path(source).write_text(digest(7))
+    now = f.udf(lambda _: Path(source).read_text(), "string", useArrow=False).asNondeterministic()
+    found = bss.semi_join(spark, path, "ssn", spark.range(1).select(now("id").alias("ssn")), policy=keyed)
+    Path(source).write_text(digest(2007))
+    assert [row.id for row in found.collect()] == [7]
 
 
 def test_backticks_in_names(spark: SparkSession, keyed: TablePolicy, tmp_path: Path) -> None:

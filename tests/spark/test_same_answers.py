@@ -89,6 +89,15 @@ def copies(spark: SparkSession, ring: bs.Keyring, work: Path) -> Copies:
 
 
 @pytest.fixture(scope="module", autouse=True)
+def compiled(spark: SparkSession) -> Iterator[None]:
+    with (
+        _conf(spark, "spark.sql.codegen.wholeStage", "true"),
+        _conf(spark, "spark.sql.codegen.factoryMode", "FALLBACK"),
+    ):
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
 def enabled(spark: SparkSession, copies: Copies) -> None:
     with pytest.warns(bs.BloomsealWarning) if bss.advice(spark) else contextlib.nullcontext():
         bss.enable(spark, policy=copies.policy)

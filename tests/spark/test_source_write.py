@@ -311,6 +311,33 @@ def test_rows_in_any_order_with_few_open_files(
     assert len(report.files) == 20
 
 
+def test_a_file_that_another_overwrite_has_replaced_is_no_fault_of_a_write(
+    spark: SparkSession,
+    rows: Callable[..., DataFrame],
+    policies: Policy,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is gone between the list and the look. Of a table that is only checked nobody knows that."""
+    from dataclasses import replace
+
+    from bloomseal.spark.writing import frames
+
+    table, listed, gone = policies.for_table("bound"), frames.list_files, str(tmp_path / "t" / "gone.parquet")
+
+    def list_files(*given: Any, to_write: bool = False) -> Any:
+        found = listed(*given, to_write=to_write)
+        return found if to_write else replace(found, names=(*found.names, gone))
+
+    monkeypatch.setattr(frames, "list_files", list_files)
+    report = write(rows(0, 10), tmp_path / "t", table)
+    assert report.rows == 10
+    assert gone not in report.files
+    bss.enable(spark, policy=policies)
+    with pytest.raises(PolicyError, match=r"gone\.parquet"):
+        bss.check_table(spark, tmp_path / "t", policy=table)
+
+
 def test_files_are_closed_at_the_target_size(rows: Callable[..., DataFrame], policies: Policy, tmp_path: Path) -> None:
     table = policies.for_table("bound")
     options = {"row_group_size": "500", "target_file_bytes": "50000"}

@@ -20,11 +20,14 @@ from typing import Any, Final
 from ..errors import BloomsealError, MissingDependencyError, PolicyError
 from .runtime import java_home
 
-__all__ = ["KMS_CLIENT", "SEALED_ONLY", "bridge_jar", "build_jar", "kept_file"]
+__all__ = ["KMS_CLIENT", "SEALED_ONLY", "SEALED_READS", "bridge_jar", "build_jar", "kept_file"]
 
 KMS_CLIENT: Final = "bloomseal.spark.KeyBridge"
 SEALED_ONLY: Final = "bloomseal.spark.SealedOnly"
-_SOURCES: Final = ("Measures.java", "Figures.java", "KeyBridge.java", "Logged.java", "SealedOnly.java")
+SEALED_READS: Final = "bloomseal.spark.SealedReads"
+_SOURCES: Final = (
+    "Measures.java", "Figures.java", "KeyBridge.java", "Logged.java", "SealedOnly.java", "SealedReads.java"
+)  # fmt: skip
 """In this order: each may use those before it."""
 _NEED_JAVA: Final = "set JAVA_HOME, or pip install 'bloomseal[jvm]'"
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)

@@ -6,7 +6,8 @@ import pickle
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ..errors import FormatError, UnsupportedError
+from ..errors import FormatError, PolicyError, UnsupportedError
+from ..format.walk import Protection
 from ..policy import TablePolicy
 from ..read.door import open_file as open_any
 from ..read.file import open_file
@@ -17,10 +18,11 @@ from ..storage.source import Source
 from .listing import open_filesystem
 
 if TYPE_CHECKING:
+    from ..format.walk import Chunk
     from ..read.file import SealedFile
     from ..specs import DecryptionSpec
 
-__all__ = ["open_table_file", "refuse_links_out", "table_of"]
+__all__ = ["check_protection", "open_table_file", "refuse_links_out", "table_of"]
 
 
 @lru_cache(maxsize=16)
@@ -70,6 +72,24 @@ def open_table_file(
         file.close()
         raise
     return file
+
+
+def check_protection(file: SealedFile, chunk: Chunk, table: TablePolicy) -> None:
+    """Is a column chunk sealed as the policy says? By what its key metadata says: to open the column would prove the
+    same, at the price of a KMS call.
+
+    Raises:
+        PolicyError: it is in plaintext, or under another master key; or its name could be taken for another one.
+        KeyAccessError: key metadata that says nothing.
+    """
+    name, wanted = chunk.leaf.name, table.master_key(chunk.leaf.name)
+    if wanted is not None and not chunk.encrypted:
+        raise PolicyError(f"column {name} is in plaintext")
+    if chunk.protection is Protection.COLUMN_KEY:
+        table.keys.check(table.keys.tools.for_file(file.source.ref).master_key_of(chunk.key_metadata), name)
+    elif wanted not in (None, table.footer_key):
+        raise PolicyError(f"column {name} is sealed under the footer's key and not under its own")
+    file.walk.expected(chunk)
 
 
 def refuse_links_out(source: Source, root: str | None) -> None:

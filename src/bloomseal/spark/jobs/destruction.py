@@ -63,7 +63,9 @@ def may_destroy(
     chosen = job_table(spark, path, policy, table)
     source = as_key_source(chosen.keys)
     source = source.tools if isinstance(source, PinnedKeys) else source
-    question = ask(master_key, version, source if isinstance(source, KeyTools) else None, after=after, now=began)
+    tools = source if isinstance(source, KeyTools) else None
+    ask_now = functools.partial(ask, master_key, version, tools, after=after, now=began)
+    question = ask_now()
     given = [path, *also]
     placed = [split_uri(qualified(spark, one)) for one in given]
     systems = {base: open_filesystem(base) for base, _ in placed}
@@ -84,7 +86,7 @@ def may_destroy(
             found: list[Examined] = packs(spark, sent, files_per_task).mapPartitions(task).collect()
         return found
 
-    return answered(question, given, find, examine, after=after, began=began)
+    return answered(question, ask_now, given, find, examine, after=after, began=began)
 
 
 def _examined(policy: bytes, question: Question, sent: Iterable[Sent]) -> Iterator[Examined]:

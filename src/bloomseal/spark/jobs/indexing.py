@@ -20,7 +20,7 @@ from pyspark.accumulators import AccumulatorParam
 from ...errors import BloomsealError, UsageError
 from ...index.commit import commit
 from ...index.facts.clock import Clock
-from ...index.facts.hashed import NotCoveredError, SeenFile, hashed_groups, seen_file, still_same
+from ...index.facts.hashed import NotCoveredError, SeenFile, hashed_places, seen_file, still_same
 from ...index.facts.members import Members
 from ...index.folder import IndexFolder
 from ...index.manifest import FACTS, Manifest, Run, Shard
@@ -201,9 +201,9 @@ class _Place:
                 try:
                     with members.open(0) as file:
                         still_same(file, one.seen, members.state(0))
-                        for group, found in enumerate(hashed_groups(file, like.column, like.fingerprints)):
+                        for place, found in hashed_places(file, like.column, like.fingerprints, one.seen.stride):
                             of = (found * np.uint64(shards)) >> np.uint64(like.bits)
-                            entries = (found.astype(np.int64) << bits) | (one.base + group)
+                            entries = (found.astype(np.int64) << bits) | (one.base + place)
                             yield pa.record_batch({"shard": of.astype(np.int32), "entry": entries})
                         still_same(file, one.seen, members.state(0))
                 except BloomsealError as error:
@@ -232,7 +232,7 @@ class _Place:
             writer.abort()
             raise
         listed = [
-            (shard, *((None,) * 6 if one is None else one), b"" if number else done.tobytes())
+            (shard, *((None,) * 6 if one is None else one[:6]), b"" if number else done.tobytes())  # not its keys
             for number, one in enumerate(made)
         ]
         kinds = [pa.int32(), pa.string(), pa.binary(), *(4 * [pa.int64()]), pa.binary()]
@@ -278,7 +278,7 @@ class _Job:
                 continue
             path = self._files.relative[one.number]
             if (fact := known.of(path, one.seen)) is not None:
-                self._found.add(path, one.seen, fact["run"], fact["base"])
+                self._found.add(path, one.seen, fact["run"], fact["base"], fact["stride"])
                 report.refreshed += 1
             else:
                 rest.append(one)
@@ -343,7 +343,7 @@ class _Job:
             seen = replace(one.seen, doc=b"")
             name, relative = self._files.refs[one.number].path, self._files.relative[one.number]
             files.append(_File(one.number, name, relative, seen, places))
-            places += one.seen.groups
+            places += one.seen.groups * one.seen.stride
         shards = max(1, -(-sum(one.rows for one in part) // _SHARD_ENTRIES))
         failed: Failed = self._spark.sparkContext.accumulator({}, _Reasons())
         bits = place_bits_for(places)
@@ -368,11 +368,10 @@ class _Job:
     ) -> None:
         # Within a shard they come in the order in which they were written.
         ordered = sorted(told, key=lambda row: row["shard"])
-        listed = [
-            Shard(row["file"], bytes(row["seal"]), row["size"], row["entries"], row["first"], row["last"])
-            for row in ordered
-            if row["file"] is not None
-        ]
+        names = "file", "seal", "size", "entries", "first", "last"
+        parts = (Shard(*(row[name] for name in names)) for row in ordered if row["file"] is not None)
+        folder, table = self._index.folder, self._place.table
+        listed = [folder.with_keys(one._replace(unique=bytes(one.unique)), table) for one in parts]
         run = Run(secrets.token_hex(8), place_bits_for(places), places, tuple(listed))
         self._found.runs.append(run)
         done = [set(np.frombuffer(row["done"], dtype=np.int64).tolist()) for row in ordered if row["done"]]
@@ -390,7 +389,7 @@ def _runs(seen: Sequence[_Seen], most: int) -> Iterator[list[_Seen]]:
     part: list[_Seen] = []
     places = 0
     for one in seen:
-        groups = 0 if one.seen is None else one.seen.groups
+        groups = 0 if one.seen is None else one.seen.groups * one.seen.stride
         if part and places + groups > most:
             yield part
             part, places = [], 0

@@ -31,6 +31,7 @@ from ...storage.source import Source
 from ..listing import TableFiles, list_files, open_filesystem, qualified, split_uri
 from ..opening import refuse_links_out, table_of
 from .common import described, job_table, packs
+from .upkeep import keep_indexes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,8 +83,12 @@ def rewrap(
         UsageError: as `verify`.
     """
     options = {"master_keys": dict(master_keys) if master_keys else None, "check_keys": check_keys}
-    work = _Work("rewrap", pickle.dumps(job_table(spark, path, policy, table)), pickle.dumps(options))
-    return _by_state(spark, path, work, files_per_task, dry_run=dry_run)
+    chosen = job_table(spark, path, policy, table)
+    work = _Work("rewrap", pickle.dumps(chosen), pickle.dumps(options))
+    done = _by_state(spark, path, work, files_per_task, dry_run=dry_run)
+    if not dry_run:
+        keep_indexes(spark, path, chosen, make=False)
+    return done
 
 
 def repair(
@@ -169,6 +174,7 @@ def rekey(
         digest = job_digest("rekey by Spark", work.job.facts(), [qualified(spark, path)])
         with Journal(journal or default_journal("rekey", digest), "rekey", digest, restart=restart) as log:
             rows = _rekeyed(spark, work, files, files_per_task, log)
+    keep_indexes(spark, path, chosen, make=False)
     return spark.createDataFrame(_in_order(rows, outside), _DONE)
 
 

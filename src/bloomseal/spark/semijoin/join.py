@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
 import uuid
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +18,7 @@ from ...errors import BloomsealWarning, PolicyError, UsageError
 from ...policy import Policy, TablePolicy
 from ..given import MERGE_SCHEMA, PARTITION_INFERENCE
 from ..jobs.common import job_table
-from ..listing import qualified, split_uri
+from ..listing import qualified
 from ..session import as_active, counter_of
 from ..source.options import SourceOptions
 from ..source.reader import infer_schema, plan
@@ -31,6 +30,7 @@ from .pruning import Question
 from .reading import Reading, RowGroups
 from .result import PrunedFile, PruneResult
 from .sealed_keyset import key_column, quoted, values_of
+from .whole import by_name, whole_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +46,6 @@ _SMALL_FILE: Final = 8 * 1024 * 1024
 """Files of this size on average, and smaller ones, are opened once, asked and read in one go: to open one a second time
 costs more than Spark's own reader could save.
 """
-_LISTING_TASKS: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _BROADCAST_KEYS: Final = 200_000
 _EXACT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _WHOLE: Final = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
@@ -69,8 +68,7 @@ def semi_join(
     """The rows whose `column` is one of `keys`: exactly those of Spark's own semi-join, without reading what `prune`
     rules out.
 
-    Where a prediction says that pruning can't pay, the table is read whole, with a warning. Spark decides every row
-    again. The columns are those of the first file, or of all where the session says so
+    Spark decides every row again. The columns are those of the first file, or of all where the session says so
     (``spark.sql.parquet.mergeSchema``), as in Spark. No key stands in the plan; see `prune` for what travels.
 
     Files of up to 8 MiB on average are opened once in each run, under the policy, asked and read in one go, by
@@ -78,11 +76,15 @@ def semi_join(
     are then read by Spark's own Parquet reader, of the others only those row groups, by Bloomseal's; each run opens
     them under the policy first, and they must still be the same.
 
+    Where a prediction says that pruning can't pay, the table is read whole, with a warning: by Spark's own reader after
+    `enable`, where that finds the same files and types, otherwise by Bloomseal's. Each run opens every file under the
+    policy, too. Spark's reader takes sealed files only here.
+
     Args:
         path: the table's folder.
         column: dotted path; not within a list or a map.
-        keys: as `prune`. Of another type than the column's only where no value changes by it: integers of another
-            width, float for double, decimals of the same scale.
+        keys: as `prune`, taken here, once. Of another type than the column's only where no value changes by it:
+            integers of another width, float for double, decimals of the same scale.
         columns: top-level columns of the result; None for all.
         where: a condition besides.
         policy, table, files_per_task, use_index, trust: as `prune`. Of small files the table's sealed indexes are asked
@@ -91,7 +93,7 @@ def semi_join(
     Raises:
         UsageError, KeyAccessError, IntegrityError: as `prune`.
         PolicyError: files that can't be opened under the policy, plaintext ones among them; what they hold is not
-            known. Of small files each run says so.
+            known. Of files that are not asked when the frame is made, each run says so.
 
     Warns:
         BloomsealWarning: by the prediction pruning can't pay.
@@ -113,13 +115,12 @@ def semi_join(
     if columns is not None and where is None:
         needed = {*(name.lower() for name in columns), column.split(".")[0].lower()}
         schema = st.StructType([one for one in schema.fields if one.name.lower() in needed])
-    if _mean_size(question.tree) <= _SMALL_FILE:
-        asked = dict.fromkeys(question.files.names)
-        rows = _by_row_groups(spark, question, settings, schema, asked, prunes=question.prediction.pays)
+    if not question.prediction.pays:
+        rows = _all_rows(spark, question, settings, schema, native)
+    elif _mean_size(question.tree) <= _SMALL_FILE:
+        rows = _by_row_groups(spark, question, settings, schema, dict.fromkeys(question.files.names), prunes=True)
     else:
-        found = (
-            question.ask(spark, files_per_task) if question.prediction.pays else question.open(spark, files_per_task)
-        )
+        found = question.ask(spark, files_per_task)
         for file, failure in found.failures.items():
             raise PolicyError(f"a file could not be asked for keys: {failure}", file=file)
         rows = _rows(spark, question, settings, found, schema, native)
@@ -174,15 +175,25 @@ def _rows(
         asked = {one.file: one for one in parts}
         frames.append(_by_row_groups(spark, question, settings, schema, asked, prunes=True))
     if whole:
-        at = _Spelling.of(settings.paths[0])
-        reader = spark.read.schema(schema).option("basePath", settings.paths[0])
-        with _few_listing_tasks(spark):
-            # Spark adds the partition columns, asked for or not.
-            frames.append(reader.parquet(*map(at.uri, whole)).select(*map(quoted, schema.names)))
+        frames.append(by_name(spark, settings, whole, schema))
     if not frames:
         return spark.createDataFrame([], schema)
     # In this order: a run that stops at its first rows has looked at the files before.
     return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
+
+
+def _all_rows(
+    spark: SparkSession, question: Question, settings: SourceOptions, schema: st.StructType, native: bool
+) -> DataFrame:
+    """The table, of which nothing can be ruled out: by Spark's own reader where that sees it as Bloomseal's does."""
+    names = question.files.names
+    alike = question.alike or settings.merge_schema
+    whole = whole_table(spark, settings, question.tree, schema) if native and alike else None
+    if whole is None:
+        return _by_row_groups(spark, question, settings, schema, dict.fromkeys(names), prunes=False)
+    # One answer for all, which so travels once.
+    opened = dict.fromkeys(names, PrunedFile("", (), 0))
+    return _by_row_groups(spark, question, settings, schema, opened, prunes=False).union(whole)
 
 
 def _by_row_groups(
@@ -213,62 +224,27 @@ def _by_row_groups(
         return spark.read.format(name).schema(schema).option(READ_ID, name).load(settings.paths[0])
 
 
-@contextlib.contextmanager
-def _few_listing_tasks(spark: SparkSession) -> Iterator[None]:
-    """Spark lists the files that it is given in tasks of one path each, which takes longer than to read them."""
-    before = spark.conf.get(_LISTING_TASKS, None)
-    spark.conf.set(_LISTING_TASKS, str(spark.sparkContext.defaultParallelism))
-    try:
-        yield
-    finally:
-        if before is None:
-            spark.conf.unset(_LISTING_TASKS)
-        else:
-            spark.conf.set(_LISTING_TASKS, before)
-
-
-@dataclass(frozen=True)
-class _Spelling:
-    """How Spark calls the files: `TableFiles.names` are paths on another library's file systems."""
-
-    start: str
-    root: str
-
-    @classmethod
-    def of(cls, path: str) -> _Spelling:
-        # The same path in both spellings ends alike.
-        inside = split_uri(path)[1].rstrip("/")
-        return cls(path.rstrip("/"), inside)
-
-    def uri(self, name: str) -> str:
-        """For Spark's reader."""
-        below = name[len(self.root) :]
-        return _literal(self.start + below)
-
-
-def _literal(path: str) -> str:
-    """What Hadoop would take for a pattern, taken literally."""
-    return "".join(f"\\{one}" if one in "{}[]*?\\" else one for one in path)
-
-
 def _keys_frame(spark: SparkSession, keys: Any, values: Any, column: str, kind: st.DataType) -> DataFrame:
     """The keys as one column of the probed column's type, each once. Not as literals, which plans and event logs would
     show.
+
+    Args:
+        keys: as the caller gave them.
+        values: of `values_of`. A frame of Spark's is not computed again: it could have other keys then than those that
+            row groups were ruled out by.
     """
+    import pyarrow as pa
+
     if hasattr(keys, "toArrow"):
-        frame = key_column(keys, column)
-        have = frame.schema.fields[0].dataType
+        have = key_column(keys, column).schema.fields[0].dataType
         if not _unchanged(have, kind):
             raise UsageError(
                 f"keys of {have.simpleString()} for a column of {kind.simpleString()}", column=column, hint="cast them"
             )
-        name = frame.columns[0]
-        return frame.select(f.expr(f"try_cast({quoted(name)} AS {kind.simpleString()})").alias("_key")).distinct()
-    import pyarrow as pa
-
-    return spark.createDataFrame(
-        pa.table({"_key": _as_column(values, column, kind)}), st.StructType([st.StructField("_key", kind)])
-    ).distinct()
+        frame = spark.createDataFrame(pa.table({"_key": values}), st.StructType([st.StructField("_key", have)]))
+        return frame.select(f.expr(f"try_cast(_key AS {kind.simpleString()})").alias("_key"))
+    found = _as_column(values, column, kind).unique()
+    return spark.createDataFrame(pa.table({"_key": found}), st.StructType([st.StructField("_key", kind)]))
 
 
 def _unchanged(have: st.DataType, want: st.DataType) -> bool:

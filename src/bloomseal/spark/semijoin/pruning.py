@@ -13,14 +13,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ...errors import BloomsealError, BloomsealWarning, UsageError
+from ...errors import BloomsealError, BloomsealWarning, UnsupportedError, UsageError
 from ...format.expectation import Expectation
 from ...format.pages.statistics import bounds
 from ...policy import Policy, TablePolicy
 from ...sbbf import KeySet
+from ...storage.formats import Format, named_format
 from ..given import PARTITION_INFERENCE
 from ..jobs.common import described, job_table, packs
-from ..listing import TableFiles, qualified
+from ..listing import TableFiles, qualified, split_uri
 from ..opening import open_table_file, table_of
 from ..session import show_figures
 from .indexed import AskedIndexes, Left
@@ -86,7 +87,11 @@ def prune(
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A table, a column and keys, looked at as far as the driver does."""
+    """A table, a column and keys, looked at as far as the driver does.
+
+    Attributes:
+        alike: the files of the sample have one schema.
+    """
 
     path: str
     column: str
@@ -99,6 +104,7 @@ class Question:
     tree: Tree
     indexes: AskedIndexes
     left: Left
+    alike: bool
 
     @classmethod
     def of(
@@ -114,17 +120,25 @@ class Question:
         """Hash the keys, seal them, ask sealed indexes, and predict from a few of the files that these leave what
         asking all of them will bring.
         """
+        from ..source.files.settled import settled
         from ..source.files.tree import find_files
         from ..source.pushdown import collated
         from ..source.types import stored_type
 
         typed = str(spark.conf.get(PARTITION_INFERENCE, "true")).lower() == "true"
         # What Spark would read: others' rows are not the table's.
-        tree = find_files([qualified(spark, path)], infer=typed, expected=Expectation.of_table(table))
+        place, expected = qualified(spark, path), Expectation.of_table(table)
+        tree = settled([split_uri(place)], lambda: find_files([place], infer=typed, expected=expected))
+        if any(named_format(file.name) is Format.ORC for file in tree.files):
+            raise UnsupportedError(
+                "key sets travel under a column's key, which ORC files lack: semi_join() and prune() take Parquet",
+                file=os.fspath(path), column=column, hint="bss.read(…, where=…), or a join of what it reads",
+            )  # fmt: skip
         files = TableFiles(tree.files[0].base if tree.files else None, tuple(file.name for file in tree.files))
         case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
         sealed, keys, seen, left, sampled = None, None, [], 0, 0
         refused: BloomsealError | None = None
+        schemas: set[bytes] = set()
         indexes = AskedIndexes(use_index, trust, tree.rules is not None, case_sensitive)
         of_index = indexes.left(
             files.names, files.base, table, column, lambda file, place: file.key_set(file.columns[place], values)
@@ -134,6 +148,7 @@ class Question:
         for name in (names[place] for place in _some(len(names), _SAMPLED_FILES)):
             try:
                 with open_table_file(name, table, files.base) as file:
+                    schemas.add(file.leaves.raw)
                     leaf = place_of(file, column, case_sensitive=case_sensitive)
                     if leaf is None:
                         continue
@@ -163,8 +178,9 @@ class Question:
             _predicted(len(keys), seen), left=left / max(sampled, 1), sampled=sampled, by_index=of_index.ruled_out
         )
         return cls(
-            os.fspath(path), column, values, table, files, case_sensitive, sealed, prediction, tree, indexes, of_index
-        )
+            os.fspath(path), column, values, table, files, case_sensitive, sealed, prediction, tree, indexes, of_index,
+            len(schemas) == 1,
+        )  # fmt: skip
 
     def ask(self, spark: SparkSession, files_per_task: int) -> PruneResult:
         """Ask all files. Those whose column is of another type are asked again, with the keys hashed for it."""
@@ -186,13 +202,6 @@ class Question:
         result = PruneResult(self.path, self.column, seen, self.prediction, self.files.base, uncovered)
         show_figures(spark, "bloomseal: what pruning left", result.counts)
         return result
-
-    def open(self, spark: SparkSession, files_per_task: int) -> PruneResult:
-        """Open all files under the policy and rule nothing out."""
-        task = functools.partial(_opened, pickle.dumps(self.table), self.files.base)
-        with described(spark, f"open {len(self.files.names)} files of {self.path}"):
-            seen = packs(spark, self.files.names, files_per_task).mapPartitions(task).collect()
-        return PruneResult(self.path, self.column, tuple(seen), self.prediction, self.files.base)
 
     def _sealed_for(self, name: str) -> SealedKeys:
         with open_table_file(name, self.table, self.files.base) as file:
@@ -220,45 +229,29 @@ def _ask(
         try:
             keys = keys or sealed.open(table)
             with open_table_file(name, table, base) as file:
-                found = _asked(file, column, keys, sealed, case_sensitive)
-                yield name, None if found is None else _narrowed(file, found, kept)
+                yield name, _asked(file, column, keys, sealed, case_sensitive, kept)
         except BloomsealError as error:
             # Raised, it would end the job. What could not be asked may hold anything.
             yield name, PrunedFile(name, (), 0, failure=error.what)
 
 
-def _opened(policy: bytes, base: str | None, names: Iterable[str]) -> Iterator[PrunedFile]:
-    table = table_of(policy)
-    for name in names:
-        try:
-            with open_table_file(name, table, base) as file:
-                every = tuple(range(file.num_row_groups))
-                yield PrunedFile(name, every, len(every), without_filter=len(every), identity=identity_of(file))
-        except BloomsealError as error:
-            yield PrunedFile(name, (), 0, failure=error.what)
-
-
-def _asked(file: SealedFile, column: str, keys: KeySet, sealed: SealedKeys, case_sensitive: bool) -> PrunedFile | None:
+def _asked(
+    file: SealedFile, column: str, keys: KeySet, sealed: SealedKeys, case_sensitive: bool, kept: Kept | None
+) -> PrunedFile | None:
     leaf = place_of(file, column, case_sensitive=case_sensitive)
     every = tuple(range(file.num_row_groups))
+    # Filters of row groups that an index rules out are not opened.
+    groups = kept.groups if kept is not None and kept.is_same(file) else every
+    told: dict[str, Any] = {"by_index": len(every) - len(groups), "identity": identity_of(file)}
     if leaf is None:
-        return PrunedFile(file.path, every, len(every), without_filter=len(every), identity=identity_of(file))
+        return PrunedFile(file.path, groups, len(every), without_filter=len(groups), **told)
     kind = file.walk.footer.schema.leaves[leaf].type
     if kind != sealed.column_type:
         return None
-    left = file.survivors(file.columns[leaf], keys)
+    left = file.survivors(file.columns[leaf], keys, groups)
     return PrunedFile(
-        file.path, left.row_groups, left.seen, left.by_statistics, left.by_filter, left.without_filter,
-        identity=identity_of(file),
-    )  # fmt: skip
-
-
-def _narrowed(file: SealedFile, found: PrunedFile, kept: Kept | None) -> PrunedFile:
-    """Without what an index rules out of the file, if it is the one that the index was asked about."""
-    if kept is None or not kept.is_same(file):
-        return found
-    left = tuple(group for group in found.row_groups if group in kept.groups)
-    return replace(found, row_groups=left, by_index=len(found.row_groups) - len(left))
+        file.path, left.row_groups, left.seen, left.by_statistics, left.by_filter, left.without_filter, **told
+    )
 
 
 def _some(count: int, most: int = _SAMPLES) -> list[int]:

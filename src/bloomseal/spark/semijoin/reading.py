@@ -14,7 +14,7 @@ from ...errors import BloomsealError, UnsupportedError, UsageError
 from ...format.decode import read_row_group
 from ...read.predicate.predicate import column_at
 from ...sbbf import KeySet, ProbeSet
-from ..opening import open_table_file, table_of
+from ..opening import check_protection, open_table_file, table_of
 from ..source.scan import Scan
 from ..source.stats import SourceStats
 from ..source.types import DECODING, forget_arrow_schema
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
 
     from ...index.facts.sighting import Kept
+    from ...policy import TablePolicy
     from ...read.file import SealedFile
     from ..source.narrowing import Watched
     from ..source.stats import Metrics
@@ -52,7 +53,7 @@ class Reading:
 
     Attributes:
         asked: file → what is left of it for this to read; None where nobody has looked yet: it is opened, asked and
-            read in one go.
+            read in one go. No row groups: Spark's own reader takes the file, and this looks whether it may.
         prunes: such a file's statistics and filters are asked first; False: all of it is read.
         values: file → the values of its partition columns.
         metrics: counts the files that are read in one go, under the name `read_id`.
@@ -114,11 +115,14 @@ class Reading:
             asked = self.asked[name]
             try:
                 with open_table_file(name, table, self.base) as file:
-                    if asked is not None and asked.identity != identity_of(file):
+                    file.need_verified("read")
+                    if asked is not None and asked.identity not in (None, identity_of(file)):
                         raise UnsupportedError(
                             "the file was replaced while the query was under way", hint="run the query again"
                         )
-                    if asked is None or asked.row_groups:
+                    if asked is not None and not asked.row_groups:
+                        self._check(file, table, stats)
+                    else:
                         if keys is None:
                             keys = self.sealed.open(table)
                             known = np.sort(keys.between(None, None))
@@ -127,22 +131,28 @@ class Reading:
             except BloomsealError as error:
                 raise error.at(file=name) from None
 
+    def _check(self, file: SealedFile, table: TablePolicy, stats: SourceStats) -> None:
+        """Of a file that Spark's own reader takes, which knows no policy, each column that the frame may read."""
+        stats.files += 1
+        stats.row_groups += file.num_row_groups
+        for group in range(file.num_row_groups):
+            for leaf in self.scan.layout(file, frozenset()).wanted:
+                check_protection(file, file.walk.chunk(group, leaf.index), table)
+
     def _left(self, file: SealedFile, keys: KeySet, kept: Kept | None, stats: SourceStats) -> Sequence[int]:
-        file.need_verified("read")
         stats.files += 1
         stats.row_groups += file.num_row_groups
         place = place_of(file, self.sealed.column, case_sensitive=False)
         # Keys are hashed for one type: a column of another can't be asked.
         if not self.prunes or place is None or file.walk.footer.schema.leaves[place].type != self.sealed.column_type:
             return range(file.num_row_groups)
-        left = file.survivors(file.columns[place], keys)
+        # Filters of row groups that an index rules out are not opened.
+        groups = kept.groups if kept is not None and kept.is_same(file) else range(file.num_row_groups)
+        left = file.survivors(file.columns[place], keys, groups)
+        stats.pruned_by_index += file.num_row_groups - len(groups)
         stats.pruned_by_statistics += left.by_statistics
         stats.pruned_by_filter += left.by_filter
-        if kept is None or not kept.is_same(file):
-            return left.row_groups
-        both = [group for group in left.row_groups if group in kept.groups]
-        stats.pruned_by_index += len(left.row_groups) - len(both)
-        return both
+        return left.row_groups
 
     def _read(
         self, file: SealedFile, name: str, groups: Sequence[int], known: Hashes | None, stats: SourceStats

@@ -6,6 +6,7 @@ import json
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
     from pyspark.sql.types import StructType
 
-    from ...keytools.kms.calls import Counters
+    from ...keytools.kms.counters import Counters
     from ...read.file import SealedFile
     from .files.tree import Tree
     from .pushdown import Condition
@@ -211,7 +212,7 @@ class SourceOptions:
     def kms_counters(self) -> Counters:
         """What this process has asked the KMS so far."""
         from ...keytools import KeyTools, as_key_source
-        from ...keytools.kms.calls import Counters
+        from ...keytools.kms.counters import Counters
 
         if self.kms is None:
             return Counters()
@@ -233,11 +234,15 @@ class SourceOptions:
         Args:
             schema: types of the partition columns, where they are given.
         """
+        from .files.settled import settled
         from .files.tree import find_files
 
         said = Expectation.of_table(self.table).encrypted_columns | frozenset(self.encrypted_columns)
         infer = self.infer_partition_types
-        return find_files(self.paths, schema, infer=infer, expected=Expectation(encrypted_columns=said))
+        expected = Expectation(encrypted_columns=said)
+        return settled(
+            map(split_uri, self.paths), lambda: find_files(self.paths, schema, infer=infer, expected=expected)
+        )
 
     def decryption(self, file: FileRef) -> DecryptionSpec | TablePolicy | None:
         """How one file is opened; None where nothing was said of keys or columns."""
@@ -274,9 +279,13 @@ class SourceOptions:
         """The table's, where that was said."""
         return None if self.table is None else self.table.root
 
-    @property
+    @cached_property
     def _own_table(self) -> TablePolicy:
         return table_of(pickle.dumps(self.table))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Each process has one of its own.
+        return {name: value for name, value in self.__dict__.items() if name != "_own_table"}
 
     def __repr__(self) -> str:
         return f"<SourceOptions {', '.join(self.paths)}>"

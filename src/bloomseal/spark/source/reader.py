@@ -168,14 +168,13 @@ class TableReader(DataSourceReader):
         assert isinstance(partition, Task)  # noqa: S101
         settings = self._scan.settings
         self._scan.partitioned, self._scan.rules = partition.folders, partition.rules
-        self._count(partition.planned)
-        for piece in self._to_read(partition):
-            stats, before = SourceStats(), settings.kms_counters()
-            try:
+        stats, before = replace(partition.planned), settings.kms_counters()
+        try:
+            for piece in self._to_read(partition):
                 yield from stats.timed(self._scan.read(piece, stats))
-            finally:
-                stats.add_kms(before, settings.kms_counters())
-                self._count(stats)
+        finally:
+            stats.add_kms(before, settings.kms_counters())
+            self._count(stats)
 
     def _count(self, stats: SourceStats) -> None:
         if self._defaults.metrics is not None:

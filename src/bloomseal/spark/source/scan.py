@@ -4,7 +4,7 @@ for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -12,29 +12,23 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 from pyspark.sql import types as st
 
-from ...errors import BloomsealError, FormatError, KeyAccessError, PolicyError, UnsupportedError
+from ...errors import BloomsealError, KeyAccessError, PolicyError, UnsupportedError
 from ...format.decode import read_row_group
-from ...format.schema import Leaf
 from ...keytools.access import KmsAccessError, Problem
 from ...read.file import ReadPlan, RuledOut, SealedFile
 from ...read.orc.file import OrcPlan, SealedOrcFile
 from ...read.orc.prune import Pruned
 from ...read.rows import read_matching
-from ...sbbf import PhysicalType
 from .files.live import Rules
+from .layout import Layout
 from .options import SourceOptions
-from .pushdown import Bound, Condition, bind
+from .pushdown import Bound, Condition
 from .stats import SourceStats
 from .types import (
     DECODING,
-    Convert,
     arrow_type,
-    converter,
-    file_schema,
     forget_arrow_schema,
-    leaves_below,
     position_of,
-    select,
 )
 
 if TYPE_CHECKING:
@@ -91,7 +85,7 @@ class Scan:
     conditions: tuple[Condition, ...] = ()
     partitioned: tuple[str, ...] = ()
     rules: Rules | None = None
-    _layouts: dict[Any, _Layout] = field(default_factory=dict, repr=False)
+    _layouts: dict[Any, Layout] = field(default_factory=dict, repr=False)
 
     @cached_property
     def target(self) -> pa.Schema:
@@ -126,7 +120,7 @@ class Scan:
             raise error.at(file=piece.name) from None
 
     def converted(
-        self, layout: _Layout, table: pa.Table | None, rows: int, values: tuple[Any, ...]
+        self, layout: Layout, table: pa.Table | None, rows: int, values: tuple[Any, ...]
     ) -> Iterator[pa.RecordBatch]:
         """Decoded rows as Spark wants them, in batches of bounded size.
 
@@ -147,7 +141,7 @@ class Scan:
             if name is None or table is None:
                 column = pa.chunked_array([pa.nulls(rows, target.type)])
             else:
-                column = _column(layout, want, target, table.column(name))
+                column = layout.column(want, target, table.column(name))
             if not want.nullable and column.null_count:
                 raise UnsupportedError("nulls in a column that the schema calls NOT NULL", column=want.name)
             columns.append(column)
@@ -156,16 +150,16 @@ class Scan:
         size = min(max(_BATCH_BYTES * rows // max(made.nbytes, 1), least), most) if rows else most
         yield from made.to_batches(max_chunksize=size)
 
-    def layout(self, file: SealedFile, masked: frozenset[int]) -> _Layout:
+    def layout(self, file: SealedFile, masked: frozenset[int]) -> Layout:
         """Which of a file's columns are read, worked out once for all files of the same schema."""
         leaves = file.leaves
         for column in self.partitioned:
             self._check_folder(file, column)
-        name = (b"".join(leaves.cut(range(len(leaves.leaves)))), masked)
+        name = leaves.raw, masked
         if (found := self._layouts.get(name)) is None:
             if self.rules is not None:
                 self.rules.check(file)
-            found = self._layouts[name] = _Layout.of(self, file, masked)
+            found = self._layouts[name] = Layout.of(self.stored, self.conditions, file, masked)
         return found
 
     def _check_folder(self, file: SealedFile, column: str) -> None:
@@ -191,10 +185,9 @@ class Scan:
         """
         # A column that this user can't read is null for them: no condition by which anything is ruled out holds.
         layout = self.layout(file, frozenset())
-        bound = bind(self.conditions, self.stored, layout.lacking, file.leaves, frozenset())
-        if bound.impossible:
+        if layout.bound.impossible:
             return []
-        predicate = file.plan([leaf.name for leaf in layout.wanted] or None, list(bound.terms) or None).predicate
+        predicate = file.plan([leaf.name for leaf in layout.wanted] or None, list(layout.bound.terms) or None).predicate
         return [[]] if predicate is None else predicate.any_of
 
     def __getstate__(self) -> dict[str, Any]:
@@ -202,66 +195,6 @@ class Scan:
         return {name: self.__dict__[name] for name in ("settings", "schema", "conditions", "partitioned", "rules")} | {
             "_layouts": {}
         }
-
-
-@dataclass
-class _Layout:
-    """A file's columns against those of the frame.
-
-    Attributes:
-        names: column of the frame → top-level name in the file; None where it has none, or none that can be read.
-        lacking: names where the file has none at all.
-        wanted: the leaves to read.
-        by_rows: single rows can be read. Not those of INT96, which must be decoded to microseconds.
-    """
-
-    names: dict[str, str | None]
-    lacking: dict[str, str | None]
-    wanted: list[Leaf]
-    by_rows: bool
-    converters: dict[tuple[str, pa.DataType], Convert] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, scan: Scan, file: SealedFile, masked: frozenset[int]) -> _Layout:
-        schema = file_schema(file)
-        leaves = iter(file.leaves.leaves)
-        below = [[next(leaves) for _ in range(leaves_below(one.type))] for one in schema]
-        names: dict[str, str | None] = {}
-        lacking: dict[str, str | None] = {}
-        wanted: list[Leaf] = []
-        for column, kind in scan.stored.items():
-            place = position_of(column, schema.names)
-            lacking[column] = None if place is None else schema.names[place]
-            chosen = [] if place is None else select(schema.field(place).type, kind, iter(below[place]), masked)
-            names[column] = lacking[column] if chosen else None
-            wanted += chosen
-        wanted = sorted({leaf.index: leaf for leaf in wanted}.values(), key=lambda leaf: leaf.index)
-        return cls(names, lacking, wanted, all(leaf.type.physical is not PhysicalType.INT96 for leaf in wanted))
-
-    def convert(self, column: str, kind: st.DataType, array: pa.ChunkedArray) -> list[pa.Array]:
-        """A decoded column's chunks as Spark wants them."""
-        key = column, array.type
-        if key not in self.converters:
-            leaves = iter([leaf for leaf in self.wanted if leaf.path[0] == self.names[column]])
-            self.converters[key] = converter(array.type, kind, leaves)
-        function = self.converters[key]
-        return array.chunks if function is None else [function(chunk) for chunk in array.chunks]
-
-
-def _column(layout: _Layout, want: st.StructField, target: pa.Field, column: pa.ChunkedArray) -> Any:
-    try:
-        return pa.chunked_array(layout.convert(want.name, want.dataType, column), type=target.type)
-    except BloomsealError as error:
-        raise error.at(column=want.name) from None
-    except pa.ArrowInvalid:
-        # Its message may hold a value.
-        raise UnsupportedError(
-            f"a value of the file's {column.type} does not fit {want.dataType.simpleString()}",
-            column=want.name,
-            hint="a wider type in .schema(...)",
-        ) from None
-    except (pa.ArrowException, ValueError, TypeError) as error:
-        raise FormatError(f"the column can't be converted ({type(error).__name__})", column=want.name) from None
 
 
 class _Reading:
@@ -272,6 +205,7 @@ class _Reading:
         self._file = file
         self._piece = piece
         self._stats = stats
+        self._pages: Mapping[int, Mapping[str, tuple[int, ...]]] = {}
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         scan, file, stats = self._scan, self._file, self._stats
@@ -285,7 +219,7 @@ class _Reading:
         groups = self._groups()
         stats.row_groups += sum(map(self._row_groups, groups))
         groups = self._indexed(groups)
-        bound = bind(scan.conditions, scan.stored, layout.lacking, file.leaves, masked)
+        bound = layout.bound
         if bound.impossible:
             stats.files_pruned_by_schema += self._piece.part == 0
             stats.bytes_pruned += sum(self._bytes(group) for group in groups)
@@ -309,11 +243,12 @@ class _Reading:
     def _plan(self, columns: list[str] | None, terms: list[Any] | None) -> Any:
         return self._file.plan(columns, terms)
 
-    def _decoded(self, plan: Any, layout: _Layout, group: int) -> tuple[pa.Table | None, int] | None:
+    def _decoded(self, plan: Any, layout: Layout, group: int) -> tuple[pa.Table | None, int] | None:
         if not layout.wanted:
             return None, self._file.rows_in_part(group)
         if plan.predicate is not None and layout.by_rows:
-            table = read_matching(plan.walk, group, plan.wanted, plan.predicate, lambda: plan.empty.schema)
+            schema, pages = lambda: plan.empty.schema, self._pages.get(group)
+            table = read_matching(plan.walk, group, plan.wanted, plan.predicate, schema, pages=pages)
         else:
             table = read_row_group(plan.walk, group, plan.wanted, **DECODING)
         return None if table is None else (table, table.num_rows)
@@ -369,6 +304,7 @@ class _Reading:
         stats, kept = self._stats, self._piece.kept
         if kept is None or not kept.is_same(self._file):
             return groups
+        self._pages = kept.pages
         left = [group for group in groups if group in kept.groups]
         stats.pruned_by_index += len(groups) - len(left)
         stats.bytes_pruned += sum(self._bytes(group) for group in groups if group not in kept.groups)
@@ -395,7 +331,7 @@ class _OrcReading(_Reading):
         self._stats.pruned_by_filter += found.by_filter
         return len(found.kept)
 
-    def _decoded(self, plan: OrcPlan | None, layout: _Layout, group: int) -> tuple[pa.Table | None, int] | None:  # noqa: ARG002
+    def _decoded(self, plan: OrcPlan | None, layout: Layout, group: int) -> tuple[pa.Table | None, int] | None:  # noqa: ARG002
         if plan is None:
             return None, self._file.rows_in_part(group)
         table = self._file.scan_part(plan, group, self._pruned)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
     from pyspark.sql import SparkSession
 
-    from ...keytools.kms.calls import Counters
+    from ...keytools.kms.counters import Counters
 
 __all__ = ["READ_ID", "Metrics", "SourceStats", "new_metrics", "publish_to"]
 

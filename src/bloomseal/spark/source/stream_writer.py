@@ -73,18 +73,24 @@ class TableStreamWriter(stream_writer_class()):  # type: ignore[misc]
         if not all(isinstance(message, _WrittenBatch) for message in messages):
             raise BloomsealError("a task did not say what it wrote", file=table.folder)
         done: list[Any] = list(messages)
-        recover(table, policy)
-        writer = copy.copy(self._writer)
-        for name, query in {(one.job, one.query) for one in done}:
-            writer.place = Job(table, name, policy)
-            files = [file for one in done if one.job == name for file in one.written.files]
-            with table.errors("list the table"):
-                there = [posixpath.basename(known) for known in table.files()]
-            if files and not any(f"-{query}-{batchId}-" in known for known in there):
-                writer.place.commit(files, writer.replaced(files))
-                writer.keep_indexes()
-            else:
-                writer.place.abort()
+        if not done:
+            recover(table, policy)
+            return
+        writer, placed = copy.copy(self._writer), False
+        with table.alone():
+            recover(table, policy)
+            for name, query in {(one.job, one.query) for one in done}:
+                writer.place = Job(table, name, policy)
+                files = [file for one in done if one.job == name for file in one.written.files]
+                with table.errors("list the table"):
+                    there = [posixpath.basename(known) for known in table.files()]
+                if files and not any(f"-{query}-{batchId}-" in known for known in there):
+                    writer.place.commit(files, writer.replaced(files))
+                    placed = True
+                else:
+                    writer.place.abort()
+        if placed:
+            writer.keep_indexes()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         table, policy = self._writer.place.table, self._writer.place.policy

@@ -134,15 +134,16 @@ class TableWriter(DataSourceArrowWriter):
             raise BloomsealError("a task did not say what it wrote", file=self.place.table.folder)
         files = [file for message in messages if isinstance(message, Written) for file in message.files]
         table = self.place.table
-        recover(table, self.place.policy)
-        with table.errors("list the table"):
-            replaced = self.replaced(files)
-            # Without a single file a table has no schema. Folders give none either, but then there would be a file
-            # beside them.
-            bare = not files and not self._columns and not (set(table.files()) - replaced)
-        if bare:
-            files = [self._empty()]
-        self.place.commit(files, replaced)
+        with table.alone():
+            recover(table, self.place.policy)
+            with table.errors("list the table"):
+                replaced = self.replaced(files)
+                # Without a single file a table has no schema. Folders give none either, but then there would be a file
+                # beside them.
+                bare = not files and not self._columns and not (set(table.files()) - replaced)
+            if bare:
+                files = [self._empty()]
+            self.place.commit(files, replaced)
         self.keep_indexes()
 
     def keep_indexes(self) -> None:

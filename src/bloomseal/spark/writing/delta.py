@@ -12,6 +12,7 @@ import os
 import posixpath
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import unquote
 
@@ -19,6 +20,7 @@ from ...errors import BloomsealError, UnsupportedError, UsageError
 from ...policy import Policy, TablePolicy
 from ...storage.logs.snapshot import library, location, opened
 from ...storage.ref import FileRef
+from ..jobs.upkeep import keep_indexes
 from ..listing import in_folder, open_filesystem, qualified, split_uri
 from ..session import chosen_table
 from .frames import WriteReport, write
@@ -51,7 +53,7 @@ def write_delta(
 
     The files go into a folder of their own below the table, where no version names them. Each is opened and held
     against the policy; then one transaction of the log takes them all. Whatever fails before leaves the table as it
-    was, and files that the next ``VACUUM`` removes.
+    was, and files that the next ``VACUUM`` removes. At last the indexes that the policy wants are brought up to date.
 
     Args:
         df, path, policy, table, options: as `write` with ``through="source"``.
@@ -85,9 +87,11 @@ def write_delta(
     schema = _log_schema(df.schema, target)
     chosen = in_folder(chosen_table(spark, policy, table), target)
     folder = f"bloomseal-{uuid.uuid4().hex}"
+    # The index is the table's: the folder of the new files has none.
+    columns = {name: replace(column, index=None) for name, column in chosen.columns.items()}
     report = write(
-        df, f"{target.rstrip('/')}/{folder}", policy=chosen, mode="append", partition_by=partition_by, options=options,
-        through="source",
+        df, f"{target.rstrip('/')}/{folder}", policy=replace(chosen, columns=columns), mode="append",
+        partition_by=partition_by, options=options, through="source",
     )  # fmt: skip
     actions = [_action(deltalake, ref, file, partition_by, chosen) for file in report.files]
     arguments: dict[str, Any] = {"mode": "append" if mode == "error" else mode, "partition_by": list(partition_by)}
@@ -102,9 +106,7 @@ def write_delta(
     except Exception as error:
         failed = type(error).__name__
     else:
-        return WriteReport(
-            os.fspath(path), report.files, report.rows, report.row_groups, report.filters, report.filter_bytes
-        )
+        return replace(report, path=os.fspath(path), indexes=keep_indexes(spark, path, chosen))
     raise BloomsealError(
         f"the table's log did not take the new files ({failed}), so no version names them", file=target,
         hint="somebody else may have changed the table; try again, and VACUUM removes what lies about",

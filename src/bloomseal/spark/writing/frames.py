@@ -16,17 +16,16 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ... import errors
-from ...errors import BloomsealError, KeyAccessError, PolicyError, UsageError
+from ...errors import BloomsealError, KeyAccessError, MissingFileError, PolicyError, UsageError
 from ...format.expectation import Expectation
 from ...format.pages.statistics import all_null
-from ...format.walk import Chunk, Protection
 from ...policy import Policy, TablePolicy
 from ...read.file import SealedFile
 from ...storage.ref import FileRef
 from ...table.hive import check_partitioning
 from ..given import refuse_secrets, table_policy
 from ..listing import TableFiles, columns_of_folders, in_folder, list_files, qualified, split_uri
-from ..opening import open_table_file
+from ..opening import check_protection, open_table_file
 from ..session import as_active, chosen_table, register_source
 from ..settings import bridge_options, check_lookalikes, has_plain_text, promised
 
@@ -181,8 +180,8 @@ def write(
         raise told
     after = list_files(spark, target)
     new = replace(after, names=tuple(name for name in after.names if name not in before))
-    report = _check(target, new, in_folder(chosen, qualified(spark, target)), promised(chosen, stored))
-    from .indexes import keep_indexes
+    report = _check(target, new, in_folder(chosen, qualified(spark, target)), promised(chosen, stored), fleeting=True)
+    from ..jobs.upkeep import keep_indexes
 
     return replace(report, indexes=keep_indexes(spark, target, chosen))
 
@@ -307,10 +306,23 @@ def check_table(
     return _check(os.fspath(path), list_files(spark, path), chosen, None)
 
 
-def _check(path: str, files: TableFiles, table: TablePolicy, filters: Mapping[str, FilterSpec] | None) -> WriteReport:
+def _check(
+    path: str,
+    files: TableFiles,
+    table: TablePolicy,
+    filters: Mapping[str, FilterSpec] | None,
+    *,
+    fleeting: bool = False,
+) -> WriteReport:
+    """See `check_table`.
+
+    Args:
+        filters: those that are promised; None: the policy's.
+        fleeting: a file may be gone: another overwrite has replaced it, and checks its own.
+    """
     expected = Expectation.of_table(table)
 
-    def look(file: str) -> _Checked:
+    def look(file: str) -> _Checked | None:
         try:
             for column in columns_of_folders(file, table.root):
                 # Spark takes the values from there.
@@ -320,10 +332,10 @@ def _check(path: str, files: TableFiles, table: TablePolicy, filters: Mapping[st
         except KeyAccessError:
             raise
         except BloomsealError as error:
-            return _Checked(file, fault=error.what)
+            return None if fleeting and isinstance(error, MissingFileError) else _Checked(file, fault=error.what)
 
     with ThreadPoolExecutor(_THREADS) as pool:
-        seen = list(pool.map(look, files.names))
+        seen = [one for one in pool.map(look, files.names) if one is not None]
     if faulty := [one for one in seen if one.fault is not None]:
         listed = "; ".join(f"{one.path}: {one.fault}" for one in faulty[:_SHOWN])
         more = f"; and {len(faulty) - _SHOWN} more" if len(faulty) > _SHOWN else ""
@@ -333,7 +345,7 @@ def _check(path: str, files: TableFiles, table: TablePolicy, filters: Mapping[st
         )
     return WriteReport(
         path,
-        files.names,
+        tuple(one.path for one in seen),
         sum(one.rows for one in seen),
         sum(one.row_groups for one in seen),
         sum(one.filters for one in seen),
@@ -352,8 +364,7 @@ def _look(file: SealedFile, path: str, table: TablePolicy, filters: Mapping[str,
     for group in range(file.num_row_groups):
         for chunk in file.walk.chunks(group):
             name = chunk.leaf.name
-            _check_protection(chunk, table, file.walk.source.ref)
-            file.walk.expected(chunk)
+            check_protection(file, chunk, table)
             spec = next((spec for above, spec in filters.items() if _within(name, above)), None)
             if spec is None or all_null(meta := file.walk.meta(chunk), chunk.leaf) or not meta.num_values:
                 continue
@@ -368,17 +379,6 @@ def _look(file: SealedFile, path: str, table: TablePolicy, filters: Mapping[str,
                 )
             found, size = found + 1, size + opened.length
     return _Checked(path, file.num_rows, file.num_row_groups, found, size)
-
-
-def _check_protection(chunk: Chunk, table: TablePolicy, ref: FileRef) -> None:
-    name, wanted = chunk.leaf.name, table.master_key(chunk.leaf.name)
-    if wanted is not None and not chunk.encrypted:
-        raise PolicyError(f"column {name} is in plaintext")
-    if chunk.protection is Protection.COLUMN_KEY:
-        # By what its key metadata says: opening a column would prove the same, at the price of a KMS call.
-        table.keys.check(table.keys.tools.describe(chunk.key_metadata, ref).master_key, name)
-    elif wanted not in (None, table.footer_key):
-        raise PolicyError(f"column {name} is sealed under the footer's key and not under its own")
 
 
 def _within(leaf: str, name: str) -> bool:

@@ -20,7 +20,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSelector, FileSystemHandler, FileType, PyFileSystem
 
-from ....storage.aside import create_aside
+from ....storage.aside import create_aside, folder_lock
 
 __all__ = ["LinklessFolder"]
 
@@ -65,6 +65,12 @@ class LinklessFolder(FileSystemHandler):  # type: ignore[misc]
             finally:
                 os.close(file)
             os.fsync(folder)
+
+    @contextlib.contextmanager
+    def locked(self, path: str) -> Iterator[None]:
+        """Be alone with a folder, among those who ask; see `folder_lock`."""
+        with self._opened(path) as folder, folder_lock(folder):
+            yield
 
     def remove_empty_folder(self, path: str) -> None:
         with self._parent(path) as (folder, name):

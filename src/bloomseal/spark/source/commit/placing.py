@@ -125,6 +125,23 @@ class TableFolder:
         return [name for name in names if not is_hidden(name)]
 
     @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """One commit at a time, from its look at the files that it replaces to its end: of two overwrites the later one
+        replaces the earlier one's files, too. Object stores have no locks, and let everybody in. The caller's job has a
+        folder.
+
+        Raises:
+            BloomsealError: others on this machine have been at it for a minute.
+        """
+        with contextlib.ExitStack() as held:
+            if self.local is not None:
+                # The folder of all jobs: that of the table is locked by whoever tidies up in it.
+                with self.errors("wait for other writers of the table"):
+                    self.make_folder(self.path(TEMPORARY))
+                    held.enter_context(self.local.locked(self.path(TEMPORARY)))
+            yield
+
+    @contextlib.contextmanager
     def errors(self, doing: str) -> Iterator[None]:
         """The storage's errors as ours."""
         try:
@@ -202,7 +219,7 @@ class Job:
         path = posixpath.join(self.folder, _PLAN)
         try:
             with self.table.filesystem.open_input_file(path) as stream:
-                text = stream.read(MAX_PLAN_BYTES + 1)
+                text = stream.read(min(stream.size(), MAX_PLAN_BYTES + 1))
         except FileNotFoundError:
             return False
         self._carry_out(Plan.opened(text, self.policy, self.name, path))

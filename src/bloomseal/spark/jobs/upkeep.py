@@ -7,9 +7,11 @@ import warnings
 from typing import TYPE_CHECKING
 
 from ...errors import BloomsealError, BloomsealWarning
+from ...index.folder import IndexFolder
 from ...storage.ref import FileRef
 from ...table.by_policy import index_by_policy
 from ..listing import in_folder, open_filesystem, qualified, split_uri
+from .indexing import seals_spill, update_index
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,20 +22,26 @@ if TYPE_CHECKING:
 __all__ = ["keep_indexes"]
 
 
-def keep_indexes(spark: SparkSession, path: str | os.PathLike[str], table: TablePolicy) -> dict[str, UpdateReport]:
+def keep_indexes(
+    spark: SparkSession, path: str | os.PathLike[str], table: TablePolicy, *, make: bool = True
+) -> dict[str, UpdateReport]:
     """Column → what was done. By a job where the session seals what it spills, on the driver otherwise. The rows are
     there without an index too: one that can't be kept is told by a BloomsealWarning.
-    """
-    from ..jobs.indexing import seals_spill, update_index
 
+    Args:
+        make: build those that the policy wants, and that are not there.
+    """
     if not table.indexes():
         return {}
     where = qualified(spark, path)
-    if not seals_spill(spark):
-        base, folder = split_uri(where)
-        return index_by_policy(FileRef(folder, open_filesystem(base)), in_folder(table, where))
+    base, folder = split_uri(where)
+    place = FileRef(folder, open_filesystem(base))
+    there = (IndexFolder(folder, column, filesystem=place.filesystem).state() for column in table.indexes())
+    wanted = [column for column, state in zip(table.indexes(), there, strict=True) if make or state is not None]
+    if wanted and not seals_spill(spark):
+        return index_by_policy(place, in_folder(table, where))
     done: dict[str, UpdateReport] = {}
-    for column in table.indexes():
+    for column in wanted:
         try:
             done[column] = update_index(spark, path, column, policy=table)
         except BloomsealError as error:

@@ -1,0 +1,101 @@
+"""A look at a table's folder that no overwrite changes meanwhile: old files or new ones, never both.
+
+A commit of ours stands as a plan from before its first file moves until after its last old one is gone, and makes
+``_SUCCESS`` anew (`..commit.placing`). Spark's own writer takes ``_SUCCESS`` away with the old files, and has a folder
+``_temporary/0`` until it puts it back; while it appends, both are there. So who finds neither under way, before and
+after his look, with the same ``_SUCCESS``, has seen a state of the table.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from ....errors import BloomsealError
+from ...listing import open_filesystem
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+__all__ = ["settled"]
+
+_OURS: Final = "_bloomseal_temporary"
+_SPARKS: Final = "_temporary/0"
+_SUCCESS: Final = "_SUCCESS"
+_PATIENCE: Final = 10.0
+"""Seconds that a reader waits for a commit to end: moving files takes milliseconds."""
+_PAUSE: Final = 0.05
+_LOOKS: Final = 3
+"""Looks at a table that changes, at least, however long each takes."""
+
+Found = TypeVar("Found")
+
+
+class _State(NamedTuple):
+    success: tuple[int | None, ...]
+    under_way: str | None
+
+
+def settled(folders: Iterable[tuple[str | None, str]], look: Callable[[], Found]) -> Found:
+    """What `look` finds in these folders.
+
+    Args:
+        folders: the URI of the file system (None: local), and the path on it. Of a folder of a partition the commits
+            are those of the table above; files have none.
+
+    Raises:
+        BloomsealError: a commit has been under way for ten seconds, or was cut off; or the table changed during each of
+            the looks. Whatever `look` raises.
+    """
+    places = list(dict.fromkeys((base, _above_partitions(folder)) for base, folder in folders))
+    end, looks = time.monotonic() + _PATIENCE, 0
+    states = [_state(*place) for place in places]
+    while True:
+        busy = next((one.under_way for one in states if one.under_way is not None), None)
+        if busy is None:
+            before, found, looks = states, look(), looks + 1
+            if (states := [_state(*place) for place in places]) == before:
+                return found
+        else:
+            time.sleep(_PAUSE)
+            states = [_state(*place) for place in places]
+        # Where commits follow one another without end, so would the looks.
+        if time.monotonic() > end and (busy is not None or looks >= _LOOKS):
+            break
+    if busy is None:
+        what = "the table changed each time that its files were looked at"
+        raise BloomsealError(what, file=places[0][1], hint="read again, when fewer writers are at work")
+    raise BloomsealError(
+        "an overwrite is under way, or was cut off: some of the table's files may be old, others new",
+        file=busy, hint="read again; the next write to the table finishes what was cut off",
+    )  # fmt: skip
+
+
+def _above_partitions(folder: str) -> str:
+    folder = folder.rstrip("/")
+    while "=" in folder.rpartition("/")[2][1:]:
+        folder = folder.rpartition("/")[0]
+    return folder
+
+
+def _state(base: str | None, folder: str) -> _State:
+    from pyarrow.fs import FileSelector, FileType, LocalFileSystem
+
+    filesystem: FileSystem = open_filesystem(base) or LocalFileSystem()
+    try:
+        names = [f"{folder}/{name}" for name in (_SUCCESS, _SPARKS, _OURS)]
+        success, sparks, ours = filesystem.get_file_info(names)
+        under_way = None
+        if sparks.type is FileType.Directory and success.type is FileType.NotFound:
+            under_way = sparks.path
+        if ours.type is FileType.Directory:
+            jobs = filesystem.get_file_info(FileSelector(ours.path, allow_not_found=True))
+            plans = filesystem.get_file_info(
+                [f"{job.path}/plan.json" for job in jobs if job.type is FileType.Directory]
+            )
+            under_way = next((plan.path for plan in plans if plan.type is FileType.File), under_way)
+    except OSError:
+        # Whoever lists it will say why it can't be looked at.
+        return _State((), None)
+    return _State((success.mtime_ns,), under_way)

@@ -1,0 +1,98 @@
+"""A file's columns against those of the frame, and how they become what Spark asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import types as st
+
+from ...errors import BloomsealError, FormatError, UnsupportedError
+from ...format.schema import Leaf
+from ...read.file import SealedFile
+from ...sbbf import PhysicalType
+from .pushdown import Bound, Condition, bind
+from .types import Convert, converter, file_schema, leaves_below, position_of, select
+
+__all__ = ["Layout"]
+
+
+@dataclass
+class Layout:
+    """A file's columns against those of the frame.
+
+    Attributes:
+        names: column of the frame → top-level name in the file; None where it has none, or none that can be read.
+        bound: the conditions on the file's own types.
+        wanted: the leaves to read.
+        by_rows: single rows can be read. Not those of INT96, which must be decoded to microseconds.
+    """
+
+    names: dict[str, str | None]
+    bound: Bound
+    wanted: list[Leaf]
+    by_rows: bool
+    converters: dict[tuple[str, pa.DataType], Convert] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        stored: Mapping[str, st.DataType],
+        conditions: Sequence[Condition],
+        file: SealedFile,
+        masked: frozenset[int],
+    ) -> Layout:
+        """Of a file.
+
+        Args:
+            stored: the frame's columns that files have.
+            conditions: what holds for every row that Spark will keep.
+            masked: leaves that are not read, and null.
+        """
+        schema = file_schema(file)
+        leaves = iter(file.leaves.leaves)
+        below = [[next(leaves) for _ in range(leaves_below(one.type))] for one in schema]
+        names: dict[str, str | None] = {}
+        lacking: dict[str, str | None] = {}
+        wanted: list[Leaf] = []
+        for column, kind in stored.items():
+            place = position_of(column, schema.names)
+            lacking[column] = None if place is None else schema.names[place]
+            chosen = [] if place is None else select(schema.field(place).type, kind, iter(below[place]), masked)
+            names[column] = lacking[column] if chosen else None
+            wanted += chosen
+        wanted = sorted({leaf.index: leaf for leaf in wanted}.values(), key=lambda leaf: leaf.index)
+        bound = bind(conditions, stored, lacking, file.leaves, masked)
+        return cls(names, bound, wanted, all(leaf.type.physical is not PhysicalType.INT96 for leaf in wanted))
+
+    def _convert(self, column: str, kind: st.DataType, array: pa.ChunkedArray) -> list[pa.Array]:
+        """A decoded column's chunks as Spark wants them."""
+        key = column, array.type
+        if key not in self.converters:
+            leaves = iter([leaf for leaf in self.wanted if leaf.path[0] == self.names[column]])
+            self.converters[key] = converter(array.type, kind, leaves)
+        function = self.converters[key]
+        return array.chunks if function is None else [function(chunk) for chunk in array.chunks]
+
+    def column(self, want: st.StructField, target: pa.Field, column: pa.ChunkedArray) -> Any:
+        """A decoded column as Spark wants it.
+
+        Raises:
+            UnsupportedError: a value does not fit the type.
+            FormatError: it can't be converted.
+        """
+        try:
+            return pa.chunked_array(self._convert(want.name, want.dataType, column), type=target.type)
+        except BloomsealError as error:
+            raise error.at(column=want.name) from None
+        except pa.ArrowInvalid:
+            # Its message may hold a value.
+            raise UnsupportedError(
+                f"a value of the file's {column.type} does not fit {want.dataType.simpleString()}",
+                column=want.name,
+                hint="a wider type in .schema(...)",
+            ) from None
+        except (pa.ArrowException, ValueError, TypeError) as error:
+            raise FormatError(f"the column can't be converted ({type(error).__name__})", column=want.name) from None
