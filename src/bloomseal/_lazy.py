@@ -7,7 +7,24 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-__all__ = ["lazily"]
+__all__ = ["deferred", "lazily"]
+
+
+class _Deferred:
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(import_module(self._name), name)
+        setattr(self, name, value)
+        return value
+
+
+def deferred(name: str) -> Any:
+    """The module of this name, which is loaded when something of it is asked for: ``pyarrow.compute`` takes as long to
+    load as a first look-up takes that finds nothing.
+    """
+    return _Deferred(name)
 
 
 def lazily(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:

@@ -229,6 +229,12 @@ def test_the_demonstration_measures_and_finds_what_it_wrote(run: Run) -> None:
     table = run("demo", "--rows", "5000", "--no-spark")
     assert table.code == 0
     assert "a thief asks" in table.out
+    assert table.out.count("█") >= 6
+    grown = results["index"]
+    assert [one["files"] for one in grown] == [2, 10, 40]
+    # Forty footers against one small index.
+    assert grown[-1]["with_index"] < grown[-1]["without"]
+    assert not list(Path("demo").glob("index-*"))
 
 
 def test_the_demonstrations_people_are_the_same_for_a_seed(run: Run) -> None:

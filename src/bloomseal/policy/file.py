@@ -14,7 +14,7 @@ from ..encryption import Algorithm
 from ..errors import BloomsealError, PolicyError
 from ..limits import MAX_POLICY_BYTES
 from ..spelling import nearest
-from ..storage.source import open_regular
+from ..storage.small import read_small
 from .keys import KeyPolicy
 from .table import ColumnPolicy, IndexPolicy, PolicyOrigin, Sensitivity, TablePolicy
 
@@ -67,8 +67,7 @@ class Policy:
                 setting could be the one that encrypts.
         """
         try:
-            with open(open_regular(path), "rb") as file:
-                data = file.read(MAX_POLICY_BYTES + 1)
+            data = read_small(path, MAX_POLICY_BYTES)
             if len(data) > MAX_POLICY_BYTES:
                 raise PolicyError(f"a policy of more than {MAX_POLICY_BYTES} bytes", file=os.fspath(path))
             document = tomllib.loads(data.decode())

@@ -90,7 +90,7 @@ class LogicalTypeUnion(View):
         """The name of the one member that is set; None for a member younger than this list.
 
         Raises:
-            FormatError: several are set, of which every reader takes the one that it likes.
+            FormatError: several are set, and every reader takes the one that it likes.
         """
         named = [name for name in self.__slots__ if getattr(self, name) is not None]
         if len(named) > 1:

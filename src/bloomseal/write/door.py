@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ..storage.formats import Format, format_of
+from ..storage.formats import Format, format_of, named_format
 from ..storage.ref import FileRef
 from ..storage.source import Source
 from . import attach
@@ -38,7 +38,7 @@ def attach_filters(
         As those.
     """
     with Source.open(path, filesystem) as source:
-        orc = format_of(source) is Format.ORC
+        orc = (format_of(source) or named_format(source.name)) is Format.ORC
     if orc:
         from ..orc.rewrite.verbs import attach_filters as attach_to_orc
 
