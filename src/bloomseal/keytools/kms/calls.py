@@ -320,7 +320,7 @@ class KmsCalls:
 
     def _count(self, **more: float) -> None:
         with self._lock:
-            now = self._counters.to_dict()
+            now: dict[str, Any] = self._counters.to_dict()
             slowest = max(now["slowest"], more.pop("slowest", 0.0))
             summed = {name: now[name] + amount for name, amount in more.items()}
             self._counters = replace(self._counters, slowest=slowest, **summed)
