@@ -19,6 +19,7 @@ from ..format.walk import Chunk, Walk
 from ..sbbf import KeySet, ProbeSet, SplitBlockBloomFilter
 from ..specs import DecryptionSpec, decryption_for
 from ..spelling import named_columns
+from ..storage.baton import waiting
 from ..storage.formats import Format
 from ..storage.ref import FileRef
 from ..storage.source import FilePlace, Source, lend
@@ -147,7 +148,7 @@ class SealedFile:
 
     def column_type(self, column: str) -> str:
         """The column's physical and logical type, in words."""
-        return str(self._footer.schema.leaf(column).type)
+        return str(self.leaf(column).type)
 
     def filter(self, row_group: int, column: str) -> SplitBlockBloomFilter | None:
         """A column chunk's filter; None where there is none that proves anything.
@@ -196,7 +197,9 @@ class SealedFile:
             if bloom_filter is None:
                 yield Hits(np.ones(len(asked), dtype=np.bool_), True)
             else:
-                yield Hits(asked.check(bloom_filter), False)
+                with waiting():
+                    maybe = asked.check(bloom_filter)
+                yield Hits(maybe, False)
 
     def key_set(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> KeySet:
         """Values hashed for this column, and for columns of its type in other files: any number for `survivors`.
@@ -277,14 +280,14 @@ class SealedFile:
             plan.stats.count(pruned_by_statistics=not by_filter, pruned_by_filter=by_filter)
             return None
         plan.stats.count(decoded=1)
-        if plan.predicate is None:
-            how: dict[str, Any] = {"int96_unit": plan.int96_unit, "use_threads": len(plan.wanted) > 1}
-            table = read_row_group(self._walk, row_group, plan.wanted, **how).select(plan.order)
-        else:
-            found = plan.matching(row_group, left)
-            if found is None:
+        with waiting():
+            if plan.predicate is None:
+                how: dict[str, Any] = {"int96_unit": plan.int96_unit, "use_threads": len(plan.wanted) > 1}
+                table = read_row_group(self._walk, row_group, plan.wanted, **how).select(plan.order)
+            elif (found := plan.matching(row_group, left)) is not None:
+                table = found
+            else:
                 return None
-            table = found
         plan.stats.count(rows=table.num_rows)
         return table
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..format.pages.statistics import all_null, bounds, no_nulls
 from ..format.walk import Chunk, Walk
 from ..sbbf import KeySet, SplitBlockBloomFilter
+from ..storage.baton import waiting
 from ..thrift.structs import ColumnMetaData
 
 if TYPE_CHECKING:
@@ -94,7 +95,8 @@ def ruled_out(
             return bloom_filter is not None and term.probe_set is not None and term.probe_set.none_in(bloom_filter)
         if bloom_filter is None and keys.quick:
             return False
-        count, values = keys.left(bounds(metas[index], term.leaf, ordered[index]), bloom_filter)
+        with waiting():
+            count, values = keys.left(bounds(metas[index], term.leaf, ordered[index]), bloom_filter)
         if values_left is not None and values is not None:
             values_left[id(term)] = values
         return bloom_filter is not None and not keys.undecided and not count

@@ -289,10 +289,10 @@ class SealedTable(ShownInNotebooks):
 
     def _answers(self, query: Query, threads: int | None) -> tuple[Narrowed, list[Answer]]:
         left = narrowed(query, self._indexes)
-        return left, side_by_side(query.answer, left.numbers, threads)
+        return left, side_by_side(query.answer, left.numbers, threads, handing_over=self._parts.local)
 
     def _shapes(self, query: Query, left: Narrowed) -> list[tuple[int, Shape]]:
-        shapes = side_by_side(query.shape_of, left.numbers, None)
+        shapes = side_by_side(query.shape_of, left.numbers, None, handing_over=self._parts.local)
         return [*zip(left.numbers, shapes, strict=True), *left.shapes]
 
     def _target(self, query: Query, shapes: list[tuple[int, Shape]]) -> pa.Schema:
@@ -301,7 +301,7 @@ class SealedTable(ShownInNotebooks):
             return query.target(*_apart(shapes))
         # The files that folders' names leave lack a column: the others say whether the table has it, and its type.
         every = range(len(self))
-        return query.target(every, side_by_side(query.shape_of, every, None))
+        return query.target(every, side_by_side(query.shape_of, every, None, handing_over=self._parts.local))
 
     def _ask(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> list[tuple[str, list[Hits]]]:
         """Path, and the answer of each row group of each file."""
@@ -326,7 +326,7 @@ class SealedTable(ShownInNotebooks):
                     hits = [Hits(one.maybe & maybe, False) for one, maybe in zip(hits, told.maybe, strict=True)]
                 return file.path, True, hits
 
-        found = side_by_side(one, range(len(self)), None)
+        found = side_by_side(one, range(len(self)), None, handing_over=self._parts.local)
         if found and not any(has for _, has, _ in found):
             raise no_such_column(column, self.columns)
         return [(path, hits) for path, _, hits in found]

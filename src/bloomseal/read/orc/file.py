@@ -19,6 +19,7 @@ from ...format.schema import Leaf, Schema
 from ...format.verify import VerifyReport
 from ...orc import BloomFilter, Column, OrcFile
 from ...specs import DecryptionSpec, decryption_for
+from ...storage.baton import waiting
 from ...storage.formats import Format
 from ...storage.source import Source
 from ..file import RowGroupInfo, SealedFile
@@ -262,14 +263,16 @@ class SealedOrcFile(SealedFile):
         spans = row_groups(self.orc, part)
         if plan.predicate is None:
             plan.stats.count(decoded=len(spans))
-            table = self._decoded(plan, part, plan.wanted)
+            with waiting():
+                table = self._decoded(plan, part, plan.wanted)
         else:
             left = left or self.pruned(plan, part)
             plan.stats.count(pruned_by_statistics=left.by_statistics, pruned_by_filter=left.by_filter)
             if not left.kept:
                 return None
             plan.stats.count(decoded=len(left.kept))
-            found = self._matching(plan, part, left.kept)
+            with waiting():
+                found = self._matching(plan, part, left.kept)
             if found is None:
                 return None
             table = found

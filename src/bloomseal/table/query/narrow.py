@@ -92,7 +92,7 @@ def shapes_of(query: Query, indexes: Indexes) -> list[tuple[int, Shape]]:
     found = with_indexes(indexes, None, lambda held, _: alike(query.numbers, held, query.condition.signature))
     same, unknown = found or ([], list(query.numbers))
     shapes = [(of[0], Fragment(query, of[0], ghost(doc, indexes.path(of[0]))).shape) for doc, of in same]
-    shapes += zip(unknown, side_by_side(query.shape_of, unknown, None), strict=True)
+    shapes += zip(unknown, side_by_side(query.shape_of, unknown, None, handing_over=query.parts.local), strict=True)
     return sorted(shapes, key=lambda one: one[0])
 
 

@@ -56,6 +56,11 @@ class TableParts:
         return self.snapshot is not None
 
     @cached_property
+    def local(self) -> bool:
+        """Are all files on this machine's own file system?"""
+        return all(found.ref.filesystem is None for found in self.files)
+
+    @cached_property
     def _roots(self) -> tuple[str, ...]:
         roots = {found.ref.root for found in self.files if found.ref.filesystem is None and found.ref.root is not None}
         return tuple(map(real_root, roots))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from ...errors import UsageError
+from ...storage.baton import Baton
 
 __all__ = ["side_by_side", "workers"]
 
@@ -15,13 +16,44 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def side_by_side(work: Callable[[T], R], items: Sequence[T], threads: int | None) -> list[R]:
-    """What `work` makes of each, in order, several at a time; the first error in that order is raised."""
+def side_by_side(
+    work: Callable[[T], R], items: Sequence[T], threads: int | None, *, handing_over: bool = False
+) -> list[R]:
+    """What `work` makes of each, in order, several at a time; the first error in that order is raised.
+
+    Args:
+        handing_over: one thread computes at a time, see `Baton`: for local files that take a fraction of a millisecond.
+    """
     count = workers(threads)
     if min(len(items), count) < 2:
         return [work(item) for item in items]
-    with ThreadPoolExecutor(count) as pool:
-        return list(pool.map(work, items))
+    if not handing_over:
+        with ThreadPoolExecutor(count) as pool:
+            return list(pool.map(work, items))
+    baton, numbered = Baton(), enumerate(items)
+    done: dict[int, R] = {}
+    failed: dict[int, BaseException] = {}
+
+    def several() -> None:
+        with baton.held():
+            # Whoever has it goes on to the next item with it: to hand it over takes longer than many an item.
+            for number, item in numbered:
+                baton.keep()
+                try:
+                    done[number] = work(item)
+                except BaseException as error:
+                    failed[number] = error
+                if failed:
+                    return  # items are taken in order: those before are done, or under way
+
+    with ThreadPoolExecutor(min(count, len(items))) as pool:
+        try:
+            wait([pool.submit(several) for _ in range(min(count, len(items)))])
+        except BaseException as error:  # somebody pressed Ctrl-C
+            failed[len(items)] = error
+    if failed:
+        raise failed[min(failed)]
+    return [done[number] for number in range(len(items))]
 
 
 def workers(threads: int | None) -> int:
