@@ -50,7 +50,7 @@ def side_by_side(
         try:
             wait([pool.submit(several) for _ in range(min(count, len(items)))])
         except BaseException as error:  # somebody pressed Ctrl-C
-            failed[len(items)] = error
+            failed[-1] = error
     if failed:
         raise failed[min(failed)]
     return [done[number] for number in range(len(items))]
