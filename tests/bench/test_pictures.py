@@ -7,7 +7,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from bench.pictures import PAGE, leak, look_up
+from bench.pictures import PAGE, SCALE_PAGE, index_scale, leak, look_up
 
 PICTURES = PAGE.parent / "pictures"
 
@@ -55,6 +55,25 @@ def test_the_leak_shows_what_the_demonstration_found() -> None:
     assert bars(leak(demo(50, 0)))[1] == pytest.approx(bars(leak(demo(50, 0)))[0] / 2, rel=0.02)
     kept = (PICTURES / "leak.svg").read_text(encoding="utf-8")
     assert any("100,000 named" in text for text in texts(kept))
+
+
+def test_the_growth_of_an_index_is_drawn_from_its_page() -> None:
+    page = SCALE_PAGE.read_text(encoding="utf-8")
+    assert (PICTURES / "index-scale.svg").read_text(encoding="utf-8") == index_scale(page)
+    drawn = index_scale(
+        "| files | 10 | 100 |\n| a look-up of a value that is nowhere, eight runs | 1 ms | 1 s |\n"
+        "| states of all files, by `stat` | 1 ms | 10 ms |\n| one value asked of eight runs | 10 ms | 10 ms |\n"
+        "| one value asked of one run | 1 ms | 100 ms |\n"
+    )
+    assert texts(drawn)[1:5] == ["1 s", "1 ms", "10", "100 files"]
+    ends = [
+        [float(number) for number in element.attrib["points"].split()[-1].split(",")]
+        for element in ElementTree.fromstring(drawn).iter()  # noqa: S314
+        if element.tag.endswith("polyline")
+    ]
+    (_, most), (_, least), (_, flat), (_, middle) = ends
+    assert least == flat
+    assert least - middle == pytest.approx(middle - most, abs=2)
 
 
 def test_the_pictures_are_small_and_load_nothing() -> None:
