@@ -69,7 +69,8 @@ def main() -> None:
     keys.addKey("pii", jvm.org.apache.orc.EncryptionAlgorithm.AES_CTR_128, _KEY)
     if not folder.exists():
         make(spark, folder, rows)
-    present, absent = f"{(rows // 3) * 7919 % 1_000_000_007:011d}", "99999999999"
+    # Both lie between the least and the greatest value of each file, so that filters are asked, not only statistics.
+    present, absent = f"{(rows // 3) * 7919 % 1_000_000_007:011d}", "00500000001"
     for what, value, count in (("present", present, 1), ("absent", absent, 0)):
         condition = f"ssn = '{value}'"
         jobs: dict[str, Callable[[], int]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import random
 from pathlib import Path
 from typing import Any
 
@@ -166,3 +167,45 @@ def test_encrypted_streams_of_the_java_writer_are_cut(
         # The condition's column and the others, each read once.
         assert len(calls) == 6
         assert max(sizes) < 0.7 * sum(stripe.data_length for stripe in file.orc.stripes)
+
+
+def test_few_bytes_of_many_rows_are_cut_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dictionary's numbers shrink to nothing in the file, and a stripe of them is decoded a row group at a time."""
+    monkeypatch.undo()
+    few = [f"few{i % 977}" for i in range(10 * 10_000)]
+    for name, rows in (("many", few), ("not many", few[: 2 * 10_000])):
+        path = tmp_path / f"{name}.orc"
+        pyarrow.orc.write_table(pa.table({"few": rows}), path, dictionary_key_size_threshold=1, compression="zstd")
+        with orc.open_file(path) as file:
+            (leaf,) = file.schema.leaves
+            groups = range(file.stripes[0].num_row_groups - 1, file.stripes[0].num_row_groups)
+            made = file.cleared(0, [leaf], groups)
+            assert sum(one.length for one in file.index(0).streams if not one.is_index) < clear._WORTH_CUTTING
+            assert made.first == (groups.start if name == "many" else 0)
+            assert decoded(file, 0, [leaf], ["few"], groups)[0]["few"].to_pylist() == rows[-10_000:]
+
+
+def test_a_stream_ends_with_the_chunk_in_which_the_next_row_group_begins(tmp_path: Path) -> None:
+    """Texts have no runs that reach into the next chunk; numbers may."""
+    rng = random.Random(4)
+    rows = [rng.randbytes(30).hex() for _ in range(ROWS)]
+    path = tmp_path / "texts.orc"
+    block = 65_536  # a row group has 90,000 bytes
+    pyarrow.orc.write_table(
+        pa.table({"text": rows}), path, compression="zlib", compression_block_size=block, row_index_stride=STRIDE,
+        batch_size=100,
+    )  # fmt: skip
+    with orc.open_file(path) as file:
+        (leaf,) = file.schema.leaves
+        sizes = []
+        for group in range(file.stripes[0].num_row_groups):
+            made = file.cleared(0, [leaf], range(group, group + 1))
+            assert made.first == group
+            sizes.append(made.size())
+            assert (
+                decoded(file, 0, [leaf], ["text"], range(group, group + 1))[0]["text"].to_pylist()
+                == (rows[group * STRIDE : (group + 1) * STRIDE])
+            )
+    # From within one chunk to the end of the one in which the next row group begins.
+    assert max(sizes) < 90_000 + 2 * block
+    assert sum(sizes) / len(sizes) < 90_000 + 1.2 * block

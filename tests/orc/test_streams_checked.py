@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 import bloomseal as bs
 from bloomseal import FormatError, orc
-from bloomseal.orc.runs import kernels, walk
+from bloomseal.orc.runs import choose, kernels, walk
+from bloomseal.orc.runs.begin import integers_from
 from bloomseal.orc.streams import StreamKind
 
 from .test_hostile import field
@@ -48,6 +49,8 @@ def _both(name: str, data: bytes, *args: object) -> int:
     """What a walk says, compiled or not."""
     found = getattr(walk, name)(data, *args)
     assert kernels.compiled(name)(np.frombuffer(data, np.uint8), *args) == found
+    if name == "runs_v2" and args[1:2] == (False,) and args[2] != -1:
+        assert choose._long_runs(memoryview(data), *args[::2]) in (None, found)
     return int(found)
 
 
@@ -109,6 +112,27 @@ def test_walks_read_streams_of_a_writer(version: str, name: str) -> None:
         assert _both(name, data, count + 1, False, -1) == walk.CUT
         kinds.add(data[0] >> 6)
     assert len(kinds) > 1
+
+
+def test_long_runs_are_read_without_kernels() -> None:
+    """Dictionaries' numbers, packed and ascending, as a writer stores them, from their beginning and from within."""
+    rng = np.random.default_rng(8)
+    for values in (rng.integers(0, 900, 20_000), (np.arange(20_000) * 7 + rng.integers(0, 6, 20_000)) % 977):
+        column = pa.DictionaryArray.from_arrays(pa.array(values, pa.int32()), [f"{n:03d}" for n in range(977)])
+        sink = pa.BufferOutputStream()
+        pyarrow.orc.write_table(pa.table({"a": column.cast(pa.string())}), sink, dictionary_key_size_threshold=1)
+        with orc.open_file(sink.getvalue().to_pybytes()) as file:
+            stream = next(one for one in file.index(0).streams if one.kind == StreamKind.DATA)
+            data = file.tail.inflate(file.index(0).read(stream), 1 << 30)
+        for skipped in (0, 5, 700):
+            cut = memoryview(integers_from(data, skipped, version=2, signed=False))
+            most = 976
+            for wanted in (1, 511, 20_000 - skipped):
+                found = _both("runs_v2", bytes(cut), wanted, False, most)
+                assert found > 0
+                assert choose._long_runs(cut, wanted, most) == found
+            assert choose._long_runs(cut, 20_000 - skipped, 500) == walk.OUTSIDE
+            assert choose._long_runs(cut[:-1], 20_000 - skipped, most) is None
 
 
 @settings(max_examples=400, deadline=None)

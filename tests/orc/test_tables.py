@@ -317,3 +317,21 @@ def test_a_truncated_file_is_refused_as_what_its_name_says(tmp_path: Path) -> No
         with pytest.raises(FormatError, match="not an ORC file, or truncated") as refused:
             ask()
         assert str(path) in str(refused.value)
+
+
+def test_types_of_one_table_are_taken_apart_once(tmp_path: Path) -> None:
+    """Files of the same types share what was made of them; others do not."""
+    for name, rows in (("a", {"x": [1], "y": ["t"]}), ("b", {"x": [2], "y": ["u"]}), ("c", {"x": ["t"], "y": [1]})):
+        po.write_table(pa.table(rows), tmp_path / f"{name}.orc")
+    with (
+        bs.open_file(tmp_path / "a.orc") as a,
+        bs.open_file(tmp_path / "b.orc") as b,
+        bs.open_file(tmp_path / "c.orc") as c,
+    ):
+        assert isinstance(a, SealedOrcFile)
+        assert isinstance(b, SealedOrcFile)
+        assert isinstance(c, SealedOrcFile)
+        assert a._columns is b._columns
+        assert a.arrow_schema.types == [pa.int64(), pa.string()]
+        assert c.arrow_schema.types == [pa.string(), pa.int64()]
+        assert [one.read().num_rows for one in (a, b, c)] == [1, 1, 1]

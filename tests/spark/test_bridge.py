@@ -15,6 +15,7 @@ import pytest
 
 import bloomseal as bs
 import bloomseal.spark as bss
+from bloomseal.errors import UnsupportedError
 from bloomseal.keytools import KmsAccessError
 from bloomseal.policy import Policy
 
@@ -412,6 +413,14 @@ def test_a_denied_key_is_named_and_other_columns_are_read(
     # The check after a write reads back, on the driver, and says so.
     with pytest.raises(KmsAccessError, match="denies the use of master key 'forbidden'"):
         bss.check_table(bridge, tmp_path / "t")
+
+
+def test_a_check_does_not_advise_to_remove_orc_files(bridge: SparkSession, people: DataFrame, tmp_path: Path) -> None:
+    people.write.orc(str(tmp_path / "t"))
+    with pytest.raises(UnsupportedError, match="take Parquet") as refused:
+        bss.check_table(bridge, tmp_path / "t")
+    assert "remove" not in str(refused.value)
+    assert "audit" in str(refused.value)
 
 
 def _renamed(ring: bs.Keyring) -> Policy:

@@ -34,6 +34,7 @@ class MasterKeys:
     """
 
     kms_name = "the master keys given"
+    answers_at_once = True
 
     def __init__(self, keys: Mapping[str, bytes | SecretKey | Sequence[bytes | SecretKey | None]]) -> None:
         self._keys = {name: _versions(name, given) for name, given in keys.items()}

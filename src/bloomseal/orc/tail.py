@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final
 
 from ..errors import FormatError, UnsupportedError
@@ -19,6 +19,8 @@ __all__ = ["MAGIC", "Stripe", "Tail", "Writer", "read_tail"]
 
 MAGIC: Final = b"ORC"
 _FIRST_READ: Final = 16 * 1024
+_REMEMBERED: Final = 16
+"""Files of one table have one schema: so many are remembered, to be taken apart once."""
 _HYBRID_UNLESS: Final = 2  # CalendarKind.PROLEPTIC_GREGORIAN
 
 
@@ -82,7 +84,7 @@ class Tail:
         self.num_rows = footer.number(6)
         self.row_index_stride = footer.number(8)
         self.hybrid_calendar = footer.number(11) != _HYBRID_UNLESS
-        self.schema = Schema(footer.every(4))
+        self.schema = _schema(tuple(map(bytes, footer.every(4))))
         self.encryption: Encryption | None = None
         if 10 in footer:
             place = (metadata[0] - statistics, metadata[0])
@@ -139,6 +141,11 @@ def read_tail(source: Source) -> Tail:
     data = end[-whole:-length] if whole <= take else memoryview(source.read(start, footer))
     inflated = inflate(data, _compression(postscript), _block_size(postscript), MAX_ORC_FOOTER_BYTES)
     return Tail(source, end[-length:-1], inflated, (start - metadata, metadata), rest)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _schema(types: tuple[bytes, ...]) -> Schema:
+    return Schema([memoryview(one) for one in types])
 
 
 def _compression(postscript: Message) -> Compression:

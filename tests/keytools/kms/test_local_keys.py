@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+import threading
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,38 @@ def test_master_keys_at_hand() -> None:
     for wrong in ({"a": "text"}, {"a": []}, {"a": 3}):
         with pytest.raises(UsageError):
             MasterKeys(wrong)  # type: ignore[arg-type]
+
+
+def test_keys_at_hand_are_opened_in_the_callers_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread for each of two keys of each file takes longer than opening them. A subclass may wait for anything."""
+    threads: list[str] = []
+
+    def seen(client: type) -> None:
+        opens = client.open_local_key
+
+        def watched(*given: object) -> bytes:
+            threads.append(threading.current_thread().name)
+            return bytes(opens(*given))
+
+        monkeypatch.setattr(client, "open_local_key", watched)
+
+    class Slow(MasterKeys):
+        pass
+
+    seen(MasterKeys)
+    seen(bs.Keyring)
+    keys = {"pii": KEYS["pii"][1]}
+    ring = orc_ring(tmp_path / "keys.json")
+    for source, name, own in (
+        (MasterKeys(keys), "pii", False), (ring, "pii", False), (KeyTools(ring), "pii", False), (Slow(keys), "pii", True)
+    ):  # fmt: skip
+        threads.clear()
+        local_key_calls(source).open(bytes(range(16)), name, 0)
+        assert [one != threading.current_thread().name for one in threads] == [own], source
+        with pytest.raises(KeyAccessError) as refused:
+            local_key_calls(source).open(bytes(range(16)), "nobody's", 0)
+        assert not refused.value.retryable
+        assert refused.value.__context__ is None
 
 
 def test_calls_are_counted_by_the_key_tools_over_a_keyring(tmp_path: Path) -> None:

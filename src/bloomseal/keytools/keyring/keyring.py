@@ -55,6 +55,7 @@ class Keyring:
     """
 
     kms_name = KMS
+    answers_at_once = True
 
     def __init__(self, path: str | os.PathLike[str], *, passphrase: str | None = None, create: bool = False) -> None:
         self._prepare(path, passphrase, must_protect=passphrase is not None)

@@ -27,7 +27,9 @@ from .cut import Part, parts_needed
 __all__ = ["ClearFile", "clear_file", "empty_file", "stream_entry", "tail_bytes"]
 
 _WORTH_CUTTING: Final = 256 * 1024
-"""Bytes of streams that need not be read: for fewer nobody asks the row indexes."""
+"""Bytes of streams that need not be read: for fewer nobody asks the row indexes, unless there are"""
+_ROWS_WORTH_CUTTING: Final = 20_000
+"""rows that need not be decoded: a dictionary's numbers are next to nothing in the file, and many in memory."""
 _FOOTER_LAYOUT: Final = (1, 2, 3, 5, 6, 7, 8, 10)
 """Of the footer: header and content length, stripes, metadata, rows, statistics, stride, encryption."""
 _DATA_KINDS: Final = (
@@ -111,8 +113,11 @@ def clear_file(
     for taken in (groups, range(groups.stop)) if tail.writer is not None else (range(groups.stop),):
         if len(taken) == len(every):
             break
-        saved = sum(one.length for one in streams) * (1 - len(taken) / len(every))
-        if saved < _WORTH_CUTTING:
+        share = 1 - len(taken) / len(every)
+        if (
+            share * sum(one.length for one in streams) < _WORTH_CUTTING
+            and share * stripe.num_rows < _ROWS_WORTH_CUTTING
+        ):
             continue
         parts: list[Part] = []
         try:

@@ -120,8 +120,8 @@ def parts_needed(
                 raise FormatError("the row index does not say where a stream begins", column=column.name)
         end = stream.length
         if groups.stop < len(entries):
-            behind = (_place(entry, at, coding, width, compressed=compressed) for entry in entries[groups.stop :])
-            end = max(begin.chunk, _end([one.chunk for one in behind], end, compressed=compressed))
+            behind = [_place(entry, at, coding, width, compressed=compressed) for entry in entries[groups.stop :]]
+            end = max(begin.chunk, _end(behind, end, compressed=compressed))
         part = stream._replace(
             offset=stream.offset + begin.chunk, length=end - begin.chunk, start=stream.start + begin.chunk
         )
@@ -175,12 +175,17 @@ def _place(entry: memoryview, at: int, coding: int, width: int, *, compressed: b
     return _Place(chunk, skipped, values, bits) if values <= _MOST_PENDING and bits < 8 else _Place()
 
 
-def _end(places: list[int], length: int, *, compressed: bool) -> int:
-    end = places[0]
-    if any(one < end for one in places):
+def _end(behind: list[_Place], length: int, *, compressed: bool) -> int:
+    """Where the row groups before these end, at the latest."""
+    first = behind[0]
+    if any(one.chunk < first.chunk for one in behind):
         return length
+    # A run that began before, and goes on in the next row group.
+    shared = bool(first.values or first.bits)
     if not compressed:
-        return min(end + _LONGEST_RUN, length)
-    # Where the next row group begins, there begins a chunk; the run in which it begins may reach into one more.
-    behind = sorted({place for place in places if place > end})
-    return min(behind[1], length) if behind[1:] else length
+        return min(first.chunk + (_LONGEST_RUN if shared else 0), length)
+    if not shared and not first.skipped:
+        return min(first.chunk, length)
+    # Where a row group begins, there begins a chunk; such a run may reach into one more.
+    chunks = sorted({one.chunk for one in behind if one.chunk > first.chunk})
+    return min(chunks[shared], length) if chunks[shared:] else length

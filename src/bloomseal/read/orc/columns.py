@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Final
 
 import pyarrow as pa
+import pyarrow.orc
 
 from ...errors import FormatError, UnsupportedError
 from ...format.leaves import leaves_of
 from ...format.schema import Leaf, Schema
-from ...orc import Column
+from ...orc import Column, OrcFile
+from ...orc.rows.clear import empty_file
 from ...orc.schema import Kind
 from ...orc.schema import Schema as OrcSchema
 
-__all__ = ["Columns"]
+__all__ = ["Columns", "columns_of"]
+
+_REMEMBERED: Final = 16
+"""Files of one table have one schema, as `bloomseal.orc.tail` has it."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +121,26 @@ class Columns:
             last = columns[at].last
             yield one.name, [column for column in columns[at : last + 1] if column.is_leaf]
             at = last + 1
+
+
+def columns_of(file: OrcFile) -> Columns:
+    """The columns of a file, in the types to which pyarrow decodes them.
+
+    Raises:
+        UnsupportedError: a type that it does not know, or rows that are no struct.
+        FormatError: pyarrow can't read the types.
+    """
+    try:
+        return _columns(empty_file(file.tail), file.schema)
+    except pa.ArrowNotImplementedError as error:
+        raise UnsupportedError("pyarrow does not decode a column of this file", file=file.path) from error
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise FormatError(f"pyarrow can't open the file: {type(error).__name__}", file=file.path) from error
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _columns(empty: bytes, schema: OrcSchema) -> Columns:
+    return Columns(pyarrow.orc.ORCFile(pa.BufferReader(empty)).schema, schema)
 
 
 def _only_orc(kind: pa.DataType) -> bool:

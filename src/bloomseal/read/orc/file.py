@@ -26,9 +26,9 @@ from ..file import RowGroupInfo, SealedFile
 from ..plan import ReadStats
 from ..predicate.predicate import Predicate
 from ..verdict import Hits
-from .columns import Columns
+from .columns import Columns, columns_of
 from .prune import Pruned, ruled_out
-from .rows import arrow_schema, decoded, need_range, neighbourhoods, row_groups, rows_of
+from .rows import decoded, need_range, neighbourhoods, row_groups, rows_of
 from .truth import held_against_values
 from .verify import verify_orc
 
@@ -94,7 +94,7 @@ class SealedOrcFile(SealedFile):
 
     @cached_property
     def _columns(self) -> Columns:
-        return Columns(arrow_schema(self.orc), self.orc.schema)
+        return columns_of(self.orc)
 
     @property
     def encrypted(self) -> bool:

@@ -13,29 +13,14 @@ import pyarrow.orc
 
 from ...errors import FormatError, UnsupportedError
 from ...orc import Column, OrcFile, Stripe
-from ...orc.rows.clear import empty_file
 from .bounds import nanoseconds
 
-__all__ = ["arrow_schema", "decoded", "need_range", "neighbourhoods", "row_groups", "rows_of"]
+__all__ = ["decoded", "need_range", "neighbourhoods", "row_groups", "rows_of"]
 
 _WORTH_LEAVING: Final = 256 * 1024
 """Bytes of a stripe's columns between two row groups: for fewer it is not decoded in two parts."""
 
 Rows = npt.NDArray[np.int64]
-
-
-def arrow_schema(file: OrcFile) -> pa.Schema:
-    """The file's columns in the types to which pyarrow decodes them.
-
-    Raises:
-        UnsupportedError: a type that it does not know.
-    """
-    try:
-        return pyarrow.orc.ORCFile(pa.BufferReader(empty_file(file.tail))).schema
-    except pa.ArrowNotImplementedError as error:
-        raise UnsupportedError("pyarrow does not decode a column of this file", file=file.path) from error
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise FormatError(f"pyarrow can't open the file: {type(error).__name__}", file=file.path) from error
 
 
 def decoded(

@@ -16,11 +16,12 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ... import errors
-from ...errors import BloomsealError, KeyAccessError, MissingFileError, PolicyError, UsageError
+from ...errors import BloomsealError, KeyAccessError, MissingFileError, PolicyError, UnsupportedError, UsageError
 from ...format.expectation import Expectation
 from ...format.pages.statistics import all_null
 from ...policy import Policy, TablePolicy
 from ...read.file import SealedFile
+from ...storage.formats import Format, named_format
 from ...storage.ref import FileRef
 from ...table.hive import check_partitioning
 from ..given import refuse_secrets, table_policy
@@ -301,9 +302,13 @@ def check_table(
         UsageError: no such folder, or what can't be listed.
         PolicyError: files that are not what the policy says.
         KeyAccessError: a key that the check needs can't be used here, on the driver.
+        UnsupportedError: a table of ORC files.
     """
     chosen = in_folder(chosen_table(spark, policy, table), qualified(spark, path))
-    return _check(os.fspath(path), list_files(spark, path), chosen, None)
+    files = list_files(spark, path)
+    if orc := next((name for name in files.names if named_format(name) is Format.ORC), None):
+        raise UnsupportedError("checks take Parquet", file=orc, hint="bloomseal.spark.audit, for ORC too")
+    return _check(os.fspath(path), files, chosen, None)
 
 
 def _check(
