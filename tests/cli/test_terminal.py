@@ -190,6 +190,20 @@ def test_a_reader_that_goes_away_is_no_answer(sealed: Run) -> None:
     assert b"Traceback" not in done.stderr
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize("form", ["csv", "json", "table"])
+def test_a_full_disk_is_told_in_the_systems_words(sealed: Run, form: str) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [PROGRAM, "read", "people.parquet", "--format", form], stdout=full, stderr=subprocess.PIPE, timeout=60
+        )
+    assert done.returncode == 2
+    told = done.stderr.decode().strip()
+    assert "No space left on device" in told
+    assert len(told.splitlines()) == 1
+    assert json.loads(told)["error"] if form == "json" else told.startswith("bloomseal: ")
+
+
 def test_input_is_a_stream(folder: Path) -> None:
     rows = 400_000
     with open("long.csv", "w") as file:

@@ -111,3 +111,31 @@ def test_threads_are_at_least_one(folder: Path) -> None:
         for work in (table.read, table.scan, table.verify):
             with pytest.raises(bs.UsageError, match=f"{threads} threads"):
                 work(threads=threads)
+
+
+def test_a_look_up_hands_over_only_row_groups_that_filters_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = bs.EncryptionSpec(footer_key=b"f" * 16, column_keys={"id": b"c" * 16})
+    for number in range(3):
+        ids = [f"{number}-{i}" for i in range(ROWS)]
+        bs.write_table(
+            pa.table({"id": ids}), tmp_path / f"{number}.parquet", encryption=spec, row_group_size=10,
+            bloom_filters={"id": bs.FilterSpec(fpp=0.0001)},
+        )  # fmt: skip
+    begun: list[tuple[int, int]] = []
+
+    class Noted(scan._Unit):
+        def __init__(self, opened: scan._Opened, group: int, *rest: Any) -> None:
+            begun.append((opened.number, group))
+            super().__init__(opened, group, *rest)
+
+    monkeypatch.setattr(scan, "_Unit", Noted)
+    table = bs.open_table(tmp_path, decryption=SPEC)
+    wanted = [("id", "in", ["1-15", "1-99", "nobody"])]
+    assert table.scan(filters=wanted).read_all().column("id").to_pylist() == ["1-15", "1-99"]
+    assert begun == [(1, 1), (1, 9)]
+    streamed = table.stats
+    table.read(filters=wanted)
+    assert streamed == table.stats
+    assert (streamed.decoded, streamed.pruned_by_filter + streamed.pruned_by_statistics) == (2, 28)

@@ -32,6 +32,7 @@ _IN_OPTIONS: Final = {
     Hint.PROBE: "bloomseal probe asks its filters",
     Hint.SIZE_TO_HIDE: "--bloom-filter COLUMN:ndv=N,hide_size or COLUMN:num_bytes=N,hide_size",
     Hint.HIDDEN_SIZE: "a greater ndv= or num_bytes=, a higher fpp=, or smaller row groups (--row-group-size)",
+    Hint.EXISTING: "--existing append or overwrite",
     Hint.OVERWRITE: "another --out, or --overwrite",
     Hint.ROW_GROUP_SIZE: "--row-group-size alone decides its rows",
 }

@@ -136,8 +136,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except Exception as error:
             if state.debug:
                 raise
-            # A foreign message may quote what it was working on, so only its type is told.
-            remark(f"bloomseal: unexpected {type(error).__name__}; --debug shows where")
+            # A foreign message may quote what it was working on: only its type is told, or the system's own word.
+            system = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else None
+            what = f"the system says: {system}" if system else f"unexpected {type(error).__name__}"
+            _print_error(BloomsealError(what, hint="--debug shows where"), state)
         if state.verbose and state.tools is not None:
             _print_counters(state)
         return _ERROR

@@ -34,16 +34,7 @@ if TYPE_CHECKING:
     from ..policy import TablePolicy
     from .predicate.predicate import Left, Predicate
 
-__all__ = [
-    "ReadPlan",
-    "ReadStats",
-    "RowGroupInfo",
-    "RuledOut",
-    "SealedFile",
-    "Survivors",
-    "Verdict",
-    "open_file",
-]
+__all__ = ["ReadPlan", "ReadStats", "RowGroupInfo", "RuledOut", "SealedFile", "Survivors", "Verdict", "open_file"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,34 +257,40 @@ class SealedFile:
         self._refuse_clear(wanted, predicate)
         return ReadPlan(self._walk, wanted, order, predicate, int96_unit, ReadStats(row_groups=self.num_row_groups))
 
-    def scan(self, plan: ReadPlan) -> Iterator[pa.Table]:
-        """The matching rows, one table per row group that has any. Counts into ``plan.stats``."""
-        for group in range(self.num_row_groups):
-            if (table := self.scan_row_group(plan, group)) is not None:
+    def scan(self, plan: Any) -> Iterator[pa.Table]:
+        """The matching rows, one table per part that has any. Counts into ``plan.stats``."""
+        for part in range(self.num_parts):
+            if (table := self.scan_part(plan, part)) is not None:
                 yield table
 
-    def scan_row_group(self, plan: ReadPlan, row_group: int) -> pa.Table | None:
-        """The matching rows of one row group; None where there are none. Counts into ``plan.stats``."""
+    def skips(self, plan: Any, part: int) -> bool:
+        """Do statistics and filters leave nothing of a part? Of one that they leave, `scan_part` asks no more. Counts
+        into ``plan.stats``.
+        """
         left: Left = {}
-        if (proof := self.rules_out(plan, row_group, left)) is not None:
-            by_filter = proof is RuledOut.BY_FILTER
-            plan.stats.count(pruned_by_statistics=not by_filter, pruned_by_filter=by_filter)
+        if (proof := self.rules_out(plan, part, left)) is None:
+            plan.left[part] = left
+            return False
+        by_filter = proof is RuledOut.BY_FILTER
+        plan.stats.count(pruned_by_statistics=not by_filter, pruned_by_filter=by_filter)
+        return True
+
+    def scan_part(self, plan: Any, part: int) -> pa.Table | None:
+        """The matching rows of a part; None where there are none. Counts into ``plan.stats``."""
+        if part not in plan.left and self.skips(plan, part):
             return None
+        left = plan.left.pop(part)
         plan.stats.count(decoded=1)
         with waiting():
             if plan.predicate is None:
                 how: dict[str, Any] = {"int96_unit": plan.int96_unit, "use_threads": len(plan.wanted) > 1}
-                table = read_row_group(self._walk, row_group, plan.wanted, **how).select(plan.order)
-            elif (found := plan.matching(row_group, left)) is not None:
+                table = read_row_group(self._walk, part, plan.wanted, **how).select(plan.order)
+            elif (found := plan.matching(part, left)) is not None:
                 table = found
             else:
                 return None
         plan.stats.count(rows=table.num_rows)
         return table
-
-    def scan_part(self, plan: Any, part: int) -> pa.Table | None:
-        """As `scan_row_group`, of a part, whatever parts the file's format has. `plan`: from `plan`."""
-        return self.scan_row_group(plan, part)
 
     def pieces(self, plan: Any, part: int) -> Iterator[pa.Table]:
         """As `scan_part`, in pieces of a megabyte or less where every row is asked for."""

@@ -67,6 +67,7 @@ class ReadPlan:
         int96_unit: of the timestamps that INT96 becomes: ``ns`` or ``us``.
         stats: filled while it runs.
         pages: row group → column → the only data pages on which it can have a value that the predicate asks for.
+        left: row group → what `ruled_out` left of its values, until its rows are read.
     """
 
     walk: Walk
@@ -76,6 +77,7 @@ class ReadPlan:
     int96_unit: str
     stats: ReadStats
     pages: Mapping[int, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
+    left: dict[int, Left] = field(default_factory=dict)
 
     @cached_property
     def empty(self) -> pa.Table:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import BloomsealError, UnsupportedError, UsageError
+from ..errors import BloomsealError, Hint, UnsupportedError, UsageError
 from ..keytools.material.store import MaterialStore, tidy
 from ..storage.aside import aside_name, folder_below, folder_lock
 from ..storage.atomic import storage_errors
@@ -88,7 +88,7 @@ class TargetFolder:
         if self._existing is Existing.ERROR:
             raise UsageError(
                 f"the folder holds files already, such as {relative}", file=self.ref.path,
-                hint='existing="append" or "overwrite"',
+                hint=Hint.EXISTING,
             )  # fmt: skip
         if self._existing is Existing.OVERWRITE and self._is_data(relative):
             self._old.append(_Old(relative, before))

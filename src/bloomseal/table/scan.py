@@ -61,17 +61,28 @@ class _Opened:
     Args:
         alive: the files that are open.
         stats: of all files; this one's are added when it is closed.
+
+    Attributes:
+        groups: the row groups to read.
     """
 
     def __init__(self, query: Query, number: int, alive: set[_Opened], stats: ReadStats) -> None:
         self.number = number
         self._alive, self._stats = alive, stats
         self.fragment = Fragment(query, number)
-        self._left = len(self.fragment.groups)
         self._lock = threading.Lock()
         alive.add(self)
+        self.groups = self._kept() if query.parts.local else self.fragment.groups
+        self._left = len(self.groups)
         if not self._left:
             self.close()
+
+    def _kept(self) -> Sequence[int]:
+        """Without those that filters rule out: to ask takes less than to hand over to another thread."""
+        file, plan = self.fragment.file, self.fragment.plan
+        if plan.predicate is None or not plan.predicate.few:
+            return self.fragment.groups
+        return [group for group in self.fragment.groups if not file.skips(plan, group)]
 
     def done(self) -> None:
         with self._lock:
@@ -139,10 +150,7 @@ def _batches(
     # Two files at a time are enough to never wait for one: row groups keep the other threads at work.
     coming = _ahead((pool.submit(_Opened, query, number, alive, stats) for number in numbers), 2)
     units = (
-        _Unit(opened, group, query, schema)
-        for one in coming
-        for opened in (one.result(),)
-        for group in opened.fragment.groups
+        _Unit(opened, group, query, schema) for one in coming for opened in (one.result(),) for group in opened.groups
     )
     pending: deque[tuple[_Unit, Future[tuple[deque[pa.RecordBatch], bool]]]] = deque()
     try:

@@ -50,6 +50,7 @@ class OrcPlan:
         stripe_bytes: as stored, all columns together.
         stats: filled while it runs.
         bytes_read: of the stripes' data; those of indexes and filters are not counted.
+        left: stripe → what `pruned` left of it, until its rows are read.
     """
 
     wanted: list[int]
@@ -59,6 +60,7 @@ class OrcPlan:
     stripe_bytes: list[int]
     stats: ReadStats = field(default_factory=ReadStats)
     bytes_read: int = 0
+    left: dict[int, Pruned] = field(default_factory=dict)
 
     def size_of(self, part: int) -> int:
         """Roughly the bytes of one stripe, as stored."""
@@ -249,11 +251,14 @@ class SealedOrcFile(SealedFile):
             ReadStats(row_groups=self.num_row_groups),
         )
 
-    def scan(self, plan: Any) -> Iterator[pa.Table]:
-        """The matching rows, one table per stripe that has any. Counts into ``plan.stats``."""
-        for part in range(self.num_parts):
-            if (table := self.scan_part(plan, part)) is not None:
-                yield table
+    def skips(self, plan: Any, part: int) -> bool:
+        assert isinstance(plan, OrcPlan)  # noqa: S101
+        left = self.pruned(plan, part)
+        if left.kept:
+            plan.left[part] = left
+            return False
+        self.scan_part(plan, part, left)  # which counts
+        return True
 
     def scan_part(self, plan: Any, part: int, left: Pruned | None = None) -> pa.Table | None:
         """The matching rows of one stripe; None where there are none. Counts into ``plan.stats``. `left`: of `pruned`,
@@ -266,7 +271,7 @@ class SealedOrcFile(SealedFile):
             with waiting():
                 table = self._decoded(plan, part, plan.wanted)
         else:
-            left = left or self.pruned(plan, part)
+            left = left or plan.left.pop(part, None) or self.pruned(plan, part)
             plan.stats.count(pruned_by_statistics=left.by_statistics, pruned_by_filter=left.by_filter)
             if not left.kept:
                 return None

@@ -155,6 +155,11 @@ class Predicate:
         """The one comparison that it is; None of any other condition."""
         return self._test if isinstance(self._test, Term) else None
 
+    @property
+    def few(self) -> bool:
+        """Does it ask for few values, so that little is to be remembered of what filters say of them?"""
+        return all(term.keys is None for way in self.any_of for term in way)
+
     def hits(self, table: pa.Table, left: Left | None = None) -> npt.NDArray[np.int64]:
         """The numbers of the rows that it keeps, ascending.
 
