@@ -15,7 +15,7 @@ import bloomseal as bs
 from bloomseal import orc
 from bloomseal.keytools import MasterKeys
 from bloomseal.orc.protobuf import Message, encoded, number
-from bloomseal.orc.rows import clear
+from bloomseal.orc.rows import clear, cut
 from bloomseal.read.orc.rows import decoded
 from support.jvm import JavaUnavailableError
 from support.orc_java import java_orc_write, memory_keys
@@ -136,6 +136,14 @@ def test_positions_that_do_not_fit_their_columns_are_not_followed(path: Path, mo
             for at in (10, 13_210, 23_990):
                 found = file.read(["text", "i64"], [("number", "==", at)])
                 assert found.equals(whole.slice(at, 1).select(["text", "i64"]))
+
+
+@pytest.mark.parametrize("compressed", [True, False])
+def test_a_position_that_is_none_cuts_nothing_off(compressed: bool) -> None:
+    place, none = cut._Place, cut._Place()
+    assert cut._end([none, place(900)], 1000, compressed=compressed) == 1000
+    assert cut._end([place(400), none], 1000, compressed=compressed) == 1000
+    assert cut._end([place(400), place(900)], 1000, compressed=compressed) == 400
 
 
 @pytest.mark.jvm

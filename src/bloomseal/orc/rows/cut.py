@@ -178,8 +178,8 @@ def _place(entry: memoryview, at: int, coding: int, width: int, *, compressed: b
 def _end(behind: list[_Place], length: int, *, compressed: bool) -> int:
     """Where the row groups before these end, at the latest."""
     first = behind[0]
-    if any(one.chunk < first.chunk for one in behind):
-        return length
+    if first.chunk < 0 or any(one.chunk < first.chunk for one in behind):
+        return length  # a position that is none says nothing of what comes before
     # A run that began before, and goes on in the next row group.
     shared = bool(first.values or first.bits)
     if not compressed:
