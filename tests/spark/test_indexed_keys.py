@@ -16,6 +16,8 @@ from .indexed_tables import FILES, ROWS, ids, opened, ssn, turned
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from bloomseal.policy import TablePolicy
+
 pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
 
 
@@ -129,3 +131,26 @@ def test_other_files_than_keys_were_looked_up_for(
     monkeypatch.setattr(pruning, "hits_of", later)
     assert bss.semi_join(spark, table, "ssn", again).where("ssn = 'nowhere 3'").count() == ROWS
     assert narrowings == [1, 1]
+
+
+def test_a_column_that_another_file_spells_otherwise(
+    spark: SparkSession, table: Path, indexed: tuple[Path, bs.Policy], narrowings: list[int | None]
+) -> None:
+    """Spark reads `SSN` as `ssn`. The index covers such a file, and has none of its values."""
+    few = many_keys(spark).where(f"k = '{ssn(20)}' OR k LIKE 'nowhere%'")
+
+    def naming(*columns: str) -> TablePolicy:
+        wide = {"footer_key": "footer", "complete": True, "columns": {name: {"key": "pii"} for name in columns}}
+        kms = str(indexed[1].for_table("t").kms)
+        return bs.Policy.from_dict({"version": 1, "kms": kms, "tables": {"t": wide}}).for_table("t")
+
+    rows, policy = pa.table({"SSN": ["nowhere 7"] * ROWS, "id": range(ROWS)}), naming("ssn", "SSN")
+    bs.write_table(rows, table / "other.parquet", encryption=naming("SSN").at(table), row_group_size=20)
+    index = bs.open_table(table, decryption=policy).index("ssn")
+    index.update()
+    assert index.uncovered() == []
+    got = bss.semi_join(spark, table, "ssn", few, policy=policy)
+    rows_of = bss.read(spark, table, policy=policy, use_index="never")
+    own = rows_of.join(few, rows_of["ssn"] == few["k"], "left_semi")
+    assert ids(got) == ids(own)
+    assert narrowings == [None]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from ...errors import BloomsealError
@@ -65,7 +65,7 @@ def compacted(spark: SparkSession, index: SealedIndex, place: Place, *, everythi
         parts = max(1, -(-merge.entries // _PART_ENTRIES))
         if parts == 1:
             return merge.written(index.folder, index.manifest(), table, table)
-        task = _Part(place, merge, parts)
+        task = _Part(place, replace(merge, bases={}), parts)
         told = spark.sparkContext.parallelize(range(parts), parts).mapPartitions(task.written).collect()
         made = [shard for one in sorted(told, key=lambda one: one.number) for shard in one.shards]
         if failed := next((one.failed for one in told if one.failed is not None), None):

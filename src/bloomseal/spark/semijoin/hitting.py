@@ -144,7 +144,8 @@ def hits_of(asked: AskedIndexes, files: TableFiles, table: TablePolicy, column: 
         return None
     if held[0].too_many(sys.maxsize) and asked.use != "require":
         return None
-    kinds = {_kind(coverage.doc(doc), column, asked.case_sensitive) for doc in np.unique(coverage.docs).tolist()}
+    docs = np.unique(coverage.docs).tolist()
+    kinds = {_kind(coverage.doc(doc), column, coverage.column, asked.case_sensitive) for doc in docs}
     if len(kinds) != 1 or (kind := kinds.pop()) is None:
         return None
     root, name = indexes.folders[held[0].place[0]][0].root.path, held[0].place[1]
@@ -169,10 +170,14 @@ def _at_hand(keys: Any, column: str) -> pa.ChunkedArray | None:
     return values if plain else None
 
 
-def _kind(doc: bytes, column: str, case_sensitive: bool) -> ColumnType | None:
+def _kind(doc: bytes, column: str, indexed: str, case_sensitive: bool) -> ColumnType | None:
+    """The type of the column in files of this schema; None where it is not the one that the index is of: Spark may read
+    a column of another spelling, and of that the index has nothing.
+    """
     file = ghost(doc, "")
     place = place_of(file, column, case_sensitive=case_sensitive)
-    return None if place is None else file.walk.footer.schema.leaves[place].type
+    leaf = None if place is None else file.walk.footer.schema.leaves[place]
+    return None if leaf is None or leaf.name != indexed else leaf.type
 
 
 def _told(found: pa.Array) -> pa.RecordBatch:
