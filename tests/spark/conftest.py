@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
+import bloomseal as bs
+import bloomseal.spark as bss
 from bloomseal import Keyring
 from bloomseal.policy import Policy
 from bloomseal.spark.runtime import java_home
+
+from .indexed_tables import FILES, ROWS, opened, ssn
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -183,3 +189,26 @@ def helpers() -> Callable[[int], list[int]]:
         return [int(pid) for pid, of, command in split if int(of) == parent and "bloomseal.keytools.helper" in command]
 
     return find
+
+
+@pytest.fixture(scope="session")
+def indexed(spark: SparkSession, work: Path, ring: bs.Keyring) -> tuple[Path, bs.Policy]:
+    """12 files × 5 row groups of 20 rows, without filters; and their policy, which has an index."""
+    columns = {"ssn": {"key": "pii", "index": True}}
+    tables = {"t": {"footer_key": "footer", "complete": True, "columns": columns}}
+    policy = bs.Policy.from_dict({"version": 1, "kms": f"keyring://{ring.path}", "tables": tables})
+    folder = work / "indexed"
+    rows = pa.table({"ssn": [ssn(i) for i in range(FILES * ROWS)], "id": range(FILES * ROWS)})
+    bs.write_dataset(rows, folder, encryption=policy.for_table("t"), rows_per_file=ROWS, row_group_size=20)
+    assert len(list(folder.glob("*.parquet"))) == FILES
+    return folder, policy
+
+
+@pytest.fixture
+def table(spark: SparkSession, indexed: tuple[Path, bs.Policy], tmp_path: Path) -> Path:
+    """A table with an index, of this test's own, covered as a whole."""
+    bss.enable(spark, policy=indexed[1])
+    folder = tmp_path / "t"
+    shutil.copytree(indexed[0], folder)
+    assert opened(folder, indexed[1]).index("ssn").update().refreshed == FILES
+    return folder

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,63 +12,12 @@ import pytest
 import bloomseal as bs
 import bloomseal.spark as bss
 
+from .indexed_tables import FILES, ROWS, ids, one, opened, ssn, turned
+
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
-
-FILES, ROWS = 12, 100
-
-
-def ssn(number: int) -> str:
-    """Scattered, so that minima and maxima rule out nothing."""
-    return f"{number * 7919 % 1_000_003:09d}"
-
-
-@pytest.fixture(scope="module")
-def indexed(spark: SparkSession, work: Path, ring: bs.Keyring) -> tuple[Path, bs.Policy]:
-    """12 files × 5 row groups of 20 rows, without filters; and their policy, which has an index."""
-    columns = {"ssn": {"key": "pii", "index": True}}
-    tables = {"t": {"footer_key": "footer", "complete": True, "columns": columns}}
-    policy = bs.Policy.from_dict({"version": 1, "kms": f"keyring://{ring.path}", "tables": tables})
-    folder = work / "indexed"
-    rows = pa.table({"ssn": [ssn(i) for i in range(FILES * ROWS)], "id": range(FILES * ROWS)})
-    bs.write_dataset(rows, folder, encryption=policy.for_table("t"), rows_per_file=ROWS, row_group_size=20)
-    assert len(list(folder.glob("*.parquet"))) == FILES
-    return folder, policy
-
-
-@pytest.fixture
-def table(spark: SparkSession, indexed: tuple[Path, bs.Policy], tmp_path: Path) -> Path:
-    """A table of this test's own, covered as a whole."""
-    bss.enable(spark, policy=indexed[1])
-    folder = tmp_path / "t"
-    shutil.copytree(indexed[0], folder)
-    assert opened(folder, indexed[1]).index("ssn").update().refreshed == FILES
-    return folder
-
-
-def opened(folder: Path, policy: bs.Policy) -> bs.SealedTable:
-    return bs.open_table(folder, decryption=policy.for_table("t"))
-
-
-def ids(frame: DataFrame) -> list[int]:
-    return sorted(row["id"] for row in frame.collect())
-
-
-def one(table: Path, policy: bs.Policy) -> Path:
-    """The file of row 417."""
-    found = opened(table, policy)
-    return Path(found.files[int(found.maybe_present("ssn", [ssn(417)])[:, 0].argmax())])
-
-
-def turned(table: Path, policy: bs.Policy) -> None:
-    """Puts another file in the place of one, with a value that was nowhere, and the time of the old one."""
-    path = one(table, policy)
-    before = path.stat()
-    rows = pa.table({"ssn": ["somebody else"] * ROWS, "id": range(ROWS)})
-    bs.write_table(rows, path, encryption=policy.for_table("t").at(table), row_group_size=20)
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def test_a_read_opens_no_file_that_is_ruled_out(spark: SparkSession, table: Path) -> None:
@@ -211,6 +159,67 @@ def test_an_index_is_built_by_a_job(
     assert bss.update_index(spark, table, "ssn").hashed == 0
     assert bss.update_index(spark, table, "ssn", rebuild=True).hashed == FILES + 1
     assert opened(table, policy).index("ssn").manifest().secret != secret
+
+
+def test_an_index_is_compacted_by_a_job(
+    spark: SparkSession, table: Path, indexed: tuple[Path, bs.Policy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks merge a range of fingerprints each; until the manifest is there, the old index answers."""
+    from bloomseal.index import commit
+    from bloomseal.spark.jobs import compaction
+
+    monkeypatch.setattr(compaction, "_PART_ENTRIES", 400)
+    policy = indexed[1]
+    gone = one(table, policy)
+    gone.unlink()
+    for number in range(2):
+        rows = pa.table({"ssn": [f"more {number} {i}" for i in range(ROWS)], "id": range(ROWS)})
+        path = table / f"more-{number}.parquet"
+        bs.write_table(rows, path, encryption=policy.for_table("t").at(table), row_group_size=20)
+    index = opened(table, policy).index("ssn")
+    before = index.manifest()
+    assert (before.entries, len(before.runs)) == ((FILES + 2) * ROWS, 2)
+
+    def still_answers(runs: int, entries: int) -> None:
+        index = opened(table, policy).index("ssn")
+        assert (len(index.manifest().runs), index.manifest().entries) == (runs, entries)
+        assert (index.show().covered, index.check().ok) == (FILES + 1, True)
+        assert ids(bss.read(spark, table, where="ssn = 'more 1 7'", use_index="require")) == [7]
+        assert bss.read(spark, table, where=f"ssn = '{ssn(417)}'", use_index="require").count() == 0
+
+    def files() -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in Path(index.folder.path).iterdir()}
+
+    # A run that no task can read.
+    kept = files()
+    shard = Path(index.folder.path) / before.runs[0].shards[0].file
+    shard.write_bytes(bytes(64) + kept[shard.name][64:])
+    with pytest.raises(bs.BloomsealError):
+        bss.compact_index(spark, table, "ssn", everything=True)
+    shard.write_bytes(kept[shard.name])
+    assert files() == kept
+    still_answers(2, before.entries)
+    # The driver dies when all shards are there.
+    seen: list[set[str]] = []
+
+    def died(name: str) -> None:
+        seen.append(set(files()) - set(kept))
+        raise KeyboardInterrupt(name)
+
+    with monkeypatch.context() as dying:
+        dying.setattr(commit, "fault_point", died)
+        with pytest.raises(KeyboardInterrupt, match="index before manifest"):
+            bss.compact_index(spark, table, "ssn", everything=True)
+    assert [len(one) for one in seen] == [4]
+    still_answers(2, before.entries)
+    # Nobody dies.
+    told = bss.compact_index(spark, table, "ssn", everything=True)
+    assert (told.merged, told.runs, told.entries_before, told.entries) == (2, 1, before.entries, (FILES + 1) * ROWS)
+    assert len(opened(table, policy).index("ssn").manifest().runs[0].shards) == 4
+    still_answers(1, (FILES + 1) * ROWS)
+    assert bss.compact_index(spark, table, "ssn").merged == 0
+    with pytest.raises(bs.UsageError, match="no index"):
+        bss.compact_index(spark, table, "id")
 
 
 def test_what_spark_writes_is_indexed_in_the_same_job(

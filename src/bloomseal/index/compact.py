@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..errors import BloomsealError
 from ..notebook import ShownInNotebooks
 from .commit import commit
 from .folder import IndexFolder
@@ -23,7 +24,7 @@ from .update import Progress
 if TYPE_CHECKING:
     from .folder import Decryption, Encryption
 
-__all__ = ["MOST_RUNS", "CompactReport", "compact"]
+__all__ = ["MOST_RUNS", "CompactReport", "Merge", "compact"]
 
 I64 = npt.NDArray[np.int64]
 
@@ -61,8 +62,12 @@ def compact(
     *,
     everything: bool = False,
     progress: Progress | None = None,
+    merger: Callable[[Merge], Run] | None = None,
 ) -> CompactReport:
     """Merge runs of about one size until there are few; with `everything` all of them, under fresh keys.
+
+    Args:
+        merger: does the merging, elsewhere; None: this process does.
 
     Raises:
         UsageError: a link lies in the place of the index's folder.
@@ -75,15 +80,15 @@ def compact(
         report.merged = 0
         return report
     report.entries_before = sum(run.entries for run in chosen)
-    merge = _Merge(folder, manifest, chosen, encryption, decryption)
-    run = merge.run(progress)
+    merge = Merge.of(folder, manifest, chosen)
+    run = merge.written(folder, manifest, encryption, decryption, progress) if merger is None else merger(merge)
     try:
         made = commit(folder, manifest, encryption, decryption, lambda current: merge.replaced(current, run))
     except BaseException:
-        merge.abort(run)
+        _abort(folder, run)
         raise
     if run.id not in {one.id for one in made.runs}:
-        merge.abort(run)  # somebody else was first
+        _abort(folder, run)  # somebody else was first
         report.merged = 0
     report.runs, report.entries = len(made.runs), run.entries
     return report
@@ -107,46 +112,71 @@ def _that_fit(runs: list[Run], most: int) -> list[Run]:
     return [run for run, places in zip(ordered, total, strict=True) if places <= most]
 
 
-class _Merge:
-    def __init__(
+@dataclass
+class Merge:
+    """Some runs that are to become one, and the numbers that their places get in it. It may go to other processes: it
+    holds no secret, and no fingerprint.
+
+    Attributes:
+        runs: their ids.
+        places: per run, the new number of each place, −1 for those that no fact is about; and one −1 more.
+        bases: run, base and number of places of a fact → its new base. A file without row groups bears the base of the
+            one behind it.
+        count: places in the new run.
+        entries: in the old runs.
+    """
+
+    runs: tuple[str, ...]
+    places: dict[str, I64]
+    bases: dict[tuple[str, int, int], int] = field(default_factory=dict)
+    count: int = 0
+    entries: int = 0
+
+    @classmethod
+    def of(cls, folder: IndexFolder, manifest: Manifest, chosen: Sequence[Run]) -> Merge:
+        """Of the facts about these runs, but for files that are gone for good."""
+        places: dict[str, I64] = {run.id: np.full(run.places + 1, -1, dtype=np.int64) for run in chosen}
+        made = cls(tuple(places), places, entries=sum(run.entries for run in chosen))
+        there = folder.place.there()
+        for fact in manifest.facts.to_pylist():
+            if fact["run"] in places and there(fact["path"]):
+                made._keep(fact["run"], fact["base"], fact["groups"] * fact["stride"])
+        return made
+
+    def _keep(self, run: str, base: int, count: int) -> None:
+        if (run, base, count) not in self.bases:
+            self.bases[run, base, count] = self.count
+            self.places[run][base : base + count] = np.arange(self.count, self.count + count)
+            self.count += count
+
+    def written(
         self,
         folder: IndexFolder,
         manifest: Manifest,
-        chosen: Sequence[Run],
         encryption: Encryption,
         decryption: Decryption,
-    ) -> None:
-        self._folder, self._manifest = folder, manifest
-        self._encryption, self._decryption = encryption, decryption
-        self._chosen = chosen
-        self._places: dict[str, I64] = {run.id: np.full(run.places + 1, -1, dtype=np.int64) for run in chosen}
-        # Run, base and number of places → new base. A file without row groups bears the base of the one behind it.
-        self._bases: dict[tuple[str, int, int], int] = {}
-        self._count = 0
-        self._there = folder.place.there()
-        for fact in manifest.facts.to_pylist():
-            self._keep(fact)
+        progress: Progress | None = None,
+        *,
+        part: tuple[int, int] = (0, 1),
+    ) -> Run:
+        """The new run, or a part of it.
 
-    def _keep(self, fact: dict[str, Any]) -> None:
-        """Give the places of a fact new numbers, unless its file is gone for good."""
-        if (places := self._places.get(fact["run"])) is None:
-            return
-        if not self._there(fact["path"]):
-            return
-        base, count = fact["base"], fact["groups"] * fact["stride"]
-        if (fact["run"], base, count) not in self._bases:
-            self._bases[fact["run"], base, count] = self._count
-            places[base : base + count] = np.arange(self._count, self._count + count)
-            self._count += count
+        Args:
+            part: which one of how many. They are equal parts of all fingerprints.
 
-    def run(self, progress: Progress | None) -> Run:
-        bits = place_bits_for(self._count)
-        writer = RunWriter(self._folder, self._manifest, self._count, bits, self._encryption, self._decryption)
-        readers = [RunReader(self._folder, run, self._decryption) for run in self._chosen]
-        return merged(writer, readers, [self._mover(run) for run in self._chosen], self._manifest, progress)
+        Raises:
+            BloomsealError: the manifest lacks one of the runs; one can't be read; the storage failed.
+        """
+        known = {run.id: run for run in manifest.runs}
+        if not known.keys() >= set(self.runs):
+            raise BloomsealError("somebody changed the index meanwhile", file=folder.path, hint="again")
+        chosen = [known[one] for one in self.runs]
+        writer = RunWriter(folder, manifest, self.count, place_bits_for(self.count), encryption, decryption)
+        readers = [RunReader(folder, run, decryption) for run in chosen]
+        return merged(writer, readers, [self._mover(run) for run in chosen], manifest, progress, part=part)
 
     def _mover(self, run: Run) -> Callable[[I64, int, int], I64]:
-        table = self._places[run.id]
+        table = self.places[run.id]
         kept_all = bool((table[:-1] >= 0).all())
 
         def moved(entries: I64, old: int, new: int) -> I64:
@@ -166,7 +196,7 @@ class _Merge:
         """The manifest that is there now, with the new run in the place of the old ones; as it is, where these are not
         all there any more.
         """
-        old = {one.id for one in self._chosen}
+        old = set(self.runs)
         if not old <= {one.id for one in current.runs}:
             return current
         facts = current.facts.to_pylist()
@@ -174,7 +204,7 @@ class _Merge:
         for fact in facts:
             if fact["run"] in old:
                 place = fact["run"], fact["base"], fact["groups"] * fact["stride"]
-                if (base := self._bases.get(place)) is None:
+                if (base := self.bases.get(place)) is None:
                     continue
                 fact = {**fact, "run": run.id, "base": base}
             kept.append(fact)
@@ -182,9 +212,10 @@ class _Merge:
         made = replace(current, runs=runs, facts=pa.Table.from_pylist(kept, schema=FACTS))
         return _without_dead_docs(made)
 
-    def abort(self, run: Run) -> None:
-        for shard in run.shards:
-            self._folder.remove(shard.file)
+
+def _abort(folder: IndexFolder, run: Run) -> None:
+    for shard in run.shards:
+        folder.remove(shard.file)
 
 
 def _without_dead_docs(manifest: Manifest) -> Manifest:

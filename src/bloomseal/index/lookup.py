@@ -106,6 +106,11 @@ class Coverage:
         """The most values for which one query asks the index."""
         return self._index.manifest.max_keys
 
+    @property
+    def runs(self) -> frozenset[str]:
+        """Ids of all that must be asked."""
+        return frozenset(run.id for run in self._index.manifest.runs)
+
     def content(self, number: int) -> bytes:
         """Of a covered file, see `SeenFile.content`."""
         return self._index.contents[int(self._facts[number])]

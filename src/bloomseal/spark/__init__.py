@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .explaining import explain
     from .jar import build_jar
     from .jobs.audit import TableAudit, audit
+    from .jobs.compaction import compact_index
     from .jobs.destruction import may_destroy
     from .jobs.evidence import evidence
     from .jobs.files import attach, verify
@@ -42,6 +43,7 @@ __all__ = [
     "audit",
     "build_jar",
     "check_table",
+    "compact_index",
     "df_stats",
     "enable",
     "evidence",
@@ -92,6 +94,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "repair": "jobs.rotation",
             "rewrap": "jobs.rotation",
             "semi_join": "semijoin.join",
+            "compact_index": "jobs.compaction",
             "update_index": "jobs.indexing",
             "verify": "jobs.files",
             "write": "writing.frames",

@@ -107,15 +107,19 @@ def merged(
     moves: Sequence[Move],
     like: Manifest,
     progress: Callable[[int, int], None] | None = None,
+    *,
+    part: tuple[int, int] = (0, 1),
 ) -> Run:
     """Several runs as one, a slice of all fingerprints at a time. `readers` are closed.
 
     Args:
         moves: per run, what makes its entries those of the new one, given the lengths of places in both. It keeps
             their order by fingerprints.
+        part: which one of how many equal parts of all fingerprints.
     """
-    slices = max(1, -(-sum(reader.run.entries for reader in readers) // _MERGED_AT_ONCE))
-    edges = [(number << like.bits) // slices for number in range(slices + 1)]
+    slices = max(1, -(-sum(reader.run.entries for reader in readers) // (_MERGED_AT_ONCE * part[1])))
+    first, parts_in_all = part[0] * slices, part[1] * slices
+    edges = [((first + number) << like.bits) // parts_in_all for number in range(slices + 1)]
     try:
         for number in range(slices):
             if progress is not None:

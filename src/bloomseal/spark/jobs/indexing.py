@@ -10,7 +10,7 @@ import os
 import pickle
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -22,17 +22,17 @@ from ...index.commit import commit
 from ...index.facts.clock import Clock
 from ...index.facts.hashed import NotCoveredError, SeenFile, hashed_places, seen_file, still_same
 from ...index.facts.members import Members
-from ...index.folder import IndexFolder
 from ...index.manifest import FACTS, Manifest, Run, Shard
 from ...index.numbers import as_numpy
 from ...index.runs.writer import RunWriter, filled_up, most_places, place_bits_for
 from ...index.update import Additions, KnownFiles, UpdateReport, manifest_for
 from ...policy import Policy, TablePolicy
 from ...storage.ref import FileRef
-from ...table.open import open_table
-from ..listing import open_filesystem, qualified, split_uri
-from ..opening import open_table_file, table_of
-from .common import described, job_table, packs
+from ..listing import open_filesystem
+from ..opening import open_table_file
+from .common import described, packs
+from .compaction import compacted
+from .index_place import Place, index_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,17 +88,13 @@ def update_index(
         raise UsageError(
             "fingerprints would lie on disks in clear", column=column, hint=f"{_SPILL}=true, or bloomseal index update"
         )
-    chosen = job_table(spark, path, policy, table)
-    base, inside = split_uri(qualified(spark, path))
-    index = open_table(inside, filesystem=open_filesystem(base), decryption=chosen).index(column)
-    wish = chosen.indexes().get(column)
+    index, place = index_of(spark, path, column, policy, table)
+    wish = place.table.indexes().get(column)
     if wish is not None:
         false_places = wish.false_places if false_places is None else false_places
         pad, max_keys = wish.pad if pad is None else pad, wish.max_keys if max_keys is None else max_keys
     with described(spark, f"index {column} of {os.fspath(path)}"):
-        return _Job(spark, index, _Place(pickle.dumps(chosen), base, index.files.root.path, column)).run(
-            rebuild, (false_places, pad, max_keys), files_per_task
-        )
+        return _Job(spark, index, _Tasks(**vars(place))).run(rebuild, (false_places, pad, max_keys), files_per_task)
 
 
 def seals_spill(spark: SparkSession) -> bool:
@@ -127,34 +123,8 @@ class _Seen(NamedTuple):
     error: BloomsealError | None = None
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where a table and its index are. Executors find the keys by themselves.
-
-    Attributes:
-        draft: name of the sealed manifest that has the secret.
-    """
-
-    policy: bytes
-    base: str | None
-    root: str
-    column: str
-    draft: str = ""
-
-    @property
-    def table(self) -> TablePolicy:
-        return table_of(self.policy)
-
-    @property
-    def folder(self) -> IndexFolder:
-        return IndexFolder(self.root, self.column, filesystem=open_filesystem(self.base))
-
-    def manifest(self) -> Manifest:
-        """The draft."""
-        found = self.folder.load(self.table, self.draft)
-        if found is None:
-            raise BloomsealError("the draft of an index is gone", file=self.folder.path, hint="again")
-        return found[0]
+class _Tasks(Place):
+    """What executors do."""
 
     def members(self, files: Sequence[_File]) -> Members:
         filesystem = open_filesystem(self.base)
@@ -164,8 +134,6 @@ class _Place:
             [one.relative for one in files],
             lambda number: open_table_file(files[number].name, self.table, self.base, self.root),
         )
-
-    # On executors ----------------------------------------------------------------------------------------------------
 
     def look(self, part: Iterable[_File]) -> Iterator[_Seen]:
         """Footers: states, schemas and row groups."""
@@ -255,7 +223,7 @@ if TYPE_CHECKING:
 class _Job:
     """On the driver."""
 
-    def __init__(self, spark: SparkSession, index: SealedIndex, place: _Place) -> None:
+    def __init__(self, spark: SparkSession, index: SealedIndex, place: _Tasks) -> None:
         self._spark, self._index, self._place = spark, index, place
         self._files, self._found = index.files, Additions()
         self._report = UpdateReport(index.column, len(index.files))
@@ -297,7 +265,7 @@ class _Job:
         report.covered = len(self._files) - len(report.left)
         report.entries = sum(run.entries for run in self._found.runs)
         if report.runs > 1:
-            report.runs = index.compact().runs
+            report.runs = compacted(self._spark, index, self._place).runs
         return report
 
     def _old(self) -> Manifest | None:
@@ -335,7 +303,7 @@ class _Job:
         finally:
             folder.remove(draft)
 
-    def _hash_run(self, part: Sequence[_Seen], place: _Place, files_per_task: int) -> None:
+    def _hash_run(self, part: Sequence[_Seen], place: _Tasks, files_per_task: int) -> None:
         places, files = 0, []
         for one in part:
             assert one.seen is not None  # noqa: S101

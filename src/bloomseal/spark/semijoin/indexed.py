@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...errors import UnsupportedError
 from ...read.plan import ReadStats
 from ..opening import open_table_file
 from .sealed_keyset import place_of
 
 if TYPE_CHECKING:
     from ...index.facts.sighting import Kept
+    from ...index.manifest import FileState
     from ...policy import TablePolicy
     from ...read.file import SealedFile
     from ...sbbf import KeySet
     from ..source.narrowing import Files, Watched
 
-__all__ = ["AskedIndexes", "Left"]
+__all__ = ["AskedIndexes", "Left", "replaced"]
 
 
 class _Placed(NamedTuple):
@@ -52,6 +54,12 @@ class Left:
         return covered * (1 - left / known) if known else 0.0
 
 
+def replaced(file: str | None = None) -> UnsupportedError:
+    """What is said of a file that is not the one that was asked."""
+    what = "the file was" if file is not None else "files of the table were"
+    return UnsupportedError(f"{what} replaced while the query was under way", file=file, hint="run the query again")
+
+
 @dataclass(frozen=True)
 class AskedIndexes:
     """Whether indexes are asked of a table, and how. Goes to the process that plans a run.
@@ -60,12 +68,15 @@ class AskedIndexes:
         use, trust: as `bloomseal.open_table` has them.
         logged: a table's log keeps the list of files.
         case_sensitive: of names of columns.
+        pinned: where the keys are those that an index knows, name of each file → its state then: of a file in another
+            state nobody has looked for the other keys. None: the keys are all there are.
     """
 
     use: str = "auto"
     trust: str = "auto"
     logged: bool = False
     case_sensitive: bool = False
+    pinned: Mapping[str, FileState] | None = field(default=None, repr=False)
 
     def left(
         self,
@@ -83,29 +94,56 @@ class AskedIndexes:
 
         Raises:
             UsageError: keys of the wrong kind; an index is required, and does not answer for every file.
+            UnsupportedError: a file is another one than when the index was asked for the keys.
         """
         if self.use == "never":
             return Left(dict.fromkeys(names))
         from ...table.query.indexes import Indexes
         from ..source.narrowing import Watched, one_of
 
-        files = self._files(names, base, table)
+        files = self.files(names, base, table)
         found = one_of(
             files,
-            Indexes(files, self.use, self.trust),
+            Indexes(files, self.use if self.pinned is None else "auto", self.trust),
             column,
             keys_for,
             lambda file: place_of(file, column, case_sensitive=self.case_sensitive),
         )
+        if self.pinned is not None and names:
+            if found.stats.files_not_covered or (seen := found.sighting) is None:
+                raise replaced()
+            if any(self.pinned.get(name) != seen(number).state for number, name in enumerate(names)):
+                raise replaced()
         gone = {names[number]: groups for _, of in found.gone for number, groups in of.items()}
         left = {names[number]: kept for number, kept in found.left.items()}
         return Left(left, gone, found.stats, Watched.of(files, found))
 
     def changed(self, watched: Watched, base: str | None, table: TablePolicy) -> list[str]:
         """Names of the files that are another one than the indexes were asked about."""
-        return [one.name for one in watched.changed(self._files(watched.names, base, table), self.trust)]
+        names = [one.name for one in watched.changed(self.files(watched.names, base, table), self.trust)]
+        if names and self.pinned is not None:
+            raise replaced(names[0])
+        return names
 
-    def _files(self, names: Sequence[str], base: str | None, table: TablePolicy) -> Files:
+    def may_read(self, kept: Kept | None, file: SealedFile) -> Sequence[int] | None:
+        """The row groups that indexes leave of an open file; None: all of them.
+
+        Raises:
+            UnsupportedError: the keys at hand are not all that could be in it.
+        """
+        if kept is not None and kept.is_same(file):
+            return kept.groups
+        if self.pinned is not None:
+            raise replaced(file.path)
+        return None
+
+    @property
+    def brief(self) -> AskedIndexes:
+        """The same for tasks, which ask of each file what was kept of it, and not in which state it was."""
+        return self if self.pinned is None else replace(self, pinned={})
+
+    def files(self, names: Sequence[str], base: str | None, table: TablePolicy) -> Files:
+        """As indexes are held against them."""
         from ..source.narrowing import Files
 
         placed = [_Placed(name, base, table.root) for name in names]

@@ -29,7 +29,7 @@ from .indexed import AskedIndexes
 from .pruning import Question
 from .reading import Reading, RowGroups
 from .result import PrunedFile, PruneResult
-from .sealed_keyset import key_column, quoted, values_of
+from .sealed_keyset import key_column, quoted
 from .whole import by_name, whole_table
 
 if TYPE_CHECKING:
@@ -88,7 +88,9 @@ def semi_join(
         columns: top-level columns of the result; None for all.
         where: a condition besides.
         policy, table, files_per_task, use_index, trust: as `prune`. Of small files the table's sealed indexes are asked
-            again for each run; files that they rule out are not opened.
+            again for each run; files that they rule out are not opened. Keys in a frame, and more than 200,000 in an
+            Arrow array, are first looked up in an index that covers every file, and only those that it knows go on. A
+            file that was replaced since then is an error of the run.
 
     Raises:
         UsageError, KeyAccessError, IntegrityError: as `prune`.
@@ -99,8 +101,7 @@ def semi_join(
         BloomsealWarning: by the prediction pruning can't pay.
     """
     chosen = job_table(spark, path, policy, table)
-    values = values_of(keys, column)
-    question = Question.of(spark, path, column, values, chosen, use_index, trust)
+    question = Question.of(spark, path, column, keys, chosen, use_index, trust)
     native = spark.conf.get("bloomseal.kms", None) is not None and chosen.aad_prefix is None
     typed = str(spark.conf.get(PARTITION_INFERENCE, "true")).lower() == "true"
     merge = str(spark.conf.get(MERGE_SCHEMA, "false")).lower() == "true"
@@ -109,7 +110,9 @@ def semi_join(
     )
     # Not by Spark's reader, which would take a stranger's file for the table's.
     schema = infer_schema(settings, question.tree)
-    wanted = _keys_frame(spark, keys, values, column, _type_of(schema, column, case_sensitive=question.case_sensitive))
+    wanted = _keys_frame(
+        spark, keys, question.values, column, _type_of(schema, column, case_sensitive=question.case_sensitive)
+    )
     if not question.prediction.pays:
         warnings.warn(f"the table is read whole: {question.prediction}", BloomsealWarning, stacklevel=2)
     if columns is not None and where is None:

@@ -4,6 +4,7 @@ filter.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import os
@@ -24,6 +25,7 @@ from ..jobs.common import described, job_table, packs
 from ..listing import TableFiles, qualified, split_uri
 from ..opening import open_table_file, table_of
 from ..session import show_figures
+from .hitting import hits_of
 from .indexed import AskedIndexes, Left
 from .result import Prediction, PrunedFile, PruneResult
 from .sealed_keyset import SealedKeys, identity_of, place_of, values_of
@@ -79,7 +81,7 @@ def prune(
         BloomsealWarning: by the prediction pruning can't pay.
     """
     chosen = job_table(spark, path, policy, table)
-    question = Question.of(spark, path, column, values_of(keys, column), chosen, use_index, trust)
+    question = Question.of(spark, path, column, keys, chosen, use_index, trust)
     if not question.prediction.pays:
         warnings.warn(f"pruning can't pay: {question.prediction}", BloomsealWarning, stacklevel=2)
     return question.ask(spark, files_per_task)
@@ -90,6 +92,7 @@ class Question:
     """A table, a column and keys, looked at as far as the driver does.
 
     Attributes:
+        values: the keys, or those of them that a sealed index knows.
         alike: the files of the sample have one schema.
     """
 
@@ -112,18 +115,14 @@ class Question:
         spark: SparkSession,
         path: str | os.PathLike[str],
         column: str,
-        values: Any,
+        keys: Any,
         table: TablePolicy,
         use_index: str = "auto",
         trust: str = "auto",
     ) -> Question:
-        """Hash the keys, seal them, ask sealed indexes, and predict from a few of the files that these leave what
-        asking all of them will bring.
-        """
+        """List the files, and look at the keys: those that a sealed index of the whole table knows, or else all."""
         from ..source.files.settled import settled
         from ..source.files.tree import find_files
-        from ..source.pushdown import collated
-        from ..source.types import stored_type
 
         typed = str(spark.conf.get(PARTITION_INFERENCE, "true")).lower() == "true"
         # What Spark would read: others' rows are not the table's.
@@ -136,10 +135,35 @@ class Question:
             )  # fmt: skip
         files = TableFiles(tree.files[0].base if tree.files else None, tuple(file.name for file in tree.files))
         case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
+        indexes = AskedIndexes(use_index, trust, tree.rules is not None, case_sensitive)
+        if (hits := hits_of(indexes, files, table, column, keys)) is not None:
+            # A file that was replaced meanwhile is asked for all keys; so is a table of which they leave nothing out.
+            with contextlib.suppress(UnsupportedError):
+                pinned = replace(indexes, pinned=hits.states)
+                if (found := cls._of(path, column, hits.keys, table, files, tree, pinned)).prediction.pays:
+                    return found
+        return cls._of(path, column, values_of(keys, column), table, files, tree, indexes)
+
+    @classmethod
+    def _of(
+        cls,
+        path: str | os.PathLike[str],
+        column: str,
+        values: Any,
+        table: TablePolicy,
+        files: TableFiles,
+        tree: Tree,
+        indexes: AskedIndexes,
+    ) -> Question:
+        """Hash the keys, seal them, ask sealed indexes, and predict from a few of the files that these leave what
+        asking all of them will bring.
+        """
+        from ..source.pushdown import collated
+        from ..source.types import stored_type
+
         sealed, keys, seen, left, sampled = None, None, [], 0, 0
         refused: BloomsealError | None = None
         schemas: set[bytes] = set()
-        indexes = AskedIndexes(use_index, trust, tree.rules is not None, case_sensitive)
         of_index = indexes.left(
             files.names, files.base, table, column, lambda file, place: file.key_set(file.columns[place], values)
         )
@@ -149,7 +173,7 @@ class Question:
             try:
                 with open_table_file(name, table, files.base) as file:
                     schemas.add(file.leaves.raw)
-                    leaf = place_of(file, column, case_sensitive=case_sensitive)
+                    leaf = place_of(file, column, case_sensitive=indexes.case_sensitive)
                     if leaf is None:
                         continue
                     if collated(stored_type(file, file.walk.footer.schema.leaves[leaf].path)):
@@ -178,8 +202,8 @@ class Question:
             _predicted(len(keys), seen), left=left / max(sampled, 1), sampled=sampled, by_index=of_index.ruled_out
         )
         return cls(
-            os.fspath(path), column, values, table, files, case_sensitive, sealed, prediction, tree, indexes, of_index,
-            len(schemas) == 1,
+            os.fspath(path), column, values, table, files, indexes.case_sensitive, sealed, prediction, tree, indexes,
+            of_index, len(schemas) == 1,
         )  # fmt: skip
 
     def ask(self, spark: SparkSession, files_per_task: int) -> PruneResult:
@@ -188,7 +212,7 @@ class Question:
         sealed, names = self.sealed, [*self.left.names]
         while names:
             task = functools.partial(
-                _ask, pickle.dumps(self.table), self.files.base, self.case_sensitive, self.column, sealed
+                _ask, pickle.dumps(self.table), self.files.base, self.indexes.brief, self.column, sealed
             )
             with described(spark, f"ask {self.path} for {len(names)} files' filters"):
                 asked = [(name, self.left.names[name]) for name in names]
@@ -218,7 +242,7 @@ _Answer = tuple[str, PrunedFile | None]
 def _ask(
     policy: bytes,
     base: str | None,
-    case_sensitive: bool,
+    indexes: AskedIndexes,
     column: str,
     sealed: SealedKeys,
     files: Iterable[tuple[str, Kept | None]],
@@ -229,19 +253,20 @@ def _ask(
         try:
             keys = keys or sealed.open(table)
             with open_table_file(name, table, base) as file:
-                yield name, _asked(file, column, keys, sealed, case_sensitive, kept)
+                yield name, _asked(file, column, keys, sealed, indexes, kept)
         except BloomsealError as error:
             # Raised, it would end the job. What could not be asked may hold anything.
             yield name, PrunedFile(name, (), 0, failure=error.what)
 
 
 def _asked(
-    file: SealedFile, column: str, keys: KeySet, sealed: SealedKeys, case_sensitive: bool, kept: Kept | None
+    file: SealedFile, column: str, keys: KeySet, sealed: SealedKeys, indexes: AskedIndexes, kept: Kept | None
 ) -> PrunedFile | None:
-    leaf = place_of(file, column, case_sensitive=case_sensitive)
+    leaf = place_of(file, column, case_sensitive=indexes.case_sensitive)
     every = tuple(range(file.num_row_groups))
     # Filters of row groups that an index rules out are not opened.
-    groups = kept.groups if kept is not None and kept.is_same(file) else every
+    allowed = indexes.may_read(kept, file)
+    groups = every if allowed is None else tuple(allowed)
     told: dict[str, Any] = {"by_index": len(every) - len(groups), "identity": identity_of(file)}
     if leaf is None:
         return PrunedFile(file.path, groups, len(every), without_filter=len(groups), **told)

@@ -10,7 +10,7 @@ import numpy as np
 from pyspark.sql import types as st
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from ...errors import BloomsealError, UnsupportedError, UsageError
+from ...errors import BloomsealError, UsageError
 from ...format.decode import read_row_group
 from ...read.predicate.predicate import column_at
 from ...sbbf import KeySet, ProbeSet
@@ -18,7 +18,7 @@ from ..opening import check_protection, open_table_file, table_of
 from ..source.scan import Scan
 from ..source.stats import SourceStats
 from ..source.types import DECODING, forget_arrow_schema
-from .indexed import AskedIndexes
+from .indexed import AskedIndexes, replaced
 from .result import PrunedFile
 from .sealed_keyset import SealedKeys, identity_of, place_of
 
@@ -117,9 +117,7 @@ class Reading:
                 with open_table_file(name, table, self.base) as file:
                     file.need_verified("read")
                     if asked is not None and asked.identity not in (None, identity_of(file)):
-                        raise UnsupportedError(
-                            "the file was replaced while the query was under way", hint="run the query again"
-                        )
+                        raise replaced(name)
                     if asked is not None and not asked.row_groups:
                         self._check(file, table, stats)
                     else:
@@ -143,11 +141,12 @@ class Reading:
         stats.files += 1
         stats.row_groups += file.num_row_groups
         place = place_of(file, self.sealed.column, case_sensitive=False)
+        allowed = self.indexes.may_read(kept, file)
         # Keys are hashed for one type: a column of another can't be asked.
         if not self.prunes or place is None or file.walk.footer.schema.leaves[place].type != self.sealed.column_type:
             return range(file.num_row_groups)
         # Filters of row groups that an index rules out are not opened.
-        groups = kept.groups if kept is not None and kept.is_same(file) else range(file.num_row_groups)
+        groups = range(file.num_row_groups) if allowed is None else allowed
         left = file.survivors(file.columns[place], keys, groups)
         stats.pruned_by_index += file.num_row_groups - len(groups)
         stats.pruned_by_statistics += left.by_statistics

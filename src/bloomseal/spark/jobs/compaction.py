@@ -1,0 +1,106 @@
+"""Runs of a sealed index merged by Spark: each task reads one range of fingerprints, and seals it as shards.
+
+Nothing goes through a shuffle. What travels are the new numbers of places, and the names of what was written; each task
+opens the manifest, and so the runs, with keys of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from ...errors import BloomsealError
+from ...index.compact import CompactReport, Merge, compact
+from ...index.manifest import Run, Shard
+from ...index.runs.writer import place_bits_for
+from .common import described
+from .index_place import Place, index_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ...index.sealed import SealedIndex
+    from ...policy import Policy, TablePolicy
+
+__all__ = ["compact_index", "compacted"]
+
+_PART_ENTRIES: Final = 7_900_000
+"""About so many go to one task: a shard of 8,000,000, and no second one by chance."""
+
+
+def compact_index(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    column: str,
+    *,
+    policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
+    table: str | None = None,
+    everything: bool = False,
+) -> CompactReport:
+    """Merge runs of a sealed index, as `SealedIndex.compact` does it, by a job: a task for each 7,900,000 entries.
+
+    Args:
+        path: the table's folder.
+        column: dotted path.
+        policy, table: whose keys; default: the policy that `enable` was given.
+        everything: into one run, under fresh keys.
+
+    Raises:
+        UsageError: there is no index.
+        BloomsealError: a run can't be read, the storage failed, or somebody changed the index meanwhile. The index is
+            as it was.
+    """
+    index, place = index_of(spark, path, column, policy, table)
+    with described(spark, f"compact the index {column} of {os.fspath(path)}"):
+        return compacted(spark, index, place, everything=everything)
+
+
+def compacted(spark: SparkSession, index: SealedIndex, place: Place, *, everything: bool = False) -> CompactReport:
+    """The work of `compact_index`."""
+    table = place.table
+
+    def merged(merge: Merge) -> Run:
+        parts = max(1, -(-merge.entries // _PART_ENTRIES))
+        if parts == 1:
+            return merge.written(index.folder, index.manifest(), table, table)
+        task = _Part(place, replace(merge, bases={}), parts)
+        told = spark.sparkContext.parallelize(range(parts), parts).mapPartitions(task.written).collect()
+        made = [shard for one in sorted(told, key=lambda one: one.number) for shard in one.shards]
+        if failed := next((one.failed for one in told if one.failed is not None), None):
+            for shard in made:
+                index.folder.remove(shard.file)
+            raise failed
+        shards = tuple(index.folder.with_keys(shard, table) for shard in made)
+        return Run(os.urandom(8).hex(), place_bits_for(merge.count), merge.count, shards)
+
+    return compact(index.folder, index.manifest(), table, table, everything=everything, merger=merged)
+
+
+@dataclass(frozen=True)
+class _Written:
+    """What a task made, without its keys; or why not."""
+
+    number: int
+    shards: tuple[Shard, ...] = ()
+    failed: BloomsealError | None = None
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A task, on an executor."""
+
+    place: Place
+    merge: Merge
+    parts: int
+
+    def written(self, numbers: Iterable[int]) -> Iterator[_Written]:
+        folder, table = self.place.folder, self.place.table
+        for number in numbers:
+            try:
+                manifest = self.place.manifest()
+                run = self.merge.written(folder, manifest, table, table, part=(number, self.parts))
+                yield _Written(number, tuple(one._replace(keys={}) for one in run.shards))
+            except BloomsealError as error:
+                yield _Written(number, failed=error)

@@ -1,0 +1,68 @@
+"""Where the index that a job works on is, on the driver and on executors."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...errors import BloomsealError
+from ...index.folder import IndexFolder
+from ...table.open import open_table
+from ..listing import open_filesystem, qualified, split_uri
+from ..opening import table_of
+from .common import job_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ...index.manifest import Manifest
+    from ...index.sealed import SealedIndex
+    from ...policy import Policy, TablePolicy
+
+__all__ = ["Place", "index_of"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a table and its index are. Executors find the keys by themselves.
+
+    Attributes:
+        draft: name of the sealed manifest that has the secret.
+    """
+
+    policy: bytes
+    base: str | None
+    root: str
+    column: str
+    draft: str = ""
+
+    @property
+    def table(self) -> TablePolicy:
+        return table_of(self.policy)
+
+    @property
+    def folder(self) -> IndexFolder:
+        return IndexFolder(self.root, self.column, filesystem=open_filesystem(self.base))
+
+    def manifest(self) -> Manifest:
+        """The one that is there, or the draft."""
+        found = self.folder.load(self.table, self.draft) if self.draft else self.folder.load(self.table)
+        if found is None:
+            raise BloomsealError("the index is gone, or the draft of one", file=self.folder.path, hint="again")
+        return found[0]
+
+
+def index_of(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    column: str,
+    policy: Policy | TablePolicy | str | os.PathLike[str] | None,
+    table: str | None,
+) -> tuple[SealedIndex, Place]:
+    """The index of a column, there or not, and where executors find it."""
+    chosen = job_table(spark, path, policy, table)
+    base, inside = split_uri(qualified(spark, path))
+    index = open_table(inside, filesystem=open_filesystem(base), decryption=chosen).index(column)
+    return index, Place(pickle.dumps(chosen), base, index.files.root.path, column)

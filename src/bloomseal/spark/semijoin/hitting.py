@@ -1,0 +1,216 @@
+"""Of many keys those that a table's sealed index knows, looked up by tasks that open the index themselves.
+
+Keys come and go as Spark's own rows do. Their XXH64 and fingerprints stay in the process that makes them, and the
+index's secret is in no plan: each task opens the manifest with keys of its own.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from pyspark.sql import types as st
+
+from ...errors import BloomsealError
+from ...index.folder import IndexFolder
+from ...index.lookup import ghost
+from ...index.runs.shard import RunReader
+from ...sbbf import ColumnType, ProbeSet
+from ...table.query.indexes import Indexes
+from ..listing import open_filesystem
+from ..opening import table_of
+from ..source.narrowing import spelled
+from .sealed_keyset import key_column, place_of, values_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ...index.manifest import FileState
+    from ...policy import TablePolicy
+    from ..listing import TableFiles
+    from .indexed import AskedIndexes
+
+__all__ = ["Hits", "hits_of"]
+
+_AT_ONCE: Final = 2_000_000
+"""Keys that a task holds, hashes and looks up in one go. More than there are pages read all of the index."""
+_FEW: Final = 200_000
+"""So many keys that the driver has at hand are looked up there, each time that a run is planned."""
+
+
+@dataclass(frozen=True)
+class Hits:
+    """The keys that an index knows, of an index that covers every file.
+
+    Attributes:
+        keys: an Arrow array; some may be nowhere.
+        states: of each file when the index was held against it. No other key is in a file that still has its state.
+    """
+
+    keys: Any
+    states: Mapping[str, FileState]
+
+
+@dataclass(frozen=True)
+class _LookUp:
+    """A task.
+
+    Attributes:
+        root, name, base: the index's folder.
+        runs: those that must be asked. A manifest that lacks one of them is not the one that the driver has seen.
+        at_once: keys that are hashed and looked up in one go.
+    """
+
+    policy: bytes
+    base: str | None
+    root: str
+    name: str
+    kind: ColumnType
+    runs: frozenset[str]
+    at_once: int
+
+    def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Keys that the index knows, and whether there is a doubt, by which any key could be somewhere."""
+        import pyarrow as pa
+
+        waiting: list[pa.Array] = []
+        count = 0
+        kind = pa.null()
+        try:
+            for batch in batches:
+                kind = batch.column(0).type
+                waiting.append(batch.column(0).drop_null())
+                count += len(waiting[-1])
+                if count >= self.at_once:
+                    yield _told(self.hits(pa.chunked_array(waiting, kind)))
+                    waiting, count = [], 0
+            if count:
+                yield _told(self.hits(pa.chunked_array(waiting, kind)))
+        except BloomsealError:
+            # Raised, it would be tried again, and end the job. Who has the keys told why.
+            yield pa.record_batch({"_key": pa.nulls(1, kind), "_doubt": pa.array([True])})
+
+    def hits(self, keys: pa.ChunkedArray) -> pa.Array:
+        """Those that can be somewhere.
+
+        Raises:
+            BloomsealError: the index can't say.
+        """
+        import pyarrow as pa
+
+        array = keys.combine_chunks()
+        array = array if isinstance(array, pa.Array) else array.chunk(0)
+        hashes, owners, undecided = ProbeSet.of(array, self.kind).hashes()
+        if undecided.any():
+            raise BloomsealError("a key that no index decides about")
+        folder = IndexFolder(self.root, self.name, named=True, filesystem=open_filesystem(self.base))
+        table = table_of(self.policy)
+        found = folder.load(table)
+        if found is None or not self.runs <= {run.id for run in found[0].runs}:
+            raise BloomsealError("the index is another one by now", file=folder.path)
+        fingerprints = found[0].fingerprints.of(hashes)
+        hit = np.zeros(len(array), dtype=np.bool_)
+        for run in found[0].runs:
+            reader = RunReader(folder, run, table)
+            try:
+                hit[owners[reader.find(fingerprints)[0]]] = True
+            finally:
+                reader.close()
+        return array.filter(pa.array(hit))
+
+
+def hits_of(asked: AskedIndexes, files: TableFiles, table: TablePolicy, column: str, keys: Any) -> Hits | None:
+    """The keys that the table's index of this column knows. None where that would not do: there is no index, it does
+    not cover every file, or is not to be asked for so many; keys that it can't be asked for; or they are few.
+
+    Args:
+        keys: as the caller gave them: a frame of Spark's is looked up by a job, what is at hand here.
+    """
+    if asked.use == "never" or asked.trust == "identity":
+        return None
+    at_hand = None if hasattr(keys, "toArrow") else _at_hand(keys, column)
+    if at_hand is None and not hasattr(keys, "toArrow"):
+        return None
+    indexes = Indexes(asked.files(files.names, files.base, table), "auto", asked.trust)
+    if not (columns := spelled(indexes, [column])):
+        return None
+    states = indexes.states()
+    held = indexes.held(columns, states)
+    if len(held) != 1 or not (coverage := held[0].coverage).covered.all():
+        return None
+    if held[0].too_many(sys.maxsize) and asked.use != "require":
+        return None
+    docs = np.unique(coverage.docs).tolist()
+    kinds = {_kind(coverage.doc(doc), column, coverage.column, asked.case_sensitive) for doc in docs}
+    if len(kinds) != 1 or (kind := kinds.pop()) is None:
+        return None
+    root, name = indexes.folders[held[0].place[0]][0].root.path, held[0].place[1]
+    task = _LookUp(pickle.dumps(table), files.base, root, name, kind, coverage.runs, _AT_ONCE)
+    found = _by_job(task, keys, column) if at_hand is None else _here(task, at_hand)
+    if found is None:
+        return None
+    pinned = {name: state for name, state in zip(files.names, states, strict=True) if state is not None}
+    return Hits(found, pinned)
+
+
+def _at_hand(keys: Any, column: str) -> pa.ChunkedArray | None:
+    """Keys that are many, as one array; None for others."""
+    import pyarrow as pa
+
+    if isinstance(keys, str | bytes) or not hasattr(keys, "__len__") or len(keys) <= _FEW:
+        return None
+    values = values_of(keys, column)
+    if isinstance(values, pa.Array):
+        values = pa.chunked_array([values])
+    plain = isinstance(values, pa.ChunkedArray) and not isinstance(values.type, pa.BaseExtensionType)
+    return values if plain else None
+
+
+def _kind(doc: bytes, column: str, indexed: str, case_sensitive: bool) -> ColumnType | None:
+    """The type of the column in files of this schema; None where it is not the one that the index is of: Spark may read
+    a column of another spelling, and of that the index has nothing.
+    """
+    file = ghost(doc, "")
+    place = place_of(file, column, case_sensitive=case_sensitive)
+    leaf = None if place is None else file.walk.footer.schema.leaves[place]
+    return None if leaf is None or leaf.name != indexed else leaf.type
+
+
+def _told(found: pa.Array) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return pa.record_batch({"_key": found, "_doubt": pa.array(np.zeros(len(found), dtype=np.bool_))})
+
+
+def _by_job(task: _LookUp, keys: Any, column: str) -> pa.ChunkedArray | None:
+    frame = key_column(keys, column)
+    kind = frame.schema.fields[0].dataType
+    # Not texts with a collation, which are equal where their bytes are not.
+    if isinstance(kind, st.StringType) and kind != st.StringType():
+        return None
+    if not isinstance(kind, st.AtomicType):
+        return None
+    schema = st.StructType([st.StructField("_key", kind), st.StructField("_doubt", st.BooleanType())])
+    # Each task reads the index: as few as there are cores.
+    cores = frame.sparkSession.sparkContext.defaultParallelism
+    told = frame.coalesce(cores).mapInArrow(task.rows, schema).toArrow()
+    return None if any(told.column("_doubt").to_pylist()) else told.column("_key")
+
+
+def _here(task: _LookUp, keys: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    import pyarrow as pa
+
+    told = pa.Table.from_batches(task.rows(_batches(keys.chunks)), _told(pa.nulls(0, keys.type)).schema)
+    return None if any(told.column("_doubt").to_pylist()) else told.column("_key")
+
+
+def _batches(chunks: Sequence[pa.Array]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    for chunk in chunks:
+        for start in range(0, len(chunk), _AT_ONCE):
+            yield pa.record_batch({"_key": chunk.slice(start, _AT_ONCE)})

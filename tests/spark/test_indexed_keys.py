@@ -1,0 +1,156 @@
+"""Tasks look big sets of keys up in a sealed index, and only those that it knows are joined."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import bloomseal as bs
+import bloomseal.spark as bss
+
+from .indexed_tables import FILES, ROWS, ids, opened, ssn, turned
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from bloomseal.policy import TablePolicy
+
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
+
+
+@pytest.fixture
+def narrowings(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+    """How many keys the index knew, each time that tasks looked them up; None: it was not to be asked."""
+    from bloomseal.spark.semijoin import hitting, pruning
+
+    told: list[int | None] = []
+
+    def watched(*args: Any) -> Any:
+        found = hitting.hits_of(*args)
+        told.append(None if found is None else len(found.keys))
+        return found
+
+    monkeypatch.setattr(pruning, "hits_of", watched)
+    monkeypatch.setattr(hitting, "_AT_ONCE", 300)
+    monkeypatch.setattr(hitting, "_FEW", 100)
+    return told
+
+
+def many_keys(spark: SparkSession) -> DataFrame:
+    """Nulls, keys that come twice, and many that are nowhere; of 1,200 rows every tenth has one."""
+    keys = [*(ssn(i) for i in range(0, FILES * ROWS, 10)), ssn(10), None, None, *(f"nowhere {i}" for i in range(2_000))]
+    return spark.createDataFrame(pa.table({"k": keys})).repartition(3)
+
+
+def spark_own(spark: SparkSession, table: Path, keys: DataFrame) -> list[int]:
+    rows = bss.read(spark, table, use_index="never")
+    return ids(rows.join(keys, rows["ssn"] == keys["k"], "left_semi"))
+
+
+def test_tasks_look_keys_up_in_the_index(
+    spark: SparkSession, table: Path, indexed: tuple[Path, bs.Policy], narrowings: list[int | None]
+) -> None:
+    keys, every_tenth = many_keys(spark), list(range(0, FILES * ROWS, 10))
+    frame = bss.semi_join(spark, table, "ssn", keys)
+    assert ids(frame) == every_tenth == spark_own(spark, table, keys)
+    assert narrowings == [121]  # one comes twice; they are in every row group: nothing is ruled out, and all are joined
+    narrowings.clear()
+    few = keys.where(f"k LIKE 'nowhere%' OR k IS NULL OR k IN ('{ssn(410)}', '{ssn(1010)}')").repartition(3)
+    frame = bss.semi_join(spark, table, "ssn", few)
+    assert ids(frame) == [410, 1010] == spark_own(spark, table, few)
+    assert narrowings == [2]
+    stats = bss.df_stats(frame)
+    assert (stats.files, stats.files_unopened, stats.decoded) == (2, FILES - 2, 2)
+    assert bss.prune(spark, table, "ssn", few).counts["row_groups_left"] == 2
+    # The same keys at hand, not in a frame; and none at all that is there.
+    assert ids(bss.semi_join(spark, table, "ssn", few.toArrow())) == [410, 1010]
+    assert bss.semi_join(spark, table, "ssn", few.where("k LIKE 'nowhere%'")).count() == 0
+    assert bss.semi_join(spark, table, "ssn", few.where("k = ''")).count() == 0
+    assert narrowings == [2, 2, 2, 0, 0]
+    with pytest.raises(bs.UsageError, match="cannot be asked for a int"):
+        bss.semi_join(spark, table, "ssn", few.selectExpr("length(k) AS k").selectExpr("CAST(k AS BIGINT) AS k"))
+
+
+def test_an_index_that_does_not_cover_all_is_not_asked_for_keys_by_tasks(
+    spark: SparkSession, table: Path, indexed: tuple[Path, bs.Policy], narrowings: list[int | None]
+) -> None:
+    few = many_keys(spark).where(f"k = '{ssn(410)}' OR k LIKE 'nowhere%'")
+    policy = indexed[1]
+    # A file that the index does not know, and then one in the place of another.
+    rows = pa.table({"ssn": ["nowhere 7"] * ROWS, "id": range(ROWS)})
+    bs.write_table(rows, table / "new.parquet", encryption=policy.for_table("t").at(table), row_group_size=20)
+    (table / "new.parquet").chmod(0o600)
+    assert ids(bss.semi_join(spark, table, "ssn", few)) == sorted([*range(ROWS), 410]) == spark_own(spark, table, few)
+    opened(table, policy).index("ssn").update()
+    assert bss.semi_join(spark, table, "ssn", few).count() == ROWS + 1
+    turned(table, policy)
+    keys = few.union(spark.createDataFrame(pa.table({"k": ["somebody else"]})))
+    assert bss.semi_join(spark, table, "ssn", keys).count() == 2 * ROWS
+    assert narrowings == [None, 2, None]
+
+
+def test_other_files_than_keys_were_looked_up_for(
+    spark: SparkSession,
+    table: Path,
+    indexed: tuple[Path, bs.Policy],
+    narrowings: list[int | None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A file gets a key that was nowhere when tasks looked: no run may pass over it, covered by then or not."""
+    from bloomseal.spark.semijoin import pruning
+
+    few = many_keys(spark).where(f"k = '{ssn(20)}' OR k LIKE 'nowhere%'")
+    keys = few.union(spark.createDataFrame(pa.table({"k": ["somebody else"]})))
+    frame = bss.semi_join(spark, table, "ssn", keys)
+    assert ids(frame) == [20]
+    turned(table, indexed[1])
+    with pytest.raises(Exception, match="replaced while the query was under way"):
+        frame.collect()
+    opened(table, indexed[1]).index("ssn").update()
+    with pytest.raises(Exception, match="replaced while the query was under way"):
+        frame.collect()
+    # Between the tasks and the planning of the frame: all keys are asked then.
+    again = many_keys(spark).where(f"k = '{ssn(30)}' OR k LIKE 'nowhere%'")
+    inner = pruning.hits_of
+
+    def later(*args: Any) -> Any:
+        found = inner(*args)
+        rows = pa.table({"ssn": ["nowhere 3"] * ROWS, "id": range(ROWS)})
+        path = next(file for file in sorted(table.glob("*.parquet")) if "somebody else" not in values_in(file))
+        bs.write_table(rows, path, encryption=indexed[1].for_table("t").at(table), row_group_size=20)
+        opened(table, indexed[1]).index("ssn").update()
+        return found
+
+    def values_in(file: Path) -> list[str]:
+        found: list[str] = bs.read_table(file, decryption=indexed[1].for_table("t").at(table)).column("ssn").to_pylist()
+        return found
+
+    monkeypatch.setattr(pruning, "hits_of", later)
+    assert bss.semi_join(spark, table, "ssn", again).where("ssn = 'nowhere 3'").count() == ROWS
+    assert narrowings == [1, 1]
+
+
+def test_a_column_that_another_file_spells_otherwise(
+    spark: SparkSession, table: Path, indexed: tuple[Path, bs.Policy], narrowings: list[int | None]
+) -> None:
+    """Spark reads `SSN` as `ssn`. The index covers such a file, and has none of its values."""
+    few = many_keys(spark).where(f"k = '{ssn(20)}' OR k LIKE 'nowhere%'")
+
+    def naming(*columns: str) -> TablePolicy:
+        wide = {"footer_key": "footer", "complete": True, "columns": {name: {"key": "pii"} for name in columns}}
+        kms = str(indexed[1].for_table("t").kms)
+        return bs.Policy.from_dict({"version": 1, "kms": kms, "tables": {"t": wide}}).for_table("t")
+
+    rows, policy = pa.table({"SSN": ["nowhere 7"] * ROWS, "id": range(ROWS)}), naming("ssn", "SSN")
+    bs.write_table(rows, table / "other.parquet", encryption=naming("SSN").at(table), row_group_size=20)
+    index = bs.open_table(table, decryption=policy).index("ssn")
+    index.update()
+    assert index.uncovered() == []
+    got = bss.semi_join(spark, table, "ssn", few, policy=policy)
+    rows_of = bss.read(spark, table, policy=policy, use_index="never")
+    own = rows_of.join(few, rows_of["ssn"] == few["k"], "left_semi")
+    assert ids(got) == ids(own)
+    assert narrowings == [None]
