@@ -22,6 +22,7 @@ from ..errors import FormatError, UnsupportedError, UsageError
 from ..limits import MAX_KEY_METADATA_BYTES, MAX_ORDINAL
 from ..storage.source import Source
 from ..thrift import Cursor, Struct
+from ..thrift.compact import SeenLists
 from ..thrift.structs import ColumnChunk, RowGroup, RowGroupHead, decode, decode_at, decode_element
 from .expectation import Expectation
 from .layout import MAGIC, MAGIC_ENCRYPTED, FileMeta, Group, read_tail
@@ -33,9 +34,13 @@ __all__ = ["FileCrypto", "Footer", "FooterKind", "Peek", "peek", "seal_footer", 
 _KEEP_CHUNKS = 20_000
 # So many chunks of a row group are decoded one by one; who asks for more most likely wants all.
 _SINGLE_CHUNKS = 4
+# Of so few columns, to decode all takes no longer than to decode one.
+_NARROW = 8
 # Files of one table have one schema: so many are remembered, to be taken apart once.
 _REMEMBERED = 16
 _SMALL_LISTS = 4096
+_SEEN = SeenLists()
+"""Schemas, key-value metadata and column orders, which the files of one table have in common."""
 _COLUMNS_FIRST = b"\x19"
 """Header of the list that every writer puts first into a row group, RowGroup.columns."""
 
@@ -195,7 +200,10 @@ class Footer:
         self.verified = verified
         self._groups: list[RowGroupHead] = []
         self.struct = Struct.parse(
-            raw, remember=FileMeta.ROW_GROUPS, each=lambda cursor: self._groups.append(decode_at(RowGroupHead, cursor))
+            raw,
+            remember=FileMeta.ROW_GROUPS,
+            each=lambda cursor: self._groups.append(decode_at(RowGroupHead, cursor)),
+            alike=_SEEN,
         )
         self.row_groups = self.struct.elements(FileMeta.ROW_GROUPS)
         limit = MAX_ORDINAL + 1
@@ -257,7 +265,11 @@ class Footer:
                 self._decoded.clear()
             chunks = self._decoded.setdefault(row_group, {})
             if column not in chunks:
-                chunks.update(self._decode(row_group, column, every=len(chunks) >= _SINGLE_CHUNKS))
+                chunks.update(
+                    self._decode(
+                        row_group, column, every=len(chunks) >= _SINGLE_CHUNKS or len(self.schema.leaves) <= _NARROW
+                    )
+                )
             return chunks[column]
 
     def chunk_raw(self, row_group: int, column: int) -> bytes:

@@ -46,6 +46,7 @@ class Leaf:
     Attributes:
         index: the column ordinal.
         path: path in schema, without the root.
+        name: the dotted path.
         type: what its values are.
         repetition, definition: its greatest levels: how many of it and the groups above it are repeated (lists and
             maps), and how many are repeated or optional. Pages have levels only where these are not 0.
@@ -56,11 +57,10 @@ class Leaf:
     type: ColumnType
     repetition: int
     definition: int
+    name: str = field(init=False, repr=False, compare=False)
 
-    @property
-    def name(self) -> str:
-        """The dotted path."""
-        return ".".join(self.path)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", ".".join(self.path))
 
     @property
     def repeated(self) -> bool:
@@ -99,7 +99,7 @@ class Schema:
         if len(self.leaves) > MAX_ORDINAL + 1:
             raise FormatError(f"the schema has {len(self.leaves)} columns; the limit is {MAX_ORDINAL + 1}")
 
-    @property
+    @cached_property
     def raw(self) -> bytes:
         """All its elements: schemas with the same ones are equal."""
         return b"".join(self._elements)

@@ -243,7 +243,9 @@ class SealedFile:
         return result
 
     def plan(self, columns: Sequence[str] | None = None, filters: Any = None, *, int96_unit: str = "ns") -> ReadPlan:
-        """Check a read's arguments, as `read` takes and refuses them, without reading anything."""
+        """Check a read's arguments, as `read` takes and refuses them, without reading anything. As `filters` it also
+        takes the predicate of another file's plan, if that file has the same schema.
+        """
         self.need_verified("read")
         if int96_unit not in ("ns", "us"):
             raise UsageError("int96_unit= is 'ns' or 'us'")
@@ -370,6 +372,8 @@ def _predicate(filters: Any, schema: Schema, int96_utc: bool) -> Predicate:
     # Arrow's compute functions take as long to load as a small probe takes.
     from .predicate.predicate import Predicate
 
+    if isinstance(filters, Predicate) and filters.suits(schema, int96_utc=int96_utc):
+        return filters
     return Predicate(filters, schema, int96_utc=int96_utc)
 
 

@@ -11,7 +11,7 @@ from ..format.walk import Protection
 from ..policy import TablePolicy
 from ..read.door import open_file as open_any
 from ..read.file import open_file
-from ..storage.discovery.files import real_root, refuse_outside
+from ..storage.discovery.files import refuse_outside_of
 from ..storage.formats import Format, format_of
 from ..storage.ref import FileRef
 from ..storage.source import Source
@@ -95,4 +95,4 @@ def check_protection(file: SealedFile, chunk: Chunk, table: TablePolicy) -> None
 def refuse_links_out(source: Source, root: str | None) -> None:
     """As `refuse_outside`, for a table whose folder is `root`; None: the file was named itself."""
     if root is not None and source.ref.filesystem is None:
-        refuse_outside(source, (real_root(root),))
+        refuse_outside_of(source, root)

@@ -10,11 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from typing import Final
 
 from ..errors import FormatError
 from .cursor import VARINTS, Cursor, WireType, check_count
 
-__all__ = ["Struct", "element_spans", "encode_binary", "encode_list", "encode_varint", "with_integers"]
+__all__ = ["SeenLists", "Struct", "element_spans", "encode_binary", "encode_list", "encode_varint", "with_integers"]
+
+_HEAD: Final = 16
+_MOST: Final = 64
+_LONGEST: Final = 64 * 1024
 
 
 class Struct:
@@ -32,18 +37,28 @@ class Struct:
 
     @classmethod
     def parse(
-        cls, data: bytes, *, remember: int | None = None, each: Callable[[Cursor], object] | None = None
+        cls,
+        data: bytes,
+        *,
+        remember: int | None = None,
+        each: Callable[[Cursor], object] | None = None,
+        alike: SeenLists | None = None,
     ) -> Struct:
         """The struct at the start of `data`; what follows it is ignored (sealed Thrift may be zero-padded).
 
         `remember` names a long list field whose element spans are kept from this pass, for `elements`; `each` may read
-        them as it passes, and leaves the cursor behind the element.
+        them as it passes, and leaves the cursor behind the element. `alike` steps over lists that it has seen.
         """
-        return cls.read(Cursor(data), remember=remember, each=each)
+        return cls.read(Cursor(data), remember=remember, each=each, alike=alike)
 
     @classmethod
     def read(
-        cls, cursor: Cursor, *, remember: int | None = None, each: Callable[[Cursor], object] | None = None
+        cls,
+        cursor: Cursor,
+        *,
+        remember: int | None = None,
+        each: Callable[[Cursor], object] | None = None,
+        alike: SeenLists | None = None,
     ) -> Struct:
         """The struct at `cursor`, which is moved past it.
 
@@ -65,6 +80,10 @@ class Struct:
                 struct.spans[field] = [
                     (begin - start, end - start) for begin, end in _spans(cursor, WireType.STRUCT, each)
                 ]
+            elif alike is not None and wire == WireType.LIST:
+                struct.fields[field] = (wire, alike.skip(cursor))
+                previous = field
+                continue
             else:
                 cursor.skip(wire)
             struct.fields[field] = (wire, data[start : cursor.position])
@@ -181,6 +200,39 @@ class Struct:
         # Field ids ascend in every writer's output; a new one goes where a decoder expects it.
         self.fields[field] = (wire, value)
         self.fields = dict(sorted(self.fields.items()))
+
+
+class SeenLists:
+    """Raw lists that stood in other structs: the same bytes end at the same place, and are stepped over at once.
+
+    Threads may share it.
+    """
+
+    __slots__ = ("_seen",)
+
+    def __init__(self) -> None:
+        self._seen: dict[bytes, bytes] = {}
+
+    def skip(self, cursor: Cursor) -> bytes:
+        """The raw list at `cursor`, which is moved past it.
+
+        Raises:
+            FormatError: broken Thrift.
+        """
+        data, start = cursor.data, cursor.position
+        head = data[start : start + _HEAD]
+        known = self._seen.get(head)
+        # All of the bytes are compared: a list says itself where it ends, so nothing else has to be looked at.
+        if known is not None and data.startswith(known, start):
+            cursor.position = start + len(known)
+            return known
+        cursor.skip(WireType.LIST)
+        value = data[start : cursor.position]
+        if _HEAD <= len(value) <= _LONGEST:
+            if len(self._seen) >= _MOST:
+                self._seen.clear()
+            self._seen[head] = value
+        return value
 
 
 def element_spans(value: bytes, wire: WireType) -> Iterator[tuple[int, int]]:

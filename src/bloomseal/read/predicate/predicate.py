@@ -141,6 +141,7 @@ class Predicate:
     """
 
     def __init__(self, filters: Any, schema: Schema, *, int96_utc: bool = False) -> None:
+        self._of = schema.raw, int96_utc
         self._test = _Binding(schema, int96_utc).bind(shared(filters))
         self.any_of = self._test.ways
 
@@ -149,6 +150,10 @@ class Predicate:
         """The leaves that it looks at, in schema order."""
         unique = {leaf.index: leaf for leaf in self._test.leaves}
         return [unique[index] for index in sorted(unique)]
+
+    def suits(self, schema: Schema, *, int96_utc: bool = False) -> bool:
+        """Would this be bound to another file of that schema in the same way?"""
+        return self._of == (schema.raw, int96_utc)
 
     @property
     def alone(self) -> Term | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import types as st
@@ -15,6 +15,9 @@ from ...read.file import SealedFile
 from ...sbbf import PhysicalType
 from .pushdown import Bound, Condition, bind
 from .types import Convert, converter, file_schema, leaves_below, position_of, select
+
+if TYPE_CHECKING:
+    from ...read.predicate.predicate import Predicate
 
 __all__ = ["Layout"]
 
@@ -28,6 +31,7 @@ class Layout:
         bound: the conditions on the file's own types.
         wanted: the leaves to read.
         by_rows: single rows can be read. Not those of INT96, which must be decoded to microseconds.
+        predicate: the conditions as the first file's plan has them.
     """
 
     names: dict[str, str | None]
@@ -35,6 +39,7 @@ class Layout:
     wanted: list[Leaf]
     by_rows: bool
     converters: dict[tuple[str, pa.DataType], Convert] = field(default_factory=dict)
+    predicate: Predicate | None = None
 
     @classmethod
     def of(

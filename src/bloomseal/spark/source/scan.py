@@ -225,7 +225,7 @@ class _Reading:
             stats.bytes_pruned += sum(self._bytes(group) for group in groups)
             return
         columns = [leaf.name for leaf in layout.wanted] or None
-        plan = self._plan(columns, list(bound.terms) or None)
+        plan = self._plan(columns, list(bound.terms) or None, layout)
         for group in groups:
             left = self._left(plan, bound, group)
             if not left:
@@ -240,8 +240,10 @@ class _Reading:
                 stats.rows += found[1]
                 yield from scan.converted(layout, *found, self._piece.values)
 
-    def _plan(self, columns: list[str] | None, terms: list[Any] | None) -> Any:
-        return self._file.plan(columns, terms)
+    def _plan(self, columns: list[str] | None, terms: list[Any] | None, layout: Layout) -> Any:
+        plan = self._file.plan(columns, layout.predicate or terms)
+        layout.predicate = plan.predicate
+        return plan
 
     def _decoded(self, plan: Any, layout: Layout, group: int) -> tuple[pa.Table | None, int] | None:
         if not layout.wanted:
@@ -320,7 +322,7 @@ class _OrcReading(_Reading):
     _file: SealedOrcFile
     _pruned: Pruned | None = None
 
-    def _plan(self, columns: list[str] | None, terms: list[Any] | None) -> OrcPlan | None:
+    def _plan(self, columns: list[str] | None, terms: list[Any] | None, layout: Layout) -> OrcPlan | None:  # noqa: ARG002
         return None if columns is None else self._file.plan(columns, terms)
 
     def _left(self, plan: OrcPlan | None, bound: Bound, group: int) -> int:  # noqa: ARG002

@@ -34,7 +34,7 @@ from .pattern import PathPattern
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["exists", "list_files", "real_root", "refuse_outside"]
+__all__ = ["exists", "list_files", "real_root", "refuse_outside", "refuse_outside_of"]
 
 _DELTA_LOG: Final = "_delta_log"
 _METADATA: Final = ".metadata.json"
@@ -60,6 +60,15 @@ def refuse_outside(source: Source, roots: tuple[str, ...]) -> None:
         raise UsageError(
             "the file lies outside the table now", file=source.ref.path, hint="look at the link; follow_links=True"
         )
+
+
+def refuse_outside_of(source: Source, folder: str) -> None:
+    """As `refuse_outside`, of one folder by its name."""
+    # An open file's real path has no link in it. Where it begins with the folder's name, that has none either, and is
+    # real too: so nobody need look at each of its parts, for each file.
+    real = source.real_path
+    if real is not None and not real.startswith(f"{folder.rstrip('/')}/"):
+        refuse_outside(source, (real_root(folder),))
 
 
 def list_files(
