@@ -86,8 +86,12 @@ def test_delta_reads_the_live_files_of_a_version(delta: Path, spec: bs.Decryptio
     assert old.verify().ok
     with pytest.raises(bs.UnsupportedError, match="sizes"):
         table.attach({"n": True})
-    with pytest.raises(bs.UsageError, match="can't be opened"):
+    with pytest.raises(bs.UsageError, match=r"has no version 7.*newest is \d"):
         bs.open_table(delta, version=7)
+    wrong: Any
+    for wrong in ("1", -1, True, 1.0):
+        with pytest.raises(bs.UsageError, match="is no version of a Delta table"):
+            bs.open_table(delta, version=wrong)
 
 
 def test_delta_columns_that_came_late_and_grew(tmp_path: Path) -> None:

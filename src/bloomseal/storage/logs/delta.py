@@ -33,7 +33,17 @@ class DeltaLog:
         table = library("deltalake", "delta", _deltalake).DeltaTable
         if ref.filesystem is None:
             _need_regular(os.path.join(ref.path, "_delta_log"))  # noqa: PTH118
-        self._table: Any = opened(ref, lambda: table(location(ref), version=version))
+        if version is not None and (isinstance(version, bool) or not isinstance(version, int) or version < 0):
+            raise UsageError(f"{version!r} is no version of a Delta table", file=ref.path, hint="version= a number")
+        try:
+            self._table: Any = opened(ref, lambda: table(location(ref), version=version))
+        except UsageError:
+            if version is None:
+                raise
+            newest = opened(ref, lambda: table(location(ref)).version())
+            raise UsageError(
+                f"the table has no version {version} that can be opened", file=ref.path, hint=f"the newest is {newest}"
+            ) from None
 
     def snapshot(self) -> Snapshot:
         """The version that was asked for, its rows readable file by file.
