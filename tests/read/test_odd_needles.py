@@ -107,6 +107,17 @@ def test_any_object_is_answered_or_refused(files: dict[str, Path], name: str, li
                 assert needle not in told
 
 
+def test_a_view_of_memory_is_an_array(files: dict[str, Path]) -> None:
+    with bs.open_file(files["int32"]) as file:
+        value = file.read()["x"][0].as_py()
+        for view, rows in ((memoryview(np.array([value])), 1), (memoryview(np.array([value, 7])[::-1]), 1)):
+            for op, count in (("in", rows), ("not in", 1 - rows)):
+                assert file.read(filters=[("x", op, view)]).num_rows == count
+        for op in ("in", "not in"):
+            with pytest.raises(bs.UsageError, match="one-dimensional"):
+                file.read(filters=[("x", op, memoryview(np.array([[value]])))])
+
+
 def _refusal(ask: Callable[[], object]) -> str:
     try:
         ask()

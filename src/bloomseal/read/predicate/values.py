@@ -86,6 +86,8 @@ def _listed(values: Any) -> Iterable[Any]:
     Raises:
         UsageError: neither that nor iterable.
     """
+    if isinstance(values, memoryview):
+        values = np.asarray(values)  # Python goes through those of one dimension alone
     if isinstance(getattr(values, "dtype", None), np.dtype):  # numpy's own, and a Series or an Index over them
         array = values if isinstance(values, np.ndarray) else np.asarray(values)
         if array.ndim != 1:
