@@ -287,11 +287,10 @@ class SealedFile:
             if plan.predicate is None:
                 how: dict[str, Any] = {"int96_unit": plan.int96_unit, "use_threads": len(plan.wanted) > 1}
                 table = read_row_group(self._walk, part, plan.wanted, **how).select(plan.order)
-            elif (found := plan.matching(part, left)) is not None:
-                table = found
             else:
-                return None
-        plan.stats.count(rows=table.num_rows)
+                table = plan.matching(part, left)
+        if table is not None:
+            plan.stats.count(rows=table.num_rows)
         return table
 
     def pieces(self, plan: Any, part: int) -> Iterator[pa.Table]:
