@@ -11,7 +11,7 @@ import pytest
 import bloomseal as bs
 import bloomseal.spark as bss
 
-from .indexed_tables import FILES, ROWS, ids, opened, ssn, turned
+from .indexed_tables import FILES, ROWS, ids, one, opened, ssn, turned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -154,3 +154,27 @@ def test_a_column_that_another_file_spells_otherwise(
     own = rows_of.join(few, rows_of["ssn"] == few["k"], "left_semi")
     assert ids(got) == ids(own)
     assert narrowings == [None]
+
+
+def test_a_file_that_is_replaced_after_a_run_was_planned_is_not_read_for_some_of_the_keys(
+    indexed: tuple[Path, bs.Policy], table: Path
+) -> None:
+    """Tasks open files later than the plan was made, and hold no other keys than those that the index knew."""
+    from bloomseal.spark.semijoin.indexed import AskedIndexes
+
+    policy = indexed[1].for_table("t").at(table)
+    path = one(table, indexed[1])
+    everything, some = AskedIndexes(), AskedIndexes(pinned={})
+    kept = everything.left([str(path)], None, policy, "ssn", lambda file, _: file.key_set("ssn", [ssn(417)]))
+    (known,) = kept.names.values()
+    assert known is not None
+    with bs.open_file(path, decryption=policy) as file:
+        assert everything.may_read(known, file) == some.may_read(known, file) == known.groups
+        assert everything.may_read(None, file) is None
+    turned(table, indexed[1])
+    with bs.open_file(path, decryption=policy) as file:
+        assert everything.may_read(known, file) is None
+        for asked in (some, some.brief):
+            for seen in (known, None):
+                with pytest.raises(bs.UnsupportedError, match="replaced while the query was under way"):
+                    asked.may_read(seen, file)
