@@ -81,12 +81,13 @@ def look_up(path: Path, column: str, value: str, decryption: bs.DecryptionSpec) 
 
 
 def ask_orc(path: Path, column: str) -> Callable[[], int]:
-    """The bytes of a column's filters in an ORC file of one stripe: its end read, as nobody knows without it where they
-    are, and they read and inflated. Nothing is parsed, and no filter asked.
+    """The bytes of a column's filters in an ORC file: its end read, as nobody knows without it where they are, and they
+    read and inflated. Nothing is parsed, and no filter asked.
     """
     with orc.open_file(path) as file:
         tail, leaf = file.tail, file.leaf(column)[0]
-        (stream,) = [one for one in file.index(0).streams if one.column == leaf.id and one.kind in {*FilterKind}]
+        every = [one for stripe in file.stripes for one in file.index(stripe.index).streams]
+        streams = [one for one in every if one.column == leaf.id and one.kind in {*FilterKind}]
     size, scratch = path.stat().st_size, Scratch()
     end = min(_ORC_END, size)
 
@@ -94,11 +95,12 @@ def ask_orc(path: Path, column: str) -> Callable[[], int]:
         fd = os.open(path, os.O_RDONLY)
         try:
             os.pread(fd, end, size - end)
-            data = scratch.take(stream.length)
-            assert os.preadv(fd, [data], stream.offset) == stream.length
+            for stream in streams:
+                data = scratch.take(stream.length)
+                assert os.preadv(fd, [data], stream.offset) == stream.length
+                tail.inflate_in_place(data, MAX_ORC_INDEX_BYTES)
         finally:
             os.close(fd)
-        tail.inflate_in_place(data, MAX_ORC_INDEX_BYTES)
         return 0
 
     return run

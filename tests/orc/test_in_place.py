@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+import zlib
 
 import numpy as np
 import pytest
@@ -10,19 +11,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bloomseal.errors import FormatError
+from bloomseal.orc import chunks
 from bloomseal.orc.asking.hashing import maybe_in
 from bloomseal.orc.chunks import Compression, InPlace, deflate, inflate, inflate_in_place
 from bloomseal.orc.filters import Filters, parsed_filter
 
 
-def _stored(data: bytes, size: int) -> bytes:
+def _stored(data: bytes, size: int, shrunk: bool = False) -> bytes:
+    """Chunks stored as they are; of `shrunk` ones the last is deflated."""
     parts = [data[at : at + size] for at in range(0, len(data), size)]
-    return b"".join((len(part) << 1 | 1).to_bytes(3, "little") + part for part in parts)
+    heads = [(len(part) << 1 | 1).to_bytes(3, "little") for part in parts]
+    if shrunk:
+        deflater = zlib.compressobj(wbits=-15)
+        parts[-1] = deflater.compress(parts[-1]) + deflater.flush()
+        heads[-1] = (len(parts[-1]) << 1).to_bytes(3, "little")
+    return b"".join(head + part for head, part in zip(heads, parts, strict=True))
 
 
-@given(st.binary(min_size=8, max_size=300), st.integers(1, 400))
-def test_stored_chunks_are_read_where_they_lie(data: bytes, size: int) -> None:
-    found = inflate_in_place(memoryview(_stored(data, size)), Compression.ZSTD, 400, 1000)
+@given(st.binary(min_size=8, max_size=300), st.integers(1, 400), st.booleans())
+def test_stored_chunks_are_read_where_they_lie(data: bytes, size: int, shrunk: bool) -> None:
+    found = inflate_in_place(memoryview(_stored(data, size, shrunk)), Compression.ZLIB, 400, 1000)
     assert len(found) == len(data)
     assert bytes(found.joined) == data
     assert bytes(found.at(np.arange(len(data)))) == data
@@ -37,6 +45,16 @@ def test_in_place_or_not_the_bytes_are_the_same(compression: Compression) -> Non
     for data in (b"", b"a", noise, noise[:96], noise + bytes(500), bytes(500) + noise, bytes(2000)):
         stored = memoryview(deflate(data, compression, 96))
         assert bytes(inflate_in_place(stored, compression, 96, 5000).joined) == data
+
+
+def test_a_last_chunk_that_shrank_alone_is_inflated(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+    monkeypatch.setattr(chunks, "inflate", lambda data, *limits: taken.append(len(data)) or inflate(data, *limits))
+    data = np.random.default_rng(5).integers(0, 256, 70_000, np.uint8).tobytes() + bytes(9_000)
+    stored = _stored(data, 7_000, shrunk=True)
+    found = inflate_in_place(memoryview(stored), Compression.ZLIB, 7_000, 1 << 20)
+    assert bytes(found.joined) == data
+    assert taken[0] < len(stored) - 70_000
 
 
 @pytest.mark.parametrize("cut", range(1, 12))
@@ -73,8 +91,11 @@ def test_many_small_chunks_take_no_more_memory_than_they_hold() -> None:
     st.integers(1, 6),
     st.integers(9, 200),
     st.integers(0, 1 << 30),
+    st.booleans(),
 )
-def test_filters_in_place_answer_as_each_alone(count: int, words: int, k: int, size: int, seed: int) -> None:
+def test_filters_in_place_answer_as_each_alone(
+    count: int, words: int, k: int, size: int, seed: int, shrunk: bool
+) -> None:
     chance = np.random.default_rng(seed)
     bitsets = chance.integers(0, 256, (count, 8 * words), np.uint8) | chance.integers(
         0, 256, (count, 8 * words), np.uint8
@@ -83,7 +104,8 @@ def test_filters_in_place_answer_as_each_alone(count: int, words: int, k: int, s
     bitsets[chance.integers(0, count)] = 0
     entries = [bytes([8, k, 0x1A, 8 * words]) + one.tobytes() for one in bitsets]
     data = b"".join(bytes([0x0A, len(one)]) + one for one in entries)
-    found = Filters.stacked(inflate_in_place(memoryview(_stored(data, size)), Compression.ZLIB, 400, 1 << 20), count)
+    stored = memoryview(_stored(data, size, shrunk))
+    found = Filters.stacked(inflate_in_place(stored, Compression.ZLIB, 400, 1 << 20), count)
     assert found is not None
     assert [one.bitset.tolist() for one in found] == bitsets.tolist()
     assert found.empty.tolist() == [not one.any() for one in bitsets]

@@ -12,7 +12,7 @@ from ..limits import MAX_ORC_FOOTER_BYTES, MAX_ORC_INDEX_BYTES
 from ..storage.source import Scratch, Source
 from .filters import FilterKind, Filters, parsed_filter
 from .keys import LocalKeys, opening
-from .protobuf import Message, fields, signed, zigzag
+from .protobuf import Message, fields, parts, signed, zigzag
 from .streams import Stream, StreamKind, placed
 from .tail import Stripe, Tail
 
@@ -225,12 +225,7 @@ class StripeIndex:
         return nullcontext() if stream.variant is None else opening(self._tail.schema.columns[stream.column])
 
     def _split(self, data: memoryview, what: str) -> list[memoryview]:
-        found: list[memoryview] = []
-        for number, value in fields(data):
-            if number == 1 and not isinstance(value, int):
-                found.append(value)
-                if len(found) > self.stripe.num_row_groups:
-                    break
+        found = parts(data, self.stripe.num_row_groups + 1)
         if len(found) != self.stripe.num_row_groups:
             # The stream of an encrypted column can have entries over the true values and over the masked ones.
             count = f"more than {len(found) - 1}" if len(found) > self.stripe.num_row_groups else str(len(found))

@@ -8,7 +8,9 @@ streams ask for; from the first row group on nothing needs to be believed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import bisect
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ...errors import FormatError
@@ -120,8 +122,8 @@ def parts_needed(
                 raise FormatError("the row index does not say where a stream begins", column=column.name)
         end = stream.length
         if groups.stop < len(entries):
-            behind = [_place(entry, at, coding, width, compressed=compressed) for entry in entries[groups.stop :]]
-            end = max(begin.chunk, _end(behind, end, compressed=compressed))
+            place = functools.partial(_place, at=at, coding=coding, width=width, compressed=compressed)
+            end = max(begin.chunk, _end(entries, groups.stop, place, end, compressed=compressed))
         part = stream._replace(
             offset=stream.offset + begin.chunk, length=end - begin.chunk, start=stream.start + begin.chunk
         )
@@ -175,10 +177,12 @@ def _place(entry: memoryview, at: int, coding: int, width: int, *, compressed: b
     return _Place(chunk, skipped, values, bits) if values <= _MOST_PENDING and bits < 8 else _Place()
 
 
-def _end(behind: list[_Place], length: int, *, compressed: bool) -> int:
-    """Where the row groups before these end, at the latest."""
-    first = behind[0]
-    if first.chunk < 0 or any(one.chunk < first.chunk for one in behind):
+def _end(
+    entries: Sequence[memoryview], behind: int, place: Callable[[memoryview], _Place], length: int, *, compressed: bool
+) -> int:
+    """Where the row groups before the one at `behind` end, at the latest."""
+    first = place(entries[behind])
+    if first.chunk < 0:
         return length  # a position that is none says nothing of what comes before
     # A run that began before, and goes on in the next row group.
     shared = bool(first.values or first.bits)
@@ -187,5 +191,9 @@ def _end(behind: list[_Place], length: int, *, compressed: bool) -> int:
     if not shared and not first.skipped:
         return min(first.chunk, length)
     # Where a row group begins, there begins a chunk; such a run may reach into one more.
-    chunks = sorted({one.chunk for one in behind if one.chunk > first.chunk})
-    return min(chunks[shared], length) if chunks[shared:] else length
+    end = first.chunk
+    for _ in range(1 + shared):
+        # Chunks ascend. Where somebody had them not, too little is read, which is found out, or too much.
+        behind = bisect.bisect_right(entries, end, behind, key=lambda entry: place(entry).chunk)
+        end = place(entries[behind]).chunk if behind < len(entries) else length
+    return min(end, length)

@@ -265,9 +265,8 @@ class SealedOrcFile(SealedFile):
         where that was asked before.
         """
         assert isinstance(plan, OrcPlan)  # noqa: S101
-        spans = row_groups(self.orc, part)
         if plan.predicate is None:
-            plan.stats.count(decoded=len(spans))
+            plan.stats.count(decoded=self.orc.stripes[part].num_row_groups)
             with waiting():
                 table = self._decoded(plan, part, plan.wanted)
         else:
@@ -342,14 +341,18 @@ class SealedOrcFile(SealedFile):
 
     def _matching(self, plan: OrcPlan, part: int, kept: Sequence[int]) -> pa.Table | None:
         """The rows of these row groups that the predicate keeps."""
-        near = [self._matching_of(plan, part, one) for one in neighbourhoods(kept, self.orc.stripes[part])]
+        spans = row_groups(self.orc, part)
+        near = [self._matching_of(plan, part, spans, one) for one in neighbourhoods(kept, self.orc.stripes[part])]
         found = [one for one in near if one is not None]
         return pa.concat_tables(found) if found else None
 
-    def _matching_of(self, plan: OrcPlan, part: int, kept: Sequence[int]) -> pa.Table | None:
-        """As `_matching`, with all between the first and the last row group decoded: first the predicate's columns."""
+    def _matching_of(
+        self, plan: OrcPlan, part: int, every: Sequence[tuple[int, int]], kept: Sequence[int]
+    ) -> pa.Table | None:
+        """As `_matching`, with all between the first and the last row group decoded: first the predicate's columns.
+        `every`: as `row_groups`.
+        """
         assert plan.predicate is not None  # noqa: S101
-        every = row_groups(self.orc, part)
         begin = every[kept[0]][0]
         spans = [(start - begin, end - begin) for start, end in (every[group] for group in kept)]
         tops = [leaf.path[0] for leaf in self.leaves.leaves]

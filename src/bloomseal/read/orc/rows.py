@@ -51,10 +51,10 @@ def decoded(
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise FormatError(f"the stripe's rows do not decode: {type(error).__name__}", **place) from error
-    ends = row_groups(file, stripe)
-    groups = range(len(ends)) if groups is None else groups
+    where = file.stripes[stripe]
+    groups = range(where.num_row_groups) if groups is None else groups
     begin, first, end = (
-        ends[at][side] if ends else 0 for at, side in ((clear.first, 0), (groups.start, 0), (groups.stop - 1, 1))
+        min(at * stride_of(file, where), where.num_rows) for at in (clear.first, groups.start, groups.stop)
     )
     if table.num_rows != end - begin:
         raise FormatError(f"{table.num_rows} rows, the footer says {end - begin}: corrupt", **place)
@@ -77,8 +77,13 @@ def neighbourhoods(kept: Sequence[int], stripe: Stripe) -> list[list[int]]:
 def row_groups(file: OrcFile, stripe: int) -> list[tuple[int, int]]:
     """The first row of each row group of a stripe, and the row after its last one."""
     where = file.stripes[stripe]
-    stride = file.tail.row_index_stride or where.num_rows
+    stride = stride_of(file, where)
     return [(group * stride, min((group + 1) * stride, where.num_rows)) for group in range(where.num_row_groups)]
+
+
+def stride_of(file: OrcFile, stripe: Stripe) -> int:
+    """Rows of a row group, of which the last may have fewer."""
+    return file.tail.row_index_stride or stripe.num_rows
 
 
 def rows_of(spans: Sequence[tuple[int, int]]) -> Rows:
