@@ -130,8 +130,9 @@ def merged(
                 old = reader.run.place_bits
                 parts.append(move(reader.between(low << old, high << old), old, writer.place_bits))
             entries = parts[0] if len(parts) == 1 else np.concatenate(parts)
+            # Numpy's stable sort merges what is in order already; of more than two such parts the other one is quicker.
+            entries.sort(kind="stable" if len(parts) <= 2 else None)
             del parts
-            entries.sort(kind="stable")  # a merge, where runs of it are in order
             if like.pad:
                 entries = filled_up(entries, low, high, writer.place_bits, writer.places)
             writer.add(entries)
