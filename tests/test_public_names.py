@@ -48,3 +48,22 @@ def test_a_look_up_does_not_load_pandas(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False False"
+
+
+def test_a_look_up_loads_no_more_than_it_needs(tmp_path: Path) -> None:
+    """Most of a cold look-up in a table with a sealed index is the time that modules take to load."""
+    keys = {"footer_key": b"f" * 16, "column_keys": {"s": b"c" * 16}}
+    encryption, decryption = bloomseal.EncryptionSpec(**keys), bloomseal.DecryptionSpec(bloomseal.ExplicitKeys(**keys))
+    bloomseal.write_table(pa.table({"s": ["x", "y"]}), tmp_path / "0.parquet", encryption=encryption)
+    bloomseal.open_table(tmp_path, decryption=decryption).index("s", encryption=encryption).build()
+    script = (
+        "import sys, bloomseal\n"
+        f"decryption = bloomseal.DecryptionSpec(bloomseal.ExplicitKeys(**{keys!r}))\n"
+        f"table = bloomseal.open_table({str(tmp_path)!r}, decryption=decryption, use_index='require')\n"
+        "assert table.read(filters=[('s', '==', 'z')]).num_rows == 0\n"
+        "assert table.stats.files_unopened == 1\n"
+        "needless = ('html', 'format.hashes', 'format.verify', 'keytools.material', 'storage.logs', 'index.update', 'write')\n"
+        "print([one for one in needless if {one, 'bloomseal.' + one} & set(sys.modules)])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

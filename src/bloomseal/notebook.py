@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any, Final
 
 __all__ = ["ShownInNotebooks"]
@@ -52,6 +51,8 @@ def _table(columns: Sequence[str] | None, rows: Sequence[Sequence[Any]]) -> str:
 
 
 def _text(value: Any) -> str:
+    from html import escape  # takes longer to load than most reports to make
+
     match value:
         case None:
             return ""

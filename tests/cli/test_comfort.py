@@ -112,6 +112,22 @@ def test_the_completion_of_a_name_loads_no_command() -> None:
     assert done.stdout.strip() == "['read', 'rewrap', 'rekey', 'repair'] []"
 
 
+@pytest.mark.parametrize(("given", "threads"), [(None, "1"), ("7", "7")])
+def test_a_command_starts_no_threads_for_matrices(given: str | None, threads: str) -> None:
+    """numpy's OpenBLAS starts one for each core when it is loaded; who says how many there are to be is obeyed."""
+    name = "OPENBLAS_NUM_THREADS"
+    script = f"import os, sys; from bloomseal.cli.main import main; main(sys.argv[2:] or None); print(os.environ.get({name!r}))"
+    env = {one: value for one, value in os.environ.items() if one != name} | ({} if given is None else {name: given})
+
+    def told(*arguments: str) -> str:
+        command = [sys.executable, "-c", script, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout.split()[-1]
+
+    assert told("--version") == threads
+    # Called by somebody else's program, it leaves that program's environment as it is.
+    assert told("call", "--version") == str(given)
+
+
 def test_a_misspelt_filter_setting_is_answered_with_the_settings(sealed: Run) -> None:
     outcome = sealed("attach", "people.parquet", "--bloom-filter", "ssn:fp=0.1")
     assert outcome.code == 2

@@ -95,6 +95,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The command's own exit code: 0, or 1 for a negative answer; 2 for any error, 130 when interrupted, 141 when
         the reader of the output went away.
     """
+    if arguments is None:
+        # This process is ours, and multiplies no matrices: the threads that numpy's OpenBLAS starts for that, one for
+        # each core, cost more time than numpy takes to load. Whoever has said how many there are to be, is obeyed.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     state = State()
     streams = sys.stdout, sys.stderr
     if sys.stdout is None:

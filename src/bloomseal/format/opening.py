@@ -5,18 +5,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from copy import copy
+from typing import TYPE_CHECKING
 
 from ..encryption import ModuleCipher, ModuleType, SecretKey, module_aad
 from ..errors import BloomsealError, Hint, IntegrityError, KeyAccessError, PolicyError
 from ..keytools import as_key_source
 from ..keytools.access import raised_by
 from ..keytools.access_log import AccessLog, wrapped_by
-from ..keytools.material.material import KeyDescription
 from ..keytools.protocols import KeyRetriever
 from ..specs import DecryptionSpec
 from ..storage.source import Source
 from .expectation import NO_EXPECTATION, Expectation
 from .footer import FileCrypto, Footer, FooterKind, Peek, peek
+
+if TYPE_CHECKING:
+    from ..keytools.material.material import KeyDescription
 
 __all__ = ["KeysAtHand", "authenticated", "need_verified", "open_footer"]
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from ..errors import BloomsealError, UsageError
-from ..keytools.material.store import MaterialStore
 from ..storage.aside import folder_below, folder_lock
 from ..storage.atomic import storage_errors
 from ..storage.objects import NO_MARKERS, put
@@ -144,7 +143,7 @@ class LocalPlace:
         try:
             with folder_below(self._root, self._below) as fd:
                 with contextlib.suppress(OSError):
-                    os.unlink(os.path.basename(MaterialStore(self.ref(name)).path), dir_fd=fd)  # noqa: PTH119
+                    os.unlink(os.path.basename(_material_of(self.ref(name))), dir_fd=fd)  # noqa: PTH119
                 os.unlink(name, dir_fd=fd)
         except OSError:
             return False
@@ -216,7 +215,7 @@ class StorePlace:
     def remove(self, name: str) -> bool:
         ref = self.ref(name)
         with contextlib.suppress(OSError):
-            self._filesystem.delete_file(MaterialStore(ref).path)
+            self._filesystem.delete_file(_material_of(ref))
         try:
             self._filesystem.delete_file(ref.path)
         except OSError:
@@ -232,3 +231,10 @@ class StorePlace:
 def state_of_version(version: ObjectVersion) -> FileState:
     """An object's version as a fact has it. A tag says all; clients may tell times of one object in two ways."""
     return FileState(0, version.size, 0 if version.tag else version.mtime, 0, version.tag)
+
+
+def _material_of(ref: FileRef) -> str:
+    """The path of the file's key material, where that is not in the file."""
+    from ..keytools.material.store import MaterialStore  # look-ups need not load this
+
+    return MaterialStore(ref).path

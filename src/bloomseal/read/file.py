@@ -14,7 +14,6 @@ from ..errors import Hint, UnsupportedError, UsageError
 from ..format.decode import read_row_group
 from ..format.opening import need_verified, open_footer
 from ..format.schema import Leaf, Schema
-from ..format.verify import VerifyReport, verify_walk
 from ..format.walk import Chunk, Walk
 from ..sbbf import KeySet, ProbeSet, SplitBlockBloomFilter
 from ..specs import DecryptionSpec, decryption_for
@@ -31,6 +30,7 @@ from .verdict import Hits, Verdict, verdicts
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
+    from ..format.verify import VerifyReport
     from ..policy import TablePolicy
     from .predicate.predicate import Left, Predicate
 
@@ -319,6 +319,8 @@ class SealedFile:
         """Open every module that the keys can open; with `filters` ask each filter for all values of its column
         chunk.
         """
+        from ..format.verify import verify_walk  # look-ups need not load this
+
         return verify_walk(self._walk, filters=filters)
 
     def close(self) -> None:

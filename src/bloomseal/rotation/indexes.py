@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ..errors import BloomsealError, BloomsealWarning
-from ..index.facts.hashed import content_of
 from ..index.facts.members import Members
+from ..index.facts.sighting import content_of
 from ..index.folder import columns_in
 from ..index.sealed import SealedIndex
 from ..policy import TablePolicy

@@ -7,7 +7,10 @@ from typing import Final
 
 from .source import Source
 
-__all__ = ["Format", "format_of", "may_hold_data", "named_format", "says_data"]
+__all__ = ["METADATA_ENDING", "Format", "format_of", "may_hold_data", "named_format", "says_data"]
+
+METADATA_ENDING: Final = ".metadata.json"
+"""Of the files of an Iceberg table that tell its snapshots."""
 
 
 class Format(StrEnum):

@@ -18,7 +18,6 @@ from .query.indexes import Indexes
 from .query.narrow import Narrowed, known_values, narrowed, shapes_of
 from .query.query import Answer, Query, Shape, TableParts, no_such_column
 from .query.workers import side_by_side
-from .report import TableVerifyReport, verify_files
 
 if TYPE_CHECKING:
     from ..format.schema import Schema
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from ..write.attach import AttachReport
     from ..write.writer import FilterRequest
     from .advice import ColumnAdvice
+    from .report import TableVerifyReport
     from .scan import Progress
 
 __all__ = ["SealedTable"]
@@ -262,6 +262,8 @@ class SealedTable(ShownInNotebooks):
         Args:
             filters: ask each filter for every value of its own column chunk, too. One that denies a value is a failure.
         """
+        from .report import verify_files  # look-ups need not load this
+
         return verify_files(self._parts, threads, filters=filters)
 
     def to_dict(self) -> dict[str, Any]:

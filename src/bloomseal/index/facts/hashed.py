@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from ...read.file import SealedFile
 from ...read.page_places import indexed_pages
 from ...sbbf import batch
 from ..manifest import MOST_STRIDE, FileState, state_of
+from .sighting import content_of, leaf_in
 
 if TYPE_CHECKING:
     from ...format.schema import Leaf
@@ -29,16 +29,12 @@ if TYPE_CHECKING:
 __all__ = [
     "NotCoveredError",
     "SeenFile",
-    "content_of",
     "hashed_places",
-    "leaf_in",
     "seen_file",
     "still_same",
     "stride_of",
 ]
 
-_UNKNOWN: Final = bytes(16)
-_UNIQUE_BYTES: Final = 8
 _LARGE: Final = 1 << 15
 """Of a row group with so many rows, to read the page in question alone pays."""
 _TWICE: Final = 1.25
@@ -142,17 +138,6 @@ def _each_once(fingerprints: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return fingerprints if fresh.all() else fingerprints[fresh]
 
 
-def leaf_in(file: SealedFile, column: str) -> Leaf | None:
-    """The leaf of exactly this name; None where the file has none.
-
-    Raises:
-        UsageError: several have the name.
-    """
-    schema = file.walk.footer.schema
-    leaf = schema.leaf(column) if schema.has(column) and column in file.columns else None
-    return leaf if leaf is not None and leaf.name == column else None
-
-
 def stride_of(walk: Walk, leaf: Leaf | None) -> int:
     """See `SeenFile.stride`."""
     groups = range(0 if leaf is None else len(walk.footer.row_groups))
@@ -171,21 +156,3 @@ def _doc(walk: Walk) -> bytes:
     footer.set_list(FileMeta.ROW_GROUPS, [])
     footer.set_i64(FileMeta.NUM_ROWS, 0)
     return MAGIC + plain_footer(footer.to_bytes())
-
-
-def content_of(walk: Walk, leaf: Leaf | None) -> bytes:
-    """What stays the same as long as no page of the column changes; zeros where nothing tells the file from others.
-
-    Attached filters and keys wrapped anew leave a file its identity and its pages in their places.
-    """
-    crypto = walk.footer.crypto
-    if crypto is None or len(crypto.aad_unique) < _UNIQUE_BYTES:
-        return _UNKNOWN
-    digest = hashlib.sha256(len(crypto.aad_prefix).to_bytes(4, "little") + crypto.file_aad)
-    for group in range(len(walk.footer.row_groups)):
-        told: tuple[int | None, ...] = (walk.footer.row_group(group).num_rows,)
-        if leaf is not None:
-            chunk = walk.chunk(group, leaf.index)
-            told += (*walk.extent(chunk), walk.meta(chunk).num_values)
-        digest.update(repr(told).encode())
-    return digest.digest()[:16]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..manifest import FileState, state_of
-from .hashed import content_of, leaf_in
 
 if TYPE_CHECKING:
+    from ...format.schema import Leaf
+    from ...format.walk import Walk
     from ...read.file import SealedFile
 
-__all__ = ["Kept", "Sighting", "authentic_content"]
+__all__ = ["Kept", "Sighting", "authentic_content", "content_of", "leaf_in"]
+
+_UNKNOWN: Final = bytes(16)
+_UNIQUE_BYTES: Final = 8
 
 
 class Sighting(NamedTuple):
@@ -64,3 +69,32 @@ def authentic_content(file: SealedFile, column: str) -> bytes | None:
         return None
     found = content_of(file.walk, leaf_in(file, column))
     return found if any(found) else None
+
+
+def content_of(walk: Walk, leaf: Leaf | None) -> bytes:
+    """What stays the same as long as no page of the column changes; zeros where nothing tells the file from others.
+
+    Attached filters and keys wrapped anew leave a file its identity and its pages in their places.
+    """
+    crypto = walk.footer.crypto
+    if crypto is None or len(crypto.aad_unique) < _UNIQUE_BYTES:
+        return _UNKNOWN
+    digest = hashlib.sha256(len(crypto.aad_prefix).to_bytes(4, "little") + crypto.file_aad)
+    for group in range(len(walk.footer.row_groups)):
+        told: tuple[int | None, ...] = (walk.footer.row_group(group).num_rows,)
+        if leaf is not None:
+            chunk = walk.chunk(group, leaf.index)
+            told += (*walk.extent(chunk), walk.meta(chunk).num_values)
+        digest.update(repr(told).encode())
+    return digest.digest()[:16]
+
+
+def leaf_in(file: SealedFile, column: str) -> Leaf | None:
+    """The leaf of exactly this name; None where the file has none.
+
+    Raises:
+        UsageError: several have the name.
+    """
+    schema = file.walk.footer.schema
+    leaf = schema.leaf(column) if schema.has(column) and column in file.columns else None
+    return leaf if leaf is not None and leaf.name == column else None

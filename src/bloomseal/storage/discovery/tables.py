@@ -13,10 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from ...errors import BloomsealError, UnsupportedError, UsageError
-from ..formats import Format, named_format
-from ..logs.delta import DeltaLog
-from ..logs.iceberg import METADATA_ENDING, IcebergLog
-from ..logs.snapshot import LiveFile, Snapshot
+from ..formats import METADATA_ENDING, Format, named_format
 from ..ref import FileRef
 from ..source import FilePlace, is_object, refusal, resolve_path, type_at
 from .files import exists, list_files
@@ -25,6 +22,10 @@ from .pattern import PathPattern
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
+
+    from ..logs.delta import DeltaLog
+    from ..logs.iceberg import IcebergLog
+    from ..logs.snapshot import LiveFile, Snapshot
 
 __all__ = [
     "NothingThereError",
@@ -176,9 +177,14 @@ def open_log(ref: FileRef, layout: Layout, version: int | None = None) -> DeltaL
         MissingDependencyError, UsageError.
         UnsupportedError: a log that no library here reads.
     """
+    # Folders without a log need not load these.
     if layout is Layout.DELTA:
+        from ..logs.delta import DeltaLog
+
         return DeltaLog(ref, version)
     if layout is Layout.ICEBERG:
+        from ..logs.iceberg import IcebergLog
+
         return IcebergLog(ref, version)
     raise UnsupportedError(f"{layout} tables are not read", file=ref.path, hint="a list of the live files")
 
@@ -218,6 +224,8 @@ def _add(
                 result.snapshot = log.snapshot()
                 live = result.snapshot.files
             else:
+                from ..logs.snapshot import LiveFile
+
                 live = tuple(map(LiveFile, sorted(log.paths())))
         except BloomsealError as error:
             if not below or not everything:

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ...errors import UnsupportedError, UsageError
+from ..formats import METADATA_ENDING
 from ..ref import FileRef
 from ..source import Source, open_regular, refusal
 from .snapshot import History, LiveFile, Snapshot, in_table, library, location, need_readable, opened
 
-__all__ = ["METADATA_ENDING", "IcebergLog"]
+__all__ = ["IcebergLog"]
 
-METADATA_ENDING: Final = ".metadata.json"
 _NUMBER: Final = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _HINT: Final = "version-hint.text"
 _SAME: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasbs": "wasb"}

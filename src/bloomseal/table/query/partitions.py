@@ -14,15 +14,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
 
 from ...errors import UsageError
-from ...storage.discovery.kinds import Found
-from ...storage.logs.snapshot import LiveFile, Snapshot
 from ..hive import NULL
+
+if TYPE_CHECKING:
+    from ...storage.discovery.kinds import Found
+    from ...storage.logs.snapshot import LiveFile, Snapshot
 
 __all__ = ["Partitions", "columns_of_folders"]
 
