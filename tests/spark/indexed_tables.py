@@ -13,6 +13,8 @@ import bloomseal as bs
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from bloomseal.policy import TablePolicy
+
 FILES, ROWS = 12, 100
 
 
@@ -42,3 +44,32 @@ def turned(table: Path, policy: bs.Policy) -> None:
     rows = pa.table({"ssn": ["somebody else"] * ROWS, "id": range(ROWS)})
     bs.write_table(rows, path, encryption=policy.for_table("t").at(table), row_group_size=20)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def two_runs(table: Path, policy: TablePolicy) -> bs.SealedTable:
+    """A table whose index has two runs of 10,000 entries together, which nobody has merged yet."""
+    table.mkdir()
+    for begin, end in ((0, 9), (9, 10)):
+        for number in range(begin, end):
+            values = range(number * 1_000, (number + 1) * 1_000)
+            rows = pa.table({"ssn": [ssn(one) for one in values], "id": pa.array(values, pa.int64())})
+            bs.write_table(rows, table / f"{number}.parquet", encryption=policy, row_group_size=250)
+        index = bs.open_table(table, decryption=policy).index("ssn")
+        if begin:
+            index.update()
+        else:
+            index.build()
+    return bs.open_table(table, decryption=policy)
+
+
+def whole_and_right(table: Path, policy: TablePolicy, runs: int) -> None:
+    """The index of `two_runs` covers every file, has every value, and answers."""
+    found = bs.open_table(table, decryption=policy, use_index="require")
+    index = found.index("ssn")
+    manifest = index.manifest()
+    assert (len(manifest.runs), manifest.entries) == (runs, 10_000)
+    assert (index.show().covered, index.check().ok) == (10, True)
+    for number in (0, 4_321, 9_999):
+        assert found.read(filters=[("ssn", "==", ssn(number))])["id"].to_pylist() == [number]
+        assert found.stats.files_unopened == 9
+    assert found.read(filters=[("ssn", "==", "nowhere")]).num_rows == 0

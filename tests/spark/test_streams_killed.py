@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,7 +14,8 @@ import pytest
 import bloomseal as bs
 
 from .cluster import DEADLINE, keyring
-from .conftest import PASSPHRASE, need_spark
+from .conftest import PASSPHRASE
+from .lives import answer, driver, ended
 from .stream_job import DOORS
 
 pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
@@ -29,53 +23,10 @@ ROWS = 10
 """Rows of each file that comes in."""
 
 
-@contextlib.contextmanager
-def driver(folder: Path, what: str) -> Iterator[subprocess.Popen[str]]:
-    """`stream_job.py` with its JVM, killed at the end where it hasn't ended by itself."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("BLOOMSEAL_", "SPARK_"))}
-    environment |= {
-        "JAVA_HOME": str(need_spark()),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
-        "BLOOMSEAL_KEYRING_PASSPHRASE": PASSPHRASE,
-    }
-    command = [sys.executable, str(Path(__file__).with_name("stream_job.py")), str(folder), what]
-    with open(folder / "driver.txt", "a") as errors:
-        process = subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
-        )
-    try:
-        yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # Python and the JVM
-        process.wait()
-
-
 def commits(folder: Path) -> list[int]:
     """The last batch that each query has noted as done. Their number tells less: Spark keeps a hundred notes."""
     noted = [(folder / f"{door}-checkpoint" / "commits").glob("[0-9]*") for door in DOORS]
     return [max((int(one.name) for one in each if one.name.isdecimal()), default=-1) for each in noted]
-
-
-def ended(folder: Path, process: subprocess.Popen[str]) -> AssertionError:
-    """Why a driver ended that nobody has killed."""
-    process.wait(DEADLINE)
-    lines = (folder / "driver.txt").read_text().splitlines()
-    told = "\n".join(line for line in lines if not line.startswith("\tat "))
-    return AssertionError(told[told.find(" ERROR ") :][:3000])
-
-
-def answer(folder: Path, process: subprocess.Popen[str], wanted: str) -> str:
-    assert process.stdout is not None
-    timer = threading.Timer(DEADLINE, process.kill)
-    timer.start()
-    try:
-        return next(line for line in process.stdout if line.startswith(wanted))
-    except StopIteration:
-        raise ended(folder, process) from None
-    finally:
-        timer.cancel()
 
 
 @pytest.mark.torture  # Spark gives a stream's Python process ten seconds to start, which a busy machine exceeds
@@ -98,7 +49,7 @@ def test_each_row_is_there_once_whenever_the_driver_was_killed(tmp_path: Path, k
 
     def live() -> None:
         """A driver's life, until both queries have done something, and a little longer."""
-        with driver(tmp_path, "run") as process:
+        with driver(tmp_path, "stream_job.py", "run") as process:
             before = commits(tmp_path)
             comes()
             answer(tmp_path, process, "ready")
@@ -118,7 +69,7 @@ def test_each_row_is_there_once_whenever_the_driver_was_killed(tmp_path: Path, k
 
     for _ in range(kills):
         live()
-    with driver(tmp_path, "finish") as process:
+    with driver(tmp_path, "stream_job.py", "finish") as process:
         told = json.loads(answer(tmp_path, process, "{"))
     total = next(numbers) * ROWS
     for door, readers in told.items():
