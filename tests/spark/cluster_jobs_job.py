@@ -1,5 +1,5 @@
-"""The driver of test_cluster_jobs.py: a rekey that loses an executor, and a look-up by keys, on a cluster that writes
-down all it can.
+"""The driver of test_cluster_jobs.py: a rekey and the compaction of an index that lose an executor each, and a look-up
+by keys, on a cluster that writes down all it can.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +33,40 @@ def executors(application: str) -> list[int]:
     ]
 
 
+class Killer(threading.Thread):
+    """Kills one executor of an application when a job is so far.
+
+    Attributes:
+        killed: its process, and what `done` said then.
+    """
+
+    def __init__(self, application: str, done: Callable[[], int]) -> None:
+        super().__init__()
+        self._application, self._done = application, done
+        self.killed: list[tuple[int, int]] = []
+
+    def run(self) -> None:
+        end = time.monotonic() + 120
+        while time.monotonic() < end:
+            if (done := self._done()) >= 3:
+                process = executors(self._application)[0]
+                os.kill(process, signal.SIGKILL)
+                self.killed.append((process, done))
+                return
+            time.sleep(0.002)
+
+
+def both_there(spark: Any) -> None:
+    """Both executors are there before the first file is touched."""
+    spark.sparkContext.parallelize(range(2), 2).map(lambda _: time.sleep(2)).collect()
+
+
 def main(master: str, folder: Path) -> None:
     from figures import shown  # as a script, this has no package
     from pyspark.sql import SparkSession
 
     import bloomseal.spark as bss
+    from bloomseal.spark.jobs import compaction
 
     spark = (
         SparkSession.builder.master(master)
@@ -59,31 +89,27 @@ def main(master: str, folder: Path) -> None:
     table = folder / "people"
     before = {path: path.stat().st_ino for path in table.glob("*.parquet")}
     application = str(spark.sparkContext.applicationId)
-    killed: list[int] = []
-
-    def kill() -> None:
-        end = time.monotonic() + 120
-        while time.monotonic() < end:
-            done = [path for path, inode in before.items() if path.stat().st_ino != inode]
-            if len(done) >= 3:
-                killed.append(executors(application)[0])
-                os.kill(killed[0], signal.SIGKILL)
-                return
-            time.sleep(0.002)
-
-    # Both executors are there before the first file is touched.
-    spark.sparkContext.parallelize(range(2), 2).map(lambda _: time.sleep(2)).collect()
-    killer = threading.Thread(target=kill)
+    both_there(spark)
+    killer = Killer(application, lambda: sum(path.stat().st_ino != inode for path, inode in before.items()))
     killer.start()
     rows = bss.rekey(spark, table, journal=folder / "journal.jsonl", files_per_task=2).collect()
     killer.join()
-    say(rekeyed=[row.asDict() for row in rows], killed=killed, left=len(before))
+    say(rekeyed=[row.asDict() for row in rows], killed=killer.killed, left=len(before))
     again = bss.rekey(spark, table, journal=folder / "journal.jsonl").collect()
     say(again=[row.status for row in again])
     pruned = bss.prune(spark, table, "ssn", WANTED)
     say(pruned=pruned.counts, shown=shown(spark, "bloomseal: what pruning left", pruned.counts))
     found = bss.semi_join(spark, table, "ssn", spark.createDataFrame([(one,) for one in WANTED], "ssn string"))
     say(found=sorted(row.id for row in found.select("id").collect()))
+    index = folder / "indexed" / "_bloomseal_index" / "ssn"
+    shards = {path.name for path in index.glob("run-*")}
+    compaction._PART_ENTRIES = 250  # type: ignore[misc]  # many tasks
+    both_there(spark)
+    killer = Killer(application, lambda: len({path.name for path in index.glob("run-*")} - shards))
+    killer.start()
+    told = bss.compact_index(spark, folder / "indexed", "ssn", everything=True)
+    killer.join()
+    say(compacted=told.to_dict(), killed_then=killer.killed)
     say(ready=True)
     sys.stdin.readline()
     spark.stop()

@@ -1,4 +1,6 @@
-"""Jobs on a standalone cluster: an executor that is killed during a rekey, and keys that are to be nowhere."""
+"""Jobs on a standalone cluster: an executor that is killed during a rekey, another one while the runs of an index are
+merged, and keys that are to be nowhere.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +20,7 @@ from .cluster import PLACES, driver, keyring, search
 from .cluster_job import CLUSTER_SECRET
 from .cluster_jobs_job import WANTED
 from .conftest import PASSPHRASE
+from .indexed_tables import two_runs, whole_and_right
 
 pytestmark = [pytest.mark.jvm, pytest.mark.torture, pytest.mark.xdist_group("spark")]
 FILES, ROWS = 24, 1000
@@ -37,6 +40,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Said, Path, set[str]]
         bs.write_table(rows, folder / "people" / f"{number:02}.parquet", encryption=policy,
                        bloom_filters=policy.bloom_filters(), row_group_size=250)  # fmt: skip
     keys = data_keys(folder, policy)
+    two_runs(folder / "indexed", policy)
     said: Said = {}
     with driver(folder, "cluster_jobs_job.py", CLUSTER_SECRET) as lines:
         for line in lines:
@@ -67,6 +71,16 @@ def test_a_rekey_outlives_a_killed_executor(run: tuple[Said, Path, set[str]]) ->
     found = bs.read_table(folder / "people", columns=["id"], decryption=table)
     assert found["id"].to_pylist() == list(range(FILES * ROWS))
     assert set(said["again"]) == {"done before"}
+
+
+def test_a_compaction_outlives_a_killed_executor(run: tuple[Said, Path, set[str]]) -> None:
+    said, folder, _ = run
+    ((_, written),) = said["killed_then"]
+    assert 3 <= written < 40, "not while the job was under way"
+    told = said["compacted"]
+    assert (told["merged"], told["runs"], told["entries"]) == (2, 1, 10_000)
+    policy = Policy.load(folder / "policy.toml", kms=bs.Keyring(folder / "keys.json", passphrase=PASSPHRASE))
+    whole_and_right(folder / "indexed", policy.for_table("people"), 1)
 
 
 def test_keys_find_their_rows_and_stay_out_of_logs_plans_and_disks(run: tuple[Said, Path, set[str]]) -> None:
