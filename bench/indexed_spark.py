@@ -26,6 +26,8 @@ from .sparkside import KEYRING, POLICY, Jobs
 _GROUPS: Final = 10
 _ROWS: Final = 2_000
 _HIT: Final = 0.05
+_MANY: Final = 1_000_000
+"""More keys are joined twice, and told of the second time."""
 
 
 def values(first: int, count: int) -> pa.Array:
@@ -54,7 +56,7 @@ def make(folder: Path, files: int = 1_000) -> None:
         bs.open_table(folder / name, decryption=policy).index("email").build()
     hit = np.sort(np.random.default_rng(2).choice(files * _GROUPS, int(_HIT * files * _GROUPS), replace=False))
     there = pa.concat_arrays([values(int(group) * _ROWS + 7, 1) for group in hit])
-    for wanted in (100_000, 1_000_000):
+    for wanted in (100_000, 1_000_000, 10_000_000):
         nowhere = pc.utf8_lpad(pa.array(np.arange(wanted - len(there))).cast(pa.string()), 12, "x")
         pq.write_table(pa.table({"email": pa.concat_arrays([there, nowhere])}), folder / f"keys-{wanted}.parquet")
 
@@ -104,7 +106,8 @@ def main() -> None:
                 "Spark's own": lambda: jobs.semi_join(many, "native", keys),
                 "semi_join without index": lambda: jobs.joined(many, keys, "never"),
                 "semi_join with index": lambda: jobs.joined(many, keys, "require"),
-            }
+            },
+            *((1, 1) if int(sys.argv[3]) > _MANY else ()),
         )
     else:
         raise SystemExit(__doc__)

@@ -70,17 +70,17 @@ def make(folder: Path) -> None:
         )
 
 
-def compare(jobs: dict[str, Callable[[], Any]]) -> None:
+def compare(jobs: dict[str, Callable[[], Any]], runs: int = _RUNS, warm_up: int = _WARM_UP) -> None:
     """In turns; the last is what the others are held against."""
     best: dict[str, tuple[float, float]] = {}
     answers = set()
-    for run in range(_RUNS + _WARM_UP):
+    for run in range(runs + warm_up):
         for name, job in jobs.items():
             gc.collect()
             wall, work = time.perf_counter(), processor()
             answers.add(job())
             told = time.perf_counter() - wall, processor() - work
-            if run >= _WARM_UP:
+            if run >= warm_up:
                 was = best.get(name, told)
                 best[name] = min(was[0], told[0]), min(was[1], told[1])
             print(f"  {name}: {told[0]:.2f} s, {told[1]:.2f} s of processor", file=sys.stderr, flush=True)

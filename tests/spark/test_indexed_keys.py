@@ -178,3 +178,55 @@ def test_a_file_that_is_replaced_after_a_run_was_planned_is_not_read_for_some_of
             for seen in (known, None):
                 with pytest.raises(bs.UnsupportedError, match="replaced while the query was under way"):
                     asked.may_read(seen, file)
+
+
+def test_row_groups_that_an_index_leaves_are_asked_no_more(
+    indexed: tuple[Path, bs.Policy], table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bloomseal.read.file import SealedFile
+    from bloomseal.spark.semijoin.indexed import AskedIndexes
+    from bloomseal.spark.semijoin.reading import Reading
+    from bloomseal.spark.semijoin.sealed_keyset import SealedKeys
+    from bloomseal.spark.source.stats import SourceStats
+
+    policy = indexed[1].for_table("t").at(table)
+    path = one(table, indexed[1])
+    asked: list[Any] = []
+    inner = SealedFile.survivors
+    monkeypatch.setattr(SealedFile, "survivors", lambda *args: asked.append(args) or inner(*args))
+    with bs.open_file(path, decryption=policy) as file:
+        keys = file.key_set("ssn", [ssn(417)])
+        left = AskedIndexes().left([str(path)], None, policy, "ssn", lambda _file, _place: keys)
+        (kept,) = left.names.values()
+        assert kept is not None
+        leaf = file.walk.footer.schema.leaf("ssn")
+        sealed = SealedKeys.of(keys, leaf.type, file, leaf.index, None)
+        reading = Reading(b"", None, sealed, None, {}, True, {})  # type: ignore[arg-type]
+        stats = SourceStats()
+        assert reading._left(file, keys, kept, stats) == kept.groups
+        assert (asked, stats.pruned_by_index, stats.pruned_by_filter) == ([], 4, 0)
+        # What no index was asked about its filters are.
+        assert list(reading._left(file, keys, None, stats)) == list(kept.groups)
+        assert len(asked) == 1
+    # Another file than the one that the index was asked about: all keys are at hand, and its filters tell.
+    turned(table, indexed[1])
+    with bs.open_file(path, decryption=policy) as file:
+        assert list(reading._left(file, keys, kept, stats)) == []
+        assert len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("files", "least", "tasks"),
+    [(0, 200, 1), (1, 200, 1), (424, 200, 2), (1_000, 200, 5), (9_000, 200, 8), (6, 1, 6), (424, 1, 8)],
+)
+def test_few_small_files_are_few_tasks(files: int, least: int, tasks: int) -> None:
+    from types import SimpleNamespace
+
+    from bloomseal.spark.semijoin.reading import _Reader
+    from bloomseal.spark.source.stats import SourceStats
+
+    names = dict.fromkeys(map(str, range(files)))
+    task: Any = SimpleNamespace(planned=lambda: (names, SourceStats(), None))
+    parts: list[Any] = list(_Reader(task, 2, least).partitions())
+    assert len(parts) == tasks
+    assert sorted(name for part in parts for name, _ in part.files) == sorted(names)

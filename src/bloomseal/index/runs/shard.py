@@ -55,7 +55,7 @@ class RunReader:
         Returns:
             Two arrays of one length: which of `fingerprints`, and a place of it.
         """
-        order = np.argsort(fingerprints, kind="stable")
+        order = np.argsort(fingerprints)
         bits = self.run.place_bits
         low = fingerprints[order].astype(np.int64) << bits
         which, found = [], []
@@ -119,9 +119,16 @@ class _Opened:
         """Of each ``[low, low + 2^bits)``, ascending: which it is, and the entries in it."""
         owners, found = [], []
         for begin, end, entries in self._around(low, bits):
-            left = np.searchsorted(entries, low[begin:end])
-            counts = np.searchsorted(entries, low[begin:end] + (1 << bits)) - left
-            which = np.repeat(np.arange(begin, end), counts)
+            if not len(entries):
+                continue
+            begins = low[begin:end]
+            left = np.searchsorted(entries, begins)
+            # Most of many are nowhere, which the first entry that is not below tells; only the others have an end.
+            next_one = entries[np.minimum(left, len(entries) - 1)]
+            there = np.flatnonzero((next_one >= begins) & (next_one < begins + (1 << bits)))
+            left = left[there]
+            counts = np.searchsorted(entries, begins[there] + (1 << bits)) - left
+            which = np.repeat(begin + there, counts)
             # For each hit its place in `entries`: the left end of its range, and on.
             within = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
             owners.append(which)

@@ -46,6 +46,9 @@ _SMALL_FILE: Final = 8 * 1024 * 1024
 """Files of this size on average, and smaller ones, are opened once, asked and read in one go: to open one a second time
 costs more than Spark's own reader could save.
 """
+_SMALL_FILES_OF_A_TASK: Final = 200
+"""Between two tasks Spark takes about 0.1 s of a core, in which so many are read that an index leaves one row group of.
+"""
 _BROADCAST_KEYS: Final = 200_000
 _EXACT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _WHOLE: Final = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
@@ -219,8 +222,9 @@ def _by_row_groups(
     policy, base, counts = pickle.dumps(question.table), question.files.base, counter_of(spark)
     indexes = question.indexes if prunes else AskedIndexes("never")
     task = Reading(policy, base, question.sealed, scan, asked, prunes, values, name, counts, indexes)
-    tasks = min(len(asked), 4 * spark.sparkContext.defaultParallelism)
-    own = {"task": task, "tasks": tasks, "name": classmethod(lambda _: name)}
+    cores = spark.sparkContext.defaultParallelism
+    least = _SMALL_FILES_OF_A_TASK if _mean_size(tree) <= _SMALL_FILE else 1
+    own = {"task": task, "cores": cores, "files_of_a_task": least, "name": classmethod(lambda _: name)}
     with as_active(spark):
         spark.dataSource.register(type("RowGroupsOfOneRead", (RowGroups,), own))
         # The path is for the plan.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 from pyspark.sql import types as st
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Reading", "RowGroups"]
 
+_TASKS_OF_A_CORE: Final = 4
+"""At most: tasks that are through early make room for others."""
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 
 
@@ -145,10 +147,11 @@ class Reading:
         # Keys are hashed for one type: a column of another can't be asked.
         if not self.prunes or place is None or file.walk.footer.schema.leaves[place].type != self.sealed.column_type:
             return range(file.num_row_groups)
-        # Filters of row groups that an index rules out are not opened.
-        groups = range(file.num_row_groups) if allowed is None else allowed
-        left = file.survivors(file.columns[place], keys, groups)
-        stats.pruned_by_index += file.num_row_groups - len(groups)
+        if allowed is not None:
+            # A filter knows no more: an index errs in fewer row groups of a whole table than a filter in one of a file.
+            stats.pruned_by_index += file.num_row_groups - len(allowed)
+            return allowed
+        left = file.survivors(file.columns[place], keys)
         stats.pruned_by_statistics += left.by_statistics
         stats.pruned_by_filter += left.by_filter
         return left.row_groups
@@ -198,27 +201,32 @@ class Reading:
 
 
 class RowGroups(DataSource):
-    """A `Reading` as Spark takes it. Each read registers a subclass of its own, under a name of its own."""
+    """A `Reading` as Spark takes it. Each read registers a subclass of its own, under a name of its own.
+
+    Attributes:
+        files_of_a_task: at least, where there are more tasks than cores.
+    """
 
     task: ClassVar[Reading]
-    tasks: ClassVar[int] = 1
+    cores: ClassVar[int] = 1
+    files_of_a_task: ClassVar[int] = 1
 
     def schema(self) -> st.StructType:
         return self.task.scan.schema
 
     def reader(self, schema: st.StructType) -> DataSourceReader:  # noqa: ARG002
-        return _Reader(self.task, self.tasks)
+        return _Reader(self.task, self.cores, self.files_of_a_task)
 
 
 class _Reader(DataSourceReader):
-    def __init__(self, task: Reading, tasks: int) -> None:
-        self._task = task
-        self._tasks = tasks
+    def __init__(self, task: Reading, cores: int, files_of_a_task: int) -> None:
+        self._task, self._cores, self._files_of_a_task = task, cores, files_of_a_task
 
     def partitions(self) -> Sequence[InputPartition]:
         left, planned, watched = self._task.planned()
         files = list(left.items())
-        tasks = max(1, min(self._tasks, len(files)))
+        full = min(len(files) // self._files_of_a_task, _TASKS_OF_A_CORE * self._cores)
+        tasks = max(1, min(len(files), max(self._cores, full)))
         rest = [_Part(files[start::tasks], SourceStats()) for start in range(1, tasks)]
         return [_Part(files[::tasks], planned, watched), *rest]
 
