@@ -7,8 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import bloomseal as bs
+from bloomseal.columns import meant_by
 from bloomseal.errors import PolicyError
-from bloomseal.format.expectation import NO_EXPECTATION, Expectation, _expected_name
+from bloomseal.format.expectation import NO_EXPECTATION, Expectation
 from bloomseal.format.footer import Footer
 from bloomseal.format.layout import read_tail
 from bloomseal.format.schema import Schema
@@ -20,7 +21,7 @@ SSN = Expectation(encrypted_columns=frozenset({"person.ssn"}))
 @pytest.fixture(autouse=True)
 def _nothing_is_known() -> None:
     """An answer from the cache, which a test before this one has filled, tests nothing."""
-    _expected_name.cache_clear()
+    meant_by.cache_clear()
 
 
 @pytest.mark.parametrize("name", ["person.ssn", "person.ssn.digits"])

@@ -124,7 +124,7 @@ def test_without_keys_masked_values_are_not_taken_for_real_ones(path: Path) -> N
 
 def test_what_is_expected_must_be_encrypted(path: Path, tmp_path: Path) -> None:
     for expected in ({"encrypted_columns": ["id"]}, {"complete": True}):
-        with pytest.raises(PolicyError, match="must be encrypted"):
+        with pytest.raises(PolicyError, match="in plaintext"):
             orc.open_file(path, decryption=DecryptionSpec(keys=OURS, **expected))
     orc.open_file(path, decryption=DecryptionSpec(keys=OURS, encrypted_columns=["s", "name"])).close()
     clear = tmp_path / "clear.orc"

@@ -9,13 +9,11 @@ does not allow is refused before a key is asked for.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from ..columns import covers
+from ..columns import covers, folded, meant_by
 from ..encryption import Algorithm
 from ..errors import Hint, PolicyError
 from ..specs import DecryptionSpec
@@ -132,7 +130,7 @@ class Expectation:
 
     def must_be_encrypted(self, column: str) -> bool:
         """May the column at this dotted path not be in plaintext?"""
-        return self.complete or _expected_name(column, self.encrypted_columns) is not None
+        return self.complete or meant_by(column, self.encrypted_columns) is not None
 
     def name(self, column: str) -> None:
         """What the file calls a column.
@@ -141,7 +139,7 @@ class Expectation:
             PolicyError: it is the name of an encrypted column in another case or Unicode form. Some readers (Spark)
                 take the one for the other, and so would take what stands there under no key, or under another one.
         """
-        if (meant := _expected_name(column, self.encrypted_columns)) is not None and not covers(meant, column):
+        if (meant := meant_by(column, self.encrypted_columns)) is not None and not covers(meant, column):
             raise PolicyError(
                 f"the column's name differs from that of {meant}, which must be encrypted, in its case or Unicode form alone",
                 column=column,
@@ -166,8 +164,8 @@ class Expectation:
             PolicyError: it must be encrypted, or could be taken for one that must, or for a group above one: whoever
                 moves a file into a folder of his choice would say what its rows hold.
         """
-        meant = _expected_name(column, self.encrypted_columns) or next(
-            (name for name in sorted(self.encrypted_columns) if covers(_folded(column), _folded(name))), None
+        meant = meant_by(column, self.encrypted_columns) or next(
+            (name for name in sorted(self.encrypted_columns) if covers(folded(column), folded(name))), None
         )
         if meant is not None:
             raise PolicyError(
@@ -184,18 +182,6 @@ class Expectation:
         """
         if self.must_be_encrypted(column):
             raise PolicyError("the column is in plaintext where an encrypted one was expected", column=column)
-
-
-@lru_cache(maxsize=4096)
-def _expected_name(column: str, names: frozenset[str]) -> str | None:
-    """Which of these columns or groups a column is, or could be taken for."""
-    exact = (name for name in names if covers(name, column))
-    alike = (name for name in sorted(names) if covers(_folded(name), _folded(column)))
-    return next(exact, None) or next(alike, None)
-
-
-def _folded(name: str) -> str:
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
 
 
 NO_EXPECTATION: Final = Expectation()

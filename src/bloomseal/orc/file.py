@@ -336,14 +336,14 @@ class OrcFile:
         return contextlib.nullcontext() if self._variant(column) is None else opening(column)
 
     def _variant(self, column: Column) -> Variant | None:
-        return self._keys.variant_of(column) if column.id in self._tail.encrypted else None
+        return self._keys.variant_of(column) if column.id in self._tail.encrypted else self._keys.need_sealed(column)
 
     def need_open(self, column: Column) -> None:
         """Refuse a column whose rows can't be read: without a key its streams hold masked values, or none.
 
         Raises:
             KeyAccessError: the column is encrypted, and its key can't be had.
-            PolicyError: the column is encrypted, and ``allow_ctr`` was not said: nothing authenticates its values.
+            PolicyError: it is, and ``allow_ctr`` was not said; or it lies in clear, and must be encrypted.
         """
         with self._at(column=column.name):
             if self._variant(column) is not None:

@@ -8,13 +8,14 @@ told by structure only (`LocalKeys.statistics`), and whoever can write to the st
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
 from typing import Final
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
+from ..columns import meant_by
 from ..encryption import SecretKey
 from ..errors import BloomsealError, FormatError, Hint, IntegrityError, KeyAccessError, PolicyError, UnsupportedError
 from ..keytools.access_log import AccessLog
@@ -69,14 +70,13 @@ def expect(tail: Tail, decryption: DecryptionSpec | None) -> None:
         return
     sealed = {number for one in tail.encryption.variants for number in range(one.root.id, one.root.last + 1)}
     for leaf in tail.schema.leaves:
-        if leaf.id not in sealed and (decryption.complete or _named(leaf.name, decryption.encrypted_columns)):
-            raise PolicyError("the column must be encrypted, and lies in clear", column=leaf.name)
+        if leaf.id not in sealed:
+            _expect_sealed(leaf, decryption)
 
 
-def _named(leaf: str, names: Collection[str]) -> bool:
-    """Is the leaf, or a column above it, among the names?"""
-    parts = leaf.split(".")
-    return any(".".join(parts[:count]) in names for count in range(1, len(parts) + 1))
+def _expect_sealed(column: Column, decryption: DecryptionSpec) -> None:
+    if decryption.complete or meant_by(column.name, frozenset(decryption.encrypted_columns)) is not None:
+        raise PolicyError("the column is in plaintext where an encrypted one was expected", column=column.name)
 
 
 class LocalKeys:
@@ -114,6 +114,15 @@ class LocalKeys:
                 column=column.name,
                 hint=Hint.CTR,
             )
+
+    def need_sealed(self, column: Column) -> None:
+        """Refuse a column in clear that the caller expects to be encrypted.
+
+        Raises:
+            PolicyError: so it is.
+        """
+        if self._decryption is not None:
+            _expect_sealed(column, self._decryption)
 
     def variant_of(self, column: Column) -> Variant:
         """The first variant of a column whose key can be had, as other readers choose it; the key is the right one.

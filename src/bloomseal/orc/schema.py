@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from ..columns import in_tables
 from ..errors import FormatError, UsageError
 from ..limits import MAX_SCHEMA_DEPTH
 from ..spelling import nearest
@@ -98,12 +99,13 @@ class Schema:
         return [column for column in self.columns if column.is_leaf]
 
     def leaf(self, name: str) -> Column:
-        """The leaf column of that dotted path.
+        """The leaf column of that dotted path, as ORC or as tables have it.
 
         Raises:
             UsageError: no such column, a nested one, or two of one path.
         """
         found = [column for column in self.columns[1:] if column.name == name]
+        found = found or [column for column in self.columns[1:] if in_tables(column.name) == name]
         if not found:
             known = nearest(name, [column.name for column in self.leaves])
             raise UsageError("no such column", column=name, hint=f"one of {', '.join(known)}" if known else None)

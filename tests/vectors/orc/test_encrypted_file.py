@@ -114,7 +114,7 @@ def test_a_policy_names_the_master_keys_of_columns(data: bytes, tmp_path: Path) 
         with pytest.raises(PolicyError, match="master key 'wide', and the policy has 'footer'"):
             file.probe("s.a", [1])
     policy.write_text(kms + '[tables.t]\nfooter_key = "footer"\n[tables.t.columns]\nid = { key = "wide" }\n')
-    with pytest.raises(PolicyError, match="must be encrypted"):
+    with pytest.raises(PolicyError, match="in plaintext"):
         orc.open_file(path, decryption=bs.Policy.load(policy).for_table("t"))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from ...columns import own_entry
 from ...policy import TablePolicy
 from ...sbbf import FilterSpec, bits_per_value
 from ...storage.discovery.kinds import is_of_index
@@ -82,7 +83,7 @@ def check_sizes(files: Sequence[FileFacts], policies: Policies) -> Iterator[Find
 
 
 def _spec(policy: TablePolicy | None, column: str) -> FilterSpec | None:
-    entry = policy.columns.get(column) if policy is not None else None
+    entry = own_entry(policy.columns, column) if policy is not None else None
     return entry.filter if entry is not None else None
 
 

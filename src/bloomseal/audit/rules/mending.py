@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from ...columns import in_tables, own_entry
 from ...encryption import Algorithm
 from ...errors import BloomsealError
 from ...policy import TablePolicy
@@ -156,7 +157,7 @@ class _Values:
         column = self._finding.column
         if column is None:
             return None
-        entry = self._policy.columns.get(column) if self._policy else None
+        entry = own_entry(self._policy.columns, column) if self._policy else None
         spec = entry.filter if entry else None
         if self._file is not None and column in self._file.unbelieved:
             return None
@@ -230,9 +231,9 @@ class _Values:
                 return None
             options += ["--aad-prefix" if plain else "--new-aad-prefix", prefix]
             options += [] if policy.store_aad_prefix else ["--no-store-aad-prefix"]
-        present = {name for name, _ in file.leaves}
+        present = {in_tables(name) for name, _ in file.leaves}
         for name, entry in policy.columns.items():
-            if entry.filter is not None and name in present:
+            if entry.filter is not None and in_tables(name) in present:
                 options += ["--bloom-filter", _filter_text(name, entry.filter)]
         return shlex.join(options)
 

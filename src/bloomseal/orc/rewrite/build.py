@@ -21,7 +21,7 @@ from ..asking.values import Asked
 from ..protobuf import encoded
 from ..schema import Column, Kind
 
-__all__ = ["I64", "Size", "all_in", "entry", "filled", "leaf_values", "value_hashes"]
+__all__ = ["I64", "Size", "all_in", "entries_of", "entry", "filled", "leaf_values", "value_hashes"]
 
 I64 = npt.NDArray[np.int64]
 
@@ -121,8 +121,15 @@ def leaf_values(rows: pa.Table, way: list[Column]) -> pa.Array:
         elif above.kind is Kind.LIST and pa.types.is_list(array.type):
             array = array.flatten()
         elif above.kind is Kind.MAP and pa.types.is_map(array.type):
-            # A map that is null has no entries, as its offsets say.
-            array = pa.ListArray.from_arrays(array.offsets, array.keys if name == "_key" else array.items).flatten()
+            array = entries_of(array)[name == "_value"]
         else:
             raise UnsupportedError(f"filters of what is inside a {above.type_name} can't be built", column=column.name)
     return array
+
+
+def entries_of(maps: pa.MapArray) -> tuple[pa.Array, pa.Array]:
+    """All keys and all values of the maps, those of a slice alone; of maps pyarrow's own are those of the whole array.
+    A map that is null has no entries, as its offsets say.
+    """
+    keys, values = (pa.ListArray.from_arrays(maps.offsets, each).flatten() for each in (maps.keys, maps.items))
+    return keys, values

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ...columns import covers
 from ...errors import BloomsealError, UnsupportedError, UsageError
 from ...format.expectation import Expectation
 from ...format.hashes.truth import Truth
@@ -156,7 +157,7 @@ class SealedOrcFile(SealedFile):
         return len(self.orc.stripes)
 
     def seals(self, leaf: Leaf) -> bool:
-        return leaf.name in self.orc.encrypted_columns
+        return any(covers(name, leaf.name) for name in self.orc.encrypted_columns)
 
     def rows_in_part(self, part: int) -> int:
         return self.orc.stripes[part].num_rows
@@ -389,8 +390,7 @@ class SealedOrcFile(SealedFile):
         Raises:
             UnsupportedError: several columns have its name.
         """
-        found = self._columns.stored.get(index)
-        if found is None:
+        if (found := self._columns.stored.get(index)) is None:
             name = self.leaves.leaves[index].path[0]
             raise UnsupportedError("several columns have the same name", file=self.path, column=name)
         return found

@@ -12,6 +12,7 @@ from ...format.hashes.truth import Truth
 from ...format.schema import Leaf
 from ...orc import BloomFilter, Column, OrcFile
 from ...orc.asking.values import Asked
+from ...orc.rewrite.build import entries_of
 from .rows import row_groups
 
 __all__ = ["held_against_values", "leaf_values"]
@@ -55,7 +56,10 @@ def _leaves(array: pa.Array) -> Iterator[pa.Array]:
     if pa.types.is_struct(kind):
         for place in range(kind.num_fields):
             yield from _leaves(pc.struct_field(array, [place]))
-    elif pa.types.is_map(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    elif pa.types.is_map(kind):
+        for entries in entries_of(array):
+            yield from _leaves(entries)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
         yield from _leaves(array.flatten())
     else:
         yield array
