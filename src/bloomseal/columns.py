@@ -1,7 +1,7 @@
 """Columns are named by dotted paths, and what is said of a group holds for the leaves below it.
 
-What is inside lists and maps has two names: ``tags.list.element`` in tables and Parquet, ``tags._elem`` in ORC. They mean one
-column, by whichever of them it is asked for, expected, or found in a file.
+What is inside lists and maps has two names: ``tags.list.element`` in tables and Parquet, ``tags._elem`` in ORC. They
+mean one column, by whichever of them it is asked for, expected, or found in a file.
 """
 
 from __future__ import annotations

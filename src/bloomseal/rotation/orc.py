@@ -120,7 +120,7 @@ class Repair(Job):
         report = self._repaired(file, dry_run=True)
         if not report.rekeyed:
             return FilePlan(file.name, "none", _NONE, file.size)
-        why = f"{report.clear_filters} filters in clear, on {', '.join(report.rekeyed)}"
+        why = f"{report.clear_filters} filters in clear, on {', '.join(report.rekeyed)}{_left_out(report)}"
         return FilePlan(file.name, self.operation, why, file.size, report.new_size)
 
     def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:
@@ -142,6 +142,12 @@ class Repair(Job):
     def tools(self) -> list[KeyTools]:
         found = tools_or_none(self.decryption.keys)
         return [] if found is None else [found]
+
+
+def _left_out(report: OrcRewriteReport) -> str:
+    """Filters in clear that none takes the place of, in words."""
+    names = dict.fromkeys(one["column"] for one in report.left_out)
+    return f"; none takes the place of those on {', '.join(names)}" if names else ""
 
 
 def _outcome(file: DataFile, report: OrcRewriteReport) -> FileOutcome:

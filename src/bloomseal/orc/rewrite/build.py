@@ -18,10 +18,11 @@ import pyarrow.compute as pc
 from ...errors import UnsupportedError
 from ..asking.hashing import hash_bytes, hash_longs, maybe_in, positions
 from ..asking.values import Asked
+from ..encryption import Variant
 from ..protobuf import encoded
 from ..schema import Column, Kind
 
-__all__ = ["I64", "Size", "all_in", "entries_of", "entry", "filled", "leaf_values", "value_hashes"]
+__all__ = ["I64", "Size", "Wish", "all_in", "entries_of", "entry", "filled", "leaf_values", "value_hashes"]
 
 I64 = npt.NDArray[np.int64]
 
@@ -46,6 +47,23 @@ class Size(NamedTuple):
         bits = int(-entries * math.log(fpp) / math.log(2) ** 2)
         bits += _WORD_BITS - bits % _WORD_BITS
         return cls(bits, max(1, round(bits / entries * math.log(2))))
+
+
+class Wish(NamedTuple):
+    """Filters that a column is to have.
+
+    Attributes:
+        variant: under whose local key; None: in clear, on a column in clear.
+        fpp: None: as large as those that it has.
+        drop_masked: leave out clear filters over masked values too.
+        required: False: where none can be built that readers believe, those in clear are left out all the same.
+    """
+
+    leaf: Column
+    variant: Variant | None
+    fpp: float | None
+    drop_masked: bool = False
+    required: bool = True
 
 
 def value_hashes(values: pa.Array, column: Column, zone: str, *, hybrid: bool) -> I64:

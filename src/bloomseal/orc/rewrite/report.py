@@ -21,6 +21,7 @@ class OrcRewriteReport(ShownInNotebooks):
         replaced: filter streams that others took the place of.
         clear_filters: filter streams that lay in clear on encrypted columns; they tell true values to whoever has a
             copy of the old file.
+        left_out: of `repair_filters`, what none took the place of: column, stripe, why.
         masked_kept: of these, streams of which the part over masked values stays, for readers without a key.
         rekeyed: columns under new local keys.
         versions: master keys and their versions from now on, where they are other ones.
@@ -34,6 +35,7 @@ class OrcRewriteReport(ShownInNotebooks):
     filters: list[dict[str, Any]] = field(default_factory=list)
     replaced: int = 0
     clear_filters: int = 0
+    left_out: list[dict[str, Any]] = field(default_factory=list)
     masked_kept: int = 0
     rekeyed: list[str] = field(default_factory=list)
     versions: dict[str, int] = field(default_factory=dict)

@@ -19,6 +19,7 @@ from ...errors import BloomsealError, FormatError, IntegrityError, UnsupportedEr
 from ...specs import DecryptionSpec
 from ...storage.atomic import AtomicFile, fault_point
 from ...storage.source import Source
+from ..asking.trust import why_untrusted
 from ..chunks import deflate
 from ..encryption import Variant
 from ..file import OrcFile
@@ -27,31 +28,15 @@ from ..index import StripeIndex
 from ..keys import ctr
 from ..protobuf import Message, encoded, without
 from ..rows.clear import stream_entry, tail_bytes
-from ..schema import Column
 from ..streams import Stream, StreamKind
 from ..tail import MAGIC, Stripe
-from .build import I64, Size, all_in, entry, filled, leaf_values, value_hashes
+from .build import I64, Size, Wish, all_in, entry, filled, leaf_values, value_hashes
 from .report import OrcRewriteReport
 
-__all__ = ["Progress", "Rewriting", "Wish"]
+__all__ = ["Progress", "Rewriting"]
 
 Progress = Callable[[int, int], None]
 _DEFAULT_FPP = 0.01
-
-
-class Wish(NamedTuple):
-    """Filters that a column is to have.
-
-    Attributes:
-        variant: under whose local key; None: in clear, on a column in clear.
-        fpp: None: as large as those that it has.
-        drop_masked: leave out clear filters over masked values too.
-    """
-
-    leaf: Column
-    variant: Variant | None
-    fpp: float | None
-    drop_masked: bool = False
 
 
 class _Part(NamedTuple):
@@ -105,6 +90,7 @@ class Rewriting:
         self._at = 0
         self._digests: list[bytes] = []
         self._true: dict[tuple[int, int], list[I64]] = {}
+        self._left_out: set[tuple[int, int]] = set()
 
     def run(self, out: AtomicFile | None, progress: Progress | None) -> OrcRewriteReport:
         """Write the new file; to nowhere, where `out` is None."""
@@ -203,7 +189,7 @@ class Rewriting:
         return ctr(new[part.variant], part.column, part.kind, stripe.encrypt_id, data)
 
     def _parts(self, index: StripeIndex) -> list[_Part]:
-        made = {column: self._made(wish, index) for column, wish in self._wishes.items()}
+        made = {column: self._made_or_none(wish, index) for column, wish in self._wishes.items()}
         parts: list[_Part] = []
         for stream in index.streams:
             wish = self._wishes.get(stream.column)
@@ -220,11 +206,25 @@ class Rewriting:
                 own = None if wish.variant is None else wish.variant.index
                 if stream.variant == own:
                     # Beside the row index, so that one request reads both.
-                    parts.append(made.pop(stream.column))
-        if made and index.stripe.num_row_groups:
-            names = [self._wishes[column].leaf.name for column in made]
+                    parts += made.pop(stream.column)
+        if any(made.values()) and index.stripe.num_row_groups:
+            names = [self._wishes[column].leaf.name for column, part in made.items() if part]
             raise UsageError("a column without row index can't have filters", column=names[0])
         return parts
+
+    def _made_or_none(self, wish: Wish, index: StripeIndex) -> list[_Part]:
+        if wish.required:
+            return [self._made(wish, index)]
+        why = why_untrusted(wish.leaf, FilterKind.BLOOM_FILTER_UTF8, self._file.tail, index.writer_timezone)
+        try:
+            if why is None:
+                return [self._made(wish, index)]
+        except UnsupportedError as error:
+            why = error.what
+        self._true.pop((index.stripe.index, wish.leaf.id), None)
+        self._left_out.add((index.stripe.index, wish.leaf.id))
+        self.report.left_out.append({"column": wish.leaf.name, "stripe": index.stripe.index, "why": why})
+        return []
 
     def _made(self, wish: Wish, index: StripeIndex) -> _Part:
         stripe, leaf = index.stripe, wish.leaf
@@ -273,10 +273,11 @@ class Rewriting:
         doubled = index.masked_entries(stream)
         beside = doubled is None and index.filter_stream(wish.leaf.id, own) is not None
         self.report.clear_filters += not beside
-        if wish.drop_masked or stream.kind != StreamKind.BLOOM_FILTER_UTF8 or not (doubled or beside):
+        true = self._true.get((index.stripe.index, wish.leaf.id))
+        told_apart = stream.kind == StreamKind.BLOOM_FILTER_UTF8 and (doubled or beside)
+        if true is None or wish.drop_masked or not told_apart:
             return []
         masked = index.entries(stream) if doubled is None else doubled
-        true = self._true[index.stripe.index, wish.leaf.id]
         for one, hashes in zip(map(parsed_filter, masked), true, strict=True):
             if len(hashes) and all_in(hashes, one.num_hashes, one.bitset):
                 # It tells the true values, whatever the writer meant by it.
@@ -380,7 +381,8 @@ class Rewriting:
                     raise IntegrityError("the new file's streams are not those that were written", file=new.path)
             for wish in self._wishes.values():
                 stream_ = index.filter_stream(wish.leaf.id, None if wish.variant is None else wish.variant.index)
-                if stream_ is None and stripe.num_row_groups:
+                left_out = (stripe.index, wish.leaf.id) in self._left_out
+                if stream_ is None and stripe.num_row_groups and not left_out:
                     raise FormatError("the new file lacks a filter", file=new.path, column=wish.leaf.name)
                 if stream_ is not None:
                     index.filters(stream_)

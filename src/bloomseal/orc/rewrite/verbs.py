@@ -16,8 +16,9 @@ from ..asking.trust import why_untrusted
 from ..encryption import Variant
 from ..file import OrcFile
 from ..streams import StreamKind
+from .build import Wish
 from .report import OrcRewriteReport
-from .rewrite import Progress, Rewriting, Wish
+from .rewrite import Progress, Rewriting
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -75,14 +76,17 @@ def repair_filters(
     progress: Progress | None = None,
 ) -> OrcRewriteReport:
     """Seal the filters that a writer left in clear on encrypted columns: built anew over the true values, as large as
-    they were, under a new local key. A file without such filters stays as it is.
+    they were, under a new local key. A file without such filters stays as it is. Where none can be built that readers
+    believe (over booleans, or moments before 1900), those in clear are left out: the report's ``left_out``.
 
     Arguments and errors are those of `attach_filters`. Copies of the old file still leak: the report's ``old_copies``.
     """
 
     def wishes(file: OrcFile) -> list[Wish]:
         return [
-            _wish(file, name, None, drop_masked) for name in file.encrypted_columns if _due(file, name, drop_masked)
+            _wish(file, name, None, drop_masked, required=False)
+            for name in file.encrypted_columns
+            if _due(file, name, drop_masked)
         ]
 
     return _rewritten(path, filesystem, decryption, wishes, dry_run=dry_run, progress=progress)
@@ -215,16 +219,16 @@ def _asked(given: Mapping[str, FilterSpec | bool] | Collection[str]) -> dict[str
     return found
 
 
-def _wish(file: OrcFile, name: str, fpp: float | None, drop_masked: bool) -> Wish:
+def _wish(file: OrcFile, name: str, fpp: float | None, drop_masked: bool, *, required: bool = True) -> Wish:
     leaf, variant = file.leaf(name)
     if variant is not None:
         try:
             file.keys.need_ctr(leaf)
         except BloomsealError as error:
             raise error.at(file=file.path) from None
-    for stripe in file.stripes:
+    for stripe in file.stripes if required else ():
         zone = file.index(stripe.index).writer_timezone
         why = why_untrusted(leaf, StreamKind.BLOOM_FILTER_UTF8, file.tail, zone)
         if why is not None:
             raise UsageError(f"nobody would believe a filter here: {why}", file=file.path, column=name)
-    return Wish(leaf, variant, fpp, drop_masked)
+    return Wish(leaf, variant, fpp, drop_masked, required)
