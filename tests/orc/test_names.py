@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,10 +13,11 @@ import pytest
 import bloomseal as bs
 from bloomseal import orc
 from bloomseal.audit import audit
+from bloomseal.cli.main import main
 from bloomseal.columns import covers, nearest_entry
 from bloomseal.errors import PolicyError
 from bloomseal.policy import Policy
-from support.orc_files import orc_ring
+from support.orc_files import orc_file, orc_ring
 
 _NAMES = {
     "tags.list.element": "tags._elem",
@@ -75,6 +77,18 @@ def test_filters_of_lists_and_maps_are_built_by_either_name_and_true(path: Path)
         for name, at in (("pairs.key_value.key", 0), ("pairs._value", 1)):
             assert bs.Verdict.ABSENT not in file.probe(name, [pair[at] for pair in values])[0]
             assert file.probe(name, ["nobody"])[0] == [bs.Verdict.ABSENT]
+
+
+def test_conditions_in_words_need_no_keys_of_other_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command line asks for the types of all columns of a table; it was refused those of encrypted ones."""
+    ring = orc_ring(tmp_path / "keys.json")
+    orc_file(tmp_path / "t" / "part=1" / "a.orc", ring)
+    for keys in ([], ["--keyring", str(tmp_path / "keys.json")]):
+        asked = ["read", str(tmp_path / "t"), "--where", "id = 7 and part = 1", "--format", "json"]
+        assert main([*asked, "--columns", "id", *keys]) == 0
+        assert json.loads(capsys.readouterr().out) == {"id": 7}
+        assert main([*asked, *keys]) == 2
+        assert json.loads(capsys.readouterr().err)["column"] == "name"
 
 
 def test_names_and_groups() -> None:

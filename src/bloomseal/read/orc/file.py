@@ -238,9 +238,7 @@ class SealedOrcFile(SealedFile):
         order = list(dict.fromkeys(schema.below(name)[0].path[0] for name in names))
         predicate = None if filters is None else Predicate(filters, schema)
         for index in {*wanted, *(leaf.index for leaf in (predicate.leaves if predicate else ()))}:
-            stored = self.stored(index)
-            self.orc.need_open(stored)
-            self._expect(stored)
+            self._expect(self.stored(index))  # keys are asked for where something is opened
         known.names(wanted)  # refuses a part of a list
         empty = known.cut(wanted, order).empty_table()
         return OrcPlan(
