@@ -20,7 +20,7 @@ from .asking.trust import why_untrusted as reason
 from .asking.values import Asked
 from .encryption import Encryption, Variant, number_of
 from .filters import BloomFilter, FilterKind, Filters
-from .index import FilterInfo, StripeIndex, bounds, entry_statistics
+from .index import FilterInfo, StripeIndex, bounds, entry_statistics, need_range
 from .keys import LocalKeys, expect, opening
 from .protobuf import Message
 from .rows.clear import ClearFile, clear_file
@@ -114,9 +114,8 @@ class OrcFile:
                     for variant in (None, *(one.index for one in variants)):
                         if (stream := index.filter_stream(column.id, variant)) is None:
                             continue
-                        kind = FilterKind(stream.kind).name
                         why = self.why_untrusted(column, stream, index)
-                        place = (stripe.index, kind, stream.offset, stream.length)
+                        place = (stripe.index, FilterKind(stream.kind).name, stream.offset, stream.length)
                         found.append(FilterInfo(column.name, *place, why, variant is not None))
         return found
 
@@ -192,8 +191,8 @@ class OrcFile:
         return self.cleared(stripe, [self.schema.leaf(name) for name in columns]).read()
 
     def cleared(self, stripe: int, leaves: Sequence[Column], groups: range | None = None) -> ClearFile:
-        """As `clear`, of leaves that may have one path; of these neighbouring row groups, and those before them where
-        they can't be left out: from ``first`` of the result on.
+        """As `clear`, of leaves that may have one path; of these row groups, neighbours, from ``first`` of the result
+        on: those before them come along where they can't be left out.
         """
         wanted: dict[int, Variant | None] = {}
         for leaf in leaves:
@@ -227,6 +226,7 @@ class OrcFile:
         inside = [one for one in self.schema.leaves if any(top.id <= one.id <= top.last for top in wanted)]
         clear = self.cleared(stripe, inside)
         with self._at(self.stripes[stripe]):
+            need_range((self.stripe_statistics(stripe, one), one) for one in inside)
             try:
                 names = [one.name for one in wanted]
                 table: pa.Table = pyarrow.orc.ORCFile(pa.PythonFile(clear, mode="r")).read(columns=names)

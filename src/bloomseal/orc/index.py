@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Final
 
-from ..errors import FormatError
+from ..errors import FormatError, UnsupportedError
 from ..limits import MAX_ORC_FOOTER_BYTES, MAX_ORC_INDEX_BYTES
 from ..storage.source import Scratch, Source
 from .filters import FilterKind, Filters, parsed_filter
 from .keys import LocalKeys, opening
 from .protobuf import Message, fields, parts, signed, zigzag
+from .schema import Column
 from .streams import Stream, StreamKind, placed
 from .tail import Stripe, Tail
 
-__all__ = ["Bounds", "FilterInfo", "StripeIndex", "bounds", "entry_statistics"]
+__all__ = ["Bounds", "FilterInfo", "StripeIndex", "bounds", "entry_statistics", "nanoseconds", "need_range"]
 
 _NEAR: Final = 64 * 1024
 """Bytes between two streams that are read rather than asked past."""
@@ -70,6 +71,31 @@ def bounds(statistics: Message) -> Bounds:
             least = zigzag(ends.number(1)) if 1 in ends else None
             greatest = zigzag(ends.number(2)) if 2 in ends else None
     return Bounds(1 in statistics and signed(statistics.number(1)) == 0, least, greatest)
+
+
+def nanoseconds(statistics: Message) -> tuple[int, int] | None:
+    """Between which the moments of a column lie, since 1970 and in UTC; None where nothing is said."""
+    ends = Message(statistics.bytes(9))
+    if 3 not in ends or 4 not in ends:
+        return None
+    return zigzag(ends.number(3)) * 1_000_000, zigzag(ends.number(4)) * 1_000_000
+
+
+def need_range(columns: Iterable[tuple[Message | None, Column]]) -> None:
+    """Refuse moments that Arrow's nanoseconds can't hold: some versions of pyarrow give other ones for them, and say
+    nothing.
+
+    Args:
+        columns: their statistics, and what they are of.
+
+    Raises:
+        UnsupportedError: the statistics tell of a moment outside of the years 1677 to 2262.
+    """
+    for found, column in columns:
+        ends = None if found is None else nanoseconds(found)
+        if ends is not None and not -(1 << 63) <= ends[0] <= ends[1] < 1 << 63:
+            what = "a moment outside of the years 1677 to 2262, which pyarrow's nanoseconds can't hold"
+            raise UnsupportedError(what, column=column.name, hint="other columns")
 
 
 class StripeIndex:

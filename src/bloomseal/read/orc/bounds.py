@@ -12,11 +12,12 @@ from typing import Final, NamedTuple
 from ...format.schema import Leaf
 from ...orc import Column
 from ...orc.asking.trust import timestamps_untrusted
+from ...orc.index import nanoseconds
 from ...orc.protobuf import Message, signed, zigzag
 from ...orc.schema import Kind
 from ...orc.tail import Tail, Writer
 
-__all__ = ["NOTHING_SAID", "Said", "nanoseconds", "said"]
+__all__ = ["NOTHING_SAID", "Said", "said"]
 
 _HIVE_8732: Final = 1
 """The writer version of the Java writer that first merged the bounds of texts rightly."""
@@ -60,14 +61,6 @@ def said(statistics: Message, column: Column, leaf: Leaf, tail: Tail, zone: str,
     # A null struct is no null to what is inside it.
     no_nulls = not nulls and len(leaf.path) == 1 and values > 0
     return Said(values == 0, no_nulls, _between(statistics, values, column, leaf, tail, zone, merged))
-
-
-def nanoseconds(statistics: Message) -> tuple[int, int] | None:
-    """Between which the moments of a column lie, since 1970 and in UTC; None where nothing is said."""
-    ends = Message(statistics.bytes(9))
-    if 3 not in ends or 4 not in ends:
-        return None
-    return zigzag(ends.number(3)) * 1_000_000, zigzag(ends.number(4)) * 1_000_000
 
 
 def _between(

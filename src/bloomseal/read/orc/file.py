@@ -19,6 +19,7 @@ from ...format.hashes.truth import Truth
 from ...format.schema import Leaf, Schema
 from ...format.verify import VerifyReport
 from ...orc import BloomFilter, Column, OrcFile
+from ...orc.index import need_range
 from ...specs import DecryptionSpec, decryption_for
 from ...storage.baton import waiting
 from ...storage.formats import Format
@@ -29,7 +30,7 @@ from ..predicate.predicate import Predicate
 from ..verdict import Hits
 from .columns import Columns, columns_of
 from .prune import Pruned, ruled_out
-from .rows import decoded, need_range, neighbourhoods, row_groups, rows_of
+from .rows import decoded, neighbourhoods, row_groups, rows_of
 from .truth import held_against_values
 from .verify import verify_orc
 
@@ -330,7 +331,8 @@ class SealedOrcFile(SealedFile):
         columns = [self.stored(index) for index in leaves]
         for column in columns:
             self.orc.need_open(column)
-            need_range(self.orc, part, column)
+        with self._at():
+            need_range((self.orc.stripe_statistics(part, one), one) for one in columns)
         return decoded(self.orc, part, columns, self._columns.names(leaves), groups)
 
     def _decoded(self, plan: OrcPlan, part: int, leaves: Sequence[int], groups: range | None = None) -> pa.Table:

@@ -13,9 +13,8 @@ import pyarrow.orc
 
 from ...errors import FormatError, UnsupportedError
 from ...orc import Column, OrcFile, Stripe
-from .bounds import nanoseconds
 
-__all__ = ["decoded", "need_range", "neighbourhoods", "row_groups", "rows_of"]
+__all__ = ["decoded", "neighbourhoods", "row_groups", "rows_of"]
 
 _WORTH_LEAVING: Final = 256 * 1024
 """Bytes of a stripe's columns between two row groups: for fewer it is not decoded in two parts."""
@@ -89,21 +88,3 @@ def stride_of(file: OrcFile, stripe: Stripe) -> int:
 def rows_of(spans: Sequence[tuple[int, int]]) -> Rows:
     """The numbers of the rows in these ranges."""
     return np.concatenate([np.arange(first, end) for first, end in spans] or [np.empty(0, np.int64)])
-
-
-def need_range(file: OrcFile, stripe: int, column: Column) -> None:
-    """Refuse moments that Arrow's nanoseconds can't hold: pyarrow gives other ones for them, and says nothing.
-
-    Raises:
-        UnsupportedError: the statistics tell of a moment outside of the years 1677 to 2262.
-    """
-    found = file.stripe_statistics(stripe, column)
-    ends = None if found is None else nanoseconds(found)
-    if ends is not None and not -(1 << 63) <= ends[0] <= ends[1] < 1 << 63:
-        raise UnsupportedError(
-            "a moment outside of the years 1677 to 2262, which pyarrow's nanoseconds can't hold",
-            file=file.path,
-            column=column.name,
-            module=file.stripes[stripe].place,
-            hint="other columns",
-        )
