@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import bloomseal as bs
 from bloomseal import orc
 from bloomseal.audit import audit
 from bloomseal.keytools import MasterKeys
+from bloomseal.rotation import Repair, Status, rotate
 from support.jvm import JavaUnavailableError
 from support.orc_java import java_orc_rows, java_orc_write, memory_keys
 
@@ -34,7 +37,9 @@ def test_filters_that_nobody_would_believe_are_left_out(drop_masked: bool, tmp_p
     except JavaUnavailableError as error:
         pytest.skip(str(error))
     assert {one.column for one in audit(path).findings if one.rule.id == "BS102"} == {"flag", "old", "name"}
-    before = java_orc_rows(path, JAVA)
+    before, copy = java_orc_rows(path, JAVA), tmp_path / "table" / "a.orc"
+    copy.parent.mkdir()
+    shutil.copy(path, copy)
     dry = orc.repair_filters(path, decryption=OURS, drop_masked=drop_masked, dry_run=True)
     report = orc.repair_filters(path, decryption=OURS, drop_masked=drop_masked)
     assert report.left_out == dry.left_out
@@ -50,3 +55,6 @@ def test_filters_that_nobody_would_believe_are_left_out(drop_masked: bool, tmp_p
     assert java_orc_rows(path, JAVA, column="name", value="n1700")
     assert bs.verify(path, decryption=OURS, filters=True).ok
     assert orc.repair_filters(path, decryption=OURS).rekeyed == []
+    (done,) = rotate([copy.parent], Repair(OURS, drop_masked), journal=tmp_path / "journal.jsonl").files
+    assert {(one["column"], one["row_group"]) for one in done.dropped} == set(product(("flag", "old"), range(3)))
+    assert (done.status, done.filters_dropped, done.filters_replaced) == (Status.ROTATED, 6, 3)

@@ -336,7 +336,7 @@ class OrcFile:
         return contextlib.nullcontext() if self._variant(column) is None else opening(column)
 
     def _variant(self, column: Column) -> Variant | None:
-        return self._keys.variant_of(column) if column.id in self._tail.encrypted else self._keys.need_sealed(column)
+        return self._keys.variant_or_none(column)
 
     def need_open(self, column: Column) -> None:
         """Refuse a column whose rows can't be read: without a key its streams hold masked values, or none.

@@ -115,14 +115,17 @@ class LocalKeys:
                 hint=Hint.CTR,
             )
 
-    def need_sealed(self, column: Column) -> None:
-        """Refuse a column in clear that the caller expects to be encrypted.
+    def variant_or_none(self, column: Column) -> Variant | None:
+        """As `variant_of`; None for a column in clear.
 
         Raises:
-            PolicyError: so it is.
+            As `variant_of`; PolicyError where the caller expects it to be encrypted.
         """
+        if column.id in self._tail.encrypted:
+            return self.variant_of(column)
         if self._decryption is not None:
             _expect_sealed(column, self._decryption)
+        return None
 
     def variant_of(self, column: Column) -> Variant:
         """The first variant of a column whose key can be had, as other readers choose it; the key is the right one.

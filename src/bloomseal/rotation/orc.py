@@ -158,6 +158,8 @@ def _outcome(file: DataFile, report: OrcRewriteReport) -> FileOutcome:
         new_size=report.new_size,
         bytes_written=report.new_size,
         keys=report.keys,
+        filters_dropped=len(report.left_out),
         filters_replaced=len(report.filters),
+        dropped=[{"row_group": one["stripe"], "column": one["column"], "why": one["why"]} for one in report.left_out],
         old_copies=report.old_copies,
     )
