@@ -11,35 +11,115 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 
-from .query.query import Fragment, Query
-from .query.workers import workers
+from ..errors import BloomsealError
+from ..storage.source import identity
+from .query.query import Fragment, Query, Shape
+from .query.workers import side_by_side, workers
 
 if TYPE_CHECKING:
     from ..read.file import ReadStats
 
-__all__ = ["Progress", "stream"]
+__all__ = ["Files", "Progress", "stream"]
 
 T = TypeVar("T")
 Progress = Callable[[float, int], None]
+_Portion = tuple[deque[pa.RecordBatch], bool]
+"""Rows, and whether those were all that there are."""
+_Identity = tuple[int, ...]
 _COUNTING = threading.Lock()
 _PORTION: Final = 1 << 19
 """Bytes of decoded rows after which a row group waits until they are taken."""
 _WORTH_RELEASING: Final = 1 << 18
 _AHEAD: Final = 256 << 20
 """Bytes of row groups under way beyond which no other is begun, however many threads there are."""
+_OPEN: Final = 64
+"""Files that are open before their turn."""
+
+
+class Files:
+    """The files of a stream, before their turn.
+
+    A local one that was opened for its shape stays open until its turn, if not too many do; and one of which filters
+    leave nothing is not opened again. At its turn a file whose place another one has taken, or that was written to, is
+    opened anew.
+
+    Args:
+        stats: what was done for each file is added to it, when the file is done with.
+    """
+
+    def __init__(self, query: Query, stats: ReadStats) -> None:
+        self.query = query
+        self.stats = stats
+        self._open: dict[int, tuple[Fragment, _Identity]] = {}
+        self._done: dict[int, tuple[ReadStats, _Identity]] = {}
+
+    def shape_of(self, number: int) -> Shape:
+        """What one file has of the columns."""
+        fragment = Fragment(self.query, number)
+        source, plan = fragment.file.source, fragment.plan
+        if self.query.parts.local and (seen := source.identity) is not None and self._rules_out(fragment):
+            if not fragment.groups:
+                self._done[number] = plan.stats, seen
+            elif len(self._open) < _OPEN:
+                self._open[number] = fragment, seen
+                return fragment.shape
+        fragment.file.close()
+        return fragment.shape
+
+    @staticmethod
+    def _rules_out(fragment: Fragment) -> bool:
+        """False where that failed: whoever takes the rows is told, at the file's turn."""
+        try:
+            fragment.rule_out()
+        except BloomsealError:
+            return False
+        return True
+
+    def take(self, number: int) -> Fragment | None:
+        """The file, open, for its rows; whoever takes it closes it. None: there are none."""
+        if (done := self._done.pop(number, None)) is not None and self._is_still(number, done[1]):
+            self.count(done[0])
+            return None
+        if (held := self._open.pop(number, None)) is not None:
+            if self._is_still(number, held[1]):
+                return held[0]
+            held[0].file.close()
+        fragment = Fragment(self.query, number)
+        try:
+            fragment.rule_out()
+        except BaseException:
+            fragment.file.close()
+            raise
+        if fragment.groups:
+            return fragment
+        self.count(fragment.plan.stats)
+        fragment.file.close()
+        return None
+
+    def _is_still(self, number: int, seen: _Identity) -> bool:
+        try:
+            return identity(Path(self.query.parts.files[number].ref.path).stat()) == seen
+        except OSError:
+            return False
+
+    def count(self, stats: ReadStats) -> None:
+        """Add what was done for a file."""
+        with _COUNTING:
+            self.stats.add(stats)
+
+    def close(self) -> None:
+        """Close those that were not taken."""
+        while self._open:
+            self._open.popitem()[1][0].file.close()
 
 
 def stream(
-    query: Query,
-    numbers: Sequence[int],
-    schema: pa.Schema,
-    threads: int | None,
-    stats: ReadStats,
-    progress: Progress | None,
+    files: Files, numbers: Sequence[int], schema: pa.Schema, threads: int | None, progress: Progress | None
 ) -> pa.RecordBatchReader:
     """The matching rows of these files.
 
@@ -48,11 +128,9 @@ def stream(
     Args:
         schema: of the answer, see `Query.target`.
         threads: row groups that are under way at the same time, if they are not many bytes; None: one per processor.
-        stats: what was done for each file is added to it, when the file is done with.
         progress: see `SealedTable.scan`.
     """
-    batches = _batches(query, numbers, schema, workers(threads), stats, progress)
-    return pa.RecordBatchReader.from_batches(schema, batches)
+    return pa.RecordBatchReader.from_batches(schema, _batches(files, numbers, schema, workers(threads), progress))
 
 
 class _Opened:
@@ -60,29 +138,21 @@ class _Opened:
 
     Args:
         alive: the files that are open.
-        stats: of all files; this one's are added when it is closed.
-
-    Attributes:
-        groups: the row groups to read.
     """
 
-    def __init__(self, query: Query, number: int, alive: set[_Opened], stats: ReadStats) -> None:
+    def __init__(self, files: Files, number: int, fragment: Fragment, alive: set[_Opened]) -> None:
         self.number = number
-        self._alive, self._stats = alive, stats
-        self.fragment = Fragment(query, number)
+        self.fragment = fragment
+        self._files, self._alive = files, alive
         self._lock = threading.Lock()
+        self._left = len(fragment.groups)
         alive.add(self)
-        self.groups = self._kept() if query.parts.local else self.fragment.groups
-        self._left = len(self.groups)
-        if not self._left:
-            self.close()
 
-    def _kept(self) -> Sequence[int]:
-        """Without those that filters rule out: to ask takes less than to hand over to another thread."""
-        file, plan = self.fragment.file, self.fragment.plan
-        if plan.predicate is None or not plan.predicate.few:
-            return self.fragment.groups
-        return [group for group in self.fragment.groups if not file.skips(plan, group)]
+    @classmethod
+    def of(cls, files: Files, number: int, alive: set[_Opened]) -> _Opened | None:
+        """The file at its turn; None where no row group of it is left."""
+        fragment = files.take(number)
+        return None if fragment is None else cls(files, number, fragment, alive)
 
     def done(self) -> None:
         with self._lock:
@@ -93,8 +163,7 @@ class _Opened:
 
     def close(self) -> None:
         self._alive.discard(self)
-        with _COUNTING:
-            self._stats.add(self.fragment.plan.stats)
+        self._files.count(self.fragment.plan.stats)
         self.fragment.file.close()
 
 
@@ -107,6 +176,7 @@ class _Unit:
     Attributes:
         part: of its file, that is done with it.
         size: roughly its bytes.
+        chosen: only some of its rows are asked for.
     """
 
     def __init__(self, opened: _Opened, group: int, query: Query, schema: pa.Schema) -> None:
@@ -114,10 +184,11 @@ class _Unit:
         self.part = (group + 1) / fragment.file.num_parts
         self.size = fragment.plan.size_of(group)
         self.number = opened.number
+        self.chosen = fragment.plan.predicate is not None
         self._opened = opened
         self._pieces = (query.in_schema(opened.number, rows, schema) for rows in fragment.pieces(group))
 
-    def portion(self) -> tuple[deque[pa.RecordBatch], bool]:
+    def portion(self) -> _Portion:
         """The next rows, and whether that is all of them."""
         batches: deque[pa.RecordBatch] = deque()
         held, more = 0, False
@@ -137,32 +208,32 @@ class _Unit:
 
 
 def _batches(
-    query: Query,
-    numbers: Sequence[int],
-    schema: pa.Schema,
-    threads: int,
-    stats: ReadStats,
-    progress: Progress | None,
+    files: Files, numbers: Sequence[int], schema: pa.Schema, threads: int, progress: Progress | None
 ) -> Iterator[pa.RecordBatch]:
+    query = files.query
     pool = ThreadPoolExecutor(threads, thread_name_prefix="bloomseal-scan")
     alive: set[_Opened] = set()
     places = {number: place for place, number in enumerate(numbers)}
-    # Two files at a time are enough to never wait for one: row groups keep the other threads at work.
-    coming = _ahead((pool.submit(_Opened, query, number, alive, stats) for number in numbers), 2)
-    units = (
-        _Unit(opened, group, query, schema) for one in coming for opened in (one.result(),) for group in opened.groups
-    )
-    pending: deque[tuple[_Unit, Future[tuple[deque[pa.RecordBatch], bool]]]] = deque()
+    if query.parts.local:
+        coming = _in_blocks(files, numbers, threads, alive)
+    else:
+        # Two files at a time are enough to never wait for one: row groups keep the other threads at work.
+        begun = _ahead((pool.submit(_Opened.of, files, number, alive) for number in numbers), 2)
+        coming = (one.result() for one in begun)
+    units = (_Unit(one, group, query, schema) for one in coming if one is not None for group in one.fragment.groups)
+    pending: deque[tuple[_Unit, Future[_Portion] | None]] = deque()
     try:
         while True:
             while len(pending) < threads and sum(unit.size for unit, _ in pending) < _AHEAD:
                 if (unit := next(units, None)) is None:
                     break
-                pending.append((unit, pool.submit(unit.portion)))
+                # The one row group of most look-ups is not worth another thread, where this one would only wait.
+                mine = unit.chosen and not pending
+                pending.append((unit, None if mine else pool.submit(unit.portion)))
             if not pending:
                 return
             unit, future = pending.popleft()
-            batches, whole = future.result()
+            batches, whole = unit.portion() if future is None else future.result()
             # Nothing else holds the rows on: neither the queue nor a name.
             del future
             if not whole:
@@ -175,6 +246,25 @@ def _batches(
         pool.shutdown(wait=True, cancel_futures=True)
         for opened in [*alive]:
             opened.close()
+        files.close()
+
+
+def _in_blocks(files: Files, numbers: Sequence[int], threads: int, alive: set[_Opened]) -> Iterator[_Opened | None]:
+    """Local files: several are opened at a time, as a read opens them; at first few, so that rows come soon."""
+
+    def one(number: int) -> _Opened | BloomsealError | None:
+        try:
+            return _Opened.of(files, number, alive)
+        except BloomsealError as error:  # not before its turn
+            return error
+
+    first, size = 0, 1
+    while block := numbers[first : first + size]:
+        for opened in side_by_side(one, block, threads, handing_over=True):
+            if isinstance(opened, BloomsealError):
+                raise opened
+            yield opened
+        first, size = first + size, min(2 * size, _OPEN)
 
 
 def _ahead(items: Iterator[T], count: int) -> Iterator[T]:

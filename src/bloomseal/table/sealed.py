@@ -150,17 +150,21 @@ class SealedTable(ShownInNotebooks):
         Raises:
             As `read`; what is found in single row groups, by the reader.
         """
-        from .scan import stream
+        from .scan import Files, stream
 
         query = self._query(columns, filters, int96_unit)
         left = narrowed(query, self._indexes)
-        shapes = self._shapes(query, left)
+        files = Files(query, left.stats)
+        found = side_by_side(files.shape_of, left.numbers, None, handing_over=self._parts.local)
+        shapes = [*zip(left.numbers, found, strict=True), *left.shapes]
         if query.differs([shape for _, shape in shapes]):
+            files.close()
             query = self._query(columns, filters, int96_unit, bind=True)
             left = narrowed(query, self._indexes)
+            files = Files(query, left.stats)
         schema = self._target(query, shapes)
         self.stats = left.stats
-        return stream(query, left.numbers, schema, threads, self.stats, progress)
+        return stream(files, left.numbers, schema, threads, progress)
 
     def scan_in(self, schema: pa.Schema, filters: Any = None, *, threads: int | None = None) -> pa.RecordBatchReader:
         """As `scan`, in a schema said beforehand: columns of `schema`, or wider types. No footer is opened twice.
@@ -168,11 +172,11 @@ class SealedTable(ShownInNotebooks):
         Raises:
             As `scan`; all but a wrong predicate by the reader.
         """
-        from .scan import stream
+        from .scan import Files, stream
 
         query = self._query(schema.names, filters, "ns", bind=True)
         left = narrowed(query, self._indexes)
-        return stream(query, left.numbers, schema, threads, left.stats, None)
+        return stream(Files(query, left.stats), left.numbers, schema, threads, None)
 
     def probe(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> dict[str, list[list[Verdict]]]:
         """Ask the filters of all files.
@@ -292,10 +296,6 @@ class SealedTable(ShownInNotebooks):
     def _answers(self, query: Query, threads: int | None) -> tuple[Narrowed, list[Answer]]:
         left = narrowed(query, self._indexes)
         return left, side_by_side(query.answer, left.numbers, threads, handing_over=self._parts.local)
-
-    def _shapes(self, query: Query, left: Narrowed) -> list[tuple[int, Shape]]:
-        shapes = side_by_side(query.shape_of, left.numbers, None, handing_over=self._parts.local)
-        return [*zip(left.numbers, shapes, strict=True), *left.shapes]
 
     def _target(self, query: Query, shapes: list[tuple[int, Shape]]) -> pa.Schema:
         shapes = sorted(shapes, key=lambda one: one[0])

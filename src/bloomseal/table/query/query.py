@@ -195,6 +195,14 @@ class Fragment:
         self.plan.pages = kept.pages
         return kept.groups
 
+    def rule_out(self) -> None:
+        """Leave only those `groups` that statistics and filters leave, where few values are asked of a local file: to
+        ask takes less than to hand a part over to another thread.
+        """
+        predicate = self.plan.predicate
+        if predicate is not None and predicate.few and self._query.parts.local:
+            self.groups = [group for group in self.groups if not self.file.skips(self.plan, group)]
+
     def rows(self, group: int) -> pa.Table | None:
         """The matching rows of one part; None where there are none."""
         if self._only_counted:
