@@ -62,7 +62,7 @@ def scan(table: SealedTable | Places, **options: Any) -> pl.LazyFrame:
         As `SealedTable.schema`. What goes wrong while rows are read reaches the caller as Polars hands it on.
     """
     opened = as_table(table, options)
-    empty = _frame(opened.schema.empty_table())
+    empty = _frame(opened.schema_to_read().empty_table())
     schema = empty.schema
 
     def rows(

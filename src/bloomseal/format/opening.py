@@ -21,7 +21,7 @@ from .footer import FileCrypto, Footer, FooterKind, Peek, peek
 if TYPE_CHECKING:
     from ..keytools.material.material import KeyDescription
 
-__all__ = ["KeysAtHand", "authenticated", "need_verified", "open_footer"]
+__all__ = ["KeysAtHand", "authenticated", "keys_again", "need_verified", "open_footer"]
 
 
 class KeysAtHand:
@@ -162,6 +162,23 @@ def _open(
         if error.retryable or seen.kind is FooterKind.ENCRYPTED:
             raise
     return Footer(seen.clear, seen.offset, candidates[0], False), keys
+
+
+def keys_again(
+    source: Source, footer: Footer, decryption: DecryptionSpec | None, expectation: Expectation
+) -> KeysAtHand:
+    """The keys of a file whose footer was opened before, with the same `decryption`. The footer key is asked for at
+    once, as it is where a file is opened: a right that was withdrawn meanwhile ends here.
+
+    Raises:
+        KeyAccessError: the footer key can't be had.
+    """
+    if footer.crypto is None:
+        return KeysAtHand(None, None, expectation)
+    log = None if decryption is None else AccessLog.of(decryption.access_log, source.name)
+    keys = KeysAtHand(footer.crypto, _retriever(source, decryption), expectation, log)
+    keys.footer()
+    return keys
 
 
 def authenticated(seen: Peek, candidates: Sequence[FileCrypto], keys: KeysAtHand) -> Footer:

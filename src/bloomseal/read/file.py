@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ..errors import Hint, UnsupportedError, UsageError
 from ..format.decode import read_row_group
-from ..format.opening import need_verified, open_footer
+from ..format.opening import KeysAtHand, keys_again, need_verified, open_footer
 from ..format.schema import Leaf, Schema
 from ..format.walk import Chunk, Walk
 from ..sbbf import KeySet, ProbeSet, SplitBlockBloomFilter
@@ -322,6 +322,18 @@ class SealedFile:
         from ..format.verify import verify_walk  # look-ups need not load this
 
         return verify_walk(self._walk, filters=filters)
+
+    def forget_keys(self) -> None:
+        """Be open without them, until they are asked for again."""
+        self._walk.keys = KeysAtHand(None, None, self._expectation)
+
+    def ask_keys_again(self) -> None:
+        """After `forget_keys`, as if the file were opened now.
+
+        Raises:
+            KeyAccessError: the footer key can't be had.
+        """
+        self._walk.keys = keys_again(self._source, self._footer, self._decryption, self._expectation)
 
     def close(self) -> None:
         self._source.close()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 __all__ = ["Baton", "waiting"]
@@ -20,44 +20,61 @@ _mine = threading.local()
 
 
 class Baton:
-    """What one of several threads holds while it computes."""
+    """What one of several threads holds while it computes.
 
-    def __init__(self) -> None:
+    Args:
+        others: called where a thread that has it begins to wait: others may compute meanwhile.
+    """
+
+    def __init__(self, others: Callable[[], object] | None = None) -> None:
         self._lock = threading.Lock()
+        self._others = others
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Have it, except while `waiting`."""
+        """Have it, except while `waiting`. A thread has one at a time: that which it had before it has again behind."""
+        outer = _had()
+        if outer is self:
+            yield
+            return
+        _mine.baton = None
         self.keep()
         try:
             yield
         finally:
             _give()
+            _mine.baton = outer
 
     def keep(self) -> None:
         """Try again, between two pieces of work, if this thread went on without it."""
-        if getattr(_mine, "lock", None) is not self._lock:
-            _take(self._lock)
+        if _had() is not self:
+            self._take()
+
+    def _take(self) -> None:
+        _mine.baton = self if self._lock.acquire(timeout=_PATIENCE) else None
 
 
 @contextlib.contextmanager
 def waiting() -> Iterator[None]:
     """Let another thread compute: what is done here takes long, and no processor."""
-    lock = _give()
+    baton = _give()
+    if baton is not None and baton._others is not None:
+        baton._others()
     try:
         yield
     finally:
-        if lock is not None:
-            _take(lock)
+        if baton is not None:
+            baton._take()
 
 
-def _take(lock: threading.Lock) -> None:
-    _mine.lock = lock if lock.acquire(timeout=_PATIENCE) else None
+def _had() -> Baton | None:
+    baton: Baton | None = getattr(_mine, "baton", None)
+    return baton
 
 
-def _give() -> threading.Lock | None:
-    lock: threading.Lock | None = getattr(_mine, "lock", None)
-    if lock is not None:
-        _mine.lock = None
-        lock.release()
-    return lock
+def _give() -> Baton | None:
+    baton = _had()
+    if baton is not None:
+        _mine.baton = None
+        baton._lock.release()
+    return baton

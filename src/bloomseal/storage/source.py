@@ -77,6 +77,24 @@ class Scratch:
 
 _KEPT: Final = 16 << 20
 _lent = threading.local()
+_left_behind: list[dict[int, Scratch]] = []
+
+
+class _Held:
+    """One thread's scratches. What a thread that ends leaves behind is the next one's, and nobody's else: threads of a
+    caller's, as Polars has them, are new ones to Python whenever they call.
+    """
+
+    def __init__(self) -> None:
+        try:
+            self.scratches = _left_behind.pop()
+        except IndexError:
+            self.scratches = {}
+
+    def __del__(self, behind: list[dict[int, Scratch]] = _left_behind, most: int = _KEPT) -> None:
+        # By arguments: the module's names are gone when the interpreter ends.
+        if not behind:
+            behind.append({number: one for number, one in self.scratches.items() if one.size <= most})
 
 
 def lend(number: int) -> Scratch:
@@ -85,10 +103,11 @@ def lend(number: int) -> Scratch:
     Whoever borrows it is done with it before anything else on the thread can borrow the same number.
     """
     if not hasattr(_lent, "held"):
-        _lent.held = {}
-    scratch: Scratch | None = _lent.held.get(number)
+        _lent.held = _Held()
+    held: dict[int, Scratch] = _lent.held.scratches
+    scratch = held.get(number)
     if scratch is None or scratch.size > _KEPT:
-        scratch = _lent.held[number] = Scratch()
+        scratch = held[number] = Scratch()
     return scratch
 
 
@@ -99,11 +118,12 @@ def leased(number: int) -> Iterator[Scratch]:
     A key retriever, which is asked at the first use of a key, may itself read.
     """
     scratch = lend(number)
-    del _lent.held[number]
+    held: dict[int, Scratch] = _lent.held.scratches
+    del held[number]
     try:
         yield scratch
     finally:
-        _lent.held[number] = scratch
+        held[number] = scratch
 
 
 class Source:

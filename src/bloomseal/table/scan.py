@@ -11,13 +11,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 
 from ..errors import BloomsealError
-from ..storage.source import identity
+from .query.kept import is_still
 from .query.query import Fragment, Query, Shape
 from .query.workers import side_by_side, workers
 
@@ -82,11 +81,12 @@ class Files:
 
     def take(self, number: int) -> Fragment | None:
         """The file, open, for its rows; whoever takes it closes it. None: there are none."""
-        if (done := self._done.pop(number, None)) is not None and self._is_still(number, done[1]):
+        path = self.query.parts.files[number].ref.path
+        if (done := self._done.pop(number, None)) is not None and is_still(path, done[1]):
             self.count(done[0])
             return None
         if (held := self._open.pop(number, None)) is not None:
-            if self._is_still(number, held[1]):
+            if is_still(path, held[1]):
                 return held[0]
             held[0].file.close()
         fragment = Fragment(self.query, number)
@@ -100,12 +100,6 @@ class Files:
         self.count(fragment.plan.stats)
         fragment.file.close()
         return None
-
-    def _is_still(self, number: int, seen: _Identity) -> bool:
-        try:
-            return identity(Path(self.query.parts.files[number].ref.path).stat()) == seen
-        except OSError:
-            return False
 
     def count(self, stats: ReadStats) -> None:
         """Add what was done for a file."""
@@ -250,7 +244,7 @@ def _batches(
 
 
 def _in_blocks(files: Files, numbers: Sequence[int], threads: int, alive: set[_Opened]) -> Iterator[_Opened | None]:
-    """Local files: several are opened at a time, as a read opens them; at first few, so that rows come soon."""
+    """Local files: many are opened at a time, as a read opens them; at first few, so that rows come soon."""
 
     def one(number: int) -> _Opened | BloomsealError | None:
         try:
@@ -264,7 +258,7 @@ def _in_blocks(files: Files, numbers: Sequence[int], threads: int, alive: set[_O
             if isinstance(opened, BloomsealError):
                 raise opened
             yield opened
-        first, size = first + size, min(2 * size, _OPEN)
+        first, size = first + size, min(8 * size, _OPEN)
 
 
 def _ahead(items: Iterator[T], count: int) -> Iterator[T]:

@@ -63,8 +63,22 @@ class SealedTable(ShownInNotebooks):
             UsageError: files whose types of a column have none in common; both are named.
             FormatError, IntegrityError, KeyAccessError, PolicyError: one bad file refuses the schema.
         """
+        return self._unified(keep=False)
+
+    def schema_to_read(self) -> pa.Schema:
+        """As `schema`, for somebody who reads next: local files stay open until they are read, or the table is dropped.
+        They hold no keys meanwhile; at most 256 do in a process.
+
+        Raises:
+            As `schema`.
+        """
+        if "schema" not in vars(self):
+            vars(self)["schema"] = self._unified(keep=True)
+        return self.schema
+
+    def _unified(self, *, keep: bool) -> pa.Schema:
         query = Query(self._parts, None, None)
-        return query.target(*_apart(shapes_of(query, self._indexes)))
+        return query.target(*_apart(shapes_of(query, self._indexes, keep=keep)))
 
     @cached_property
     def leaves(self) -> Schema:
@@ -290,7 +304,7 @@ class SealedTable(ShownInNotebooks):
         """`bind`: to the table's schema, for which every footer is opened once."""
         query = Query(self._parts, columns, filters, int96_unit)
         if query.condition.needs_schema or (bind and filters is not None):
-            query.condition.bind(self.schema, self.leaves)
+            query.condition.bind(self.schema_to_read(), self.leaves)
         return query
 
     def _answers(self, query: Query, threads: int | None) -> tuple[Narrowed, list[Answer]]:

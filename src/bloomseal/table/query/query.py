@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +19,7 @@ from ...spelling import named_columns, nearest
 from ...storage.discovery.files import real_root, refuse_outside
 from ...storage.discovery.kinds import Found
 from .conditions import Condition, Rest, alike, columns_of
+from .kept import KeptFiles
 from .partitions import Partitions, columns_of_folders
 from .schema import conform, fits, unified
 
@@ -42,6 +44,7 @@ class TableParts:
         snapshot: what the table's log says; None for a plain folder.
         decryption: how each file is opened.
         follow_links: files may lie outside the folders that led to them.
+        opened: files that stayed open for whoever opens them next.
     """
 
     files: Sequence[Found]
@@ -49,6 +52,7 @@ class TableParts:
     snapshot: Snapshot | None
     decryption: DecryptionSpec | TablePolicy | None
     follow_links: bool = False
+    opened: KeptFiles = dataclass_field(default_factory=KeptFiles, compare=False, repr=False)
 
     @property
     def logged(self) -> bool:
@@ -80,7 +84,7 @@ class TableParts:
             FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError.
         """
         ref = self.files[number].ref
-        file = open_file(ref, decryption=self.decryption)
+        file = self.opened.take(number) or open_file(ref, decryption=self.decryption)
         if ref.root is not None and not self.follow_links:
             try:
                 refuse_outside(file.source, self._roots)
@@ -289,6 +293,13 @@ class Query:
         fragment = Fragment(self, number)
         with fragment.file:
             return fragment.shape
+
+    def shape_of_kept(self, number: int) -> Shape:
+        """As `shape_of`, for somebody who reads next: the file stays open, see `KeptFiles`."""
+        fragment = Fragment(self, number)
+        if not self.parts.opened.keep(number, fragment.file):
+            fragment.file.close()
+        return fragment.shape
 
     def lacks(self, shapes: Sequence[Shape]) -> bool:
         """Is a column in none of these files, or are there none?"""

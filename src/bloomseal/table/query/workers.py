@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from ...errors import UsageError
@@ -30,9 +31,10 @@ def side_by_side(
     if not handing_over:
         with ThreadPoolExecutor(count) as pool:
             return list(pool.map(work, items))
-    baton, numbered = Baton(), enumerate(items)
+    numbered = enumerate(items)
     done: dict[int, R] = {}
     failed: dict[int, BaseException] = {}
+    idle = [None] * (min(count, len(items)) - 1)
 
     def several() -> None:
         with baton.held():
@@ -46,9 +48,17 @@ def side_by_side(
                 if failed:
                     return  # items are taken in order: those before are done, or under way
 
-    with ThreadPoolExecutor(min(count, len(items))) as pool:
+    with ThreadPoolExecutor(count) as pool:
+
+        def one_more() -> None:
+            with contextlib.suppress(IndexError):
+                idle.pop()
+                pool.submit(several)
+
+        # This thread is the first; another begins where one waits. A thread more, of which none waits, is only a price.
+        baton = Baton(one_more)
         try:
-            wait([pool.submit(several) for _ in range(min(count, len(items)))])
+            several()
         except BaseException as error:  # somebody pressed Ctrl-C
             failed[-1] = error
     if failed:

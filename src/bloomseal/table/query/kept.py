@@ -1,0 +1,77 @@
+"""Files that stay open from the question for a table's schema to the question for its rows."""
+
+from __future__ import annotations
+
+import os
+import resource
+import threading
+from typing import TYPE_CHECKING, Final
+
+from ...errors import KeyAccessError
+from ...storage.formats import Format
+from ...storage.source import identity
+
+if TYPE_CHECKING:
+    from ...read.file import SealedFile
+
+__all__ = ["KeptFiles", "is_still"]
+
+_MOST: Final = 256
+_ROOM: Final = threading.Semaphore(min(_MOST, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
+"""Of the whole process."""
+
+
+class KeptFiles:
+    """Open files by their number, without keys. There are at most 256 of them in a process, and no more than a quarter
+    of the files that it may have open. Threads may share this; to drop it closes them.
+
+    A file whose place another one has taken, or that was written to, is not given out again, and keys are asked for
+    again: whoever takes a file finds what he would find if he opened it.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[int, tuple[SealedFile, tuple[int, ...]]] = {}
+
+    def keep(self, number: int, file: SealedFile) -> bool:
+        """False: it is not kept, and the caller closes it. Only local Parquet files are, whose footers were found
+        good.
+        """
+        good = file.format is Format.PARQUET and (file.footer_verified or not file.encrypted)
+        if not good or number in self._held or (seen := file.source.identity) is None:
+            return False
+        if not _ROOM.acquire(blocking=False):
+            return False
+        file.forget_keys()
+        self._held[number] = file, seen
+        return True
+
+    def take(self, number: int) -> SealedFile | None:
+        """The caller closes it. None: it is to be opened."""
+        file, seen = self._held.pop(number, (None, ()))
+        if file is None:
+            return None
+        _ROOM.release()
+        try:
+            if is_still(file.path, seen):
+                file.ask_keys_again()
+                return file
+        except KeyAccessError:  # to open it says what follows
+            pass
+        except BaseException:
+            file.close()
+            raise
+        file.close()
+        return None
+
+    def __del__(self) -> None:
+        for number in [*self._held]:
+            _ROOM.release()
+            self._held.pop(number)[0].close()
+
+
+def is_still(path: str, seen: tuple[int, ...]) -> bool:
+    """Is a local file the one of this `identity`, and was not written to since?"""
+    try:
+        return identity(os.stat(path)) == seen  # noqa: PTH116
+    except OSError:
+        return False
