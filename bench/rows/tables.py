@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -77,23 +78,83 @@ def tables(work: Workspace) -> Iterator[Comparison]:
         )
     for groups in (1, 5):
         yield _one_value(work, groups)
+    yield from _through_polars(work)
     yield from _memory(work)
+
+
+def _small_files(work: Workspace, groups: int) -> tuple[Path, str]:
+    """A folder of small files, and a value that one of them has."""
+    files, group = work.size.many_files, _SMALL_ROWS // groups
+    folder = work.path(f"small-files-{groups}")
+    if not folder.exists():
+        folder.mkdir()
+        for i in range(files):
+            bs.write_table(
+                data.people(i * _SMALL_ROWS, _SMALL_ROWS),
+                folder / f"{i:05d}.parquet",
+                encryption=work.keys.encryption(),
+                bloom_filters={"ssn": bs.FilterSpec(fpp=0.0001, ndv=group)},
+                row_group_size=group,
+            )
+    return folder, data.ssn(files // 4 * _SMALL_ROWS + group // 2)
+
+
+def _through_polars(work: Workspace) -> Iterator[Comparison]:
+    """As a user meets it: on all cores, of a table that is open and by a path."""
+    cores, files = os.cpu_count() or 1, work.size.many_files
+    of_file = f"one file of {work.size.rows:,} rows"
+    places = [
+        (
+            f"{files} files × {groups} row group{'s' * (groups > 1)} of {_SMALL_ROWS // groups:,} rows",
+            *_small_files(work, groups),
+        )
+        for groups in (1, 5)
+    ]
+    pa.set_cpu_count(cores)
+    try:
+        for title, place, value in (*places, (of_file, work.sealed, work.present)):
+            yield _by_polars_or_read(work, title, place, value, cores)
+    finally:
+        pa.set_cpu_count(1)
+
+
+def _by_polars_or_read(work: Workspace, title: str, place: Path, value: str, cores: int) -> Comparison:
+    decryption, filters = work.keys.decryption, [("ssn", "==", value)]
+    table = bs.open_table(place, decryption=decryption)
+    lazy, wanted = bloomseal.polars.scan(table), pl.col("ssn") == value
+    read, stream, through = "open table, read", "open table, scan", "open table, through Polars"
+    read_path, through_path = "path, read_table", "path, through Polars"
+    return Comparison(
+        f"one value through Polars, all {cores} cores: {title}",
+        [
+            Contender(read, lambda: table.read(filters=filters).num_rows, ours=True),
+            Contender(stream, lambda: table.scan(filters=filters).read_all().num_rows, ours=True),
+            Contender(through, lambda: lazy.filter(wanted).collect().height, ours=True),
+            Contender(
+                read_path, lambda: bs.read_table(place, filters=filters, decryption=decryption).num_rows, ours=True
+            ),
+            Contender(
+                through_path,
+                lambda: bloomseal.polars.scan(place, decryption=decryption).filter(wanted).collect().height,
+                ours=True,
+            ),
+        ],
+        [
+            Goal(stream, read, 1.2, True, "a stream ≤ 1.2× read"),
+            Goal(through, read, 1.2, True, "an open table through Polars ≤ 1.2× read"),
+            Goal(through_path, read_path, 1.2, True, "a path through Polars ≤ 1.2× read_table"),
+        ],
+        answer=1,
+        repetitions=work.size.repetitions,
+        cores=cores,
+        note="All columns of the one row that matches. By a path, Polars asks for the schema of all files first.",
+    )
 
 
 def _one_value(work: Workspace, groups: int) -> Comparison:
     """One value in many small files, in a process under way: the price of a file."""
     files, group = work.size.many_files, _SMALL_ROWS // groups
-    folder = work.path(f"small-files-{groups}")
-    folder.mkdir(exist_ok=True)
-    for i in range(files):
-        bs.write_table(
-            data.people(i * _SMALL_ROWS, _SMALL_ROWS),
-            folder / f"{i:05d}.parquet",
-            encryption=work.keys.encryption(),
-            bloom_filters={"ssn": bs.FilterSpec(fpp=0.0001, ndv=group)},
-            row_group_size=group,
-        )
-    value = data.ssn(files // 4 * _SMALL_ROWS + group // 2)
+    folder, value = _small_files(work, groups)
     table = bs.open_table(folder, decryption=work.keys.decryption)
     dataset = ds.dataset(sorted(map(str, folder.glob("*.parquet"))), format=work.keys.arrow_dataset_format())
     lazy = bloomseal.polars.scan(table)

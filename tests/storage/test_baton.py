@@ -72,3 +72,14 @@ def test_it_is_given_back_by_whoever_fails() -> None:
     with ThreadPoolExecutor(1) as pool:
         pool.submit(other).result(30)
     assert began.is_set()
+
+
+def test_a_baton_within_another_gives_that_one_back() -> None:
+    outer, inner = Baton(), Baton()
+    with outer.held():
+        with inner.held(), waiting():
+            assert not outer._lock.acquire(blocking=False)
+        with waiting():
+            assert outer._lock.acquire(blocking=False)
+            outer._lock.release()
+    assert outer._lock.acquire(blocking=False)

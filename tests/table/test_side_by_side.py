@@ -72,6 +72,17 @@ def test_one_computes_and_others_go_on_while_it_waits() -> None:
     assert most == [1]
 
 
+def test_no_thread_begins_where_none_waits() -> None:
+    threads = set()
+
+    def work(item: int) -> int:
+        threads.add(threading.get_ident())
+        return item
+
+    assert side_by_side(work, range(40), 4, handing_over=True) == [*range(40)]
+    assert threads == {threading.get_ident()}
+
+
 def test_the_first_error_in_order_is_raised(table: bs.SealedTable) -> None:
     def work(item: int) -> int:
         if item % 3 == 2:

@@ -16,6 +16,8 @@ MAGIC_ENCRYPTED: Final = b"PARE"
 _ORC: Final = b"ORC"
 TAIL_BYTES: Final = 64 * 1024
 """Bytes that the first read takes from the end; most footers fit, so that opening costs one request."""
+_LOCAL_TAIL_BYTES: Final = 8 * 1024
+"""Of a local file, where a second read costs less than bytes that are not needed."""
 
 
 class FileMeta:
@@ -97,14 +99,14 @@ class Tail:
 
 
 def read_tail(source: Source) -> Tail:
-    """Read the footer's bytes: one request, a second one where the footer is larger than 64 KiB.
+    """Read the footer's bytes: one request, a second one where the footer is larger than 64 KiB, or 8 of a local file.
 
     Raises:
         FormatError: not a Parquet file, or a footer length that does not fit the file.
     """
     if source.size < 12:
         raise FormatError(f"{source.size} bytes are too few for a Parquet file", file=source.name)
-    take = min(TAIL_BYTES, source.size)
+    take = min(TAIL_BYTES if source.fd is None else _LOCAL_TAIL_BYTES, source.size)
     end = bytes(source.read(source.size - take, take))
     magic, length = end[-4:], int.from_bytes(end[-8:-4], "little")
     if magic not in (MAGIC, MAGIC_ENCRYPTED):

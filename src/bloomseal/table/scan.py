@@ -87,6 +87,7 @@ class Files:
             return None
         if (held := self._open.pop(number, None)) is not None:
             if is_still(path, held[1]):
+                self.query.parts.refuse_outside(number, held[0].file)
                 return held[0]
             held[0].file.close()
         fragment = Fragment(self.query, number)
@@ -110,6 +111,7 @@ class Files:
         """Close those that were not taken."""
         while self._open:
             self._open.popitem()[1][0].file.close()
+        self.query.parts.opened.close()
 
 
 def stream(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -66,8 +67,8 @@ class SealedTable(ShownInNotebooks):
         return self._unified(keep=False)
 
     def schema_to_read(self) -> pa.Schema:
-        """As `schema`, for somebody who reads next: local files stay open until they are read, or the table is dropped.
-        They hold no keys meanwhile; at most 256 do in a process.
+        """As `schema`, for somebody who reads next: local files stay open until a read ends, or the table is dropped.
+        They hold no keys meanwhile, and at most 256 do it in a process.
 
         Raises:
             As `schema`.
@@ -90,7 +91,8 @@ class SealedTable(ShownInNotebooks):
         from ..format.leaves import leaves_of
 
         if self._parts.files:
-            with self._parts.open(0) as file:
+            held = self._parts.opened.look(0)
+            with self._parts.open(0) if held is None else contextlib.nullcontext(held) as file:
                 if file.plan().empty.schema.equals(self.schema):
                     return file.leaves
         return leaves_of(self.schema)
@@ -309,7 +311,10 @@ class SealedTable(ShownInNotebooks):
 
     def _answers(self, query: Query, threads: int | None) -> tuple[Narrowed, list[Answer]]:
         left = narrowed(query, self._indexes)
-        return left, side_by_side(query.answer, left.numbers, threads, handing_over=self._parts.local)
+        try:
+            return left, side_by_side(query.answer, left.numbers, threads, handing_over=self._parts.local)
+        finally:
+            self._parts.opened.close()
 
     def _target(self, query: Query, shapes: list[tuple[int, Shape]]) -> pa.Schema:
         shapes = sorted(shapes, key=lambda one: one[0])

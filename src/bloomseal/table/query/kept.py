@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import threading
@@ -23,7 +24,7 @@ _ROOM: Final = threading.Semaphore(min(_MOST, resource.getrlimit(resource.RLIMIT
 
 class KeptFiles:
     """Open files by their number, without keys. There are at most 256 of them in a process, and no more than a quarter
-    of the files that it may have open. Threads may share this; to drop it closes them.
+    of the files that it may have open. Threads may share this; to drop it closes them, and so does the end of a read.
 
     A file whose place another one has taken, or that was written to, is not given out again, and keys are asked for
     again: whoever takes a file finds what he would find if he opened it.
@@ -45,6 +46,10 @@ class KeptFiles:
         self._held[number] = file, seen
         return True
 
+    def look(self, number: int) -> SealedFile | None:
+        """The file, for its footer alone; it stays here."""
+        return self._held.get(number, (None,))[0]
+
     def take(self, number: int) -> SealedFile | None:
         """The caller closes it. None: it is to be opened."""
         file, seen = self._held.pop(number, (None, ()))
@@ -63,10 +68,16 @@ class KeptFiles:
         file.close()
         return None
 
+    def close(self) -> None:
+        """Close those that nobody took."""
+        while self._held:
+            with contextlib.suppress(KeyError):  # another thread took it
+                file, _ = self._held.popitem()[1]
+                _ROOM.release()
+                file.close()
+
     def __del__(self) -> None:
-        for number in [*self._held]:
-            _ROOM.release()
-            self._held.pop(number)[0].close()
+        self.close()
 
 
 def is_still(path: str, seen: tuple[int, ...]) -> bool:

@@ -83,15 +83,22 @@ class TableParts:
             UsageError: as `refuse_outside`.
             FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError.
         """
-        ref = self.files[number].ref
-        file = self.opened.take(number) or open_file(ref, decryption=self.decryption)
-        if ref.root is not None and not self.follow_links:
+        file = self.opened.take(number) or open_file(self.files[number].ref, decryption=self.decryption)
+        self.refuse_outside(number, file)
+        return file
+
+    def refuse_outside(self, number: int, file: SealedFile) -> None:
+        """Close an open file that lies outside the table by now.
+
+        Raises:
+            UsageError: it does.
+        """
+        if self.files[number].ref.root is not None and not self.follow_links:
             try:
                 refuse_outside(file.source, self._roots)
             except UsageError:
                 file.close()
                 raise
-        return file
 
 
 class Shape(NamedTuple):

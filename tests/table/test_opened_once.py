@@ -1,0 +1,245 @@
+"""Files stay open between the question for a schema and that for rows; and what may happen to them meanwhile."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import bloomseal as bs
+import bloomseal.polars as bp
+from bloomseal.read.file import SealedFile
+from bloomseal.storage.source import Source
+from bloomseal.table import scan
+from bloomseal.table.query import kept, query
+from bloomseal.table.query.query import Fragment
+
+KEYS: dict[str, Any] = {"footer_key": b"f" * 16, "column_keys": {"id": b"c" * 16}}
+FILES, ROWS = 5, 100
+WANTED = "3-15"
+FILTERS = [("id", "==", WANTED)]
+
+
+class Retriever:
+    """Keys, how often they were asked for, and whether they may be had."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.withdrawn = False
+
+    def retrieve_key(self, _: bytes, column: str | None) -> bytes:
+        self.asked += 1
+        if self.withdrawn:
+            raise bs.KeyAccessError("withdrawn")
+        return b"c" * 16 if column == "id" else b"f" * 16
+
+
+def part(number: int, name: str = "") -> pa.Table:
+    return pa.table({"id": [f"{name}{number}-{i}" for i in range(ROWS)], "n": range(ROWS)})
+
+
+def write(path: Path, rows: pa.Table) -> None:
+    bs.write_table(
+        rows, path, encryption=bs.EncryptionSpec(**KEYS), row_group_size=10,
+        bloom_filters={"id": bs.FilterSpec(fpp=0.0001)},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "t").mkdir()
+    for number in range(FILES):
+        write(tmp_path / "t" / f"{number}.parquet", part(number))
+    return tmp_path / "t"
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that were opened, in turn."""
+    names: list[str] = []
+    before = query.open_file
+
+    def noted(ref: Any, **more: Any) -> SealedFile:
+        names.append(Path(ref.path).name)
+        return before(ref, **more)
+
+    monkeypatch.setattr(query, "open_file", noted)
+    return names
+
+
+@pytest.fixture(autouse=True)
+def all_is_closed() -> Iterator[None]:
+    """Whatever ends a test, no file stays open behind it."""
+    gc.collect()
+    room, files = kept._ROOM._value, open_files()
+    yield
+    gc.collect()
+    assert kept._ROOM._value == room
+    assert open_files() <= files
+
+
+def open_files() -> int:
+    return sum(one.fd is not None for one in gc.get_objects() if isinstance(one, Source))
+
+
+def failure(run: Callable[[], object]) -> str:
+    """The message alone: an error holds on to the frames that it went through, and those to files."""
+    try:
+        run()
+    except Exception as error:
+        return str(error)
+    return ""
+
+
+def table_of(folder: Path, keys: Any = None) -> bs.SealedTable:
+    return bs.open_table(folder, decryption=bs.DecryptionSpec(keys or bs.ExplicitKeys(**KEYS)))
+
+
+def lazy_of(folder: Path, keys: Any = None) -> pl.LazyFrame:
+    return bp.scan(folder, decryption=bs.DecryptionSpec(keys or bs.ExplicitKeys(**KEYS)))
+
+
+@pytest.mark.parametrize(
+    "filters", [None, FILTERS, [("n", ">", 50)], [("id", "in", [f"{i % 5}-{i}" for i in range(99)])]]
+)
+def test_a_stream_opens_each_file_once(folder: Path, opened: list[str], filters: Any) -> None:
+    table = table_of(folder)
+    found = table.scan(filters=filters).read_all()
+    assert sorted(opened) == [f"{number}.parquet" for number in range(FILES)]
+    streamed = table.stats
+    assert found.to_pylist() == table.read(filters=filters).to_pylist()
+    assert streamed == table.stats
+
+
+def test_so_does_polars_of_a_path(folder: Path, opened: list[str]) -> None:
+    lazy = lazy_of(folder)
+    for times in (1, 2):
+        assert lazy.filter(pl.col("id") == WANTED).collect()["n"].to_list() == [15]
+        assert len(opened) == times * FILES
+
+
+def test_only_so_many_stay_open(folder: Path, opened: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "_OPEN", 2)
+    monkeypatch.setattr(kept, "_ROOM", threading.Semaphore(2))
+    assert table_of(folder).scan(["n"]).read_all().num_rows == FILES * ROWS
+    assert len(opened) == FILES + FILES - 2
+    opened.clear()
+    lazy, other = lazy_of(folder), lazy_of(folder)
+    assert len(opened) == 2 * FILES
+    assert other.select(pl.len()).collect().item() == FILES * ROWS
+    assert lazy.filter(pl.col("id") == WANTED).collect().height == 1
+    assert len(opened) == 4 * FILES - 2
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("how", ["renamed", "in place", "gone"])
+@pytest.mark.parametrize("number", [0, 3])
+@pytest.mark.parametrize("through", ["scan", "polars"])
+def test_what_was_replaced_meanwhile_is_opened_anew(folder: Path, through: str, number: int, how: str) -> None:
+    """Also a file of which the filters had left nothing."""
+    filters = [("id", "in", [WANTED, "new0-7"])]
+    reader = table_of(folder).scan(filters=filters) if through == "scan" else None
+    lazy = lazy_of(folder).filter(pl.col("id").is_in([WANTED, "new0-7"])) if reader is None else None
+    path, aside = folder / f"{number}.parquet", folder.parent / "aside"
+    write(aside, part(0, "new"))
+    if how == "renamed":
+        aside.replace(path)
+    elif how == "in place":
+        path.write_bytes(aside.read_bytes())
+    else:
+        path.unlink()
+
+    def rows() -> list[str]:
+        found = lazy.collect() if lazy is not None else reader.read_all()  # type: ignore[union-attr]
+        return sorted(found["id"].to_list() if lazy is not None else found["id"].to_pylist())
+
+    if how == "gone":
+        assert f"{number}.parquet" in failure(rows)
+    else:
+        assert rows() == (["new0-7"] if number == 3 else sorted([WANTED, "new0-7"]))
+
+
+@pytest.mark.parametrize("through", ["scan", "polars"])
+def test_what_lies_outside_the_table_meanwhile_is_refused(folder: Path, tmp_path: Path, through: str) -> None:
+    inside = folder / "p=1"
+    inside.mkdir()
+    (folder / "3.parquet").rename(inside / "3.parquet")
+    if through == "scan":
+        run = table_of(folder).scan(filters=FILTERS).read_all
+    else:
+        run = lazy_of(folder).filter(pl.col("id") == WANTED).collect  # type: ignore[assignment]
+    inside.rename(tmp_path / "outside")
+    inside.symlink_to(tmp_path / "outside")
+    assert "outside the table" in failure(run)
+
+
+def test_no_key_stays_in_what_is_kept_and_each_is_asked_for_again(folder: Path) -> None:
+    keys = Retriever()
+    lazy = lazy_of(folder, keys)
+    assert keys.asked == FILES
+    files = [one for one in gc.get_objects() if isinstance(one, SealedFile) and one.source.fd is not None]
+    assert len(files) == FILES
+    for file in files:
+        with pytest.raises(bs.KeyAccessError):
+            file.walk.keys.footer()
+    del files, file
+    assert lazy.filter(pl.col("id") == WANTED).collect().height == 1
+    # That of the footer again, and that of the column.
+    assert keys.asked == 3 * FILES
+
+
+def test_a_right_that_was_withdrawn_meanwhile_ends(folder: Path) -> None:
+    keys = Retriever()
+    lazy = lazy_of(folder, keys)
+    keys.withdrawn = True
+    assert "withdrawn" in failure(lazy.select(pl.len()).collect)
+
+
+def test_a_frame_or_reader_that_is_dropped_closes_its_files(folder: Path) -> None:
+    room = kept._ROOM._value
+    lazy = lazy_of(folder)
+    assert kept._ROOM._value == room - FILES
+    del lazy
+    gc.collect()
+    assert kept._ROOM._value == room
+    reader = table_of(folder).scan()
+    del reader
+
+
+def test_a_broken_filter_is_told_by_the_reader_at_its_turn(folder: Path) -> None:
+    with bs.open_file(folder / "2.parquet", decryption=bs.DecryptionSpec(bs.ExplicitKeys(**KEYS))) as file:
+        place = file.walk.meta(file.walk.chunk(1, 0)).bloom_filter_offset
+    assert place is not None
+    data = bytearray((folder / "2.parquet").read_bytes())
+    data[place + 20] ^= 1
+    (folder / "2.parquet").write_bytes(data)
+    # In the range of the broken row group's statistics, so that its filter is asked.
+    reader = table_of(folder).scan(filters=[("id", "in", ["0-15", "2-155", "4-15"])], threads=1)
+    assert reader.read_next_batch()["id"].to_pylist() == ["0-15"]
+    with pytest.raises(bs.IntegrityError, match=r"2\.parquet"):
+        reader.read_all()
+
+
+def test_a_look_up_takes_no_thread_but_the_callers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: set[str] = set()
+    made = Fragment._make
+    pieces = Fragment.pieces
+
+    def noted(fragment: Fragment, *rest: Any) -> None:
+        threads.add(threading.current_thread().name)
+        made(fragment, *rest)
+
+    def read(fragment: Fragment, group: int) -> Iterator[pa.Table]:
+        threads.add(threading.current_thread().name)
+        return pieces(fragment, group)
+
+    monkeypatch.setattr(Fragment, "_make", noted)
+    monkeypatch.setattr(Fragment, "pieces", read)
+    assert table_of(folder).scan(filters=[("id", "==", "4-99")], threads=4).read_all().num_rows == 1
+    assert threads == {threading.current_thread().name}
