@@ -155,8 +155,9 @@ class SealedTable(ShownInNotebooks):
         """As `read`, as a stream: of one row group per thread the pages are held as they are stored, and half a MiB of
         decoded rows, whatever the table's size. A condition's own columns are decoded a row group at a time.
 
-        All footers are opened before the first row is given out, so that the schema holds. To drop the reader ends
-        the work.
+        All footers are opened before the first row is given out, so that the schema holds. Of local files filters are
+        asked then, too, where few values are looked for, and up to 64 stay open until their turn. To drop the reader
+        ends the work.
 
         Args:
             columns, filters, threads, int96_unit: as for `read`.
