@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from ...errors import PolicyError, UnsupportedError, UsageError
+from ...errors import PolicyError, UsageError
 from ...format.expectation import Expectation
 from ...read.door import open_file
 from ...read.file import ReadPlan, ReadStats, SealedFile
@@ -21,7 +21,7 @@ from ...storage.discovery.kinds import Found
 from .conditions import Condition, Rest, alike, columns_of
 from .kept import KeptFiles
 from .partitions import Partitions, columns_of_folders
-from .schema import conform, fits, unified
+from .schema import conform, fits, need_ids, unified
 
 if TYPE_CHECKING:
     from ...format.schema import Schema
@@ -386,31 +386,3 @@ class Query:
 def no_such_column(name: str, names: Sequence[str]) -> UsageError:
     """The error for a column that is in no file."""
     return UsageError("no such column", column=name, hint=f"one of {', '.join(nearest(name, names))}")
-
-
-def need_ids(file: SealedFile, field_ids: Mapping[str, int]) -> None:
-    """Refuse a file whose columns the table knows by other names: Iceberg matches them by their ids.
-
-    Args:
-        field_ids: column → id, as the table's log has them.
-
-    Raises:
-        UnsupportedError: a column that was renamed, or dropped and added again.
-    """
-    names = {number: name for name, number in field_ids.items()}
-    for path, number in _ids(file.plan().empty.schema):
-        if names.get(number, path) != path or field_ids.get(path, number) != number:
-            raise UnsupportedError(
-                "a column that was renamed, or dropped and added again", file=file.path, column=path,
-                hint="rewrite_data_files in the engine that wrote the table",
-            )  # fmt: skip
-
-
-def _ids(fields: Any, above: str = "") -> Iterator[tuple[str, int]]:
-    for field in fields:
-        number = (field.metadata or {}).get(b"PARQUET:field_id")
-        if number is None:
-            continue
-        yield above + field.name, int(number)
-        if pa.types.is_struct(field.type):
-            yield from _ids([*field.type], f"{above}{field.name}.")

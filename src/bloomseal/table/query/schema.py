@@ -6,20 +6,22 @@ is refused, by what the files' schemas say and not by what their rows are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ..._lazy import deferred
-from ...errors import UsageError
+from ...errors import UnsupportedError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
+
+    from ...read.file import SealedFile
 else:
     pc = deferred("pyarrow.compute")
 
-__all__ = ["conform", "fits", "unified", "wider"]
+__all__ = ["conform", "fits", "need_ids", "unified", "wider"]
 
 _UNITS = ("s", "ms", "us", "ns")
 _FLOORED = {"s": "second", "ms": "millisecond", "us": "microsecond"}
@@ -194,3 +196,31 @@ def _fields(one: Sequence[pa.Field], other: Sequence[pa.Field]) -> list[pa.Field
             return None
         found[name] = field.with_type(kind)
     return [field.with_nullable(True) for field in found.values()]
+
+
+def need_ids(file: SealedFile, field_ids: Mapping[str, int]) -> None:
+    """Refuse a file whose columns the table knows by other names: Iceberg matches them by their ids.
+
+    Args:
+        field_ids: column → id, as the table's log has them.
+
+    Raises:
+        UnsupportedError: a column that was renamed, or dropped and added again.
+    """
+    names = {number: name for name, number in field_ids.items()}
+    for path, number in _ids(file.plan().empty.schema):
+        if names.get(number, path) != path or field_ids.get(path, number) != number:
+            raise UnsupportedError(
+                "a column that was renamed, or dropped and added again", file=file.path, column=path,
+                hint="rewrite_data_files in the engine that wrote the table",
+            )  # fmt: skip
+
+
+def _ids(fields: Any, above: str = "") -> Iterator[tuple[str, int]]:
+    for field in fields:
+        number = (field.metadata or {}).get(b"PARQUET:field_id")
+        if number is None:
+            continue
+        yield above + field.name, int(number)
+        if pa.types.is_struct(field.type):
+            yield from _ids([*field.type], f"{above}{field.name}.")

@@ -47,7 +47,7 @@ class Rules:
         """
         if self.field_ids:
             # Executors of other tables' reads need not load this.
-            from ....table.query.query import need_ids
+            from ....table.query.schema import need_ids
 
             need_ids(file, self.field_ids)
         tops = {name.partition(".")[0] for name in file.columns}
