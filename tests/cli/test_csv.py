@@ -190,3 +190,21 @@ def test_rows_go_out_as_they_came_in(sealed: Run, folder: Path) -> None:
     assert sealed("read", "people.parquet", "-o", "-").code == 2
     piped = sealed("read", "people.parquet", "-c", "name", "-o", "-", "--format", "csv")
     assert piped.out.splitlines()[:2] == ['"name"', '"Ada"']
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_an_empty_file_is_called_empty(run: Run, content: bytes, packed: bool) -> None:
+    name = "in.csv.gz" if packed else "in.csv"
+    Path(name).write_bytes(gzip.compress(content) if packed else content)
+    done = run("write", name, "out.parquet", "--plaintext")
+    assert done.code
+    assert "the input is empty" in done.err
+    assert "--type" not in done.err
+    assert not Path("out.parquet").exists()
+
+
+def test_so_is_an_empty_standard_input(run: Run) -> None:
+    done = bloomseal("write", "-", "out.parquet", "--input-format", "csv", "--plaintext", input="")
+    assert done.returncode
+    assert "the input is empty" in done.stderr

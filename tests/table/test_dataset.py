@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import warnings
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -410,3 +411,24 @@ def test_fsspec_folders(ring: bs.Keyring) -> None:
     assert sorted(again.removed) == sorted(one["path"] for one in first.files)
     found = bs.read_table("memory://people", columns=["id", "ssn"], decryption=policy.at("memory://people"))
     assert found.sort_by("id").equals(ROWS.drop_columns("country"))
+
+
+@pytest.mark.parametrize(
+    ("texts", "warned"),
+    [
+        (["07495", "10115"], "'07495' for 7495"),
+        (["1.50", "2"], "'1.50' for 1.5"),
+        (["7495", "10115"], None),
+        (["07495", "a"], None),
+        (["x y", None], None),
+    ],
+)
+def test_texts_that_readers_take_for_something_else(tmp_path: Path, texts: list[Any], warned: str | None) -> None:
+    rows = pa.table({"id": range(len(texts)), "zip": texts})
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        bs.write_dataset(rows, tmp_path / "t", partition_by=["zip"])
+    assert [type(one.message) for one in told] == [bs.BloomsealWarning] * (warned is not None)
+    assert warned is None or (warned in str(told[0].message) and "column zip" in str(told[0].message))
+    found = bs.open_table(tmp_path / "t", partition_types=pa.schema([("zip", pa.string())])).read()
+    assert sorted(map(str, found["zip"].to_pylist())) == sorted(map(str, texts))

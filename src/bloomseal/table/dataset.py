@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import secrets
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
 
-from ..errors import BloomsealError, UsageError
+from ..errors import BloomsealError, BloomsealWarning, UsageError
 from ..notebook import ShownInNotebooks
 from ..policy import TablePolicy
 from ..specs import EncryptionSpec
@@ -22,6 +23,7 @@ from ..write.writer import DEFAULT_ROW_GROUP_SIZE, SealedWriter
 from .by_policy import index_by_policy
 from .folder import Existing, TargetFolder
 from .hive import check_partitioning, check_values, folders
+from .query.partitions import misread
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -33,6 +35,7 @@ __all__ = ["DatasetReport", "write_dataset"]
 
 Progress = Callable[[int, int | None], None]
 
+_TEXTS: Final = (pa.string(), pa.large_string())
 _FILE_NAME: Final = "part-{i}-{token}.parquet"
 _WAITING_BYTES: Final = 256 << 20
 """What all rows may take that are in no row group yet."""
@@ -151,6 +154,7 @@ def write_dataset(
         writing.run()
         report = writing.report
         report.removed, report.kept = target.remove_old()
+        writing.warn()
         if isinstance(encryption, TablePolicy):
             report.indexes = index_by_policy(target.ref, encryption)
     except BaseException as error:
@@ -220,6 +224,7 @@ class _Writing:
         self._arguments = arguments
         self._progress = progress
         self._files: dict[str, _File] = {}
+        self._folders: set[str] = set()
         self._written: OrderedDict[str, None] = OrderedDict()
         """Folders whose file is open, the one that was longest without rows first."""
         self._waiting = 0
@@ -236,12 +241,24 @@ class _Writing:
                     self._put("", portion)
                     continue
                 for folder, rows in folders(portion.cast(self._schema), self._by, ambiguous=False):
+                    self._folders.add(folder)
                     self._put(folder, rows)
         if not self._started and not self._by:
             # Without a file a table has no columns.
             self._files.setdefault("", _File())
         while self._files:
             self._finish(next(iter(self._files)))
+
+    def warn(self) -> None:
+        """Of texts that come back as something else: every reader infers a partition column's type from the names."""
+        texts = [one.name for one in self._schema if one.name in self._by and one.type in _TEXTS]
+        for name, (text, other) in misread(self._folders, texts).items():
+            warnings.warn(
+                f"column {name}: readers take the folders' names for numbers or times, and {text!r} for {other}; read it "
+                "with partition_types=, or Spark with a schema",
+                BloomsealWarning,
+                stacklevel=3,
+            )
 
     def abort(self) -> None:
         for file in self._files.values():

@@ -8,6 +8,7 @@ there.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import csv
 import io
@@ -93,8 +94,17 @@ class CsvReader:
         reader = arrow_csv.open_csv(stream, read_options=read, parse_options=parse, convert_options=convert)
         return stack.enter_context(reader)
 
+    @staticmethod
+    def _refuse_empty(begin: bytes) -> None:
+        if not begin.removeprefix(codecs.BOM_UTF8).strip():
+            raise FormatError("the input is empty: not even the columns' names", hint="a first line that names them")
+
     def _surveyed(self, stack: contextlib.ExitStack) -> dict[str, pa.DataType]:
-        names = self._open(self._stream(stack), self._given, stack).schema.names
+        try:
+            names = self._open(self._stream(stack), self._given, stack).schema.names
+        except pa.ArrowInvalid:
+            self._refuse_empty(self._stream(stack).read(_BLOCK_BYTES))
+            raise
         _refuse_repeated(names)
         asked = [name for name in names if name not in self._given]
         if not asked:
@@ -108,6 +118,8 @@ class CsvReader:
 
     def _once(self, stack: contextlib.ExitStack) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         head = _head(sys.stdin.buffer)
+        if b"\n" not in head:
+            self._refuse_empty(head)
         names = next(csv.reader(io.StringIO(head.decode("utf-8-sig", "replace")), delimiter=self._delimiter), [])
         stream = stack.enter_context(pa.PythonFile(cast("Any", _Replayed(head, sys.stdin.buffer)), mode="r"))
         texts = self._open(stream, {**dict.fromkeys(names, pa.string()), **self._given}, stack)

@@ -90,6 +90,24 @@ class Partitions:
         )
 
 
+def misread(folders: Iterable[str], texts: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Columns of texts whose folders' names are taken for something else, and not written the same: one text of each,
+    and what becomes of it, as in ``07495`` and ``7495``.
+
+    Args:
+        folders: places of folders below a table's root.
+        texts: columns that were texts.
+    """
+    known = [columns_of_folders(f"{folder}/", folder) for folder in folders]
+    found = {}
+    for name in texts:
+        raws = sorted({raw for one in known if (raw := one.get(name)) is not None})
+        taken = _typed(raws, _common(raws)).cast(_TEXT).to_pylist()
+        if (other := next((pair for pair in zip(raws, taken, strict=True) if pair[0] != pair[1]), None)) is not None:
+            found[name] = other
+    return found
+
+
 def columns_of_folders(relative: str, path: str) -> dict[str, str | None]:
     """The columns that the folders on the way to a file give, and their values.
 
