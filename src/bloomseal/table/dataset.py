@@ -106,7 +106,7 @@ def write_dataset(
         encryption: keys and modes, or a table's policy; None writes plaintext files.
         partition_by: columns that become folders, as Hive, Spark and pyarrow name them (``country=DE``), and are in no
             file: texts, whole numbers, booleans, dates. Their values stand in clear. Null becomes
-            ``__HIVE_DEFAULT_PARTITION__``.
+            ``__HIVE_DEFAULT_PARTITION__``. A BloomsealWarning tells of texts that readers take for something else.
         rows_per_file: rows per file, at most.
         bytes_per_file: size of a file, about; the size of sealed rows is estimated by that of files already written.
         row_group_size, bloom_filters, filesystem, threads, options: as for `write_table`.
