@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["KeptFiles", "is_still"]
 
 _MOST: Final = 256
-_ROOM: Final = threading.Semaphore(min(_MOST, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
+_ALLOWED: Final = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+_ROOM: Final = threading.Semaphore(_MOST if _ALLOWED == resource.RLIM_INFINITY else min(_MOST, _ALLOWED // 4))
 """Of the whole process."""
 
 
@@ -43,8 +44,11 @@ class KeptFiles:
         if not _ROOM.acquire(blocking=False):
             return False
         file.forget_keys()
-        self._held[number] = file, seen
-        return True
+        entry = file, seen
+        if self._held.setdefault(number, entry) is entry:
+            return True
+        _ROOM.release()
+        return False
 
     def look(self, number: int) -> SealedFile | None:
         """The file, for its footer alone; it stays here."""
