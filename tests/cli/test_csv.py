@@ -129,7 +129,7 @@ def test_what_is_no_delimiter(run: Run, delimiter: str) -> None:
         ('a,b\n"x\ny",2\n3\n', [], ["line 4 "]),
         ('a,b\n"1,4711\n', [], ["line 2 "]),
         ("a,a\n1,2\n", [], ["several columns have the same name", "column a"]),
-        ("", [], ["does not read as csv"]),
+        ("", [], ["the input is empty"]),
         ("a,b\n" + "1,2\n" * 400_000 + "3\n", [], ["line 400002 "]),
         ("a,b\n" + "1,2\n" * 9000 + "3,x4711\n" + "1,2\n", ["--type", "b=int64"], ["line 9002 ", "column b"]),
         ("a,b\n1,2024-01-01\n2,4711\n", ["--type", "b=date32"], ["line 3 ", "column b"]),
