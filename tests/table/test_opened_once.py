@@ -77,10 +77,10 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def all_is_closed() -> Iterator[None]:
     """Whatever ends a test, no file stays open behind it."""
     gc.collect()
-    room, files = kept._ROOM._value, open_files()
+    room, files = len(kept._ROOM), open_files()
     yield
     gc.collect()
-    assert kept._ROOM._value == room
+    assert len(kept._ROOM) == room
     assert open_files() <= files
 
 
@@ -126,7 +126,7 @@ def test_so_does_polars_of_a_path(folder: Path, opened: list[str]) -> None:
 
 def test_only_so_many_stay_open(folder: Path, opened: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "_OPEN", 2)
-    monkeypatch.setattr(kept, "_ROOM", threading.Semaphore(2))
+    monkeypatch.setattr(kept, "_ROOM", [None] * 2)
     assert table_of(folder).scan(["n"]).read_all().num_rows == FILES * ROWS
     assert len(opened) == FILES + FILES - 2
     opened.clear()
@@ -202,12 +202,12 @@ def test_a_right_that_was_withdrawn_meanwhile_ends(folder: Path) -> None:
 
 
 def test_a_frame_or_reader_that_is_dropped_closes_its_files(folder: Path) -> None:
-    room = kept._ROOM._value
+    room = len(kept._ROOM)
     lazy = lazy_of(folder)
-    assert kept._ROOM._value == room - FILES
+    assert len(kept._ROOM) == room - FILES
     del lazy
     gc.collect()
-    assert kept._ROOM._value == room
+    assert len(kept._ROOM) == room
     reader = table_of(folder).scan()
     del reader
 

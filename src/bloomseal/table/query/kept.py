@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import threading
 from typing import TYPE_CHECKING, Final
 
 from ...errors import KeyAccessError
@@ -19,8 +18,10 @@ __all__ = ["KeptFiles", "is_still"]
 
 _MOST: Final = 256
 _ALLOWED: Final = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-_ROOM: Final = threading.Semaphore(_MOST if _ALLOWED == resource.RLIM_INFINITY else min(_MOST, _ALLOWED // 4))
-"""Of the whole process."""
+_ROOM: Final = [None] * (_MOST if _ALLOWED == resource.RLIM_INFINITY else min(_MOST, _ALLOWED // 4))
+"""A place for each file that may still be kept in the whole process. A list, since its steps can't be interrupted: a
+semaphore's can, by the collector of garbage, which may drop kept files then and would wait for the semaphore for ever.
+"""
 
 
 class KeptFiles:
@@ -41,13 +42,15 @@ class KeptFiles:
         good = file.format is Format.PARQUET and (file.footer_verified or not file.encrypted)
         if not good or number in self._held or (seen := file.source.identity) is None:
             return False
-        if not _ROOM.acquire(blocking=False):
+        try:
+            _ROOM.pop()
+        except IndexError:
             return False
         file.forget_keys()
         entry = file, seen
         if self._held.setdefault(number, entry) is entry:
             return True
-        _ROOM.release()
+        _ROOM.append(None)
         return False
 
     def look(self, number: int) -> SealedFile | None:
@@ -59,7 +62,7 @@ class KeptFiles:
         file, seen = self._held.pop(number, (None, ()))
         if file is None:
             return None
-        _ROOM.release()
+        _ROOM.append(None)
         try:
             if is_still(file.path, seen):
                 file.ask_keys_again()
@@ -77,7 +80,7 @@ class KeptFiles:
         while self._held:
             with contextlib.suppress(KeyError):  # another thread took it
                 file, _ = self._held.popitem()[1]
-                _ROOM.release()
+                _ROOM.append(None)
                 file.close()
 
     def __del__(self) -> None:
