@@ -237,7 +237,7 @@ def test_a_look_up_takes_no_thread_but_the_callers(folder: Path, monkeypatch: py
 
     def read(fragment: Fragment, group: int) -> Iterator[pa.Table]:
         threads.add(threading.current_thread().name)
-        return pieces(fragment, group)
+        yield from pieces(fragment, group)
 
     monkeypatch.setattr(Fragment, "_make", noted)
     monkeypatch.setattr(Fragment, "pieces", read)
