@@ -62,6 +62,7 @@ class SealedFile:
         self._expectation = keys.expectation
         self._footer = footer
         self._walk = Walk(source, footer, keys)
+        self._not_clear: set[int] = set()  # leaves that were held against the expectation in every row group
         self.stats = ReadStats()
 
     @property
@@ -368,10 +369,11 @@ class SealedFile:
     def _refuse_clear(self, wanted: Sequence[int], predicate: Predicate | None) -> None:
         """Whether a column in plaintext is refused must not depend on which row groups are opened."""
         leaves = {*wanted, *(leaf.index for leaf in predicate.leaves)} if predicate else set(wanted)
-        for index in sorted(leaves):
+        for index in sorted(leaves - self._not_clear):
             if self._expectation.must_be_encrypted(self._footer.schema.leaves[index].name):
                 for group in range(self.num_row_groups):
                     self._walk.expected(self._walk.chunk(group, index))
+            self._not_clear.add(index)
 
     def _lent_filter(self, chunk: Chunk) -> SplitBlockBloomFilter | None:
         """As `filter`, in memory that the thread's next filter takes."""
