@@ -40,8 +40,9 @@ _TAR_AT: Final = 257
 def named_format(name: str) -> Format | None:
     """The format that a file's name says, if it says one: ``b.parquet``, ``b.ORC``, ``b.parquet.v2``."""
     lower = name.lower()
-    by_end = next((found for ending, found in _ENDINGS.items() if lower.endswith(ending)), None)
-    return by_end or next((found for part, found in _INSIDE.items() if part in lower), None)
+    if (by_end := _ENDINGS.get(lower[lower.rfind(".") :])) is not None:
+        return by_end
+    return next((found for part, found in _INSIDE.items() if part in lower), None)
 
 
 def says_data(name: str) -> bool:

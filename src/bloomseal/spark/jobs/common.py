@@ -16,9 +16,9 @@ from ..session import chosen_table
 
 if TYPE_CHECKING:
     from pyspark import RDD
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["described", "job_table", "packs"]
+__all__ = ["as_frame", "described", "job_table", "packs"]
 
 
 def job_table(
@@ -48,6 +48,23 @@ def packs(spark: SparkSession, names: Sequence[Any], files_per_task: int) -> RDD
     if files_per_task < 1:
         raise UsageError("a task has at least one file")
     return spark.sparkContext.parallelize(names, max(1, -(-len(names) // files_per_task)))
+
+
+def as_frame(spark: SparkSession, rows: Sequence[tuple[Any, ...]], schema: str) -> DataFrame:
+    """What a job has to tell, as a frame of this schema. By Arrow: of rows Spark would make another job, each time that
+    they are looked at.
+    """
+    import pyarrow as pa
+    from pyspark.sql import types as st
+
+    from ..source.types import arrow_type
+
+    fields = st.StructType.fromDDL(schema)
+    columns = [*zip(*rows, strict=True)] or [()] * len(fields)
+    table = {
+        one.name: pa.array(values, arrow_type(one.dataType)) for one, values in zip(fields, columns, strict=True)
+    }
+    return spark.createDataFrame(pa.table(table), fields)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from ...policy import Policy, TablePolicy
 from ...read.orc.file import SealedOrcFile
 from ..listing import TableFiles, list_files, open_filesystem
 from ..opening import open_table_file, table_of
-from .common import described, job_table, packs
+from .common import as_frame, described, job_table, packs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -118,7 +118,7 @@ def _run(
     task = functools.partial(_each, work, pickle.dumps(table), files.base)
     # Collected here: a frame that is computed when it is looked at would do all the work again at every look.
     rows = packs(spark, files.names, files_per_task).mapPartitions(task).collect()
-    return spark.createDataFrame(rows, schema)
+    return as_frame(spark, rows, schema)
 
 
 def _each(

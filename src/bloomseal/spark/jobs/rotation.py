@@ -30,7 +30,7 @@ from ...rotation.settings import opening
 from ...storage.source import Source
 from ..listing import TableFiles, list_files, open_filesystem, qualified, split_uri
 from ..opening import refuse_links_out, table_of
-from .common import described, job_table, packs
+from .common import as_frame, described, job_table, packs
 from .upkeep import keep_indexes
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _by_state(
             return _planned(spark, work, files, outside, files_per_task)
         task = Attempt(work, files.base, {})
         rows = [row for row, _ in packs(spark, files.names, files_per_task).mapPartitions(task).collect()]
-    return spark.createDataFrame(_in_order(rows, outside), _DONE)
+    return as_frame(spark, _in_order(rows, outside), _DONE)
 
 
 def rekey(
@@ -175,7 +175,7 @@ def rekey(
         with Journal(journal or default_journal("rekey", digest), "rekey", digest, restart=restart) as log:
             rows = _rekeyed(spark, work, files, files_per_task, log)
     keep_indexes(spark, path, chosen, make=False)
-    return spark.createDataFrame(_in_order(rows, outside), _DONE)
+    return as_frame(spark, _in_order(rows, outside), _DONE)
 
 
 @dataclass(frozen=True)
@@ -234,7 +234,7 @@ def _planned(
     told: list[Row] = [
         (one.ref.path, "none", OUTSIDE[one.outside], one.size, 0, 0, []) for one in outside if one.outside
     ]
-    return spark.createDataFrame(sorted([*rows, *told], key=lambda row: str(row[0])), _PLANNED)
+    return as_frame(spark, sorted([*rows, *told], key=lambda row: str(row[0])), _PLANNED)
 
 
 def _plans(work: _Work, base: str | None, names: Iterable[str]) -> Iterator[Row]:

@@ -19,6 +19,7 @@ from ...sbbf import ColumnType, KeySet
 from ..opening import open_table_file
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from ...policy import TablePolicy
@@ -114,13 +115,28 @@ def values_of(keys: Any, column: str) -> Any:
     if isinstance(keys, str | bytes):
         raise UsageError("keys come as a list, an Arrow array or a DataFrame, also a single one")
     if hasattr(keys, "toArrow"):
-        keys = key_column(keys, column).distinct().toArrow()
-    elif hasattr(keys, "__arrow_c_stream__") and hasattr(keys, "columns"):
+        return _distinct(key_column(keys, column))
+    if hasattr(keys, "__arrow_c_stream__") and hasattr(keys, "columns"):
         keys = pa.table(keys)  # a pandas or Polars frame, a table of pyarrow
     if isinstance(keys, pa.Table | pa.RecordBatch):
         keys = keys.column(_one_of(keys.schema.names, column))
     # They are gone through more than once: hashed, and again as the frame that Spark joins.
     return list(keys) if isinstance(keys, set | frozenset | dict | Iterator) else keys
+
+
+def _distinct(frame: DataFrame) -> pa.Array | pa.ChunkedArray:
+    """The values of a frame's one column, each once. Where Spark would broadcast the frame in a join of its own, it is
+    collected as it is: to shuffle such a one takes longer than all the rest.
+    """
+    import pyarrow as pa
+
+    session: Any = frame.sparkSession
+    small = session._jsparkSession.sessionState().conf().autoBroadcastJoinThreshold()
+    if frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes() > small:
+        return frame.distinct().toArrow().column(0)
+    found = frame.toArrow().column(0)
+    nested = pa.types.is_nested(found.type) or isinstance(found.type, pa.BaseExtensionType)
+    return found if nested else found.unique()
 
 
 def key_column(frame: DataFrame, column: str) -> DataFrame:

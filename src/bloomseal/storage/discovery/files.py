@@ -210,8 +210,9 @@ class _Walk:
         if self._pattern is not None and not self._pattern.matches(name):
             return
         ref = FileRef(path, None, self._ref.path)
-        if self._keep(name, ref, regular):
-            found = Found(ref, name, kind_of(name))
+        kind = kind_of(name)
+        if self._keep(name, kind, ref, regular):
+            found = Found(ref, name, kind)
             before = self._found.get(real)
             # Under its own name rather than a link's, as long as that one is not hidden.
             if before is None or (not link and found.kind is before.kind) or _RANK[found.kind] < _RANK[before.kind]:
@@ -242,8 +243,9 @@ class _Walk:
             if one.type is FileType.Directory or not matched:
                 continue
             ref = FileRef(one.path, filesystem, self._ref.path)
-            if self._keep(name, ref, one.type is FileType.File):
-                self._found[one.path] = Found(ref, name, kind_of(name), one.size)
+            kind = kind_of(name)
+            if self._keep(name, kind, ref, one.type is FileType.File):
+                self._found[one.path] = Found(ref, name, kind, one.size)
         self._done()
 
     def _mark(self, name: str) -> None:
@@ -257,13 +259,13 @@ class _Walk:
         elif last.endswith(_METADATA) and own == "metadata" and not is_hidden(parent):
             self.listing.tables[parent] = Layout.ICEBERG
 
-    def _keep(self, name: str, ref: FileRef, regular: bool) -> bool:
+    def _keep(self, name: str, kind: Kind, ref: FileRef, regular: bool) -> bool:
         """Is it a file that was asked for? Key material is put aside."""
         last = posixpath.basename(name)
         if last.startswith(MATERIAL_PREFIX) and last.endswith(".json"):
             self.listing.sidecars.append(ref)
             return self._everything and regular and bool(self._ends_as_data(ref.path))
-        if kind_of(name) in self._named:
+        if kind in self._named:
             return True
         if not self._everything or not regular:
             return False
@@ -272,7 +274,7 @@ class _Walk:
             if not last.endswith((".json", ".crc")) and self._ends_as_data(ref.path) is not False:
                 self.listing.logged.append(ref)
             return False
-        if kind_of(name) is Kind.LEFTOVER:
+        if kind is Kind.LEFTOVER:
             return True  # its writer may have been killed half-way, and what there is may be plaintext
         if (ends := self._ends_as_data(ref.path)) is None:
             self._problem(ref.path, "can't be read, so that nobody knows whether it is data", name)
