@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
@@ -39,14 +39,24 @@ _TASKS_OF_A_CORE: Final = 4
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 
 
+File = tuple[str, "PrunedFile | None", tuple[Any, ...], "Kept | None"]
+"""A file, what is left of it, the values of its partition columns, and what indexes leave of it. A bare tuple: a plan
+holds every file of a table.
+"""
+
+
 class _Part(InputPartition):
-    """Files of one task, with what indexes leave of each; and what the planning ruled out, which the first reports."""
+    """Files of one task; and what the planning ruled out, which the first reports, with the files that it watches."""
 
     def __init__(
-        self, files: Sequence[tuple[str, Kept | None]], planned: SourceStats, watched: Watched | None = None
+        self,
+        files: Sequence[File],
+        planned: SourceStats,
+        watched: Watched | None = None,
+        ruled_out: Sequence[File] = (),
     ) -> None:
         super().__init__(None)
-        self.files, self.planned, self.watched = files, planned, watched
+        self.files, self.planned, self.watched, self.ruled_out = files, planned, watched, ruled_out
 
 
 @dataclass(frozen=True)
@@ -55,7 +65,8 @@ class Reading:
 
     Attributes:
         asked: file → what is left of it for this to read; None where nobody has looked yet: it is opened, asked and
-            read in one go. No row groups: Spark's own reader takes the file, and this looks whether it may.
+            read in one go. No row groups: Spark's own reader takes the file, and this looks whether it may. For the
+            planning only, as `values`: a task is told of its own files with its part.
         prunes: such a file's statistics and filters are asked first; False: all of it is read.
         values: file → the values of its partition columns.
         metrics: counts the files that are read in one go, under the name `read_id`.
@@ -73,7 +84,20 @@ class Reading:
     metrics: Accumulator[Metrics] | None = field(default=None, repr=False)
     indexes: AskedIndexes = field(default_factory=AskedIndexes)
 
-    def planned(self) -> tuple[dict[str, Kept | None], SourceStats, Watched | None]:
+    def parts(self, cores: int, files_of_a_task: int) -> list[_Part]:
+        """What the tasks read, each about as many files: enough tasks for the cores, and more where they are full."""
+        left, stats, watched = self._planned()
+        files = [self._file(name, kept) for name, kept in left.items()]
+        full = min(len(files) // files_of_a_task, _TASKS_OF_A_CORE * cores)
+        tasks = max(1, min(len(files), max(cores, full)))
+        ruled_out = () if watched is None else [self._file(name, None) for name in watched.names]
+        rest = [_Part(files[start::tasks], SourceStats()) for start in range(1, tasks)]
+        return [_Part(files[::tasks], stats, watched, ruled_out), *rest]
+
+    def _file(self, name: str, kept: Kept | None) -> File:
+        return name, self.asked[name], self.values[name], kept
+
+    def _planned(self) -> tuple[dict[str, Kept | None], SourceStats, Watched | None]:
         """The files to open, and what indexes leave of each; and what these ruled out."""
         stats, before = SourceStats(), self.scan.settings.kms_counters()
         table = table_of(self.policy)
@@ -103,18 +127,17 @@ class Reading:
             if self.metrics is not None:
                 self.metrics.add({self.read_id: stats})
 
-    def _to_read(self, part: _Part) -> Iterator[tuple[str, Kept | None]]:
+    def _to_read(self, part: _Part) -> Iterator[File]:
         yield from part.files
         if part.watched is not None:
-            for name in self.indexes.changed(part.watched, self.base, table_of(self.policy)):
-                yield name, None
+            changed = set(self.indexes.changed(part.watched, self.base, table_of(self.policy)))
+            yield from (file for file in part.ruled_out if file[0] in changed)
 
-    def _rows(self, files: Iterable[tuple[str, Kept | None]], stats: SourceStats) -> Iterator[pa.RecordBatch]:
+    def _rows(self, files: Iterable[File], stats: SourceStats) -> Iterator[pa.RecordBatch]:
         table = table_of(self.policy)
         keys: KeySet | None = None
         known = np.empty(0, np.uint64)
-        for name, kept in files:
-            asked = self.asked[name]
+        for name, asked, values, kept in files:
             try:
                 with open_table_file(name, table, self.base) as file:
                     file.need_verified("read")
@@ -127,7 +150,7 @@ class Reading:
                             keys = self.sealed.open(table)
                             known = np.sort(keys.between(None, None))
                         groups = self._left(file, keys, kept, stats) if asked is None else asked.row_groups
-                        yield from self._read(file, name, groups, None if keys.undecided else known, stats)
+                        yield from self._read(file, values, groups, None if keys.undecided else known, stats)
             except BloomsealError as error:
                 raise error.at(file=name) from None
 
@@ -157,7 +180,12 @@ class Reading:
         return left.row_groups
 
     def _read(
-        self, file: SealedFile, name: str, groups: Sequence[int], known: Hashes | None, stats: SourceStats
+        self,
+        file: SealedFile,
+        values: tuple[Any, ...],
+        groups: Sequence[int],
+        known: Hashes | None,
+        stats: SourceStats,
     ) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
@@ -173,7 +201,7 @@ class Reading:
                     continue
                 found = found.take(pa.array(rows))
             stats.rows += found.num_rows
-            yield from self.scan.converted(layout, found, found.num_rows, self.values[name])
+            yield from self.scan.converted(layout, found, found.num_rows, values)
 
     def _hits(self, file: SealedFile, found: pa.Table, known: Hashes | None) -> Any:
         """Rows whose value has the hash of a key; None where that can't be told.
@@ -223,12 +251,11 @@ class _Reader(DataSourceReader):
         self._task, self._cores, self._files_of_a_task = task, cores, files_of_a_task
 
     def partitions(self) -> Sequence[InputPartition]:
-        left, planned, watched = self._task.planned()
-        files = list(left.items())
-        full = min(len(files) // self._files_of_a_task, _TASKS_OF_A_CORE * self._cores)
-        tasks = max(1, min(len(files), max(self._cores, full)))
-        rest = [_Part(files[start::tasks], SourceStats()) for start in range(1, tasks)]
-        return [_Part(files[::tasks], planned, watched), *rest]
+        return self._task.parts(self._cores, self._files_of_a_task)
+
+    def __reduce__(self) -> tuple[type[_Reader], tuple[Reading, int, int]]:
+        # To tasks, each of which would take apart what is said of all files.
+        return _Reader, (replace(self._task, asked={}, values={}), self._cores, self._files_of_a_task)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Part)  # noqa: S101
