@@ -59,12 +59,11 @@ def as_frame(spark: SparkSession, rows: Sequence[tuple[Any, ...]], schema: str) 
 
     from ..source.types import arrow_type
 
-    fields = st.StructType.fromDDL(schema)
+    fields: Any = st.StructType.fromDDL(schema)
     columns = [*zip(*rows, strict=True)] or [()] * len(fields)
-    table = {
-        one.name: pa.array(values, arrow_type(one.dataType)) for one, values in zip(fields, columns, strict=True)
-    }
-    return spark.createDataFrame(pa.table(table), fields)
+    table = {one.name: pa.array(values, arrow_type(one.dataType)) for one, values in zip(fields, columns, strict=True)}
+    made: DataFrame = spark.createDataFrame(pa.table(table), fields)
+    return made
 
 
 @contextlib.contextmanager
