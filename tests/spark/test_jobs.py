@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -316,3 +316,18 @@ def test_the_data_source_logs_who_opened_what(
         ("open", None, "footer", "1", "given"),
         ("open", "ssn", "pii", "1", "given"),
     }
+
+
+def test_a_jobs_answer_is_looked_at_without_another_job(
+    spark: SparkSession, tmp_path: Path, own_ring: bs.Keyring
+) -> None:
+    fill(tmp_path / "people", policy := table_policy(own_ring))
+    told = bss.verify(spark, tmp_path / "people", policy=policy)
+    context: Any = spark.sparkContext
+    context.setJobGroup("looks", "looks")
+    try:
+        rows = told.collect()
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)
+    assert not context.statusTracker().getJobIdsForGroup("looks")
+    assert [row.verdict for row in rows] == ["complete"] * FILES

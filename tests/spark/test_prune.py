@@ -22,7 +22,8 @@ from bloomseal.errors import BloomsealWarning
 from bloomseal.policy import Policy, TablePolicy
 from bloomseal.sbbf import KeySet
 from bloomseal.spark.jar import SEALED_READS
-from bloomseal.spark.semijoin.sealed_keyset import SealedKeys
+from bloomseal.spark.semijoin.reading import Reading, _Reader
+from bloomseal.spark.semijoin.sealed_keyset import SealedKeys, values_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -550,3 +551,30 @@ def test_no_key_stands_in_the_plan(spark: SparkSession, keyed: TablePolicy, path
     assert frame.count() == 30
     assert not [value for value in wanted if value in told]
     assert "LeftSemi" in told
+
+
+def test_a_small_frame_of_keys_is_collected_without_a_shuffle(spark: SparkSession) -> None:
+    keys = spark.createDataFrame([("one",), ("two",), ("one",), (None,)], "ssn string")
+    context: Any = spark.sparkContext
+    context.setJobGroup("keys", "keys")
+    try:
+        found = values_of(keys, "ssn")
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)
+    tracker = context.statusTracker()
+    stages = {stage for job in tracker.getJobIdsForGroup("keys") for stage in tracker.getJobInfo(job).stageIds}
+    assert len(stages) == 1
+    assert sorted(found.drop_null().to_pylist()) == ["one", "two"]
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")  # as if it were big
+    try:
+        assert sorted(values_of(keys, "ssn").drop_null().to_pylist()) == ["one", "two"]
+    finally:
+        spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
+
+
+def test_a_task_is_sent_no_names_but_its_own() -> None:
+    nothing: Any = None
+    names = [f"/table/part-{number}.parquet" for number in range(3)]
+    reading = Reading(b"", None, nothing, nothing, dict.fromkeys(names), False, dict.fromkeys(names, ()))
+    assert b"part-" in pickle.dumps(reading)
+    assert b"part-" not in pickle.dumps(_Reader(reading, 2))
