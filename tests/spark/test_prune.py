@@ -554,20 +554,23 @@ def test_no_key_stands_in_the_plan(spark: SparkSession, keyed: TablePolicy, path
 
 
 def test_a_small_frame_of_keys_is_collected_without_a_shuffle(spark: SparkSession) -> None:
-    keys = spark.createDataFrame([("one",), ("two",), ("one",), (None,)], "ssn string")
+    keys = spark.createDataFrame(pa.table({"ssn": ["one", "two", "one", None]}))
     context: Any = spark.sparkContext
-    context.setJobGroup("keys", "keys")
+
+    def stages_for(group: str) -> int:
+        context.setJobGroup(group, group)
+        try:
+            found = values_of(keys, "ssn")
+        finally:
+            context.setLocalProperty("spark.jobGroup.id", None)
+        assert sorted(found.drop_null().to_pylist()) == ["one", "two"]
+        tracker = context.statusTracker()
+        return len({stage for job in tracker.getJobIdsForGroup(group) for stage in tracker.getJobInfo(job).stageIds})
+
+    assert stages_for("small keys") <= 1
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
     try:
-        found = values_of(keys, "ssn")
-    finally:
-        context.setLocalProperty("spark.jobGroup.id", None)
-    tracker = context.statusTracker()
-    stages = {stage for job in tracker.getJobIdsForGroup("keys") for stage in tracker.getJobInfo(job).stageIds}
-    assert len(stages) == 1
-    assert sorted(found.drop_null().to_pylist()) == ["one", "two"]
-    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")  # as if it were big
-    try:
-        assert sorted(values_of(keys, "ssn").drop_null().to_pylist()) == ["one", "two"]
+        assert stages_for("big keys") > 1
     finally:
         spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
 
