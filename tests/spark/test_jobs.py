@@ -331,3 +331,14 @@ def test_a_jobs_answer_is_looked_at_without_another_job(
         context.setLocalProperty("spark.jobGroup.id", None)
     assert not context.statusTracker().getJobIdsForGroup("looks")
     assert [row.verdict for row in rows] == ["complete"] * FILES
+
+
+def test_a_later_rewrap_of_the_session_knows_the_new_versions(
+    spark: SparkSession, tmp_path: Path, own_ring: bs.Keyring
+) -> None:
+    fill(tmp_path / "people", policy := table_policy(own_ring))
+    for _ in range(3):
+        own_ring.rotate("pii")
+        # One worker takes all files, which most likely is the one of the job before.
+        done = bss.rewrap(spark, tmp_path / "people", policy=policy, files_per_task=FILES).collect()
+        assert [row.status for row in done] == ["rotated"] * FILES

@@ -14,7 +14,7 @@ import os
 import pickle
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import BloomsealError
@@ -117,8 +117,8 @@ def repair(
     Raises:
         UsageError: as `rewrap`.
     """
-    options = {"drop_masked": drop_masked}
-    work = _Work("repair", pickle.dumps(job_table(spark, path, policy, table)), pickle.dumps(options))
+    told = pickle.dumps({"drop_masked": drop_masked})
+    work = _Work("repair", pickle.dumps(job_table(spark, path, policy, table)), told)
     return _by_state(spark, path, work, files_per_task, dry_run=dry_run)
 
 
@@ -180,11 +180,12 @@ def rekey(
 
 @dataclass(frozen=True)
 class _Work:
-    """A job as it travels: without keys."""
+    """A job as it travels: without keys. Workers live on, and what they know of versions is one job's, by its `id`."""
 
     operation: str
     policy: bytes
     options: bytes
+    id: bytes = field(default_factory=lambda: os.urandom(16))
 
     @property
     def job(self) -> Job:
@@ -195,13 +196,9 @@ class _Work:
 @functools.lru_cache(maxsize=8)
 def _job(work: _Work) -> Job:
     table, options = table_of(work.policy), pickle.loads(work.options)  # noqa: S301 - our own driver's
-    match work.operation:
-        case "rewrap":
-            return Rewrap(table, **options)
-        case "repair":
-            return Repair(table, **options)
-        case _:
-            return Rekey(table, table, **options)
+    if work.operation == "rewrap":
+        return Rewrap(table, **options)
+    return Repair(table, **options) if work.operation == "repair" else Rekey(table, table, **options)
 
 
 def _listed(spark: SparkSession, path: str | os.PathLike[str], job: Job) -> tuple[TableFiles, list[DataFile]]:
@@ -212,7 +209,7 @@ def _listed(spark: SparkSession, path: str | os.PathLike[str], job: Job) -> tupl
     _, inside = split_uri(qualified(spark, path))
     found = find_files(inside, open_filesystem(files.base), indexes=job.indexes, leftovers=True)
     outside = [one for one in found if one.outside is not None]
-    names = {*files.names, *(one.ref.path for one in found)} - {one.ref.path for one in outside}
+    names = {*files.names, *(one.ref.path for one in found)}.difference(one.ref.path for one in outside)
     return replace(files, names=tuple(sorted(names))), outside
 
 
