@@ -219,14 +219,14 @@ def test_row_groups_that_an_index_leaves_are_asked_no_more(
     ("files", "least", "tasks"),
     [(0, 200, 1), (1, 200, 1), (424, 200, 2), (1_000, 200, 5), (9_000, 200, 8), (6, 1, 6), (424, 1, 8)],
 )
-def test_few_small_files_are_few_tasks(files: int, least: int, tasks: int) -> None:
-    from types import SimpleNamespace
-
-    from bloomseal.spark.semijoin.reading import _Reader
+def test_few_small_files_are_few_tasks(files: int, least: int, tasks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bloomseal.spark.semijoin.reading import Reading, _Reader
     from bloomseal.spark.source.stats import SourceStats
 
+    nothing: Any = None
     names = dict.fromkeys(map(str, range(files)))
-    task: Any = SimpleNamespace(planned=lambda: (names, SourceStats(), None))
+    monkeypatch.setattr(Reading, "_planned", lambda _: (names, SourceStats(), None))
+    task = Reading(b"", None, nothing, nothing, names, False, dict.fromkeys(names, ()))
     parts: list[Any] = list(_Reader(task, 2, least).partitions())
     assert len(parts) == tasks
-    assert sorted(name for part in parts for name, _ in part.files) == sorted(names)
+    assert sorted(file[0] for part in parts for file in part.files) == sorted(names)
