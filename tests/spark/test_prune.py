@@ -580,4 +580,7 @@ def test_a_task_is_sent_no_names_but_its_own() -> None:
     names = [f"/table/part-{number}.parquet" for number in range(3)]
     reading = Reading(b"", None, nothing, nothing, dict.fromkeys(names), False, dict.fromkeys(names, ()))
     assert b"part-" in pickle.dumps(reading)
-    assert b"part-" not in pickle.dumps(_Reader(reading, 2, 20))
+    sent = pickle.dumps(_Reader(reading, 2, 20))
+    assert b"part-" not in sent
+    with pytest.raises(TypeError, match="knows of no file"):
+        pickle.loads(sent).partitions()  # noqa: S301 - its own

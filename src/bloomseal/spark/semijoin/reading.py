@@ -253,10 +253,20 @@ class _Reader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         return self._task.parts(self._cores, self._files_of_a_task)
 
-    def __reduce__(self) -> tuple[type[_Reader], tuple[Reading, int, int]]:
+    def __reduce__(self) -> tuple[type[_InTask], tuple[Reading]]:
         # To tasks, each of which would take apart what is said of all files.
-        return _Reader, (replace(self._task, asked={}, values={}), self._cores, self._files_of_a_task)
+        return _InTask, (replace(self._task, asked={}, values={}),)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Part)  # noqa: S101
         return self._task.read(partition)
+
+
+class _InTask(_Reader):
+    """As it travels to tasks: a part tells it of files, and it plans nothing. A plan of no files would have no rows."""
+
+    def __init__(self, task: Reading) -> None:
+        super().__init__(task, 1, 1)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        raise TypeError("a reader that was pickled plans no parts: it knows of no file")
