@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.orc as po
 import pytest
 
 import bloomseal as bs
+from bloomseal import orc
 from bloomseal.cli.main import main
 from bloomseal.errors import UnsupportedError, UsageError
+from bloomseal.orc import index
+from bloomseal.orc.index import need_range
+from bloomseal.orc.protobuf import Message, encoded
 from support.jvm import JavaUnavailableError, start_jvm
 from support.orc_java import java_orc_rows, java_orc_write
 
@@ -95,3 +100,43 @@ def test_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert json.loads(run("inspect", folder / "0.orc", "--format", "json"))["file_format"] == "ORC"
     assert json.loads(run("verify", folder, "--filters", "--format", "json"))[0]["ok"]
     assert run("audit", folder, "--deep")
+
+
+_LATE = 16_725_225_600_000
+"""Milliseconds; the first of the year 2500."""
+
+
+def _said(first: int, least: int, greatest: int) -> Message:
+    """Statistics of moments: field `first` is the least of them."""
+    ends = encoded(first, 2 * least) + encoded(first + 1, 2 * greatest)  # as zigzag has what is not negative
+    return Message(memoryview(encoded(1, 5) + encoded(9, ends)))
+
+
+@pytest.mark.parametrize("first", [1, 3])
+def test_moments_that_pyarrow_can_not_hold_are_refused_by_either_statistics(tmp_path: Path, first: int) -> None:
+    po.write_table(pa.table({"when": pa.array([0], pa.timestamp("us"))}), tmp_path / "one.orc")
+    with orc.open_file(tmp_path / "one.orc") as file:
+        column = file.leaf("when")[0]
+    need_range([(_said(first, 0, 1), column)], said=True)
+    with pytest.raises(UnsupportedError, match="1677 to 2262"):
+        need_range([(_said(first, 0, _LATE), column)])
+
+
+@pytest.mark.parametrize("version", [24, 25])
+def test_filters_over_moments_of_which_nothing_is_said(
+    version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = pa.table({"when": pa.array([0, 1], pa.timestamp("us")), "n": [1, 2]})
+    po.write_table(table, tmp_path / "one.orc")
+    with orc.open_file(tmp_path / "one.orc") as file:
+        when, number = file.leaf("when")[0], file.leaf("n")[0]
+    only_nulls = Message(memoryview(encoded(1, 0)))
+    monkeypatch.setattr(index, "_PYARROW", version)
+    need_range([(only_nulls, when), (None, number)], said=True)
+    need_range([(None, when)])
+    monkeypatch.setattr(orc.OrcFile, "stripe_statistics", lambda *_: None)
+    if version < 25:
+        with pytest.raises(UnsupportedError, match="no statistics tell"):
+            bs.attach_filters(tmp_path / "one.orc", ["when"])
+    else:
+        bs.attach_filters(tmp_path / "one.orc", ["when"])

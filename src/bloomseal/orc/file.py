@@ -226,7 +226,7 @@ class OrcFile:
         inside = [one for one in self.schema.leaves if any(top.id <= one.id <= top.last for top in wanted)]
         clear = self.cleared(stripe, inside)
         with self._at(self.stripes[stripe]):
-            need_range((self.stripe_statistics(stripe, one), one) for one in inside)
+            need_range(((self.stripe_statistics(stripe, one), one) for one in inside), said=True)
             try:
                 names = [one.name for one in wanted]
                 table: pa.Table = pyarrow.orc.ORCFile(pa.PythonFile(clear, mode="r")).read(columns=names)

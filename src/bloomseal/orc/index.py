@@ -7,18 +7,24 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Final
 
+import pyarrow as pa
+
 from ..errors import FormatError, UnsupportedError
 from ..limits import MAX_ORC_FOOTER_BYTES, MAX_ORC_INDEX_BYTES
 from ..storage.source import Scratch, Source
 from .filters import FilterKind, Filters, parsed_filter
 from .keys import LocalKeys, opening
 from .protobuf import Message, fields, parts, signed, zigzag
-from .schema import Column
+from .schema import Column, Kind
 from .streams import Stream, StreamKind, placed
 from .tail import Stripe, Tail
 
 __all__ = ["Bounds", "FilterInfo", "StripeIndex", "bounds", "entry_statistics", "nanoseconds", "need_range"]
 
+_MOMENTS: Final = (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
+_DAY: Final = 86_400_000_000_000
+_PYARROW: Final = int(pa.__version__.partition(".")[0])
+_RAISES: Final = 25
 _NEAR: Final = 64 * 1024
 """Bytes between two streams that are read rather than asked past."""
 
@@ -81,21 +87,33 @@ def nanoseconds(statistics: Message) -> tuple[int, int] | None:
     return zigzag(ends.number(3)) * 1_000_000, zigzag(ends.number(4)) * 1_000_000
 
 
-def need_range(columns: Iterable[tuple[Message | None, Column]]) -> None:
-    """Refuse moments that Arrow's nanoseconds can't hold: some versions of pyarrow give other ones for them, and say
-    nothing.
+def need_range(columns: Iterable[tuple[Message | None, Column]], *, said: bool = False) -> None:
+    """Refuse moments that Arrow's nanoseconds can't hold: pyarrow before 25 gives other ones and says nothing.
 
     Args:
         columns: their statistics, and what they are of.
+        said: under such a pyarrow refuse moments of which statistics say nothing, too: what is made of them stays.
 
     Raises:
         UnsupportedError: the statistics tell of a moment outside of the years 1677 to 2262.
     """
     for found, column in columns:
-        ends = None if found is None else nanoseconds(found)
+        ends = None if found is None else nanoseconds(found) or _about(found)
         if ends is not None and not -(1 << 63) <= ends[0] <= ends[1] < 1 << 63:
             what = "a moment outside of the years 1677 to 2262, which pyarrow's nanoseconds can't hold"
             raise UnsupportedError(what, column=column.name, hint="other columns")
+        unsaid = ends is None and (found is None or not bounds(found).only_nulls)
+        if said and unsaid and column.kind in _MOMENTS and _PYARROW < _RAISES:
+            what = f"no statistics tell whether its moments are ones that pyarrow {_PYARROW} holds"
+            raise UnsupportedError(what, column=column.name, hint=f"pyarrow {_RAISES}, which refuses the others")
+
+
+def _about(statistics: Message) -> tuple[int, int] | None:
+    """As `nanoseconds`, of older writers, who have said it in their own zone."""
+    ends = Message(statistics.bytes(9))
+    if 1 not in ends or 2 not in ends:
+        return None
+    return zigzag(ends.number(1)) * 1_000_000 - _DAY, zigzag(ends.number(2)) * 1_000_000 + _DAY
 
 
 class StripeIndex:
