@@ -87,7 +87,19 @@ def found(spark: Any, table: Path) -> dict[str, list[int]]:
     """The ids that each reader finds."""
     frames = {"bss.read": bss.read(spark, table, columns=["id"]), "Spark": spark.read.parquet(str(table)).select("id")}
     ids = {name: sorted(row.id for row in frame.collect()) for name, frame in frames.items()}
+    for leftover in left_behind(table):
+        leftover.unlink()
     return {**ids, "check_table": [bss.check_table(spark, table).rows]}
+
+
+def left_behind(table: Path) -> list[Path]:
+    """Files that a killed task had begun, in whatever state: Spark's file sink writes where they stay, and its log does
+    not name them, so that readers don't see them. The check of a table does, and names them to be removed.
+    """
+    if not (log := table / "_spark_metadata").exists():
+        return []
+    logged = "".join(one.read_text() for one in log.iterdir() if not one.name.startswith("."))
+    return [one for one in table.glob("*.parquet") if one.name not in logged]
 
 
 if __name__ == "__main__":
