@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import bloomseal as bs
 from bloomseal.errors import FormatError, UsageError
 from bloomseal.storage.baton import waiting
+from bloomseal.table.query import workers
 from bloomseal.table.query.workers import side_by_side
 
 KEYS: dict[str, Any] = {"footer_key": b"f" * 16, "column_keys": {"a": b"a" * 16}}
@@ -105,3 +107,29 @@ def test_a_broken_file_is_named_whatever_the_threads(tmp_path: Path) -> None:
         with pytest.raises(bs.BloomsealError) as caught:
             bs.open_table(tmp_path).read(filters=[("a", "==", 4)], threads=threads)
         assert caught.value.file == str(tmp_path / "3.parquet")
+
+
+def test_who_waits_behind_the_last_item_needs_no_more_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With three threads or more one is left to begin when all items are taken, and the pool takes no more by then."""
+    begun, shut = threading.Event(), threading.Event()
+
+    class Pool(ThreadPoolExecutor):
+        def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+            super().shutdown(wait=False, cancel_futures=cancel_futures)
+            shut.set()
+            super().shutdown(wait=wait, cancel_futures=cancel_futures)
+
+    def work(item: int) -> int:
+        if item == 0:
+            with waiting():
+                assert begun.wait(60)
+        elif item == 1:
+            begun.set()
+            with waiting():
+                assert shut.wait(60)
+            with waiting():
+                pass
+        return item
+
+    monkeypatch.setattr(workers, "ThreadPoolExecutor", Pool)
+    assert side_by_side(work, range(8), 8, handing_over=True) == list(range(8))

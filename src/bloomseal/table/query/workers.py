@@ -51,7 +51,8 @@ def side_by_side(
     with ThreadPoolExecutor(count) as pool:
 
         def one_more() -> None:
-            with contextlib.suppress(IndexError):
+            # No thread is left to begin; or all items are taken, and the pool takes nothing more (a RuntimeError).
+            with contextlib.suppress(IndexError, RuntimeError):
                 idle.pop()
                 pool.submit(several)
 
