@@ -26,8 +26,7 @@ def test_neither_import_nor_use_loads_what_not_every_user_needs() -> None:
         "heavy = {'numba', 'pyspark', 'boto3', 'hvac', 'pkcs11', 'google.cloud', 'azure', 'rich', 'click', 'requests'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert _told(script) == "[]"
 
 
 def test_the_larger_parts_are_reached_by_their_names() -> None:
@@ -46,8 +45,7 @@ def test_a_look_up_does_not_load_pandas(tmp_path: Path) -> None:
         f"bloomseal.probe({path!r}, 's', ['x'])\n"
         "print('pandas' in sys.modules, 'sqlglot' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False False"
+    assert _told(script) == "False False"
 
 
 def test_a_look_up_loads_no_more_than_it_needs(tmp_path: Path) -> None:
@@ -65,5 +63,9 @@ def test_a_look_up_loads_no_more_than_it_needs(tmp_path: Path) -> None:
         "needless = ('html', 'format.hashes', 'format.verify', 'keytools.material', 'storage.logs', 'index.update', 'write')\n"
         "print([one for one in needless if {one, 'bloomseal.' + one} & set(sys.modules)])"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert _told(script) == "[]"
+
+
+def _told(script: str) -> str:
+    """The output of a script in a process of its own."""
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
