@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import secrets
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import NoReturn
@@ -18,15 +15,8 @@ from .cache import Cache
 from .fresh import FreshKeys
 from .kms.calls import KmsCalls, client_of
 from .kms.counters import Counters
-from .material.material import (
-    COLUMN_KEY_REFERENCE,
-    DEFAULT_INSTANCE,
-    FOOTER_KEY_REFERENCE,
-    KeyDescription,
-    KeyMaterial,
-    KeyMetadata,
-)
-from .material.store import MaterialStore
+from .material.beside import MaterialBeside
+from .material.material import DEFAULT_INSTANCE, KeyDescription, KeyMaterial, KeyMetadata
 from .material.wrapping import kek_id, unwrap_locally
 from .protocols import KmsClient, VersionedKms
 
@@ -245,14 +235,9 @@ class ToolsFileKeys:
         self._tools = tools
         self._ref = ref
         self._calls = tools._kms
-        self._stored: dict[str, str] | None = None
-        self._new: dict[str, str] = {}
+        self._beside = MaterialBeside(ref)
         self._counters: list[SealCounter] = []
         self._made: list[tuple[str | None, KeyMaterial, SecretKey]] = []
-
-    @functools.cached_property
-    def _store(self) -> MaterialStore:
-        return MaterialStore(self._ref)  # only for external material: most files keep theirs inside
 
     def retrieve_key(self, key_metadata: bytes, column: str | None) -> SecretKey:
         """The data key that `key_metadata` stands for.
@@ -329,80 +314,30 @@ class ToolsFileKeys:
         return self._material(KeyMetadata.from_bytes(key_metadata)).master_key
 
     def store(self) -> None:
-        """Make external key material durable; nothing where it is internal.
-
-        What an older file of the same name refers to stays: until the new file has taken its name, the old one must
-        open.
+        """Make external key material durable; nothing where it is internal. See `MaterialBeside.store`.
 
         Raises:
             KeyAccessError: the material can't be written, or another process is writing the same file.
         """
-        if not self._new:
-            return
-
-        def add(entries: dict[str, str]) -> None:
-            if any(entries.get(reference, material) != material for reference, material in self._new.items()):
-                raise KeyAccessError(
-                    "another process has written key material for this file meanwhile", file=self._ref.path
-                )
-            entries.update(self._new)
-
-        self._store.change(add)
+        self._beside.store()
 
     def discard(self) -> None:
         """Remove what `store` added; nothing where material is internal."""
-        if not self._new:
-            return
-
-        def remove(entries: dict[str, str]) -> None:
-            for reference, material in self._new.items():
-                if entries.get(reference) == material:
-                    del entries[reference]
-
-        # It is called while something else has failed already, and material without its file harms nobody.
-        with contextlib.suppress(KeyAccessError):
-            self._store.change(remove)
+        self._beside.discard()
 
     def commit(self) -> None:
-        """The data file is in place: drop the material that only its predecessor needed. Leaving it out harms
-        nobody.
-        """
-        if not self._new or not self.beside():
-            return
-
-        footer = next((name for name in self._new if name.startswith(FOOTER_KEY_REFERENCE)), None)
-        self._store.supersede(self.beside(), self._new, footer, self._new)
-
-    def _material(self, metadata: KeyMetadata) -> KeyMaterial:
-        if metadata.material is not None:
-            return metadata.material
-        reference = metadata.reference or ""
-        if (text := self._new.get(reference)) is None and (text := self.beside().get(reference)) is None:
-            raise KeyAccessError(
-                f"there is no key material {shown(reference)} beside the file",
-                hint=f"{self._store.path} must be there, and belong to the file",
-            )
-        return KeyMaterial.from_json(text)
-
-    def _metadata(self, material: KeyMaterial) -> KeyMetadata:
-        if self._tools.internal:
-            return KeyMetadata(material=material)
-        reference = FOOTER_KEY_REFERENCE if material.is_footer_key else f"{COLUMN_KEY_REFERENCE}{len(self._new)}"
-        if self.beside():
-            # Not the plain names: those may be the old file's, which must open until the new one has taken its place.
-            reference = f"{reference}-{secrets.token_hex(4)}"
-        self._new[reference] = material.to_json(internal=False)
-        return KeyMetadata(reference=reference)
+        """The data file is in place: drop the material that only its predecessor needed."""
+        self._beside.commit()
 
     def beside(self) -> dict[str, str]:
-        """All key material beside the file, by reference, as it was when somebody first asked.
+        """As `MaterialBeside.entries`."""
+        return self._beside.entries()
 
-        Raises:
-            KeyAccessError: it can't be read.
-        """
-        if self._stored is None:
-            self._stored = self._store.read()
-        return self._stored
+    def _material(self, metadata: KeyMetadata) -> KeyMaterial:
+        return self._beside.find(metadata.reference or "") if metadata.material is None else metadata.material
+
+    def _metadata(self, material: KeyMaterial) -> KeyMetadata:
+        return KeyMetadata(material=material) if self._tools.internal else self._beside.add(material)
 
     def __repr__(self) -> str:
         return f"<keys of {self._ref.path!r} through {self._tools!r}>"
