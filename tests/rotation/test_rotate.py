@@ -532,3 +532,27 @@ def test_nothing_but_our_errors_comes_of_damaged_bytes(ring: bs.Keyring, tmp_pat
             write(path, bs.KeyTools(ring, internal=False), plaintext_footer=True)
             whole = victim.read_bytes()
     assert Status.FAILED in outcomes
+
+
+class Unmarked:
+    """A keyring that does not tell when its keys change, as no KMS in a cloud does."""
+
+    def __init__(self, ring: bs.Keyring) -> None:
+        self.wrap_key, self.unwrap_key = ring.wrap_key, ring.unwrap_key
+        self.current_version, self.wrapping_version = ring.current_version, ring.wrapping_version
+
+
+@pytest.mark.parametrize("job", [Rekey, Rewrap])
+def test_a_run_knows_the_versions_of_its_own_time(ring: bs.Keyring, tmp_path: Path, job: type[Rekey | Rewrap]) -> None:
+    """Also under key tools, and by a job, that were in use before a master key got another one."""
+    tools = bs.KeyTools(Unmarked(ring))
+    again = job(bs.DecryptionSpec(tools))
+    write(path := tmp_path / "t.parquet", tools)
+    for turn in range(3):
+        ring.rotate("pii")
+        assert [one.action for one in plan(path, Rewrap(reading(ring))).files] == ["rewrap"]
+        if job is Rewrap:
+            assert [one.action for one in plan(path, again).files] == ["rewrap"]
+        assert statuses(rotate(path, again, journal=tmp_path / f"{turn}.jsonl")) == [Status.ROTATED]
+        assert [one.action for one in plan(path, Rewrap(reading(ring))).files] == ["none"]
+    opens(path, reading(ring))

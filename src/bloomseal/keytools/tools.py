@@ -143,6 +143,12 @@ class KeyTools:
         self._unwrapped.forget()
         self._fresh.forget()
 
+    def renew(self) -> None:
+        """Make new key encryption keys from now on: a master key may have another version by now, and not every KMS
+        client tells when its keys have changed.
+        """
+        self._fresh.keks.forget()
+
     def storing(self, *, internal: bool) -> KeyTools:
         """These key tools, with their KMS, cache and counters, except for where they put new key material."""
         made = KeyTools.__new__(type(self))

@@ -71,11 +71,16 @@ class Job(ABC):
         """Is a file done that an earlier run has left with this stamp?"""
         return True
 
+    def begin(self) -> None:
+        """Before the first file: what is made and known from now on, is by the versions that master keys have now."""
+        for tools in self.tools():
+            tools.renew()
+
     def after(self) -> None:  # noqa: B027
         """When all files are done: what is to be done once for all of them."""
 
     def tools(self) -> list[KeyTools]:
-        """The key tools in use, to count what the KMS is asked."""
+        """The key tools in use."""
         return []
 
     ahead: ClassVar[int] = 1

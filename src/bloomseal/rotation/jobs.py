@@ -70,6 +70,14 @@ class Rewrap(Job):
     ahead: ClassVar[int] = 64
 
     def __post_init__(self) -> None:
+        self._forget()
+
+    def begin(self) -> None:
+        super().begin()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Know of no version."""
         target = target_of(self.decryption, self.master_keys)
         self._rewrapper = Rewrapper(self.decryption.keys, target, check_keys=self.check_keys)
 

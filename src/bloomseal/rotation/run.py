@@ -61,6 +61,7 @@ def plan(
         UsageError: nothing at one of the paths; or two files would go to the same place.
     """
     files = _files(paths, job, filesystem, follow_links)
+    job.begin()
     told = RotationPlan(job.operation, str(journal or _default(paths, job)))
     calls: dict[Hashable, int] = {}
     done, total = 0, sum(file.size for file in files)
@@ -123,6 +124,7 @@ def rotate(
         for tools in job.tools():
             waits.enter_context(patient(tools.all_calls, patience))
         _remove_leftovers(job, files)
+        job.begin()
         run = Run(job, log, sum(file.size for file in files), progress)
         run.take_all(files, jobs)
         job.after()

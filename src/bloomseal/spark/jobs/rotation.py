@@ -13,7 +13,7 @@ import functools
 import os
 import pickle
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -87,7 +87,7 @@ def rewrap(
     work = _Work("rewrap", pickle.dumps(chosen), pickle.dumps(options))
     done = _by_state(spark, path, work, files_per_task, dry_run=dry_run)
     if not dry_run:
-        keep_indexes(spark, path, chosen, make=False)
+        keep_indexes(spark, path, table_of(work.policy), make=False)
     return done
 
 
@@ -174,7 +174,7 @@ def rekey(
         digest = job_digest("rekey by Spark", work.job.facts(), [qualified(spark, path)])
         with Journal(journal or default_journal("rekey", digest), "rekey", digest, restart=restart) as log:
             rows = _rekeyed(spark, work, files, files_per_task, log)
-    keep_indexes(spark, path, chosen, make=False)
+    keep_indexes(spark, path, table_of(work.policy), make=False)
     return as_frame(spark, _in_order(rows, outside), _DONE)
 
 
@@ -196,9 +196,10 @@ class _Work:
 @functools.lru_cache(maxsize=8)
 def _job(work: _Work) -> Job:
     table, options = table_of(work.policy), pickle.loads(work.options)  # noqa: S301 - our own driver's
-    if work.operation == "rewrap":
-        return Rewrap(table, **options)
-    return Repair(table, **options) if work.operation == "repair" else Rekey(table, table, **options)
+    others: dict[str, Callable[..., Job]] = {"rewrap": Rewrap, "repair": Repair}
+    job = others.get(work.operation, functools.partial(Rekey, encryption=table))(table, **options)
+    job.begin()
+    return job
 
 
 def _listed(spark: SparkSession, path: str | os.PathLike[str], job: Job) -> tuple[TableFiles, list[DataFile]]:
