@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
+import io
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+from bloomseal.cli.arguments.csv_input import CsvReader
 
 from .conftest import Run, bloomseal
 
@@ -208,3 +213,64 @@ def test_so_is_an_empty_standard_input(run: Run) -> None:
     done = bloomseal("write", "-", "out.parquet", "--input-format", "csv", "--plaintext", input="")
     assert done.returncode
     assert "the input is empty" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "zip,n\r07495,1\r",
+        "\nzip,n\n07495,1\n",
+        "\r\n\r\nzip,n\r\n07495,1\r\n",
+        '"zip",n\n07495,1\n',
+        "\ufeffzip,n\r07495,1",
+    ],
+)
+def test_standard_input_begins_as_a_file_may(folder: Path, text: str) -> None:
+    """Line breaks of old Macs, and empty lines in front."""
+    done = bloomseal("write", "-", "out.parquet", "--input-format", "csv", "--plaintext", input=text)
+    assert done.returncode == 0, done.stderr
+    assert pq.read_table("out.parquet").to_pylist() == [{"zip": "07495", "n": 1}]
+
+
+def test_a_pipe_may_give_the_names_in_several_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = b'"a\r\nb",zip\r\n1,07495\r\n2,1\r\n'
+    for cut in range(1, len(text)):
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=Pieces(text[:cut], text[cut:])))
+        with contextlib.ExitStack() as stack:
+            found = pa.Table.from_batches(CsvReader("-", {}, ",", stack).batches)
+        assert found.to_pydict() == {"a\r\nb": [1, 2], "zip": ["07495", "1"]}
+
+
+def test_names_that_are_read_in_two_ways_are_refused(folder: Path) -> None:
+    """Of a column whose name is not known Arrow would guess the type."""
+    text = f"{'x' * 140_000},zip\n1,07495\n"
+    done = bloomseal("write", "-", "out.parquet", "--input-format", "csv", "--plaintext", input=text)
+    assert done.returncode == 2
+    assert "the columns' names do not read as CSV" in done.stderr
+    assert not Path("out.parquet").exists()
+
+
+class Pieces(io.RawIOBase):
+    """A pipe into which somebody writes now and then."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self._left = list(pieces)
+
+    def read1(self, _size: int) -> bytes:
+        return self._left.pop(0) if self._left else b""
+
+    def read(self, size: int = -1) -> bytes:
+        whole, self._left = b"".join(self._left), []
+        assert 0 <= len(whole) <= size
+        return whole
+
+
+@pytest.mark.parametrize("content", [b"zip,n", b"\n\nzip", b"\xef\xbb\xbfzip,n"])
+def test_names_without_an_end_are_told(run: Run, content: bytes) -> None:
+    Path("in.csv").write_bytes(content)
+    done = run("write", "in.csv", "out.parquet", "--plaintext")
+    piped = bloomseal("write", "-", "out.parquet", "--input-format", "csv", "--plaintext", input=content.decode())
+    for code, told in ((done.code, done.err), (piped.returncode, piped.stderr)):
+        assert code == 2
+        assert "the input ends within its first line" in told
+        assert "--type" not in told

@@ -12,6 +12,7 @@ import codecs
 import contextlib
 import csv
 import io
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
@@ -94,16 +95,11 @@ class CsvReader:
         reader = arrow_csv.open_csv(stream, read_options=read, parse_options=parse, convert_options=convert)
         return stack.enter_context(reader)
 
-    @staticmethod
-    def _refuse_empty(begin: bytes) -> None:
-        if not begin.removeprefix(codecs.BOM_UTF8).strip():
-            raise FormatError("the input is empty: not even the columns' names", hint="a first line that names them")
-
     def _surveyed(self, stack: contextlib.ExitStack) -> dict[str, pa.DataType]:
         try:
             names = self._open(self._stream(stack), self._given, stack).schema.names
         except pa.ArrowInvalid:
-            self._refuse_empty(self._stream(stack).read(_BLOCK_BYTES))
+            _refuse_empty(self._stream(stack).read(_BLOCK_BYTES))
             raise
         _refuse_repeated(names)
         asked = [name for name in names if name not in self._given]
@@ -117,13 +113,14 @@ class CsvReader:
         return {name: guess.type for name, guess in guesses.items()}
 
     def _once(self, stack: contextlib.ExitStack) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        head = _head(sys.stdin.buffer)
-        if b"\n" not in head:
-            self._refuse_empty(head)
-        names = next(csv.reader(io.StringIO(head.decode("utf-8-sig", "replace")), delimiter=self._delimiter), [])
+        head, names = _head(sys.stdin.buffer, self._delimiter)
+        _refuse_empty(head)
         stream = stack.enter_context(pa.PythonFile(cast("Any", _Replayed(head, sys.stdin.buffer)), mode="r"))
         texts = self._open(stream, {**dict.fromkeys(names, pa.string()), **self._given}, stack)
         _refuse_repeated(texts.schema.names)
+        if not {*texts.schema.names} <= {*names, *self._given}:
+            # Values of the others came as Arrow guesses them: without their leading zeros, and NULL for a null.
+            raise FormatError("the columns' names do not read as CSV", hint="shorter ones, or a file")
         batches = iter(texts)
         first = next(batches, None)
         guesses = {name: _Guess(castable=True) for name in texts.schema.names if name not in self._given}
@@ -242,12 +239,26 @@ def _refuse_repeated(names: list[str]) -> None:
         raise FormatError("several columns have the same name", column=twice[0])
 
 
-def _head(stream: IO[bytes]) -> bytes:
-    """The beginning of a stream, at least its first line."""
-    head = b""
-    while b"\n" not in head and len(head) < _BLOCK_BYTES and (more := stream.read1(_BLOCK_BYTES)):  # type: ignore[attr-defined]
+def _refuse_empty(begin: bytes) -> None:
+    names = begin.removeprefix(codecs.BOM_UTF8).lstrip()
+    if not names:
+        raise FormatError("the input is empty: not even the columns' names", hint="a first line that names them")
+    if len(begin) < _BLOCK_BYTES and not re.search(rb"[\r\n]", names):
+        raise FormatError("the input ends within its first line, the columns' names", hint="a line break behind them")
+
+
+def _head(stream: IO[bytes], delimiter: str) -> tuple[bytes, list[str]]:
+    """The beginning of a stream, at least its first line; and the names there. A name may hold a line break, and a pipe
+    gives as much at a time as it likes.
+    """
+    head, names, whole = b"", [], False
+    while not whole and len(head) < _BLOCK_BYTES and (more := stream.read1(_BLOCK_BYTES)):  # type: ignore[attr-defined]
         head += more
-    return head
+        text = io.StringIO(head.decode("utf-8-sig", "replace"), newline="")
+        with contextlib.suppress(csv.Error):  # names that are not known are refused
+            names = next(filter(None, csv.reader(text, delimiter=delimiter)), [])
+        whole = bool(names and text.read())  # something stands behind them
+    return head, names
 
 
 class _Replayed(io.RawIOBase):
@@ -288,7 +299,7 @@ def bad_line(path: str, types: Mapping[str, pa.DataType], delimiter: str) -> Bad
 
 
 def _first_bad(rows: Any, types: Mapping[str, pa.DataType]) -> Bad | None:
-    names: list[str] = next(rows, [])
+    names: list[str] = next(filter(None, rows), [])
     seen: list[tuple[int, list[str]]] = []
     end = rows.line_num
     for row in rows:
