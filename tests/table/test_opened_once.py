@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import resource
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -136,6 +138,39 @@ def test_only_so_many_stay_open(folder: Path, opened: list[str], monkeypatch: py
     assert lazy.filter(pl.col("id") == WANTED).collect().height == 1
     assert len(opened) == 4 * FILES - 2
     monkeypatch.undo()
+
+
+def test_none_stays_open_where_descriptors_are_few(folder: Path, opened: list[str]) -> None:
+    """A process with so few that it could not open all files at the same time."""
+    table = table_of(folder)
+    before, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert table.read().num_rows == FILES * ROWS  # what is loaded late, is loaded
+    reserve = [os.open(folder, os.O_RDONLY)]
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(reserve) + 20, most))
+        reserve += [os.dup(reserve[0]) for _ in range(10)]
+        opened.clear()
+        assert table.scan().read_all().num_rows == FILES * ROWS
+        assert len(opened) == 2 * FILES
+        lazy = lazy_of(folder)
+        assert len(opened) == 3 * FILES
+        assert lazy.collect().height == FILES * ROWS
+        assert len(opened) == 4 * FILES
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before, most))
+        for fd in reserve:
+            os.close(fd)
+
+
+@pytest.mark.parametrize("through", ["scan", "polars"])
+def test_an_error_leaves_no_file_open(folder: Path, through: str) -> None:
+    """Though the error, and all frames that it came through, are still there."""
+    (folder / "3.parquet").write_bytes(b"not a file")
+    before = open_files()
+    with pytest.raises(bs.FormatError) as found:
+        table_of(folder).scan() if through == "scan" else lazy_of(folder)
+    assert open_files() == before
+    del found
 
 
 @pytest.mark.parametrize("how", ["renamed", "in place", "gone"])

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import pyarrow as pa
 
 from ..errors import BloomsealError
-from .query.kept import is_still
+from .query.kept import is_still, to_spare
 from .query.query import Fragment, Query, Shape
 from .query.workers import side_by_side, workers
 
@@ -64,7 +64,7 @@ class Files:
         if self.query.parts.local and (seen := source.identity) is not None and self._rules_out(fragment):
             if not fragment.groups:
                 self._done[number] = plan.stats, seen
-            elif len(self._open) < _OPEN:
+            elif len(self._open) < _OPEN and to_spare(fragment.file):
                 self._open[number] = fragment, seen
                 return fragment.shape
         fragment.file.close()
@@ -256,11 +256,14 @@ def _in_blocks(files: Files, numbers: Sequence[int], threads: int, alive: set[_O
 
     first, size = 0, 1
     while block := numbers[first : first + size]:
+        more = _OPEN
         for opened in side_by_side(one, block, threads, handing_over=True):
             if isinstance(opened, BloomsealError):
                 raise opened
+            if opened is not None:
+                more = min(more, to_spare(opened.fragment.file))
             yield opened
-        first, size = first + size, min(8 * size, _OPEN)
+        first, size = first + size, max(min(8 * size, more), 1)
 
 
 def _ahead(items: Iterator[T], count: int) -> Iterator[T]:

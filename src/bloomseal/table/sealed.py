@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +79,8 @@ class SealedTable(ShownInNotebooks):
 
     def _unified(self, *, keep: bool) -> pa.Schema:
         query = Query(self._parts, None, None)
-        return query.target(*_apart(shapes_of(query, self._indexes, keep=keep)))
+        with _closed_on_error(self._parts.opened.close):
+            return query.target(*_apart(shapes_of(query, self._indexes, keep=keep)))
 
     @cached_property
     def leaves(self) -> Schema:
@@ -172,14 +173,15 @@ class SealedTable(ShownInNotebooks):
         query = self._query(columns, filters, int96_unit)
         left = narrowed(query, self._indexes)
         files = Files(query, left.stats)
-        found = side_by_side(files.shape_of, left.numbers, None, handing_over=self._parts.local)
-        shapes = [*zip(left.numbers, found, strict=True), *left.shapes]
-        if query.differs([shape for _, shape in shapes]):
-            files.close()
-            query = self._query(columns, filters, int96_unit, bind=True)
-            left = narrowed(query, self._indexes)
-            files = Files(query, left.stats)
-        schema = self._target(query, shapes)
+        with _closed_on_error(files.close):
+            found = side_by_side(files.shape_of, left.numbers, None, handing_over=self._parts.local)
+            shapes = [*zip(left.numbers, found, strict=True), *left.shapes]
+            if query.differs([shape for _, shape in shapes]):
+                files.close()
+                query = self._query(columns, filters, int96_unit, bind=True)
+                left = narrowed(query, self._indexes)
+                files = Files(query, left.stats)
+            schema = self._target(query, shapes)
         self.stats = left.stats
         return stream(files, left.numbers, schema, threads, progress)
 
@@ -352,6 +354,16 @@ class SealedTable(ShownInNotebooks):
         if found and not any(has for _, has, _ in found):
             raise no_such_column(column, self.columns)
         return [(path, hits) for path, _, hits in found]
+
+
+@contextlib.contextmanager
+def _closed_on_error(close: Callable[[], object]) -> Iterator[None]:
+    """An error holds on to the frames that it came through, and so to the files that they had opened."""
+    try:
+        yield
+    except BaseException:
+        close()
+        raise
 
 
 def _shapes(left: Narrowed, answers: Sequence[Answer]) -> list[tuple[int, Shape]]:

@@ -14,7 +14,7 @@ from ...storage.source import identity
 if TYPE_CHECKING:
     from ...read.file import SealedFile
 
-__all__ = ["KeptFiles", "is_still"]
+__all__ = ["KeptFiles", "is_still", "to_spare"]
 
 _MOST: Final = 256
 _ALLOWED: Final = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -25,8 +25,9 @@ semaphore's can, by the collector of garbage, which may drop kept files then and
 
 
 class KeptFiles:
-    """Open files by their number, without keys. There are at most 256 of them in a process, and no more than a quarter
-    of the files that it may have open. Threads may share this; to drop it closes them, and so does the end of a read.
+    """Open files by their number, without keys. There are at most 256 of them in a process, no more than a quarter of
+    the files that it may have open, and none more where it has half of those open already. Threads may share this; to
+    drop it closes them, and so does the end of a read.
 
     A file whose place another one has taken, or that was written to, is not given out again, and keys are asked for
     again: whoever takes a file finds what he would find if he opened it.
@@ -40,7 +41,7 @@ class KeptFiles:
         good.
         """
         good = file.format is Format.PARQUET and (file.footer_verified or not file.encrypted)
-        if not good or number in self._held or (seen := file.source.identity) is None:
+        if not good or number in self._held or not to_spare(file) or (seen := file.source.identity) is None:
             return False
         try:
             _ROOM.pop()
@@ -85,6 +86,16 @@ class KeptFiles:
 
     def __del__(self) -> None:
         self.close()
+
+
+def to_spare(file: SealedFile) -> int:
+    """How many more files may be open that need not be, beside this local one: until the process has half of those open
+    that it may have. A new descriptor is the lowest that is free, so it tells how many there are.
+    """
+    allowed, fd = resource.getrlimit(resource.RLIMIT_NOFILE)[0], file.source.fd
+    if fd is None:
+        return 0
+    return _MOST if allowed == resource.RLIM_INFINITY else max(allowed // 2 - fd, 0)
 
 
 def is_still(path: str, seen: tuple[int, ...]) -> bool:
