@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import contextlib
 import gzip
-import io
 import subprocess
 import sys
 from pathlib import Path
@@ -250,7 +249,7 @@ def test_names_that_are_read_in_two_ways_are_refused(folder: Path) -> None:
     assert not Path("out.parquet").exists()
 
 
-class Pieces(io.RawIOBase):
+class Pieces:
     """A pipe into which somebody writes now and then."""
 
     def __init__(self, *pieces: bytes) -> None:
@@ -259,10 +258,36 @@ class Pieces(io.RawIOBase):
     def read1(self, _size: int) -> bytes:
         return self._left.pop(0) if self._left else b""
 
-    def read(self, size: int = -1) -> bytes:
-        whole, self._left = b"".join(self._left), []
-        assert 0 <= len(whole) <= size
-        return whole
+    read = read1
+
+
+@pytest.mark.parametrize(
+    ("kind", "begin", "bad"), [("csv", "a,b\n", "1\n"), ("ndjson", '{"a": 1}\n' * 200_000, '{"a": "x"}\n')]
+)
+def test_an_error_does_not_wait_for_the_end_of_a_pipe(folder: Path, kind: str, begin: str, bad: str) -> None:
+    """A thread that reads ahead is told to go; the interpreter would end by a signal otherwise."""
+    command = [sys.executable, "-m", "bloomseal", "write", "-", "out.parquet", "--input-format", kind, "--plaintext"]
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, text=True, **pipes) as running:
+        assert running.stdin is not None
+        assert running.stderr is not None
+        with contextlib.suppress(BrokenPipeError):
+            running.stdin.write(begin + bad * (4_000_000 // len(bad)))
+            running.stdin.flush()
+        # The pipe stays open.
+        assert running.wait(timeout=120) == 2
+        assert "Traceback" not in (told := running.stderr.read())
+        assert "does not read" in told
+
+
+def test_arrow_batches_come_whole_through_a_pipe(folder: Path) -> None:
+    rows = pa.table({"a": range(300_000)})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    command = [sys.executable, "-m", "bloomseal", "write", "-", "out.parquet", "--input-format", "arrow", "--plaintext"]
+    subprocess.run(command, input=sink.getvalue().to_pybytes(), check=True, stdout=subprocess.DEVNULL)
+    assert pq.read_table("out.parquet").equals(rows)
 
 
 @pytest.mark.parametrize("content", [b"zip,n", b"\n\nzip", b"\xef\xbb\xbfzip,n"])

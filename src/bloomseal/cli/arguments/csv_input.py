@@ -22,6 +22,7 @@ from typing import IO, Any, Final, cast
 import pyarrow as pa
 
 from ...errors import FormatError
+from .standard_input import StandardInput
 
 __all__ = ["COMPRESSIONS", "CsvReader", "bad_line"]
 
@@ -115,7 +116,7 @@ class CsvReader:
     def _once(self, stack: contextlib.ExitStack) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         head, names = _head(sys.stdin.buffer, self._delimiter)
         _refuse_empty(head)
-        stream = stack.enter_context(pa.PythonFile(cast("Any", _Replayed(head, sys.stdin.buffer)), mode="r"))
+        stream = stack.enter_context(pa.PythonFile(cast("Any", StandardInput(sys.stdin.buffer, head)), mode="r"))
         texts = self._open(stream, {**dict.fromkeys(names, pa.string()), **self._given}, stack)
         _refuse_repeated(texts.schema.names)
         if not {*texts.schema.names} <= {*names, *self._given}:
@@ -259,21 +260,6 @@ def _head(stream: IO[bytes], delimiter: str) -> tuple[bytes, list[str]]:
             names = next(filter(None, csv.reader(text, delimiter=delimiter)), [])
         whole = bool(names and text.read())  # something stands behind them
     return head, names
-
-
-class _Replayed(io.RawIOBase):
-    """A stream whose beginning was already read."""
-
-    def __init__(self, head: bytes, rest: IO[bytes]) -> None:
-        self._head, self._rest = io.BytesIO(head), rest
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._head.read(len(buffer)) or self._rest.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
 
 
 # Where a file does not read ---------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from ...errors import BloomsealError, FormatError, KeyAccessError, UsageError
 from ...spelling import nearest
 from ...storage.discovery.tables import is_one_file
 from .csv_input import COMPRESSIONS, CsvReader, bad_line
+from .standard_input import StandardInput
 
 __all__ = ["FORMATS", "Input", "open_input", "parse_type"]
 
@@ -198,7 +199,7 @@ _OPENERS: Final = {"table": _open_table, "ndjson": _open_ndjson, "parquet": _ope
 
 def _stream(path: str, stack: contextlib.ExitStack) -> tuple[Any, int]:
     if path == "-":
-        return stack.enter_context(pa.PythonFile(sys.stdin.buffer, mode="r")), 0
+        return stack.enter_context(pa.PythonFile(StandardInput(sys.stdin.buffer), mode="r")), 0
     file = stack.enter_context(pa.OSFile(path, "rb"))
     return file, file.size()
 
