@@ -238,8 +238,11 @@ def _timestamp(value: Any, column: Column, zone: str) -> Inputs:
         return None
     if millis >= _LONG_END:
         return ()
-    if millis >= 0:
+    if millis >= 1_000:
         return (millis,)
+    if millis >= 0:
+        # Readers give a moment of the last second before 1970, as the C++ writer stores it, as one of the next second.
+        return millis, millis - 1_000
     # Before 1970 one writer rounds down, another up, and the Java writer is a second late in the last second.
     return millis, int(-(-nanos // 1_000_000)), millis + 1_000
 
