@@ -57,9 +57,7 @@ def own_entry(entries: Mapping[str, T], column: str) -> T | None:
 
 def nearest_entry(entries: Mapping[str, T], column: str) -> T | None:
     """The entry of the column itself, else of the nearest group above it; None where there is none."""
-    path = in_tables(column)
-    while path:
-        if (entry := own_entry(entries, path)) is not None:
-            return entry
-        path = path.rpartition(".")[0]
-    return None
+    found, path = own_entry(entries, column), in_tables(column)
+    while found is None and (path := path.rpartition(".")[0]):
+        found = own_entry(entries, path)
+    return found

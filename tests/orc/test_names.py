@@ -100,3 +100,6 @@ def test_names_and_groups() -> None:
     assert not covers("_elem", "list.element")
     entries = {"a._elem": 1, "a.list.element.b": 2, "a": 3}
     assert [nearest_entry(entries, name) for name in ("a._elem", "a.list.element", "a._elem.b", "a.c")] == [1, 1, 2, 3]
+    # Fields of a struct can be called so, too: then each has its own.
+    fields = {"a._key": 1, "a.key_value.key": 2}
+    assert [nearest_entry(fields, name) for name in fields] == [1, 2]
