@@ -342,3 +342,17 @@ def test_a_later_rewrap_of_the_session_knows_the_new_versions(
         # One worker takes all files, which most likely is the one of the job before.
         done = bss.rewrap(spark, tmp_path / "people", policy=policy, files_per_task=FILES).collect()
         assert [row.status for row in done] == ["rotated"] * FILES
+
+
+def test_a_later_rekey_of_the_session_wraps_under_the_new_versions(
+    spark: SparkSession, tmp_path: Path, own_ring: bs.Keyring
+) -> None:
+    """Also over a KMS that does not tell when its keys change, by a worker that has made key encryption keys before."""
+    fill(people := tmp_path / "people", own := table_policy(own_ring))
+    guarded = replace(own, kms=f"guarded:{own_ring.path}")
+    for turn in range(3):
+        own_ring.rotate("pii")
+        log = tmp_path / f"{turn}.jsonl"
+        done = bss.rekey(spark, people, policy=guarded, journal=log, files_per_task=FILES).collect()
+        assert [row.status for row in done] == ["rotated"] * FILES
+        assert {one.action for one in plan(people, Rewrap(own)).files} == {"none"}
