@@ -374,3 +374,18 @@ def test_columns_are_a_list_of_names(tmp_path: Path, columns: Any) -> None:
         file.read(columns)
     with pytest.raises(bs.UsageError, match="a list of names"):
         bs.read_table(tmp_path / "t.parquet", columns=columns)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda _: bs.open_table(None), "a path is a str"),  # type: ignore[arg-type]
+        (lambda _: bs.read_table(5), "a path is a str"),  # type: ignore[arg-type]
+        (lambda it: bs.open_table(it, partition_types={"zip": pa.string()}), "takes a pyarrow schema, not dict"),
+        (lambda it: bs.open_table(it).read(threads="2"), "2 threads"),
+        (lambda it: bs.write_dataset(it, "t", partition_by=None), "takes a list of columns"),
+    ],
+)
+def test_arguments_of_another_type(people: str, call: Any, said: str) -> None:
+    with pytest.raises(bs.UsageError, match=said):
+        call(people)

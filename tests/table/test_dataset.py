@@ -192,8 +192,8 @@ def test_a_root_that_was_said_stays(tmp_path: Path, ring: bs.Keyring) -> None:
 def test_what_is_protected_becomes_no_folder(tmp_path: Path, ring: bs.Keyring) -> None:
     """Its values would stand in the folders' names, in clear."""
 
-    def policy(**column: Any) -> TablePolicy:
-        return TablePolicy("t", ring, "k", columns={"ssn": ColumnPolicy(**column)}, complete=True)
+    def policy(name: str = "ssn", **column: Any) -> TablePolicy:
+        return TablePolicy("t", ring, "k", columns={name: ColumnPolicy(**column)}, complete=True)
 
     for encryption in (
         ENCRYPTION,
@@ -201,6 +201,7 @@ def test_what_is_protected_becomes_no_folder(tmp_path: Path, ring: bs.Keyring) -
         policy(sensitivity=Sensitivity.CONFIDENTIAL),
         policy(sensitivity=Sensitivity.RESTRICTED),
         policy(filter=bs.FilterSpec()),
+        policy("SSN", sensitivity=Sensitivity.RESTRICTED),  # which is the same column to Spark
     ):
         with pytest.raises(bs.PolicyError, match="in clear") as caught:
             bs.write_dataset(ROWS, tmp_path / "t", encryption=encryption, partition_by=["ssn"])
@@ -423,8 +424,11 @@ def test_fsspec_folders(ring: bs.Keyring) -> None:
         (["x y", None], None),
     ],
 )
-def test_texts_that_readers_take_for_something_else(tmp_path: Path, texts: list[Any], warned: str | None) -> None:
-    rows = pa.table({"id": range(len(texts)), "zip": texts})
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())], ids=str)
+def test_texts_that_readers_take_for_something_else(
+    tmp_path: Path, texts: list[Any], warned: str | None, kind: pa.DataType
+) -> None:
+    rows = pa.table({"id": range(len(texts)), "zip": pa.array(texts, pa.string()).cast(kind)})
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         bs.write_dataset(rows, tmp_path / "t", partition_by=["zip"])

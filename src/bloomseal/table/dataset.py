@@ -7,7 +7,7 @@ import posixpath
 import secrets
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -35,7 +35,7 @@ __all__ = ["DatasetReport", "write_dataset"]
 
 Progress = Callable[[int, int | None], None]
 
-_TEXTS: Final = (pa.string(), pa.large_string())
+_TEXTS: Final = {pa.string(), pa.large_string()}
 _FILE_NAME: Final = "part-{i}-{token}.parquet"
 _WAITING_BYTES: Final = 256 << 20
 """What all rows may take that are in no row group yet."""
@@ -251,7 +251,10 @@ class _Writing:
 
     def warn(self) -> None:
         """Of texts that come back as something else: every reader infers a partition column's type from the names."""
-        texts = [one.name for one in self._schema if one.name in self._by and one.type in _TEXTS]
+        # A dictionary, as of a frame's categories, holds texts as its values.
+        texts = [
+            name for name in self._by if getattr(kind := self._schema.field(name).type, "value_type", kind) in _TEXTS
+        ]
         for name, (text, other) in misread(self._folders, texts).items():
             warnings.warn(
                 f"column {name}: readers take the folders' names for numbers or times, and {text!r} for {other}; read it "
@@ -345,7 +348,11 @@ def _portions(rows: pa.Table) -> Iterator[pa.Table]:
 
 
 def _columns(partition_by: Any) -> list[str]:
-    if isinstance(partition_by, str) or not all(isinstance(name, str) for name in partition_by):
+    if (
+        not isinstance(partition_by, Iterable)
+        or isinstance(partition_by, str)
+        or not all(isinstance(name, str) for name in partition_by)
+    ):
         raise UsageError("partition_by= takes a list of columns", hint='partition_by=["country"]')
     return list(partition_by)
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from .._lazy import deferred
+from ..columns import meant_by
 from ..errors import PolicyError, UsageError
 from ..specs import EncryptionSpec
 
@@ -22,6 +23,7 @@ else:
 
 __all__ = ["NULL", "check_partitioning", "check_values", "folder_name", "folders"]
 
+_SENSITIVE: Final = ("confidential", "restricted")
 NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED: Final = re.compile(r"[\x00-\x1f\"#%'*/:=?\\\x7f{\[\]^]")
 
@@ -57,11 +59,15 @@ def _is_protected(name: str, encryption: EncryptionSpec | TablePolicy | None) ->
     if encryption is None:
         return False
     if isinstance(encryption, EncryptionSpec):
-        return name in (encryption.column_keys or {})
-    entry = encryption.columns.get(name)
-    return encryption.sensitivity(name) in ("confidential", "restricted") or (
-        entry is not None and (entry.key is not None or entry.filter is not None)
-    )
+        protected = frozenset(encryption.column_keys or ())
+    else:
+        protected = frozenset(
+            column
+            for column, entry in encryption.columns.items()
+            if entry.key is not None or entry.filter is not None or entry.sensitivity in _SENSITIVE
+        )
+    # In another case it is the same column to Spark.
+    return meant_by(name, protected) is not None
 
 
 def check_values(schema: pa.Schema, partition_by: Sequence[str]) -> None:

@@ -61,6 +61,9 @@ def open_table(
         UnsupportedError: a table whose log says more than which files are live.
         MissingDependencyError: a Delta or Iceberg table, and not its library.
     """
+    if partition_types is not None and not isinstance(partition_types, pa.Schema):
+        what = f"partition_types= takes a pyarrow schema, not {type(partition_types).__name__}"
+        raise UsageError(what, hint='pyarrow.schema({"zip": pyarrow.string()})')
     found = find_files(path, filesystem, version=version, follow_links=follow_links)
     if found.snapshot is not None:
         known = Partitions.of_log(found.files, found.live, found.snapshot)

@@ -102,7 +102,8 @@ def find_files(
         UnsupportedError: without `everything`: a table whose files' rows are not its rows.
         MissingDependencyError: a table with a log, and not the library that reads it.
     """
-    alone = isinstance(paths, str | os.PathLike) or is_object(paths)
+    # What is neither a path nor several is refused as a path is.
+    alone = isinstance(paths, str | os.PathLike) or is_object(paths) or not isinstance(paths, Iterable)
     listed = [cast(Path, paths)] if alone else list(cast(Sequence[Path], paths))
     if len(listed) > 1 and any(map(is_object, listed)):
         raise UsageError("file objects are opened one by one", hint="pyarrow.concat_tables")

@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import SupportsIndex, TypeVar
 
 from ...errors import UsageError
 from ...storage.baton import Baton
@@ -71,8 +71,8 @@ def workers(threads: int | None) -> int:
     """How many threads; None: one per processor.
 
     Raises:
-        UsageError: fewer than one.
+        UsageError: fewer than one, or no whole number.
     """
-    if threads is not None and threads < 1:
+    if threads is not None and (not isinstance(threads, SupportsIndex) or int(threads) < 1):
         raise UsageError(f"{threads} threads", hint="threads= of at least 1; None for one per processor")
     return threads or os.cpu_count() or 1
