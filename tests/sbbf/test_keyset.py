@@ -161,3 +161,13 @@ def test_values_whose_hashes_are_equal_are_both_kept(monkeypatch: pytest.MonkeyP
     assert count == 100
     assert left is not None
     assert sorted(left.to_pylist()) == numbers
+
+
+@pytest.mark.parametrize(
+    "values", [pa.array([[1]]), pa.array([{"a": 1}]), pa.array([[("a", 1)]], pa.map_("string", "int8"))]
+)
+def test_values_that_have_no_order_are_refused_as_all_others_of_the_wrong_kind(values: pa.Array) -> None:
+    for kind in (INT64, TEXT):
+        for keys in (values, pa.chunked_array([values, values])):
+            with pytest.raises(UsageError, match="cannot be asked"):
+                KeySet.of(keys, kind)

@@ -247,7 +247,9 @@ def test_columns_conditions_and_keys_of_other_kinds(spark: SparkSession, keyed: 
         bss.semi_join(spark, path, "amount", spark.createDataFrame([(1,)], "k int"), policy=keyed)
     with pytest.raises(bs.UsageError, match="INT64 column"):
         bss.semi_join(spark, path, "id", spark.createDataFrame([("1",)], "k string"), policy=keyed)
-    for column, keys in (("id", ["x"]), ("ssn", "x"), ("nothing", [1]), ("info", [1]), ("ssn", [1])):
+    nested = spark.sql("SELECT array(1) AS many, named_struct('a', 1) AS one, map('a', 1) AS named")
+    frames = [(column, nested.select(name)) for column in ("id", "ssn") for name in nested.columns]
+    for column, keys in (("id", ["x"]), ("ssn", "x"), ("nothing", [1]), ("info", [1]), ("ssn", [1]), *frames):
         with pytest.raises(bs.UsageError):
             bss.semi_join(spark, path, column, keys, policy=keyed)
 

@@ -128,7 +128,10 @@ class KeySet:
         # unique.
         plain = isinstance(values, pa.Array) and not isinstance(values, pa.ExtensionArray)
         if plain:
-            values = values.unique()
+            try:
+                values = values.unique()
+            except pa.ArrowNotImplementedError:
+                plain = False  # lists and structs: no column takes them, as is said below
         hashes, owners, undecided = ProbeSet.of(values, column_type, int96_utc=int96_utc).hashes()
         if not plain:
             hashes, first = np.unique(hashes, return_index=True)

@@ -128,9 +128,16 @@ def values_of(keys: Any, column: str) -> Any:
 def _distinct(frame: DataFrame) -> pa.Array | pa.ChunkedArray:
     """The values of a frame's one column, each once. Where Spark would broadcast the frame in a join of its own, it is
     collected as it is: to shuffle such a one takes longer than all the rest.
+
+    Raises:
+        UsageError: lists, maps or structs: no column that is asked has them, and not all have an order.
     """
     import pyarrow as pa
+    from pyspark.sql import types as st
 
+    kind = frame.schema.fields[0].dataType
+    if isinstance(kind, st.ArrayType | st.MapType | st.StructType):
+        raise UsageError(f"keys of {kind.simpleString()}", hint="one column of them, such as key.name")
     session: Any = frame.sparkSession
     small = session._jsparkSession.sessionState().conf().autoBroadcastJoinThreshold()
     if frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes() > small:
