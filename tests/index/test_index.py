@@ -448,6 +448,17 @@ def test_mistakes_are_told(folder: Path, tmp_path: Path) -> None:
         table.index("s", encryption=ENCRYPTION).build()
 
 
+@pytest.mark.skipif(sys.platform == "darwin", reason="names are UTF-8 there")
+def test_a_file_whose_name_is_no_text_is_left_to_its_own_filters(folder: Path) -> None:
+    name = "country=DE/caf\udce9.parquet"
+    write(folder / name, part(7))
+    table = opened(folder)
+    report = table.index("k", encryption=ENCRYPTION).update()
+    assert report.left == {name: "its name is no UTF-8"}
+    wanted = part(7)["k"][3].as_py()
+    assert opened(folder).read(filters=[("k", "==", wanted)]).num_rows == 1
+
+
 def test_dry_runs_write_nothing_and_drop_removes_all(folder: Path) -> None:
     before = sorted((folder / "_bloomseal_index" / "k").iterdir())
     write(folder / "country=DE" / "7.parquet", part(7))

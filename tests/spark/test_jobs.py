@@ -21,6 +21,7 @@ import bloomseal.spark as bss
 from bloomseal import audit, evidence
 from bloomseal.policy import Policy, TablePolicy
 from bloomseal.rotation import Rewrap, plan, rotate
+from bloomseal.spark.jobs.common import as_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -356,3 +357,9 @@ def test_a_later_rekey_of_the_session_wraps_under_the_new_versions(
         done = bss.rekey(spark, people, policy=guarded, journal=log, files_per_task=FILES).collect()
         assert [row.status for row in done] == ["rotated"] * FILES
         assert {one.action for one in plan(people, Rewrap(own)).files} == {"none"}
+
+
+def test_names_of_files_that_are_no_text_are_told_with_escapes(spark: SparkSession) -> None:
+    rows = [("caf\udce9.parquet", 1, ["\udce9", "é"], None), ("é", None, [], "why")]
+    found = as_frame(spark, rows, "file string, size bigint, left array<string>, failure string").collect()
+    assert [tuple(row) for row in found] == [("caf\\udce9.parquet", 1, ["\\udce9", "é"], None), ("é", None, [], "why")]

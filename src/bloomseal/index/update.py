@@ -255,6 +255,8 @@ class _Update:
     def take(self, number: int, report: UpdateReport) -> None:
         """One file."""
         path, state = self._files.relative[number], self._files.state(number)
+        if path.encode(errors="replace").decode() != path:
+            raise NotCoveredError("its name is no UTF-8", file=path)
         # Before it is opened: of what is read afterwards a later change would bear another time.
         if state is None or not self._clock.settled(state):
             raise NotCoveredError("it is gone, or its time lies ahead of the storage's clock", file=path)

@@ -52,7 +52,7 @@ def packs(spark: SparkSession, names: Sequence[Any], files_per_task: int) -> RDD
 
 def as_frame(spark: SparkSession, rows: Sequence[tuple[Any, ...]], schema: str) -> DataFrame:
     """What a job has to tell, as a frame of this schema. By Arrow: of rows Spark would make another job, each time that
-    they are looked at.
+    they are looked at. A file's name that is no UTF-8 stands there with escapes.
     """
     import pyarrow as pa
     from pyspark.sql import types as st
@@ -60,10 +60,16 @@ def as_frame(spark: SparkSession, rows: Sequence[tuple[Any, ...]], schema: str) 
     from ..source.types import arrow_type
 
     fields: Any = st.StructType.fromDDL(schema)
-    columns = [*zip(*rows, strict=True)] or [()] * len(fields)
+    columns = [*zip(*([*map(_in_utf8, row)] for row in rows), strict=True)] or [()] * len(fields)
     table = {one.name: pa.array(values, arrow_type(one.dataType)) for one, values in zip(fields, columns, strict=True)}
     made: DataFrame = spark.createDataFrame(pa.table(table), fields)
     return made
+
+
+def _in_utf8(value: Any) -> Any:
+    if isinstance(value, list):
+        return [*map(_in_utf8, value)]
+    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
 
 
 @contextlib.contextmanager
