@@ -157,8 +157,8 @@ class SealedTable(ShownInNotebooks):
         decoded rows, whatever the table's size. A condition's own columns are decoded a row group at a time.
 
         All footers are opened before the first row is given out, so that the schema holds. Of local files filters are
-        asked then, too, where few values are looked for, and up to 64 stay open until their turn. To drop the reader
-        ends the work.
+        asked then, too, where few values are looked for, and up to 64 stay open until their turn (none more where the
+        process has half of the files open that it may have). To drop the reader ends the work.
 
         Args:
             columns, filters, threads, int96_unit: as for `read`.
