@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import contextlib
 import gzip
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -130,6 +131,7 @@ def test_what_is_no_delimiter(run: Run, delimiter: str) -> None:
     ("text", "options", "said"),
     [
         ("a,b\n1,2\n\n3,4711,5\n", [], ["line 4 "]),
+        ("\n\na,b\n1,2\n3,4711,5\n", [], ["line 5 "]),
         ('a,b\n"x\ny",2\n3\n', [], ["line 4 "]),
         ('a,b\n"1,4711\n', [], ["line 2 "]),
         ("a,a\n1,2\n", [], ["several columns have the same name", "column a"]),
@@ -299,3 +301,48 @@ def test_names_without_an_end_are_told(run: Run, content: bytes) -> None:
         assert code == 2
         assert "the input ends within its first line" in told
         assert "--type" not in told
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"\n\r\nzip,empty\n07495,\n",
+        b"zip,empty\r07495,\r",
+        b'\xef\xbb\xbf"zip",empty\r\n"07495",""\r\n',
+        b'"zip","two\nlines"\n07495,\n',
+    ],
+    ids=["empty lines first", "ends of lines of old", "a byte order mark", "a name of two lines"],
+)
+@pytest.mark.parametrize("at_a_time", [1, 1 << 20])
+def test_standard_input_reads_as_a_file_does(
+    run: Run, monkeypatch: pytest.MonkeyPatch, text: bytes, at_a_time: int
+) -> None:
+    Path("in.csv").write_bytes(text)
+    assert run("write", "in.csv", "file.parquet", "--plaintext").code == 0
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BufferedReader(_Slow(text, at_a_time))))
+    piped = run("write", "-", "piped.parquet", "--plaintext", "--input-format", "csv")
+    assert (piped.code, piped.err) == (0, "")
+    found = pq.read_table("piped.parquet")
+    assert found.equals(pq.read_table("file.parquet"))
+    assert found.column("zip").to_pylist() == ["07495"]
+
+
+def test_types_are_guessed_from_no_fewer_rows_where_somebody_writes_slowly(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BufferedReader(_Slow(b"a,b\n1,\n07495,2\n", 9))))
+    assert run("write", "-", "out.parquet", "--plaintext", "--input-format", "csv").code == 0
+    assert pq.read_table("out.parquet").to_pylist() == [{"a": "1", "b": None}, {"a": "07495", "b": 2}]
+
+
+class _Slow(io.RawIOBase):
+    """A pipe into which somebody writes so many bytes at a time."""
+
+    def __init__(self, data: bytes, at_a_time: int) -> None:
+        self._data, self._at_a_time = io.BytesIO(data), at_a_time
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        return self._data.readinto(memoryview(buffer)[: self._at_a_time])

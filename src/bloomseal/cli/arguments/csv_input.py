@@ -230,7 +230,9 @@ def _typed(batch: pa.RecordBatch, schema: pa.Schema, guessed: set[str]) -> pa.Re
                     column=field.name,
                     hint=f"--type '{field.name}=string', or a file, all of which is looked at first",
                 )
-            column = pc.if_else(pc.equal(column, ""), None, column).cast(field.type)
+            # Arrow casts no text to null.
+            texts = pc.if_else(pc.equal(column, ""), None, column)
+            column = pa.nulls(len(column)) if pa.types.is_null(field.type) else texts.cast(field.type)
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
