@@ -9,9 +9,10 @@ import os
 import sys
 import uuid
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
 
 from ..errors import BloomsealWarning, UsageError
@@ -34,12 +35,14 @@ __all__ = [
     "counter_of",
     "enable",
     "known_policy",
+    "meanwhile",
     "metrics_of",
     "register_source",
     "show_figures",
 ]
 
 
+T = TypeVar("T")
 _NAME: Final = "bloomseal.session"
 _policies: dict[str, Policy] = {}
 _metrics: dict[str, Accumulator[Metrics]] = {}
@@ -159,6 +162,23 @@ def as_active(spark: SparkSession) -> Iterator[None]:
             sessions.setActiveSession(before.get())
         else:
             sessions.clearActiveSession()
+
+
+@contextlib.contextmanager
+def meanwhile(spark: SparkSession, work: Callable[[], T]) -> Iterator[Callable[[], T]]:
+    """Have `work`, most of which is the JVM's, done in a thread of its own; its jobs belong to this thread's group.
+
+    Yields:
+        What waits for it, and gives or raises what it does. The block ends when it is done.
+    """
+    from pyspark.util import inheritable_thread_target
+
+    def run() -> T:
+        with as_active(spark):
+            return work()
+
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(inheritable_thread_target(spark)(run)).result
 
 
 def known_policy(spark: SparkSession) -> tuple[str | None, Policy | None]:

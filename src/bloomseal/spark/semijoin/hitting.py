@@ -135,8 +135,9 @@ def hits_of(asked: AskedIndexes, files: TableFiles, table: TablePolicy, column: 
     at_hand = None if hasattr(keys, "toArrow") else _at_hand(keys, column)
     if at_hand is None and not hasattr(keys, "toArrow"):
         return None
-    indexes = Indexes(asked.files(files.names, files.base, table), "auto", asked.trust)
-    if not (columns := spelled(indexes, [column])):
+    placed = asked.files(files.names, files.base, table)
+    indexes = Indexes(placed, "auto", asked.trust)
+    if placed.without_index or not (columns := spelled(indexes, [column])):
         return None
     states = indexes.states()
     held = indexes.held(columns, states)

@@ -98,13 +98,16 @@ class AskedIndexes:
         """
         if self.use == "never":
             return Left(dict.fromkeys(names))
-        from ...table.query.indexes import Indexes
+        from ...table.query.indexes import Indexes, UseIndex
         from ..source.narrowing import Watched, one_of
 
         files = self.files(names, base, table)
+        indexes = Indexes(files, self.use if self.pinned is None else "auto", self.trust)
+        if self.pinned is None and indexes.use is UseIndex.AUTO and files.without_index:
+            return Left(dict.fromkeys(names))
         found = one_of(
             files,
-            Indexes(files, self.use if self.pinned is None else "auto", self.trust),
+            indexes,
             column,
             keys_for,
             lambda file: place_of(file, column, case_sensitive=self.case_sensitive),

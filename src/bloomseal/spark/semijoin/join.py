@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import pickle
 import uuid
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +21,7 @@ from ...policy import Policy, TablePolicy
 from ..given import MERGE_SCHEMA, PARTITION_INFERENCE
 from ..jobs.common import job_table
 from ..listing import qualified
-from ..session import as_active, counter_of
+from ..session import as_active, counter_of, meanwhile
 from ..source.options import SourceOptions
 from ..source.reader import infer_schema, plan
 from ..source.scan import Scan
@@ -30,7 +32,7 @@ from .pruning import Question
 from .reading import Reading, RowGroups
 from .result import PrunedFile, PruneResult
 from .sealed_keyset import key_column, quoted
-from .whole import by_name, whole_table
+from .whole import by_name, seen_by_spark, whole_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,6 +51,8 @@ costs more than Spark's own reader could save.
 _SMALL_FILES_OF_A_TASK: Final = 200
 """Between two tasks Spark takes about 0.1 s of a core, in which so many are read that an index leaves one row group of.
 """
+_OPENED_FILES_OF_A_TASK: Final = 5_000
+"""The same of files that are only opened under the policy, while Spark's own reader reads them."""
 _BROADCAST_KEYS: Final = 200_000
 _EXACT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _WHOLE: Final = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
@@ -111,25 +115,29 @@ def semi_join(
     settings = SourceOptions(
         (qualified(spark, path),), kms=str(chosen.kms), table=chosen, infer_partition_types=typed, merge_schema=merge
     )
-    # Not by Spark's reader, which would take a stranger's file for the table's.
-    schema = infer_schema(settings, question.tree)
-    wanted = _keys_frame(
-        spark, keys, question.values, column, _type_of(schema, column, case_sensitive=question.case_sensitive)
-    )
-    if not question.prediction.pays:
+    whole = not question.prediction.pays
+    if whole:
         warnings.warn(f"the table is read whole: {question.prediction}", BloomsealWarning, stacklevel=2)
-    if columns is not None and where is None:
-        needed = {*(name.lower() for name in columns), column.split(".")[0].lower()}
-        schema = st.StructType([one for one in schema.fields if one.name.lower() in needed])
-    if not question.prediction.pays:
-        rows = _all_rows(spark, question, settings, schema, native)
-    elif _mean_size(question.tree) <= _SMALL_FILE:
-        rows = _by_row_groups(spark, question, settings, schema, dict.fromkeys(question.files.names), prunes=True)
-    else:
-        found = question.ask(spark, files_per_task)
-        for file, failure in found.failures.items():
-            raise PolicyError(f"a file could not be asked for keys: {failure}", file=file)
-        rows = _rows(spark, question, settings, found, schema, native)
+    by_spark = whole and native and (question.alike or merge)
+    look = functools.partial(seen_by_spark, spark, settings, question.tree)
+    with meanwhile(spark, look) if by_spark else contextlib.nullcontext() as seen:
+        # Not by Spark's reader, which would take a stranger's file for the table's.
+        schema = infer_schema(settings, question.tree)
+        wanted = _keys_frame(
+            spark, keys, question.values, column, _type_of(schema, column, case_sensitive=question.case_sensitive)
+        )
+        if columns is not None and where is None:
+            needed = {*(name.lower() for name in columns), column.split(".")[0].lower()}
+            schema = st.StructType([one for one in schema.fields if one.name.lower() in needed])
+        if whole:
+            rows = _all_rows(spark, question, settings, schema, seen)
+        elif _mean_size(question.tree) <= _SMALL_FILE:
+            rows = _by_row_groups(spark, question, settings, schema, dict.fromkeys(question.files.names), prunes=True)
+        else:
+            found = question.ask(spark, files_per_task)
+            for file, failure in found.failures.items():
+                raise PolicyError(f"a file could not be asked for keys: {failure}", file=file)
+            rows = _rows(spark, question, settings, found, schema, native)
     if where is not None:
         rows = rows.where(where)
     if question.prediction.keys <= _BROADCAST_KEYS:
@@ -189,17 +197,25 @@ def _rows(
 
 
 def _all_rows(
-    spark: SparkSession, question: Question, settings: SourceOptions, schema: st.StructType, native: bool
+    spark: SparkSession,
+    question: Question,
+    settings: SourceOptions,
+    schema: st.StructType,
+    seen: Callable[[], DataFrame | None] | None,
 ) -> DataFrame:
-    """The table, of which nothing can be ruled out: by Spark's own reader where that sees it as Bloomseal's does."""
+    """The table, of which nothing can be ruled out: by Spark's own reader where that sees it as Bloomseal's does.
+
+    Args:
+        seen: how it does; None where nobody asked.
+    """
     names = question.files.names
-    alike = question.alike or settings.merge_schema
-    whole = whole_table(spark, settings, question.tree, schema) if native and alike else None
-    if whole is None:
-        return _by_row_groups(spark, question, settings, schema, dict.fromkeys(names), prunes=False)
-    # One answer for all, which so travels once.
-    opened = dict.fromkeys(names, PrunedFile("", (), 0))
-    return _by_row_groups(spark, question, settings, schema, opened, prunes=False).union(whole)
+    if seen is not None:
+        # One answer for all, which so travels once. Made while Spark looks at the table.
+        opened = dict.fromkeys(names, PrunedFile("", (), 0))
+        looks = _by_row_groups(spark, question, settings, schema, opened, prunes=False)
+        if (whole := whole_table(seen(), question.tree, schema)) is not None:
+            return looks.union(whole)
+    return _by_row_groups(spark, question, settings, schema, dict.fromkeys(names), prunes=False)
 
 
 def _by_row_groups(
@@ -221,9 +237,12 @@ def _by_row_groups(
     name = f"bloomseal_row_groups_{uuid.uuid4().hex}"
     policy, base, counts = pickle.dumps(question.table), question.files.base, counter_of(spark)
     indexes = question.indexes if prunes else AskedIndexes("never")
-    task = Reading(policy, base, question.sealed, scan, asked, prunes, values, name, counts, indexes)
+    reads = any(one is None or one.row_groups for one in asked.values())
+    sealed = question.sealed if reads else question.sealed.without_keys()
+    task = Reading(policy, base, sealed, scan, asked, prunes, values, name, counts, indexes)
     cores = spark.sparkContext.defaultParallelism
     least = _SMALL_FILES_OF_A_TASK if _mean_size(tree) <= _SMALL_FILE else 1
+    least = least if reads else _OPENED_FILES_OF_A_TASK
     own = {"task": task, "cores": cores, "files_of_a_task": least, "name": classmethod(lambda _: name)}
     with as_active(spark):
         spark.dataSource.register(type("RowGroupsOfOneRead", (RowGroups,), own))

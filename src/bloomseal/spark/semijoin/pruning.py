@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...errors import BloomsealError, BloomsealWarning, UnsupportedError, UsageError
 from ...format.expectation import Expectation
 from ...format.pages.statistics import bounds
+from ...index.folder import columns_in
 from ...policy import Policy, TablePolicy
 from ...sbbf import KeySet
 from ...storage.formats import Format, named_format
@@ -24,7 +25,7 @@ from ..given import PARTITION_INFERENCE
 from ..jobs.common import described, job_table, packs
 from ..listing import TableFiles, qualified, split_uri
 from ..opening import open_table_file, table_of
-from ..session import show_figures
+from ..session import meanwhile, show_figures
 from .hitting import hits_of
 from .indexed import AskedIndexes, Left
 from .result import Prediction, PrunedFile, PruneResult
@@ -127,22 +128,28 @@ class Question:
         typed = str(spark.conf.get(PARTITION_INFERENCE, "true")).lower() == "true"
         # What Spark would read: others' rows are not the table's.
         place, expected = qualified(spark, path), Expectation.of_table(table)
-        tree = settled([split_uri(place)], lambda: find_files([place], infer=typed, expected=expected))
-        if any(named_format(file.name) is Format.ORC for file in tree.files):
-            raise UnsupportedError(
-                "key sets travel under a column's key, which ORC files lack: semi_join() and prune() take Parquet",
-                file=os.fspath(path), column=column, hint="bss.read(…, where=…), or a join of what it reads",
-            )  # fmt: skip
-        files = TableFiles(tree.files[0].base if tree.files else None, tuple(file.name for file in tree.files))
-        case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
-        indexes = AskedIndexes(use_index, trust, tree.rules is not None, case_sensitive)
-        if (hits := hits_of(indexes, files, table, column, keys)) is not None:
-            # A file that was replaced meanwhile is asked for all keys; so is a table of which they leave nothing out.
-            with contextlib.suppress(UnsupportedError):
-                pinned = replace(indexes, pinned=hits.states)
-                if (found := cls._of(path, column, hits.keys, table, files, tree, pinned)).prediction.pays:
-                    return found
-        return cls._of(path, column, values_of(keys, column), table, files, tree, indexes)
+        base, folder = split_uri(place)
+        # Of keys that an index could be asked for first not all are wanted.
+        early = hasattr(keys, "toArrow") and base is None and not columns_in(table.root or folder)
+        look = functools.partial(values_of, keys, column)
+        with meanwhile(spark, look) if early else contextlib.nullcontext(look) as values:
+            tree = settled([(base, folder)], lambda: find_files([place], infer=typed, expected=expected))
+            if any(named_format(file.name) is Format.ORC for file in tree.files):
+                raise UnsupportedError(
+                    "key sets travel under a column's key, which ORC files lack: semi_join() and prune() take Parquet",
+                    file=os.fspath(path), column=column, hint="bss.read(…, where=…), or a join of what it reads",
+                )  # fmt: skip
+            files = TableFiles(tree.files[0].base if tree.files else None, tuple(file.name for file in tree.files))
+            case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
+            indexes = AskedIndexes(use_index, trust, tree.rules is not None, case_sensitive)
+            if (hits := hits_of(indexes, files, table, column, keys)) is not None:
+                # A file that was replaced meanwhile is asked for all keys; so is a table of which they leave nothing
+                # out.
+                with contextlib.suppress(UnsupportedError):
+                    pinned = replace(indexes, pinned=hits.states)
+                    if (found := cls._of(path, column, hits.keys, table, files, tree, pinned)).prediction.pays:
+                        return found
+            return cls._of(path, column, values(), table, files, tree, indexes)
 
     @classmethod
     def _of(

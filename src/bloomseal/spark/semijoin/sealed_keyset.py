@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ...encryption import ModuleCipher, ModuleType, SecretKey
@@ -61,6 +61,10 @@ class SealedKeys:
         cipher = _cipher(file, leaf, salt)
         sealed = data if cipher is None else bytes(cipher.seal(data, ModuleType.FOOTER, _aad(file.path, column)))
         return cls(column, column_type, file.path, base, salt, sealed)
+
+    def without_keys(self) -> SealedKeys:
+        """For tasks that ask for none: it can't be opened."""
+        return replace(self, _sealed=b"")
 
     def open(self, table: TablePolicy | None) -> KeySet:
         """The set, with the keys of whoever calls.

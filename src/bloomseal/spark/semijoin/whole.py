@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..source.files.tree import Tree
     from ..source.options import SourceOptions
 
-__all__ = ["by_name", "whole_table"]
+__all__ = ["by_name", "seen_by_spark", "whole_table"]
 
 _LISTING_TASKS: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _TASK_BYTES: Final = 128 * 1024 * 1024
@@ -38,9 +38,9 @@ def by_name(spark: SparkSession, settings: SourceOptions, names: Sequence[str], 
         return reader.parquet(*map(at.uri, names)).select(*map(quoted, schema.names))
 
 
-def whole_table(spark: SparkSession, settings: SourceOptions, tree: Tree, schema: st.StructType) -> DataFrame | None:
-    """All of a table; None where Spark's reader would find other files in its folder, or other types in them: it knows
-    no log of Delta or Iceberg, and reads nanoseconds and half floats in other ways or not at all.
+def seen_by_spark(spark: SparkSession, settings: SourceOptions, tree: Tree) -> DataFrame | None:
+    """A table as Spark's own reader sees it; None where that finds other files in its folder: it knows no log of Delta
+    or Iceberg.
     """
     if tree.rules is not None:
         return None
@@ -53,13 +53,32 @@ def whole_table(spark: SparkSession, settings: SourceOptions, tree: Tree, schema
     # Thousands of names in one message from the JVM, and not in one each.
     mapper: Any = classic_jvm(spark).com.fasterxml.jackson.databind.ObjectMapper()
     named = json.loads(mapper.writeValueAsString(frame._jdf.inputFiles()))
-    found = {split_uri(unquote(one))[1] for one in named}
+    folders: dict[str, str] = {}
+    found = set()
+    for one in named:
+        folder, _, name = unquote(one).rpartition("/")
+        if folder not in folders:
+            folders[folder] = split_uri(f"{folder}/")[1].rstrip("/")
+        found.add(f"{folders[folder]}/{name}")
+    return frame if found == {file.name for file in tree.files} else None
+
+
+def whole_table(frame: DataFrame | None, tree: Tree, schema: st.StructType) -> DataFrame | None:
+    """These columns of all of a table; None where Spark's reader has other types for them: it reads nanoseconds and
+    half floats in other ways or not at all.
+
+    Args:
+        frame: of `seen_by_spark`.
+    """
+    if frame is None:
+        return None
     seen = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
     wanted = {field.name: field.dataType.simpleString() for field in schema.fields}
-    if found != {file.name for file in tree.files} or not wanted.items() <= seen.items():
+    if not wanted.items() <= seen.items():
         return None
     # Spark makes a task of some thirty small files, and starting it is a good part of its work.
-    tasks = max(4 * spark.sparkContext.defaultParallelism, sum(file.size for file in tree.files) // _TASK_BYTES)
+    cores = frame.sparkSession.sparkContext.defaultParallelism
+    tasks = max(4 * cores, sum(file.size for file in tree.files) // _TASK_BYTES)
     return frame.select(*map(quoted, schema.names)).coalesce(tasks)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import BloomsealError
+from ...index.folder import columns_in
 from ...storage.discovery.kinds import Found, Kind
 from ...storage.ref import FileRef
 from ...table.query.indexes import Indexes
@@ -58,14 +59,24 @@ class Files:
         """As `bloomseal.storage` lists them."""
         return [self._found(one) for one in self.placed]
 
+    @property
+    def without_index(self) -> bool:
+        """Has none of their folders an index? As far as that is told at once, on this machine: a plan need not list
+        thousands of files again to learn that nobody is to be asked about them.
+        """
+        roots = {(one.base, self._root(one)) for one in self.placed}
+        return not any(base is not None or (root is not None and columns_in(root)) for base, root in roots)
+
     def open(self, number: int) -> SealedFile:
         """The file of this number."""
         return self.open_placed(self.placed[number])
 
+    def _root(self, one: Placed) -> str | None:
+        below = self.folder is not None and one.name.startswith(self.folder.rstrip("/") + "/")
+        return self.folder if below else one.root
+
     def _found(self, one: Placed) -> Found:
-        root = one.root
-        if self.folder is not None and one.name.startswith(self.folder.rstrip("/") + "/"):
-            root = self.folder
+        root = self._root(one)
         relative = one.name if root is None else one.name[len(root.rstrip("/")) + 1 :]
         return Found(FileRef(one.name, open_filesystem(one.base), root), relative, Kind.DATA)
 

@@ -131,7 +131,7 @@ class TableReader(DataSourceReader):
         if settings.use_index == "never" or not self._scan.conditions or settings.for_indexes is None:
             return pieces, None
         # Reads that ask none need not load this.
-        from ...table.query.indexes import Indexes
+        from ...table.query.indexes import Indexes, UseIndex
         from ...table.query.sift import sifted
         from .narrowing import Watched, spelled
 
@@ -139,6 +139,8 @@ class TableReader(DataSourceReader):
         files = self._files(pieces, logged=tree.rules is not None)
         before = settings.kms_counters()
         indexes = Indexes(files, settings.use_index, settings.trust)
+        if indexes.use is UseIndex.AUTO and files.without_index:
+            return pieces, None
         found = sifted(range(len(pieces)), indexes, spelled(indexes, asked), lambda _, stand_in: scan.asked(stand_in))
         planned.add(found.stats)
         planned.add_kms(before, settings.kms_counters())
