@@ -6,8 +6,9 @@ four of 500,000 rows. Then each job stands beside the same Spark's own, over the
 ones. Told are the least time by the clock and the least processor time of all processes, the JVM's included, after two
 runs to warm up; and the ratios to Spark over plaintext. ``jobs`` tells how much faster verify, audit, rewrap and rekey
 (or those that are named) are with two tasks than with one, over 48 files of 1,000,000 rows, beside tasks that do
-nothing but AES-GCM; and the same without what an empty job takes, which is Spark's own start. ``memory`` tells how big
-the JVM's heap and its Python processes are after each ten of a hundred queries.
+nothing but AES-GCM; and the same without what an empty job takes, which is Spark's own start. ``rewrap``, which copies
+files, also stands beside tasks that do nothing but copy and sync them: that is what disk and memory give. ``memory``
+tells how big the JVM's heap and its Python processes are after each ten of a hundred queries.
 """
 
 from __future__ import annotations
@@ -126,6 +127,7 @@ def two_tasks(jobs: Jobs, folder: Path, names: list[str]) -> None:
     work: dict[str, Callable[[int], Any]] = {
         "empty": lambda per_task: alone(len, per_task),
         "AES-GCM alone": lambda per_task: alone(_sealed, per_task),
+        "copies alone": lambda per_task: alone(_copied, per_task),
         "verify": lambda per_task: bss.verify(spark, place, table="people", files_per_task=per_task).count(),
         "audit": lambda per_task: bss.audit(spark, place, table="people", files_per_task=per_task).inventory.count(),
         "rewrap": lambda per_task: rewrapped(per_task).count(),
@@ -133,7 +135,8 @@ def two_tasks(jobs: Jobs, folder: Path, names: list[str]) -> None:
             spark, place, table="people", files_per_task=per_task, journal=journal, restart=True
         ).count(),
     }
-    work = {name: job for name, job in work.items() if not names or name in ("empty", "AES-GCM alone", *names)}
+    beside = {"empty", "AES-GCM alone", *({"copies alone"} if "rewrap" in names else set())}
+    work = {name: job for name, job in work.items() if not names or name in beside.union(names)}
     best: dict[tuple[str, int], float] = {}
     for run in range(_RUNS + 1):
         for name, job in work.items():
@@ -156,6 +159,7 @@ def two_tasks(jobs: Jobs, folder: Path, names: list[str]) -> None:
             f"{name}: one task {best[name, 1]:.2f} s, two {best[name, 2]:.2f} s: {whole:.2f} times as fast, "
             f"{whole / gain('AES-GCM alone'):.2f} of AES-GCM's; without an empty job's time {net:.2f} times, "
             f"{net / gain('AES-GCM alone', 'empty'):.2f} of AES-GCM's"
+            + (f"; {whole / gain('copies alone'):.2f} of the copies'" if name == "rewrap" else "")
         )
 
 
@@ -165,6 +169,21 @@ def _sealed(_: str) -> int:
     cipher, text = AESGCM(bytes(16)), bytes(1 << 20)
     out = bytearray(len(text) + 16)
     return sum(cipher.encrypt_into(number.to_bytes(12, "big"), text, None, out) for number in range(1_000))
+
+
+def _copied(name: str) -> int:
+    """A file, put in its own place after a copy by the kernel and a sync: what any way to rewrap a file comes to."""
+    path, aside = Path(name), Path(f"{name}.copy")
+    with path.open("rb") as old, aside.open("wb") as new:
+        size = left = os.fstat(old.fileno()).st_size
+        while left:
+            left -= os.copy_file_range(old.fileno(), new.fileno(), left)
+        os.fsync(new.fileno())
+        aside.rename(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)
+    return size
 
 
 def memory(jobs: Jobs, folder: Path) -> None:
