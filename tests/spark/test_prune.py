@@ -22,8 +22,11 @@ from bloomseal.errors import BloomsealWarning
 from bloomseal.policy import Policy, TablePolicy
 from bloomseal.sbbf import KeySet
 from bloomseal.spark.jar import SEALED_READS
+from bloomseal.spark.semijoin.indexed import AskedIndexes
 from bloomseal.spark.semijoin.reading import Reading, _Reader
 from bloomseal.spark.semijoin.sealed_keyset import SealedKeys, values_of
+from bloomseal.spark.session import meanwhile
+from bloomseal.storage.discovery.kinds import INDEX_FOLDER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -586,3 +589,61 @@ def test_a_task_is_sent_no_names_but_its_own() -> None:
     assert b"part-" not in sent
     with pytest.raises(TypeError, match="knows of no file"):
         pickle.loads(sent).partitions()  # noqa: S301 - its own
+
+
+def test_tasks_that_open_files_for_spark_s_own_reader_are_sent_no_keys(
+    spark: SparkSession, keyed: TablePolicy, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Reading] = []
+
+    def noted(*told: Any) -> Reading:
+        made.append(Reading(*told))
+        return made[-1]
+
+    monkeypatch.setattr("bloomseal.spark.semijoin.join.Reading", noted)
+    everywhere = [digest(i) for i in range(0, TOTAL, ROWS // 4)]
+    with pytest.warns(BloomsealWarning, match="the table is read whole"):
+        found = bss.semi_join(spark, path, "ssn", everywhere, policy=keyed)
+    assert found.count() == sum(i % 100 != 99 for i in range(0, TOTAL, ROWS // 4))
+    (opens,) = made
+    with pytest.raises(bs.BloomsealError):
+        opens.sealed.open(keyed)
+    bss.semi_join(spark, path, "ssn", [digest(7)], policy=keyed).collect()
+    assert len(made[1].sealed.open(keyed)) == 1
+
+
+def test_a_plan_lists_no_files_for_indexes_that_are_not_there(
+    spark: SparkSession, keyed: TablePolicy, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any) -> Any:
+        raise AssertionError("listed")
+
+    monkeypatch.setattr("bloomseal.spark.source.narrowing.Files._found", never)
+    wanted = spark.createDataFrame(pa.table({"ssn": [digest(7), "no such"]}))
+    assert bss.prune(spark, path, "ssn", wanted, policy=keyed).counts["row_groups_left"] == 1
+    files = AskedIndexes().files([str(one) for one in path.iterdir()], None, keyed.at(path))
+    assert files.without_index
+    monkeypatch.undo()
+    with pytest.raises(bs.UsageError, match="an index is required"):
+        bss.prune(spark, path, "ssn", wanted, policy=keyed, use_index="require")
+
+
+def test_keys_of_a_frame_are_not_collected_ahead_of_an_index(
+    spark: SparkSession, keyed: TablePolicy, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead: list[int] = []
+
+    def noted(session: Any, work: Any) -> Any:
+        ahead.append(1)
+        return meanwhile(session, work)
+
+    monkeypatch.setattr("bloomseal.spark.semijoin.pruning.meanwhile", noted)
+    wanted = spark.createDataFrame(pa.table({"ssn": [digest(7)]}))
+    assert bss.prune(spark, path, "ssn", wanted, policy=keyed).counts["row_groups_left"] == 1
+    assert ahead == [1]
+    indexed = tmp_path / "indexed"
+    shutil.copytree(path, indexed)
+    (indexed / INDEX_FOLDER / "ssn").mkdir(parents=True)
+    with pytest.MonkeyPatch.context():
+        bss.prune(spark, indexed, "ssn", wanted, policy=keyed)
+    assert ahead == [1]
