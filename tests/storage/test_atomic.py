@@ -11,6 +11,7 @@ import pytest
 from bloomseal.keytools.material.store import MaterialStore
 from bloomseal.keytools.protocols import FileRef
 from bloomseal.storage.atomic import AtomicFile
+from bloomseal.storage.source import Source
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
@@ -78,3 +79,27 @@ def test_pieces_of_every_size_stand_in_their_order(tmp_path: Path, seed: int) ->
         out.commit(lambda _: None)
     expected = expected[:5] + bytes((2 << 20) + 1) + expected[(2 << 20) + 6 :] + b"end"
     assert path.read_bytes() == expected
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the system takes no such advice")
+@pytest.mark.parametrize("by_kernel", [True, False])
+def test_the_disk_begins_with_a_copy_before_it_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_kernel: bool
+) -> None:
+    content = Random(7).randbytes(20 << 20)
+    (tmp_path / "old").write_bytes(content)
+    begun: list[tuple[int, int]] = []
+
+    def noted(fd: int, offset: int, length: int, _: int) -> None:
+        assert os.fstat(fd).st_size <= offset + length
+        begun.append((offset, length))
+
+    monkeypatch.setattr(os, "posix_fadvise", noted)
+    if not by_kernel:
+        monkeypatch.delattr(os, "copy_file_range", raising=False)
+    with Source.open(str(tmp_path / "old")) as source, AtomicFile(FileRef(str(tmp_path / "new"))) as out:
+        out.copy_from(source, len(content) - 5)
+        out.write(b"end")
+        out.commit(lambda _: None)
+    assert (tmp_path / "new").read_bytes() == content[:-5] + b"end"
+    assert begun[:2] == [(0, 8 << 20), (8 << 20, 8 << 20)]

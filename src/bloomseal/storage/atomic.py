@@ -169,7 +169,7 @@ class AtomicFile:
         """As far as the kernel can; the rest is for the caller."""
         copy: Any = getattr(os, "copy_file_range", None)
         while copy and self._written < length:
-            piece, begin = min(length - self._written, 1 << 30), self._written
+            piece, begin = min(length - self._written, _WRITEBACK_BYTES), self._written
             try:
                 done = copy(original, self._fd, piece, begin, begin)
             except OSError as error:
@@ -179,6 +179,7 @@ class AtomicFile:
             if done == 0:
                 return
             self._written += done
+            self._begin_to_sync()
 
     def _flush(self) -> None:
         length, self._length = self._length, 0
@@ -200,12 +201,16 @@ class AtomicFile:
             while len(data):
                 done = os.pwrite(self._fd, data, self._written)
                 data, self._written = data[done:], self._written + done
-            if self._written - self._sent >= _WRITEBACK_BYTES and hasattr(os, "posix_fadvise"):
-                # The disk begins with what it has while the rest is made, so that the sync at the end is short. Pages
-                # that are on their way stay cached.
-                with contextlib.suppress(OSError):
-                    os.posix_fadvise(self._fd, self._sent, self._written - self._sent, os.POSIX_FADV_DONTNEED)
-                self._sent = self._written
+            self._begin_to_sync()
+
+    def _begin_to_sync(self) -> None:
+        """The disk begins with what it has while the rest is made, so that the sync at the end is short. Pages that are
+        on their way stay cached.
+        """
+        if self._written - self._sent >= _WRITEBACK_BYTES and hasattr(os, "posix_fadvise"):
+            with contextlib.suppress(OSError):
+                os.posix_fadvise(self._fd, self._sent, self._written - self._sent, os.POSIX_FADV_DONTNEED)
+            self._sent = self._written
 
     def commit(self, check: Callable[[Source], None]) -> None:
         """Sync, reopen for `check`, and rename into place.
