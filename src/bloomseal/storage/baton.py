@@ -22,13 +22,13 @@ _mine = threading.local()
 class Baton:
     """What one of several threads holds while it computes.
 
-    Args:
+    Attributes:
         others: called where a thread that has it begins to wait: others may compute meanwhile.
     """
 
     def __init__(self, others: Callable[[], object] | None = None) -> None:
         self._lock = threading.Lock()
-        self._others = others
+        self.others = others
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -58,8 +58,8 @@ class Baton:
 def waiting() -> Iterator[None]:
     """Let another thread compute: what is done here takes long, and no processor."""
     baton = _give()
-    if baton is not None and baton._others is not None:
-        baton._others()
+    if baton is not None and baton.others is not None:
+        baton.others()
     try:
         yield
     finally:

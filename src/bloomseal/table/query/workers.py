@@ -62,6 +62,8 @@ def side_by_side(
             several()
         except BaseException as error:  # somebody pressed Ctrl-C
             failed[-1] = error
+    # Else a circle of references would keep what was worked on, open files too, until garbage is collected.
+    baton.others = None
     if failed:
         raise failed[min(failed)]
     return [done[number] for number in range(len(items))]
