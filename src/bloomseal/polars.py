@@ -63,7 +63,7 @@ def scan(table: SealedTable | Places, **options: Any) -> pl.LazyFrame:
         As `SealedTable.schema`. What goes wrong while rows are read reaches the caller as Polars hands it on.
     """
     opened = as_table(table, options)
-    empty = _frame(opened.schema_to_read().empty_table())
+    empty = _frame(opened.schema_to_read().empty_table().to_reader())
     schema = empty.schema
 
     def rows(
@@ -77,7 +77,7 @@ def scan(table: SealedTable | Places, **options: Any) -> pl.LazyFrame:
         read = opened.scan_in(pa.schema([opened.schema.field(name) for name in names]), condition)
         none = True
         for batch in read:
-            frame = _frame(batch)
+            frame = _frame(pa.RecordBatchReader.from_batches(batch.schema, [batch]))
             if most is not None:
                 frame = frame.head(most)
                 most -= frame.height
@@ -93,10 +93,9 @@ def scan(table: SealedTable | Places, **options: Any) -> pl.LazyFrame:
     return register_io_source(rows, schema=schema, is_pure=True)
 
 
-def _frame(rows: Any) -> pl.DataFrame:
-    frame = pl.from_arrow(rows)
-    assert isinstance(frame, pl.DataFrame)  # noqa: S101
-    return frame
+def _frame(rows: pa.RecordBatchReader) -> pl.DataFrame:
+    # As a stream, which Polars takes as it is: a batch or a table it takes apart in Python first.
+    return pl.DataFrame(rows)
 
 
 def _pushed(predicate: pl.Expr, schema: pl.Schema) -> _Terms | None:
@@ -113,19 +112,20 @@ def _pushed(predicate: pl.Expr, schema: pl.Schema) -> _Terms | None:
                 return [[Compare(name, op, Values(()))]]
     if len(parts) == 2:
         left, right = parts
+        one, other = left.meta, right.meta
+        if one.is_column() and other.is_literal():
+            for op, _, spelt in _COMPARED:
+                if predicate.meta.eq(spelt(left, right)):
+                    return _term(left, op, right, schema)
+            return _term(left, "in", right, schema) if predicate.meta.eq(left.is_in(right)) else None
+        if one.is_literal() and other.is_column():
+            found = [mirrored for _, mirrored, spelt in _COMPARED if predicate.meta.eq(spelt(left, right))]
+            return _term(right, found[0], left, schema) if found else None
         if predicate.meta.eq(left & right):
             return _both(_pushed(left, schema), _pushed(right, schema))
         if predicate.meta.eq(left | right):
-            one, other = _pushed(left, schema), _pushed(right, schema)
-            return None if one is None or other is None or len(one) + len(other) > _MOST_TERMS else one + other
-        if left.meta.is_column() and right.meta.is_literal() and predicate.meta.eq(left.is_in(right)):
-            return _term(left, "in", right, schema)
-        for op, mirrored, spelt in _COMPARED:
-            if predicate.meta.eq(spelt(left, right)):
-                if left.meta.is_column() and right.meta.is_literal():
-                    return _term(left, op, right, schema)
-                if right.meta.is_column() and left.meta.is_literal():
-                    return _term(right, mirrored, left, schema)
+            some, others = _pushed(left, schema), _pushed(right, schema)
+            return None if some is None or others is None or len(some) + len(others) > _MOST_TERMS else some + others
     if len(parts) == 3 and parts[0].meta.is_column() and all(part.meta.is_literal() for part in parts[1:]):
         column, low, high = parts
         for closed, (above, below) in _BETWEEN.items():
