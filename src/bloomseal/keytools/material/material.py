@@ -27,6 +27,10 @@ __all__ = [
 
 _TYPE: Final = "PKMT1"
 _REMEMBERED: Final = 64
+_REMEMBERED_METADATA: Final = 512
+"""Of 256 files that a table keeps open, those of the footer and of a column."""
+_SHORT: Final = 4096
+"""Bytes of the longest key metadata that is remembered. Most are a few hundred."""
 FOOTER_KEY_REFERENCE: Final = "footerKey"
 COLUMN_KEY_REFERENCE: Final = "columnKey"
 DEFAULT_INSTANCE: Final = "DEFAULT"
@@ -120,7 +124,7 @@ class KeyMetadata:
         Raises:
             KeyAccessError: not PKMT1 key metadata (an opaque key id, for instance), or too long.
         """
-        return _metadata(bytes(key_metadata))
+        return (_metadata if len(key_metadata) <= _SHORT else _parsed)(bytes(key_metadata))
 
 
 def material_fields(text: str | bytes) -> dict[str, Any]:
@@ -138,12 +142,14 @@ def _material(text: str | bytes) -> KeyMaterial:
     return KeyMaterial._from_fields(_fields(text))
 
 
-@functools.lru_cache(_REMEMBERED)
-def _metadata(key_metadata: bytes) -> KeyMetadata:
+def _parsed(key_metadata: bytes) -> KeyMetadata:
     fields = _pkmt1(key_metadata, "key metadata")
     if _get(fields, "internalStorage", bool):
         return KeyMetadata(material=KeyMaterial._from_fields(fields))
     return KeyMetadata(reference=_get(fields, "keyReference", str))
+
+
+_metadata = functools.lru_cache(_REMEMBERED_METADATA)(_parsed)
 
 
 @functools.lru_cache(_REMEMBERED)
