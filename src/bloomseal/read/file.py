@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..errors import Hint, UnsupportedError, UsageError
+from ..errors import UnsupportedError, UsageError
 from ..format.decode import read_row_group
-from ..format.opening import KeysAtHand, keys_again, need_verified, open_footer
-from ..format.schema import Leaf, Schema
-from ..format.walk import Chunk, Walk
+from ..format.schema import Schema
+from ..format.walk import Chunk
 from ..sbbf import KeySet, ProbeSet, SplitBlockBloomFilter
-from ..specs import DecryptionSpec, decryption_for
+from ..specs import DecryptionSpec
 from ..spelling import named_columns
 from ..storage.baton import waiting
-from ..storage.formats import Format
 from ..storage.ref import FileRef
 from ..storage.source import FilePlace, Source, lend
 from .filters import believed_filter
-from .plan import ReadPlan, ReadStats
+from .opened import OpenedFile, RowGroupInfo
+from .plan import Asked, ReadPlan, ReadStats
 from .prune import RuledOut, Survivors, ruled_out, survivors
 from .verdict import Hits, Verdict, verdicts
 
@@ -37,110 +35,17 @@ if TYPE_CHECKING:
 __all__ = ["ReadPlan", "ReadStats", "RowGroupInfo", "RuledOut", "SealedFile", "Survivors", "Verdict", "open_file"]
 
 
-@dataclass(frozen=True, slots=True)
-class RowGroupInfo:
-    """A row group: its index, rows, and bytes before compression."""
-
-    index: int
-    num_rows: int
-    total_byte_size: int
-
-
-class SealedFile:
+class SealedFile(OpenedFile):
     """An open Parquet file, encrypted or not. Threads may share it; make one with `open_file`.
 
     Attributes:
         stats: what the last `read` did.
     """
 
-    format: ClassVar = Format.PARQUET
-
     def __init__(self, source: Source, decryption: DecryptionSpec | TablePolicy | None) -> None:
-        self._source = source
-        self._decryption = decryption_for(decryption, source.ref)
-        footer, keys = open_footer(source, self._decryption)
-        self._expectation = keys.expectation
-        self._footer = footer
-        self._walk = Walk(source, footer, keys)
+        super().__init__(source, decryption)
         self._not_clear: set[int] = set()  # leaves that were held against the expectation in every row group
         self.stats = ReadStats()
-
-    @property
-    def path(self) -> str:
-        return self._source.name
-
-    @property
-    def encrypted(self) -> bool:
-        """Is anything in the file encrypted?"""
-        return self._footer.crypto is not None
-
-    @property
-    def footer_verified(self) -> bool:
-        """Was the footer opened or its signature checked with the footer key? A plaintext file's never is."""
-        return self._footer.crypto is not None and self._footer.verified
-
-    @property
-    def columns(self) -> list[str]:
-        """Dotted paths of all leaf columns."""
-        return [leaf.name for leaf in self._footer.schema.leaves]
-
-    @property
-    def num_rows(self) -> int:
-        return self._footer.num_rows
-
-    @property
-    def num_row_groups(self) -> int:
-        return len(self._footer.row_groups)
-
-    @property
-    def row_groups(self) -> list[RowGroupInfo]:
-        """All row groups."""
-        views = (self._footer.row_group(index) for index in range(self.num_row_groups))
-        return [RowGroupInfo(i, view.num_rows or 0, view.total_byte_size or 0) for i, view in enumerate(views)]
-
-    @property
-    def walk(self) -> Walk:
-        """The file as its modules."""
-        return self._walk
-
-    @property
-    def source(self) -> Source:
-        """The bytes."""
-        return self._source
-
-    @property
-    def leaves(self) -> Schema:
-        """The columns, as predicates know them."""
-        return self._footer.schema
-
-    def leaf(self, column: str) -> Leaf:
-        """The leaf of a dotted path.
-
-        Raises:
-            UsageError: no such column, or several.
-        """
-        return self.leaves.leaf(column)
-
-    def has(self, column: str) -> bool:
-        """Is there a leaf at or below this dotted path?"""
-        return self.leaves.has(column)
-
-    @property
-    def num_parts(self) -> int:
-        """How many parts the rows are decoded in: row groups, of an ORC file stripes."""
-        return self.num_row_groups
-
-    def seals(self, leaf: Leaf) -> bool:
-        """Is the column encrypted, in any row group?"""
-        return any(self.walk.chunk(group, leaf.index).encrypted for group in range(self.num_row_groups))
-
-    def rows_in_part(self, part: int) -> int:
-        """How many rows there are in a part."""
-        return self._footer.row_group(part).num_rows or 0
-
-    def column_type(self, column: str) -> str:
-        """The column's physical and logical type, in words."""
-        return str(self.leaf(column).type)
 
     def filter(self, row_group: int, column: str) -> SplitBlockBloomFilter | None:
         """A column chunk's filter; None where there is none that proves anything.
@@ -257,8 +162,19 @@ class SealedFile:
         if twice := schema.repeated_names & set(order):
             raise UnsupportedError("several columns have the same name", file=self.path, column=min(twice))
         predicate = None if filters is None else _predicate(filters, schema, self._int96_utc)
-        self._refuse_clear(wanted, predicate)
-        return ReadPlan(self._walk, wanted, order, predicate, int96_unit, ReadStats(row_groups=self.num_row_groups))
+        return self._planned(Asked(wanted, order, predicate, int96_unit))
+
+    def plan_as(self, asked: Asked) -> ReadPlan:
+        """As `plan`, of a read that was found good for a file of the same `likeness`: what may differ from file to file
+        is checked.
+        """
+        self.need_verified("read")
+        self._expectation.names(self._footer.schema)
+        return self._planned(asked)
+
+    def _planned(self, asked: Asked) -> ReadPlan:
+        self._refuse_clear(asked.wanted, asked.predicate)
+        return ReadPlan(self._walk, *asked, ReadStats(row_groups=self.num_row_groups))
 
     def scan(self, plan: Any) -> Iterator[pa.Table]:
         """The matching rows, one table per part that has any. Counts into ``plan.stats``."""
@@ -323,48 +239,6 @@ class SealedFile:
         from ..format.verify import verify_walk  # look-ups need not load this
 
         return verify_walk(self._walk, filters=filters)
-
-    def forget_keys(self) -> None:
-        """Be open without them, until they are asked for again."""
-        self._walk.keys = KeysAtHand(None, None, self._expectation)
-
-    def ask_keys_again(self) -> None:
-        """After `forget_keys`, as if the file were opened now.
-
-        Raises:
-            KeyAccessError: the footer key can't be had.
-        """
-        self._walk.keys = keys_again(self._source, self._footer, self._decryption, self._expectation)
-
-    def close(self) -> None:
-        self._source.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        state = "encrypted" if self.encrypted else "plaintext"
-        return f"<SealedFile {self.path}: {self.num_rows} rows, {self.num_row_groups} row groups, {state}>"
-
-    @property
-    def _int96_utc(self) -> bool:
-        return bool(self._decryption and self._decryption.int96_utc)
-
-    def need_verified(self, what: str) -> None:
-        """Refuse what would rely on a footer that could not be verified, if that was not allowed.
-
-        Args:
-            what: the use, in a word.
-
-        Raises:
-            PolicyError: the footer's signature could not be checked.
-        """
-        allowed = self._decryption is not None and self._decryption.allow_unverified_footer
-        if not allowed:
-            need_verified(self._footer, self._source, f"a {what}", Hint.VERIFIED_FOOTER)
 
     def _refuse_clear(self, wanted: Sequence[int], predicate: Predicate | None) -> None:
         """Whether a column in plaintext is refused must not depend on which row groups are opened."""

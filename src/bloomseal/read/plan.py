@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -15,9 +15,10 @@ from ..format.layout import FileMeta
 from ..format.walk import Walk
 
 if TYPE_CHECKING:
+    from ..format.footer import Footer
     from .predicate.predicate import Left, Predicate
 
-__all__ = ["ReadPlan", "ReadStats"]
+__all__ = ["Asked", "ReadPlan", "ReadStats", "likeness"]
 
 _EMPTY: dict[object, pa.Table] = {}
 """Results without rows by footer schema, key-value metadata and what is asked for: files of one table share them."""
@@ -55,16 +56,35 @@ class ReadStats:
                 setattr(self, name, getattr(self, name) + number)
 
 
+class Asked(NamedTuple):
+    """A read, of a file and of every other one of the same `likeness`. It holds nothing of the file.
+
+    Attributes:
+        wanted: leaves of the result, ascending.
+        order: its top-level fields.
+        predicate: which rows; None for all.
+        int96_unit: of the timestamps that INT96 becomes: ``ns`` or ``us``.
+    """
+
+    wanted: list[int]
+    order: list[str]
+    predicate: Predicate | None
+    int96_unit: str
+
+
+def likeness(footer: Footer) -> Hashable:
+    """Files of which this is equal have equal columns, by name and by type, in Parquet and in Arrow."""
+    fields = footer.struct.fields
+    return fields.get(FileMeta.SCHEMA), fields.get(FileMeta.KEY_VALUE)
+
+
 @dataclass
 class ReadPlan:
     """A read whose arguments were found good.
 
     Attributes:
         walk: the file.
-        wanted: leaves of the result, ascending.
-        order: its top-level fields.
-        predicate: which rows; None for all.
-        int96_unit: of the timestamps that INT96 becomes: ``ns`` or ``us``.
+        wanted, order, predicate, int96_unit: see `Asked`.
         stats: filled while it runs.
         pages: row group → column → the only data pages on which it can have a value that the predicate asks for.
         left: row group → what `ruled_out` left of its values, until its rows are read.
@@ -79,17 +99,15 @@ class ReadPlan:
     pages: Mapping[int, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
     left: dict[int, Left] = field(default_factory=dict)
 
+    @property
+    def asked(self) -> Asked:
+        """The same, for another file."""
+        return Asked(self.wanted, self.order, self.predicate, self.int96_unit)
+
     @cached_property
     def empty(self) -> pa.Table:
         """The result without rows: a read that matches nothing still has a schema."""
-        fields = self.walk.footer.struct.fields
-        asked = (
-            fields.get(FileMeta.SCHEMA),
-            fields.get(FileMeta.KEY_VALUE),
-            tuple(self.wanted),
-            tuple(self.order),
-            self.int96_unit,
-        )
+        asked = likeness(self.walk.footer), tuple(self.wanted), tuple(self.order), self.int96_unit
         found = _EMPTY.get(asked)
         if found is None:
             found = read_row_group(self.walk, None, self.wanted, int96_unit=self.int96_unit).select(self.order)

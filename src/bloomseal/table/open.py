@@ -13,7 +13,7 @@ from ..read.door import open_file
 from ..storage.discovery.tables import Places, find_files, is_one_file
 from ..storage.source import FilePlace
 from .query.partitions import Partitions
-from .query.query import TableParts
+from .query.parts import TableParts
 from .sealed import SealedTable
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..errors import BloomsealError
 from ..format.verify import VerifyReport
 from ..notebook import ShownInNotebooks
-from .query.query import TableParts
+from .query.parts import TableParts
 from .query.workers import side_by_side
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from ..read.file import ReadStats, SealedFile, Verdict
 from ..read.verdict import Hits, verdicts
 from .query.indexes import Indexes
 from .query.narrow import Narrowed, known_values, narrowed, shapes_of
-from .query.query import Answer, Query, Shape, TableParts, no_such_column
+from .query.parts import TableParts
+from .query.query import Answer, Query, Shape, no_such_column
 from .query.workers import side_by_side
 
 if TYPE_CHECKING:

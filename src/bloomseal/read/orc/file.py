@@ -118,6 +118,10 @@ class SealedOrcFile(SealedFile):
         return self._columns.leaves
 
     @property
+    def likeness(self) -> None:
+        """Nothing tells: each file is planned by itself."""
+
+    @property
     def arrow_schema(self) -> pa.Schema:
         """The columns that `leaves` are of, as pyarrow decodes them."""
         return pa.schema([one for one in self._columns.arrow if one.name not in self._columns.without])

@@ -2,103 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from dataclasses import field as dataclass_field
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from ...errors import PolicyError, UsageError
 from ...format.expectation import Expectation
-from ...read.door import open_file
-from ...read.file import ReadPlan, ReadStats, SealedFile
+from ...read.file import ReadStats, SealedFile
+from ...read.plan import Asked, ReadPlan
 from ...spelling import named_columns, nearest
-from ...storage.discovery.files import real_root, refuse_outside
-from ...storage.discovery.kinds import Found
 from .conditions import Condition, Rest, alike, columns_of
-from .kept import KeptFiles
-from .partitions import Partitions, columns_of_folders
+from .parts import TableParts
 from .schema import conform, fits, need_ids, unified
 
 if TYPE_CHECKING:
     from ...format.schema import Schema
     from ...index.facts.sighting import Kept
-    from ...policy import TablePolicy
     from ...sbbf import ColumnType
-    from ...specs import DecryptionSpec
     from ...storage.logs.snapshot import Snapshot
 
-__all__ = ["Answer", "Fragment", "Query", "Shape", "TableParts"]
+__all__ = ["Answer", "Fragment", "Query", "Shape"]
 
-
-@dataclass(frozen=True)
-class TableParts:
-    """What a table is made of.
-
-    Attributes:
-        files: in order.
-        partitions: what is known of each file's rows beforehand.
-        snapshot: what the table's log says; None for a plain folder.
-        decryption: how each file is opened.
-        follow_links: files may lie outside the folders that led to them.
-        opened: files that stayed open for whoever opens them next.
-    """
-
-    files: Sequence[Found]
-    partitions: Partitions
-    snapshot: Snapshot | None
-    decryption: DecryptionSpec | TablePolicy | None
-    follow_links: bool = False
-    opened: KeptFiles = dataclass_field(default_factory=KeptFiles, compare=False, repr=False)
-
-    @property
-    def logged(self) -> bool:
-        """Does a table's log keep the list of files?"""
-        return self.snapshot is not None
-
-    @cached_property
-    def local(self) -> bool:
-        """Are all files on this machine's own file system?"""
-        return all(found.ref.filesystem is None for found in self.files)
-
-    @cached_property
-    def _roots(self) -> tuple[str, ...]:
-        roots = {found.ref.root for found in self.files if found.ref.filesystem is None and found.ref.root is not None}
-        return tuple(map(real_root, roots))
-
-    def folder_with(self, column: str, number: int) -> str:
-        """The folder whose name gives a column, in words: that of the file of this number, or else another file's."""
-        given = [found for found in self.files if column in columns_of_folders(found.relative, found.ref.path)]
-        if self.files[number] in given or not given:
-            return "its folder"
-        return f"another file's folder ({given[0].ref.path})"
-
-    def open(self, number: int) -> SealedFile:
-        """One file. The one place where a table's file is opened.
-
-        Raises:
-            UsageError: as `refuse_outside`.
-            FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError.
-        """
-        file = self.opened.take(number) or open_file(self.files[number].ref, decryption=self.decryption)
-        self.refuse_outside(number, file)
-        return file
-
-    def refuse_outside(self, number: int, file: SealedFile) -> None:
-        """Close an open file that lies outside the table by now.
-
-        Raises:
-            UsageError: it does.
-        """
-        if self.files[number].ref.root is not None and not self.follow_links:
-            try:
-                refuse_outside(file.source, self._roots)
-            except UsageError:
-                file.close()
-                raise
+_REMEMBERED: Final = 64
 
 
 class Shape(NamedTuple):
@@ -108,6 +36,14 @@ class Shape(NamedTuple):
 
     schema: pa.Schema
     filtered: Mapping[str, ColumnType]
+
+
+class Learnt(NamedTuple):
+    """What a query asks of a file, and of others of the same `Query.likeness`. It holds nothing of the file."""
+
+    left: Rest | None
+    shape: Shape
+    asked: Asked
 
 
 class Answer(NamedTuple):
@@ -141,6 +77,21 @@ class Fragment:
             raise
 
     def _make(self, query: Query, number: int) -> None:
+        self._query, self._number = query, number
+        if query.parts.snapshot is not None and not query.parts.partitions.stored:
+            self._refuse_overruled(query.parts.partitions.values)
+        like = query.likeness(number, self.file)
+        if like is not None and (known := query.learnt.get(like)) is not None:
+            self.left, self.shape = known.left, known.shape
+            self.plan: ReadPlan = self.file.plan_as(known.asked)
+        else:
+            self._learn(query, number)
+            if like is not None:
+                query.learn(like, Learnt(self.left, self.shape, self.plan.asked))
+        self.groups = self._groups(query.kept.get(number))
+
+    def _learn(self, query: Query, number: int) -> None:
+        """What is asked of a file with these columns."""
         schema = self.file.leaves
         known = query.parts.partitions
         if query.parts.snapshot is None and (twice := [name for name in known.values if schema.has(name)]):
@@ -150,8 +101,6 @@ class Fragment:
                 f"the column is in the file, and in the name of {folder}", file=self.file.path, column=twice[0],
                 hint="partitions=False leaves the folders' names alone",
             )  # fmt: skip
-        if query.parts.snapshot is not None and not known.stored:
-            self._refuse_overruled(known.values)
         if known.stored and (lacking := [name for name in known.values if not schema.has(name)]):
             expected = Expectation.of_table(query.parts.decryption)
             for name in lacking:
@@ -164,14 +113,13 @@ class Fragment:
                     "no such column in this file", file=self.file.path, column=name, hint=name.split(".")[0]
                 )
         decided = lambda name: not (known.stored and schema.has(name))  # noqa: E731
-        self.left: Rest | None = query.condition.left(number, self.file, decided)
+        self.left = query.condition.left(number, self.file, decided)
         filters, bound = self.left or (None, None)
         counted = names or self._least(schema, filters)
         if bound is not None:
             # Its rows are asked in the table's schema, once they are read.
             counted = list(dict.fromkeys([*counted, *filter(schema.has, bound.schema.names)]))
-        self._query, self._number = query, number
-        self.plan: ReadPlan = self.file.plan(counted, filters, int96_unit=query.int96_unit)
+        self.plan = self.file.plan(counted, filters, int96_unit=query.int96_unit)
         filtered = {name: schema.leaf(name).type for name in query.condition.columns if schema.has(name)}
         tops = {schema.below(name)[0].path[0] for name in names}
         found = self.plan.empty.schema
@@ -180,7 +128,6 @@ class Fragment:
         self.shape = Shape(found, filtered)
         if query.parts.snapshot is not None and query.parts.snapshot.field_ids:
             need_ids(self.file, query.parts.snapshot.field_ids)
-        self.groups = self._groups(query.kept.get(number))
 
     def _refuse_overruled(self, logged: Iterable[str]) -> None:
         """What a table's log says counts and not what the file holds; but not of what is sealed.
@@ -265,6 +212,7 @@ class Query:
 
     Attributes:
         kept: number of a file → the row groups that indexes leave of it; see `narrow`.
+        learnt: by `likeness`.
 
     Raises:
         UsageError: no columns, or a term about a partition column that is wrong.
@@ -278,6 +226,18 @@ class Query:
             self.columns = list(parts.snapshot.schema.names)
         self.condition = Condition(filters, parts.partitions.values)
         self.kept: dict[int, Kept] = {}
+        self.learnt: dict[Hashable, Learnt] = {}
+
+    def likeness(self, number: int, file: SealedFile) -> Hashable:
+        """Equal for files of which the same is asked; None: nothing tells."""
+        columns, signature = file.likeness, self.condition.signature
+        return None if columns is None else (columns, None if signature is None else signature(number))
+
+    def learn(self, like: Hashable, learnt: Learnt) -> None:
+        """Ask the same of the next file of that likeness."""
+        if len(self.learnt) >= _REMEMBERED:
+            self.learnt.clear()
+        self.learnt[like] = learnt
 
     @cached_property
     def numbers(self) -> list[int]:

@@ -1,0 +1,90 @@
+"""The parts of a table, and the one place where its files are opened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ...errors import UsageError
+from ...read.door import open_file
+from ...read.file import SealedFile
+from ...storage.discovery.files import real_root, refuse_outside
+from ...storage.discovery.kinds import Found
+from .kept import KeptFiles
+from .partitions import Partitions, columns_of_folders
+
+if TYPE_CHECKING:
+    from ...policy import TablePolicy
+    from ...specs import DecryptionSpec
+    from ...storage.logs.snapshot import Snapshot
+
+__all__ = ["TableParts"]
+
+
+@dataclass(frozen=True)
+class TableParts:
+    """What a table is made of.
+
+    Attributes:
+        files: in order.
+        partitions: what is known of each file's rows beforehand.
+        snapshot: what the table's log says; None for a plain folder.
+        decryption: how each file is opened.
+        follow_links: files may lie outside the folders that led to them.
+        opened: files that stayed open for whoever opens them next.
+    """
+
+    files: Sequence[Found]
+    partitions: Partitions
+    snapshot: Snapshot | None
+    decryption: DecryptionSpec | TablePolicy | None
+    follow_links: bool = False
+    opened: KeptFiles = field(default_factory=KeptFiles, compare=False, repr=False)
+
+    @property
+    def logged(self) -> bool:
+        """Does a table's log keep the list of files?"""
+        return self.snapshot is not None
+
+    @cached_property
+    def local(self) -> bool:
+        """Are all files on this machine's own file system?"""
+        return all(found.ref.filesystem is None for found in self.files)
+
+    @cached_property
+    def _roots(self) -> tuple[str, ...]:
+        roots = {found.ref.root for found in self.files if found.ref.filesystem is None and found.ref.root is not None}
+        return tuple(map(real_root, roots))
+
+    def folder_with(self, column: str, number: int) -> str:
+        """The folder whose name gives a column, in words: that of the file of this number, or else another file's."""
+        given = [found for found in self.files if column in columns_of_folders(found.relative, found.ref.path)]
+        if self.files[number] in given or not given:
+            return "its folder"
+        return f"another file's folder ({given[0].ref.path})"
+
+    def open(self, number: int) -> SealedFile:
+        """One file. The one place where a table's file is opened.
+
+        Raises:
+            UsageError: as `refuse_outside`.
+            FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError.
+        """
+        file = self.opened.take(number) or open_file(self.files[number].ref, decryption=self.decryption)
+        self.refuse_outside(number, file)
+        return file
+
+    def refuse_outside(self, number: int, file: SealedFile) -> None:
+        """Close an open file that lies outside the table by now.
+
+        Raises:
+            UsageError: it does.
+        """
+        if self.files[number].ref.root is not None and not self.follow_links:
+            try:
+                refuse_outside(file.source, self._roots)
+            except UsageError:
+                file.close()
+                raise
