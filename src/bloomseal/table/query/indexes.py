@@ -138,13 +138,15 @@ class Indexes:
         return [(self._members(root, of), of) for (_, root), of in numbers.items()]
 
     def _members(self, root: str, numbers: list[int]) -> Members:
-        files = [self._parts.files[number] for number in numbers]
+        # Not by self: files that stay open would wait for the collector of garbage, where somebody drops the table.
+        parts = self._parts
+        files = [parts.files[number] for number in numbers]
         return Members(
             FileRef(root, files[0].ref.filesystem),
             [found.ref for found in files],
             [found.relative for found in files],
-            lambda number: self._parts.open(numbers[number]),
-            logged=self._parts.logged,
+            lambda number: parts.open(numbers[number]),
+            logged=parts.logged,
             trust=self._trust,
         )
 
