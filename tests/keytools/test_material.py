@@ -107,6 +107,12 @@ def test_material_survives_a_round_trip() -> None:
     assert "internalStorage" not in column.to_json(internal=False)
 
 
+def test_long_key_metadata_is_not_remembered() -> None:
+    short, long = (KeyMetadata(material=KeyMaterial("kf", "d2Vk" * n, False)) for n in (50, 5_000))
+    assert KeyMetadata.from_bytes(short.to_bytes()) is KeyMetadata.from_bytes(short.to_bytes())
+    assert KeyMetadata.from_bytes(long.to_bytes()) is not KeyMetadata.from_bytes(long.to_bytes())
+
+
 GOOD = json.loads(KeyMaterial("kf", "d2Vk", True, "a2Vr", "d2Vr").to_json(internal=True))
 
 
