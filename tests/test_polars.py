@@ -183,6 +183,32 @@ def test_what_is_understood_is_pushed(
     assert "when" not in columns
 
 
+@pytest.mark.parametrize(
+    ("predicate", "whole"),
+    [
+        (pl.col("text") == "a", True),
+        (pl.col("id").is_in([1, 2]) & ((pl.col("day") > DAY) | (pl.col("raw") != b"a")), True),
+        (pl.col("text").is_not_null(), True),
+        ((pl.col("id") == 1) & pl.col("flag"), False),
+        (pl.col("number") == 1.5, False),  # zeros have signs, and NaN equals itself there
+        ((pl.col("id") == 1) | (pl.col("number") < 1.5), False),
+    ],
+)
+def test_polars_evaluates_what_is_not_pushed_as_a_whole(
+    predicate: pl.Expr, whole: bool, table: bs.SealedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluated: list[pl.Expr] = []
+    before = pl.DataFrame.filter
+
+    def noted(frame: pl.DataFrame, *rest: Any) -> pl.DataFrame:
+        evaluated.extend(rest)
+        return before(frame, *rest)
+
+    monkeypatch.setattr(pl.DataFrame, "filter", noted)
+    bp.scan(table).filter(predicate).select("id").collect()
+    assert bool(evaluated) is not whole
+
+
 def test_a_limit_ends_the_reading_and_columns_are_few(table: bs.SealedTable, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked(monkeypatch)
     lazy = bp.scan(table)

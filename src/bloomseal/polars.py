@@ -1,12 +1,13 @@
 """A sealed table as a Polars lazy frame: columns, equality, ``is_in`` and ranges reach the filters and statistics.
 
-Only what is proved to be understood is pushed; Polars evaluates the whole predicate on whatever rows come back.
+Only what is proved to be understood is pushed. Unless that is all of a predicate, and means the same to both sides,
+Polars evaluates the whole predicate on whatever rows come back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -27,8 +28,18 @@ if TYPE_CHECKING:
 
 __all__ = ["scan"]
 
-_Terms = list[list[Compare]]
-"""Any of these, each being all of those."""
+
+class _Pushed(NamedTuple):
+    """Terms that are true of every row for which a predicate is.
+
+    Attributes:
+        any_of: any of these, each being all of those.
+        whole: and they are true of no other row.
+    """
+
+    any_of: list[list[Compare]]
+    whole: bool
+
 
 _MOST_TERMS: Final = 64
 _EXACT: Final = (pl.String, pl.Binary, pl.Date)
@@ -70,10 +81,11 @@ def scan(table: SealedTable | Places, **options: Any) -> pl.LazyFrame:
         columns: list[str] | None, predicate: pl.Expr | None, most: int | None, _size: int | None
     ) -> Iterator[pl.DataFrame]:
         # A limit counts rows in front of the predicate: then there is nothing to prune by.
-        terms = None if predicate is None or most is not None else _pushed(predicate, schema)
+        pushed = None if predicate is None or most is not None else _pushed(predicate, schema)
         # Where no column is asked for, their number is.
         names = schema.names() if columns is None else columns or schema.names()[:1]
-        condition = None if terms is None else AnyOf(tuple(AllOf(tuple(one)) for one in terms))
+        condition = None if pushed is None else AnyOf(tuple(AllOf(tuple(one)) for one in pushed.any_of))
+        rest = None if pushed is not None and pushed.whole else predicate
         read = opened.scan_in(pa.schema([opened.schema.field(name) for name in names]), condition)
         none = True
         for batch in read:
@@ -81,8 +93,8 @@ def scan(table: SealedTable | Places, **options: Any) -> pl.LazyFrame:
             if most is not None:
                 frame = frame.head(most)
                 most -= frame.height
-            if predicate is not None:
-                frame = frame.filter(predicate)
+            if rest is not None:
+                frame = frame.filter(rest)
             none = False
             yield frame if columns is None else frame.select(columns)
             if most == 0:
@@ -98,8 +110,8 @@ def _frame(rows: pa.RecordBatchReader) -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
-def _pushed(predicate: pl.Expr, schema: pl.Schema) -> _Terms | None:
-    """Terms that are true of every row for which the predicate is; None where nothing is understood.
+def _pushed(predicate: pl.Expr, schema: pl.Schema) -> _Pushed | None:
+    """The predicate as terms; None where nothing is understood.
 
     How an expression is stored belongs to Polars. So it is taken apart, put together again in each way that is
     understood here, and believed where Polars says that the result is the same expression.
@@ -109,7 +121,7 @@ def _pushed(predicate: pl.Expr, schema: pl.Schema) -> _Terms | None:
         for op, alone in (("null", parts[0].is_null()), ("valid", parts[0].is_not_null())):
             name = parts[0].meta.output_name()
             if predicate.meta.eq(alone) and "." not in name and not schema.get(name, pl.Null()).is_nested():
-                return [[Compare(name, op, Values(()))]]
+                return _Pushed([[Compare(name, op, Values(()))]], True)
     if len(parts) == 2:
         left, right = parts
         one, other = left.meta, right.meta
@@ -125,7 +137,9 @@ def _pushed(predicate: pl.Expr, schema: pl.Schema) -> _Terms | None:
             return _both(_pushed(left, schema), _pushed(right, schema))
         if predicate.meta.eq(left | right):
             some, others = _pushed(left, schema), _pushed(right, schema)
-            return None if some is None or others is None or len(some) + len(others) > _MOST_TERMS else some + others
+            if some is None or others is None or len(some.any_of) + len(others.any_of) > _MOST_TERMS:
+                return None
+            return _Pushed(some.any_of + others.any_of, some.whole and others.whole)
     if len(parts) == 3 and parts[0].meta.is_column() and all(part.meta.is_literal() for part in parts[1:]):
         column, low, high = parts
         for closed, (above, below) in _BETWEEN.items():
@@ -134,14 +148,15 @@ def _pushed(predicate: pl.Expr, schema: pl.Schema) -> _Terms | None:
     return None
 
 
-def _both(one: _Terms | None, other: _Terms | None) -> _Terms | None:
+def _both(one: _Pushed | None, other: _Pushed | None) -> _Pushed | None:
     """Both hold. One that is not understood may be left out: more rows come back then, and none is missed."""
-    if one is None or other is None or len(one) * len(other) > _MOST_TERMS:
-        return other if one is None else one
-    return [[*left, *right] for left in one for right in other]
+    if one is None or other is None or len(one.any_of) * len(other.any_of) > _MOST_TERMS:
+        left = other if one is None else one
+        return None if left is None else _Pushed(left.any_of, False)
+    return _Pushed([[*some, *more] for some in one.any_of for more in other.any_of], one.whole and other.whole)
 
 
-def _term(column: pl.Expr, op: str, literal: pl.Expr, schema: pl.Schema) -> _Terms | None:
+def _term(column: pl.Expr, op: str, literal: pl.Expr, schema: pl.Schema) -> _Pushed | None:
     name = column.meta.output_name()
     kind = schema.get(name)
     if kind is None or "." in name:
@@ -154,8 +169,7 @@ def _term(column: pl.Expr, op: str, literal: pl.Expr, schema: pl.Schema) -> _Ter
     if not (values.dtype == kind or (values.dtype.is_integer() and kind.is_integer())) or values.null_count():
         return None
     floating = kind.is_float() and op in ("==", "!=", "in", "<", "<=") and not values.is_nan().any()
-    if not len(values) or not (kind in _EXACT or kind.is_integer() or floating):
+    exact = kind in _EXACT or kind.is_integer()
+    if not len(values) or not (exact or floating):
         return None
-    if op == "in":
-        return [[Compare(name, op, Values(values.to_arrow()))]]
-    return [[Compare(name, op, Values((values.item(),)))]]
+    return _Pushed([[Compare(name, op, Values(values.to_arrow() if op == "in" else (values.item(),)))]], exact)

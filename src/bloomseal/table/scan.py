@@ -23,7 +23,7 @@ from .query.workers import side_by_side, workers
 if TYPE_CHECKING:
     from ..read.file import ReadStats
 
-__all__ = ["Files", "Progress", "stream"]
+__all__ = ["Files", "Progress", "batches", "stream"]
 
 T = TypeVar("T")
 Progress = Callable[[float, int], None]
@@ -117,7 +117,7 @@ class Files:
 def stream(
     files: Files, numbers: Sequence[int], schema: pa.Schema, threads: int | None, progress: Progress | None
 ) -> pa.RecordBatchReader:
-    """The matching rows of these files.
+    """As `batches`, as a reader.
 
     Whoever drops the reader, or an error, ends the work: what is not begun is cancelled, and files are closed.
 
@@ -126,7 +126,7 @@ def stream(
         threads: row groups that are under way at the same time, if they are not many bytes; None: one per processor.
         progress: see `SealedTable.scan`.
     """
-    return pa.RecordBatchReader.from_batches(schema, _batches(files, numbers, schema, workers(threads), progress))
+    return pa.RecordBatchReader.from_batches(schema, batches(files, numbers, schema, threads, progress))
 
 
 class _Opened:
@@ -186,11 +186,11 @@ class _Unit:
 
     def portion(self) -> _Portion:
         """The next rows, and whether that is all of them."""
-        batches: deque[pa.RecordBatch] = deque()
+        decoded: deque[pa.RecordBatch] = deque()
         held, more = 0, False
         try:
             for rows in self._pieces:
-                batches.extend(rows.to_batches())
+                decoded.extend(rows.to_batches())
                 held += rows.nbytes
                 if more := held >= _PORTION:
                     break
@@ -200,13 +200,14 @@ class _Unit:
             if held >= _WORTH_RELEASING:
                 # Arrow's pools keep what was freed a moment ago: several times as much as is in use here.
                 pa.default_memory_pool().release_unused()
-        return batches, not more
+        return decoded, not more
 
 
-def _batches(
-    files: Files, numbers: Sequence[int], schema: pa.Schema, threads: int, progress: Progress | None
+def batches(
+    files: Files, numbers: Sequence[int], schema: pa.Schema, threads: int | None, progress: Progress | None
 ) -> Iterator[pa.RecordBatch]:
-    query = files.query
+    """The matching rows of these files; for the arguments see `stream`."""
+    query, threads = files.query, workers(threads)
     pool = ThreadPoolExecutor(threads, thread_name_prefix="bloomseal-scan")
     alive: set[_Opened] = set()
     places = {number: place for place, number in enumerate(numbers)}
@@ -229,13 +230,13 @@ def _batches(
             if not pending:
                 return
             unit, future = pending.popleft()
-            batches, whole = unit.portion() if future is None else future.result()
+            decoded, whole = unit.portion() if future is None else future.result()
             # Nothing else holds the rows on: neither the queue nor a name.
             del future
             if not whole:
                 pending.appendleft((unit, pool.submit(unit.portion)))
-            while batches:
-                yield batches.popleft()
+            while decoded:
+                yield decoded.popleft()
             if whole and progress is not None:
                 progress(places[unit.number] + unit.part, len(numbers))
     finally:

@@ -186,17 +186,19 @@ class SealedTable(ShownInNotebooks):
         self.stats = left.stats
         return stream(files, left.numbers, schema, threads, progress)
 
-    def scan_in(self, schema: pa.Schema, filters: Any = None, *, threads: int | None = None) -> pa.RecordBatchReader:
+    def scan_in(
+        self, schema: pa.Schema, filters: Any = None, *, threads: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """As `scan`, in a schema said beforehand: columns of `schema`, or wider types. No footer is opened twice.
 
         Raises:
-            As `scan`; all but a wrong predicate by the reader.
+            As `scan`; all but a wrong predicate when a batch is asked for.
         """
-        from .scan import Files, stream
+        from .scan import Files, batches
 
         query = self._query(schema.names, filters, "ns", bind=True)
         left = narrowed(query, self._indexes)
-        return stream(Files(query, left.stats), left.numbers, schema, threads, None)
+        return batches(Files(query, left.stats), left.numbers, schema, threads, None)
 
     def probe(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> dict[str, list[list[Verdict]]]:
         """Ask the filters of all files.
