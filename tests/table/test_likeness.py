@@ -75,6 +75,24 @@ def test_each_file_is_held_against_the_expectation(tmp_path: Path, way: str) -> 
     write(tmp_path / "3.parquet", 3, footer_key=b"f" * 16, column_keys={"n": b"c" * 16})
     with pytest.raises(Exception, match=r"in plaintext where an encrypted one was expected"):
         WAYS[way](tmp_path, "4-7")
+    # Also where nothing of it is opened.
+    with pytest.raises(bs.PolicyError, match=r"3\.parquet"):
+        table_of(tmp_path).read(filters=[("n", "==", ROWS)])
+
+
+def test_each_footer_must_be_verified(tmp_path: Path) -> None:
+    class Retriever:
+        def retrieve_key(self, key_metadata: bytes, column: str | None) -> bytes:
+            if key_metadata == b"f3":
+                raise bs.KeyAccessError("not this one")
+            return (b"c" if column else b"f") * 16
+
+    for number in range(FILES):
+        keys = {"footer_key": (b"f" * 16, f"f{number}".encode()), "column_keys": {"id": (b"c" * 16, b"c")}}
+        write(tmp_path / f"{number}.parquet", number, plaintext_footer=True, **keys)
+    table = bs.open_table(tmp_path, decryption=bs.DecryptionSpec(Retriever()))
+    with pytest.raises(bs.PolicyError, match=r"3\.parquet"):
+        table.read(["n"])
 
 
 @pytest.mark.parametrize("way", WAYS)
