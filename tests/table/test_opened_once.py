@@ -79,11 +79,15 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def all_is_closed() -> Iterator[None]:
     """Whatever ends a test, no file stays open behind it."""
     gc.collect()
-    room, files = len(kept._ROOM), open_files()
+    room, files = rooms(), open_files()
     yield
     gc.collect()
-    assert len(kept._ROOM) == room
+    assert rooms() == room
     assert open_files() <= files
+
+
+def rooms() -> tuple[int, int]:
+    return len(kept.KEPT.left), len(kept.AHEAD.left)
 
 
 def open_files() -> int:
@@ -128,7 +132,7 @@ def test_so_does_polars_of_a_path(folder: Path, opened: list[str]) -> None:
 
 def test_only_so_many_stay_open(folder: Path, opened: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "_OPEN", 2)
-    monkeypatch.setattr(kept, "_ROOM", [None] * 2)
+    monkeypatch.setattr(kept.KEPT, "left", [None] * 2)
     assert table_of(folder).scan(["n"]).read_all().num_rows == FILES * ROWS
     assert len(opened) == FILES + FILES - 2
     opened.clear()
@@ -229,6 +233,26 @@ def test_no_key_stays_in_what_is_kept_and_each_is_asked_for_again(folder: Path) 
     assert keys.asked == 3 * FILES
 
 
+@pytest.mark.parametrize("places", [0, 1, 3])
+@pytest.mark.parametrize("filters", [None, [("n", ">=", 0)], [("id", "in", [f"{part}-1" for part in range(FILES)])]])
+def test_streams_hold_only_so_many_files_open_at_the_same_time(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, places: int, filters: Any
+) -> None:
+    """More would be too many for the system, where many threads read streams."""
+    monkeypatch.setattr(kept.AHEAD, "left", [None] * places)
+    table = table_of(folder)
+    before, rows = open_files(), 0
+    readers = [table.scan(["n"], filters, threads=1) for _ in range(4)]
+    for count, reader in enumerate(readers, 1):
+        rows += next(iter(reader)).num_rows
+        # Each that has begun has the file whose turn it is, and they share the places.
+        assert open_files() - before <= count + places
+    rows += sum(reader.read_all().num_rows for reader in readers)
+    assert rows == len(readers) * FILES * (1 if filters and filters[0][0] == "id" else ROWS)
+    assert len(kept.AHEAD.left) == places
+    monkeypatch.undo()
+
+
 def test_a_right_that_was_withdrawn_meanwhile_ends(folder: Path) -> None:
     keys = Retriever()
     lazy = lazy_of(folder, keys)
@@ -237,13 +261,13 @@ def test_a_right_that_was_withdrawn_meanwhile_ends(folder: Path) -> None:
 
 
 def test_a_frame_or_reader_that_is_dropped_closes_its_files(folder: Path) -> None:
-    room = len(kept._ROOM)
+    room = len(kept.KEPT.left)
     gc.disable()  # at once, and not when garbage is collected
     try:
         lazy = lazy_of(folder)
-        assert len(kept._ROOM) == room - FILES
+        assert len(kept.KEPT.left) == room - FILES
         del lazy
-        assert len(kept._ROOM) == room
+        assert len(kept.KEPT.left) == room
     finally:
         gc.enable()
     reader = table_of(folder).scan()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import pyarrow as pa
 
 from ..errors import BloomsealError
-from .query.kept import is_still, to_spare
+from .query.kept import AHEAD, Place, is_still, to_spare
 from .query.query import Fragment, Query, Shape
 from .query.workers import side_by_side, workers
 
@@ -54,7 +54,7 @@ class Files:
     def __init__(self, query: Query, stats: ReadStats) -> None:
         self.query = query
         self.stats = stats
-        self._open: dict[int, tuple[Fragment, _Identity]] = {}
+        self._open: dict[int, tuple[Fragment, _Identity, Place]] = {}
         self._done: dict[int, tuple[ReadStats, _Identity]] = {}
 
     def shape_of(self, number: int) -> Shape:
@@ -64,8 +64,8 @@ class Files:
         if self.query.parts.local and (seen := source.identity) is not None and self._rules_out(fragment):
             if not fragment.groups:
                 self._done[number] = plan.stats, seen
-            elif len(self._open) < _OPEN and to_spare(fragment.file):
-                self._open[number] = fragment, seen
+            elif len(self._open) < _OPEN and to_spare(fragment.file) and (place := AHEAD.place()) is not None:
+                self._open[number] = fragment, seen, place
                 return fragment.shape
         fragment.file.close()
         return fragment.shape
@@ -256,7 +256,10 @@ def _in_blocks(files: Files, numbers: Sequence[int], threads: int, alive: set[_O
             return error
 
     first, size = 0, 1
-    while block := numbers[first : first + size]:
+    while first < len(numbers):
+        # Open before their turn are all but the first.
+        places = AHEAD.places(min(size, len(numbers) - first) - 1)
+        block = numbers[first : first + 1 + len(places)]
         more = _OPEN
         for opened in side_by_side(one, block, threads, handing_over=True):
             if isinstance(opened, BloomsealError):
@@ -264,7 +267,8 @@ def _in_blocks(files: Files, numbers: Sequence[int], threads: int, alive: set[_O
             if opened is not None:
                 more = min(more, to_spare(opened.fragment.file))
             yield opened
-        first, size = first + size, max(min(8 * size, more), 1)
+        first, size = first + len(block), max(min(8 * size, more), 1)
+        del places  # the next block has them, or somebody else
 
 
 def _ahead(items: Iterator[T], count: int) -> Iterator[T]:

@@ -158,8 +158,9 @@ class SealedTable(ShownInNotebooks):
         decoded rows, whatever the table's size. A condition's own columns are decoded a row group at a time.
 
         All footers are opened before the first row is given out, so that the schema holds. Of local files filters are
-        asked then, too, where few values are looked for, and up to 64 stay open until their turn (none more where the
-        process has half of the files open that it may have). To drop the reader ends the work.
+        asked then, too, where few values are looked for, and up to 64 stay open until their turn (256 of all streams of
+        a process, a quarter of those that it may have open, and none more where it has half of them open already). To
+        drop the reader ends the work.
 
         Args:
             columns, filters, threads, int96_unit: as for `read`.

@@ -14,27 +14,66 @@ from ...storage.source import identity
 if TYPE_CHECKING:
     from ...read.file import SealedFile
 
-__all__ = ["KeptFiles", "is_still", "to_spare"]
+__all__ = ["AHEAD", "KEPT", "KeptFiles", "Place", "is_still", "to_spare"]
 
 _MOST: Final = 256
 _ALLOWED: Final = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-_ROOM: Final = [None] * (_MOST if _ALLOWED == resource.RLIM_INFINITY else min(_MOST, _ALLOWED // 4))
-"""A place for each file that may still be kept in the whole process. A list, since its steps can't be interrupted: a
-semaphore's can, by the collector of garbage, which may drop kept files then and would wait for the semaphore for ever.
-"""
+_SHARE: Final = _MOST if _ALLOWED == resource.RLIM_INFINITY else min(_MOST, _ALLOWED // 4)
+
+
+class Place:
+    """One file's place in a `Room`. To drop it gives it back."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, left: list[None]) -> None:
+        self._left = left
+
+    def __del__(self) -> None:
+        self._left.append(None)
+
+
+class Room:
+    """Places for files that are open before somebody reads them: 256 in a process, and no more than a quarter of the
+    files that it may have open.
+    """
+
+    def __init__(self) -> None:
+        # A list, since its steps can't be interrupted: a semaphore's can, by the collector of garbage, which may drop
+        # files then and would wait for the semaphore for ever.
+        self.left: list[None] = [None] * _SHARE
+
+    def place(self) -> Place | None:
+        """None where none is left."""
+        try:
+            self.left.pop()
+        except IndexError:
+            return None
+        return Place(self.left)
+
+    def places(self, most: int) -> list[Place]:
+        """As many as are left."""
+        found: list[Place] = []
+        while len(found) < most and (place := self.place()) is not None:
+            found.append(place)
+        return found
+
+
+KEPT: Final = Room()
+AHEAD: Final = Room()
+"""Of streams, whose files would else find no place while a table waits for its reader."""
 
 
 class KeptFiles:
-    """Open files by their number, without keys. There are at most 256 of them in a process, no more than a quarter of
-    the files that it may have open, and none more where it has half of those open already. Threads may share this; to
-    drop it closes them, and so does the end of a read.
+    """Open files by their number, without keys, as many as have a place, and none more where the process has half of
+    the files open that it may have. Threads may share this; to drop it closes them, and so does the end of a read.
 
     A file whose place another one has taken, or that was written to, is not given out again, and keys are asked for
     again: whoever takes a file finds what he would find if he opened it.
     """
 
     def __init__(self) -> None:
-        self._held: dict[int, tuple[SealedFile, tuple[int, ...]]] = {}
+        self._held: dict[int, tuple[SealedFile, tuple[int, ...], Place]] = {}
 
     def keep(self, number: int, file: SealedFile) -> bool:
         """False: it is not kept, and the caller closes it. Only local Parquet files are, whose footers were found
@@ -43,16 +82,11 @@ class KeptFiles:
         good = file.format is Format.PARQUET and (file.footer_verified or not file.encrypted)
         if not good or number in self._held or not to_spare(file) or (seen := file.source.identity) is None:
             return False
-        try:
-            _ROOM.pop()
-        except IndexError:
+        if (place := KEPT.place()) is None:
             return False
         file.forget_keys()
-        entry = file, seen
-        if self._held.setdefault(number, entry) is entry:
-            return True
-        _ROOM.append(None)
-        return False
+        entry = file, seen, place
+        return self._held.setdefault(number, entry) is entry
 
     def look(self, number: int) -> SealedFile | None:
         """The file, for its footer alone; it stays here."""
@@ -60,10 +94,9 @@ class KeptFiles:
 
     def take(self, number: int) -> SealedFile | None:
         """The caller closes it. None: it is to be opened."""
-        file, seen = self._held.pop(number, (None, ()))
+        file, seen, _ = self._held.pop(number, (None, (), None))
         if file is None:
             return None
-        _ROOM.append(None)
         try:
             if is_still(file.path, seen):
                 file.ask_keys_again()
@@ -80,9 +113,7 @@ class KeptFiles:
         """Close those that nobody took."""
         while self._held:
             with contextlib.suppress(KeyError):  # another thread took it
-                file, _ = self._held.popitem()[1]
-                _ROOM.append(None)
-                file.close()
+                self._held.popitem()[1][0].close()
 
     def __del__(self) -> None:
         self.close()
