@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields
-from difflib import SequenceMatcher
 from functools import wraps
 from typing import Any, Final, TypeVar
 
@@ -25,6 +24,7 @@ def nearest(name: object, known: Iterable[str], *, most: int = 10) -> list[str]:
     Args:
         most: names at most.
     """
+    from difflib import SequenceMatcher  # for whoever has misspelled something
 
     wanted = str(name)[:_COMPARED].casefold()
 

@@ -529,6 +529,12 @@ def test_many_values_are_found_as_few_are(folder: Path, monkeypatch: pytest.Monk
     assert set(zip(few[which].tolist(), found.tolist(), strict=True)) == {
         one for one in got if one[0] in set(few.tolist())
     }
+    # Held in memory, it is searched without another look at its pages, and so are single entries.
+    reader.hold()
+    monkeypatch.setattr(shard._Opened, "_read", lambda *_: pytest.fail("read again"))
+    which, found = reader.find(asked)
+    assert sorted(zip(asked[which].tolist(), found.tolist(), strict=True)) == got
+    assert reader.between(0, 1 << 62).tolist() == entries.tolist()
 
 
 @pytest.mark.parametrize("kept", [0, 1 << 18])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 import xxhash
 
 from bloomseal.errors import FormatError, UsageError
-from bloomseal.sbbf import ColumnType, LogicalType, PhysicalType, batch, hash_array, hash_bytes, kernels
+from bloomseal.sbbf import ColumnType, LogicalType, PhysicalType, batch, hash_array, hash_bytes, kernels, numpy_kernels
 
 BINARY = ColumnType(PhysicalType.BYTE_ARRAY)
 LAYOUTS = [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()]
@@ -104,6 +105,31 @@ def test_offsets_that_leave_the_buffer(offsets: list[int], dtype: Any) -> None:
     """A hostile offset must not read foreign memory, nor hash less than it says."""
     with pytest.raises(FormatError, match="outside its own buffers"):
         batch.hash_spans(np.frombuffer(b"abc", np.uint8), np.array(offsets, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize(("width", "count"), [(1, 128), (8, 128), (9, 150), (12, 200), (36, 600)])
+def test_texts_of_one_length_are_hashed_as_rows(
+    width: int, count: int, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows: list[int] = []
+    inner = numpy_kernels.hash_rows
+    monkeypatch.setattr(numpy_kernels, "hash_rows", lambda data: rows.append(len(data)) or inner(data))
+    monkeypatch.setattr(batch, "_kernels_for", lambda _: None)
+    texts = [(f"{i:09d}" * 9)[:width].encode() for i in range(count)]
+    data = np.frombuffer(b"before" + b"".join(texts) + b"behind", np.uint8)
+    offsets = (6 + width * np.arange(count + 1)).astype(dtype)
+    assert batch.hash_spans(data, offsets).tolist() == digests(texts)
+    assert rows == [count]
+    # As many bytes in all, but not of one length; and too few to be worth it.
+    offsets[1] -= 1
+    uneven = [data[a:b].tobytes() for a, b in pairwise(offsets.tolist())]
+    assert batch.hash_spans(data, offsets).tolist() == digests(uneven)
+    assert batch.hash_spans(data, offsets[2:12]).tolist() == digests(texts[2:11])
+    assert rows == [count]
+    for wrong in (-7, 7):
+        with pytest.raises(FormatError, match="outside its own buffers"):
+            batch.hash_spans(data, (6 + wrong + width * np.arange(count + 1)).astype(dtype))
 
 
 def test_array_with_an_offset_that_leaves_its_buffer() -> None:

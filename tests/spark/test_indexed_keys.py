@@ -1,7 +1,8 @@
-"""Tasks look big sets of keys up in a sealed index, and only those that it knows are joined."""
+"""Big sets of keys are looked up in a sealed index, by tasks or on the driver; only those that it knows are joined."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +19,20 @@ if TYPE_CHECKING:
 
     from bloomseal.policy import TablePolicy
 
+_SMALL = "spark.sql.autoBroadcastJoinThreshold"
+
 pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
 
 
-@pytest.fixture
-def narrowings(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
-    """How many keys the index knew, each time that tasks looked them up; None: it was not to be asked."""
+@pytest.fixture(params=["by tasks", "on the driver"])
+def narrowings(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, spark: SparkSession
+) -> Iterator[list[int | None]]:
+    """How many keys the index knew, each time that they were looked up; None: it was not to be asked."""
     from bloomseal.spark.semijoin import hitting, pruning
 
     told: list[int | None] = []
+    tasks = request.param == "by tasks"
 
     def watched(*args: Any) -> Any:
         found = hitting.hits_of(*args)
@@ -36,7 +42,12 @@ def narrowings(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
     monkeypatch.setattr(pruning, "hits_of", watched)
     monkeypatch.setattr(hitting, "_AT_ONCE", 300)
     monkeypatch.setattr(hitting, "_FEW", 100)
-    return told
+    monkeypatch.setattr(hitting, "_KEYS_OF_A_PAGE", 0)
+    monkeypatch.setattr(hitting, "_collected" if tasks else "_by_job", lambda *_: pytest.fail("the other way"))
+    # What Spark would not broadcast is looked up by tasks.
+    spark.conf.set(_SMALL, "-1" if tasks else str(1 << 30))
+    yield told
+    spark.conf.unset(_SMALL)
 
 
 def many_keys(spark: SparkSession) -> DataFrame:
@@ -160,7 +171,7 @@ def test_a_file_that_is_replaced_after_a_run_was_planned_is_not_read_for_some_of
     indexed: tuple[Path, bs.Policy], table: Path
 ) -> None:
     """Tasks open files later than the plan was made, and hold no other keys than those that the index knew."""
-    from bloomseal.spark.semijoin.indexed import AskedIndexes
+    from bloomseal.spark.semijoin.indexed import AskedIndexes, Left
 
     policy = indexed[1].for_table("t").at(table)
     path = one(table, indexed[1])
@@ -168,13 +179,22 @@ def test_a_file_that_is_replaced_after_a_run_was_planned_is_not_read_for_some_of
     kept = everything.left([str(path)], None, policy, "ssn", lambda file, _: file.key_set("ssn", [ssn(417)]))
     (known,) = kept.names.values()
     assert known is not None
+    # Each run of such a frame takes what was left when it was made, as long as the file is the same.
+    again = AskedIndexes(pinned={str(path): known.sighting.state}, known=kept)
+
+    def left() -> Left:
+        return again.left([str(path)], None, policy, "ssn", lambda *_: pytest.fail("asked for the keys again"))
+
+    assert left() is kept
     with bs.open_file(path, decryption=policy) as file:
         assert everything.may_read(known, file) == some.may_read(known, file) == known.groups
         assert everything.may_read(None, file) is None
     turned(table, indexed[1])
+    with pytest.raises(bs.UnsupportedError, match="replaced while the query was under way"):
+        left()
     with bs.open_file(path, decryption=policy) as file:
         assert everything.may_read(known, file) is None
-        for asked in (some, some.brief):
+        for asked in (some, some.brief, again.brief):
             for seen in (known, None):
                 with pytest.raises(bs.UnsupportedError, match="replaced while the query was under way"):
                     asked.may_read(seen, file)
@@ -230,3 +250,24 @@ def test_few_small_files_are_few_tasks(files: int, least: int, tasks: int, monke
     parts: list[Any] = list(_Reader(task, 2, least).partitions())
     assert len(parts) == tasks
     assert sorted(file[0] for part in parts for file in part.files) == sorted(names)
+
+
+def test_batches_of_few_rows_travel_together() -> None:
+    from bloomseal.spark.semijoin.reading import _together
+
+    taken: list[int] = []
+
+    def batches(sizes: list[int]) -> Iterator[pa.RecordBatch]:
+        for size in sizes:
+            taken.append(size)
+            yield pa.record_batch({"n": range(sum(taken[:-1]), sum(taken))})
+
+    found = _together(batches([1] * 250))
+    assert next(found).num_rows == 1
+    assert taken == [1]  # whoever wants one row waits for no other
+    rest = list(found)
+    assert [one.num_rows for one in rest] == [1, 2, 4, 8, 16, 32, 64, 122]
+    assert [n for one in rest for n in one.column(0).to_pylist()] == list(range(1, 250))
+    taken.clear()
+    assert [one.num_rows for one in _together(batches([1, 3_000, 1_000, 24, 1, 2_000]))] == [1, 3_000, 1_024, 2_001]
+    assert list(_together(iter(()))) == []

@@ -11,7 +11,6 @@ from ..encryption import ModuleCipher, ModuleType, SecretKey, module_aad
 from ..errors import BloomsealError, Hint, IntegrityError, KeyAccessError, PolicyError
 from ..keytools import as_key_source
 from ..keytools.access import raised_by
-from ..keytools.access_log import AccessLog, wrapped_by
 from ..keytools.protocols import KeyRetriever
 from ..specs import DecryptionSpec
 from ..storage.source import Source
@@ -19,6 +18,7 @@ from .expectation import NO_EXPECTATION, Expectation
 from .footer import FileCrypto, Footer, FooterKind, Peek, peek
 
 if TYPE_CHECKING:
+    from ..keytools.access_log import AccessLog
     from ..keytools.material.material import KeyDescription
 
 __all__ = ["KeysAtHand", "authenticated", "keys_again", "need_verified", "open_footer"]
@@ -110,6 +110,8 @@ class KeysAtHand:
 
     def wrapped_by(self, key_metadata: bytes) -> KeyDescription | None:
         """What key metadata says of its master key; None where it does not tell. Costs no call."""
+        from ..keytools.access_log import wrapped_by
+
         return wrapped_by(self._retriever, key_metadata)
 
     def beside(self) -> dict[str, str]:
@@ -154,7 +156,7 @@ def _open(
         expectation.plaintext_file()
         return Footer(seen.clear, seen.offset, None, True), KeysAtHand(None, None, expectation)
     candidates = seen.crypto(expectation)
-    log = None if decryption is None else AccessLog.of(decryption.access_log, source.name)
+    log = _log_of(decryption, source)
     keys = KeysAtHand(candidates[0], _retriever(source, decryption), expectation, log)
     try:
         return authenticated(seen, candidates, keys), keys
@@ -175,7 +177,7 @@ def keys_again(
     """
     if footer.crypto is None:
         return KeysAtHand(None, None, expectation)
-    log = None if decryption is None else AccessLog.of(decryption.access_log, source.name)
+    log = _log_of(decryption, source)
     keys = KeysAtHand(footer.crypto, _retriever(source, decryption), expectation, log)
     keys.footer()
     return keys
@@ -223,3 +225,12 @@ def _retriever(source: Source, decryption: DecryptionSpec | None) -> KeyRetrieve
     if decryption is None or decryption.keys is None:
         return None
     return as_key_source(decryption.keys).for_file(source.ref)
+
+
+def _log_of(decryption: DecryptionSpec | None, source: Source) -> AccessLog | None:
+    """Where the uses of a file's keys are told."""
+    if decryption is None or decryption.access_log is None:
+        return None
+    from ..keytools.access_log import AccessLog  # few have one
+
+    return AccessLog.of(decryption.access_log, source.name)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -65,6 +64,8 @@ class Coverage:
         told = index.states
         listed = [index.by_path.get(path) for path in files.relative]
         if files.trust is Trust.IDENTITY:
+            from concurrent.futures import ThreadPoolExecutor
+
             wanted = [number for number, fact in enumerate(listed) if fact is not None]
             with ThreadPoolExecutor() as pool:
                 found = list(pool.map(lambda number: files.content(number, index.manifest.column), wanted))
@@ -111,6 +112,11 @@ class Coverage:
         """Ids of all that must be asked."""
         return frozenset(run.id for run in self._index.manifest.runs)
 
+    @property
+    def entries(self) -> int:
+        """In all runs."""
+        return self._index.manifest.entries
+
     def content(self, number: int) -> bytes:
         """Of a covered file, see `SeenFile.content`."""
         return self._index.contents[int(self._facts[number])]
@@ -118,6 +124,16 @@ class Coverage:
     def doc(self, number: int) -> bytes:
         """A schema by its number in `docs`, see `SeenFile.doc`."""
         return self._index.manifest.docs[number]
+
+    def hold(self, most: int) -> None:
+        """Read all runs into memory, if they are no more than so many entries, for a search that is to come.
+
+        Raises:
+            As `find`.
+        """
+        if self._index.manifest.entries <= most:
+            for reader, _, _ in self._index.runs:
+                reader.hold()
 
     def find(self, hashes: npt.NDArray[np.uint64]) -> Found:
         """The row groups of covered files in which values of these XXH64 can be.

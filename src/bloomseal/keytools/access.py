@@ -4,7 +4,6 @@ nonsense.
 
 from __future__ import annotations
 
-import sysconfig
 import traceback
 from enum import StrEnum
 from pathlib import Path
@@ -16,7 +15,6 @@ from ..errors import KeyAccessError
 __all__ = ["KmsAccessError", "Problem", "raised_by", "shown"]
 
 _HERE: Final = Path(__file__).parents[1]
-_LIBRARIES: Final = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))
 
 
 class Problem(StrEnum):
@@ -61,9 +59,12 @@ def raised_by(failure: BaseException) -> str:
     hold a secret. The place is the innermost line outside Bloomseal, of installed libraries only where nothing else was
     on the way.
     """
+    import sysconfig  # takes as long to load as a page takes to read, and few failures come by
+
+    libraries = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
     lines = [(Path(frame.f_code.co_filename), number) for frame, number in traceback.walk_tb(failure.__traceback__)]
     foreign = [(path, number) for path, number in lines if not path.is_relative_to(_HERE)]
-    own = [(path, number) for path, number in foreign if not any(map(path.is_relative_to, _LIBRARIES))]
+    own = [(path, number) for path, number in foreign if not any(map(path.is_relative_to, libraries))]
     place = (own or foreign)[-1:]
     return type(failure).__name__ + "".join(f" at {path.name}:{number}" for path, number in place)
 

@@ -82,6 +82,11 @@ class RunReader:
         ]
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
+    def hold(self) -> None:
+        """Read all entries into memory, eight bytes each: for a search that would read each page anyway."""
+        for shard in self.run.shards:
+            self._open(shard).whole()
+
     def close(self) -> None:
         with self._lock:
             opened, self._opened = self._opened, {}
@@ -139,7 +144,7 @@ class _Opened:
 
     def between(self, low: int, high: int) -> I64:
         if self._small:
-            entries = self._whole()
+            entries = self.whole()
         else:
             pages = self._pages()
             first = int(np.searchsorted(pages.high, low))
@@ -150,12 +155,12 @@ class _Opened:
 
     @property
     def _small(self) -> bool:
-        return self._shard.entries <= _KEPT_ENTRIES
+        return self._all is not None or self._shard.entries <= _KEPT_ENTRIES
 
     def _around(self, low: I64, bits: int) -> Iterator[tuple[int, int, I64]]:
         """Portions of `low`, from and to, with entries among which theirs are, those of all portions taken together."""
         if self._small:
-            yield 0, len(low), self._whole()
+            yield 0, len(low), self.whole()
             return
         pages = self._pages()
         first = np.searchsorted(pages.high, low)
@@ -179,7 +184,7 @@ class _Opened:
             yield begin, stop, self._read(list(wanted))
             begin = stop
 
-    def _whole(self) -> I64:
+    def whole(self) -> I64:
         with self._lock:
             if self._all is None:
                 self._all = self._checked(_decoded(self.file.walk, None), self._shard.entries)

@@ -1,4 +1,5 @@
-"""Of many keys those that a table's sealed index knows, looked up by tasks that open the index themselves.
+"""Of many keys those that a table's sealed index knows: few enough for one process are looked up on the driver, others
+by tasks that open the index themselves.
 
 Keys come and go as Spark's own rows do. Their XXH64 and fingerprints stay in the process that makes them, and the
 index's secret is in no plan: each task opens the manifest with keys of its own.
@@ -8,11 +9,13 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import numpy.typing as npt
 from pyspark.sql import types as st
 
 from ...errors import BloomsealError
@@ -20,14 +23,15 @@ from ...index.folder import IndexFolder
 from ...index.lookup import ghost
 from ...index.runs.shard import RunReader
 from ...sbbf import ColumnType, ProbeSet
-from ...table.query.indexes import Indexes
+from ...table.query.indexes import Held, Indexes, UnreadableError
 from ..listing import open_filesystem
 from ..opening import table_of
 from ..source.narrowing import spelled
-from .sealed_keyset import key_column, place_of, values_of
+from .sealed_keyset import estimated_bytes, is_small, key_column, place_of, values_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame
 
     from ...index.manifest import FileState
     from ...policy import TablePolicy
@@ -36,8 +40,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Hits", "hits_of"]
 
+Hashes = npt.NDArray[np.uint64]
+Indices = npt.NDArray[np.intp]
+
 _AT_ONCE: Final = 2_000_000
-"""Keys that a task holds, hashes and looks up in one go. More than there are pages read all of the index."""
+"""Keys that are hashed and looked up in one go. More than there are pages read all of the index."""
+_HELD: Final = 1 << 25
+"""Entries of an index, 256 MiB, that the driver reads while the keys are on their way: both take as long."""
+_KEYS_OF_A_PAGE: Final = 32
+"""That is worth it where so many bytes of keys come for each thousand entries: then they are on most of its pages."""
 _FEW: Final = 200_000
 """So many keys that the driver has at hand are looked up there, each time that a run is planned."""
 
@@ -49,10 +60,12 @@ class Hits:
     Attributes:
         keys: an Arrow array; some may be nowhere.
         states: of each file when the index was held against it. No other key is in a file that still has its state.
+        indexes: those of the table, as far as they were loaded.
     """
 
     keys: Any
     states: Mapping[str, FileState]
+    indexes: Indexes
 
 
 @dataclass(frozen=True)
@@ -100,27 +113,21 @@ class _LookUp:
         Raises:
             BloomsealError: the index can't say.
         """
-        import pyarrow as pa
-
-        array = keys.combine_chunks()
-        array = array if isinstance(array, pa.Array) else array.chunk(0)
-        hashes, owners, undecided = ProbeSet.of(array, self.kind).hashes()
-        if undecided.any():
-            raise BloomsealError("a key that no index decides about")
+        hashes, owners = _hashed(keys, self.kind)
         folder = IndexFolder(self.root, self.name, named=True, filesystem=open_filesystem(self.base))
         table = table_of(self.policy)
         found = folder.load(table)
         if found is None or not self.runs <= {run.id for run in found[0].runs}:
             raise BloomsealError("the index is another one by now", file=folder.path)
         fingerprints = found[0].fingerprints.of(hashes)
-        hit = np.zeros(len(array), dtype=np.bool_)
+        hit: list[Indices] = []
         for run in found[0].runs:
             reader = RunReader(folder, run, table)
             try:
-                hit[owners[reader.find(fingerprints)[0]]] = True
+                hit.append(reader.find(fingerprints)[0])
             finally:
                 reader.close()
-        return array.filter(pa.array(hit))
+        return _those(keys, owners[np.concatenate(hit)] if hit else owners[:0])
 
 
 def hits_of(asked: AskedIndexes, files: TableFiles, table: TablePolicy, column: str, keys: Any) -> Hits | None:
@@ -132,8 +139,7 @@ def hits_of(asked: AskedIndexes, files: TableFiles, table: TablePolicy, column: 
     """
     if asked.use == "never" or asked.trust == "identity":
         return None
-    at_hand = None if hasattr(keys, "toArrow") else _at_hand(keys, column)
-    if at_hand is None and not hasattr(keys, "toArrow"):
+    if (given := _given(keys, column)) is None:
         return None
     placed = asked.files(files.names, files.base, table)
     indexes = Indexes(placed, "auto", asked.trust)
@@ -150,18 +156,28 @@ def hits_of(asked: AskedIndexes, files: TableFiles, table: TablePolicy, column: 
     if len(kinds) != 1 or (kind := kinds.pop()) is None:
         return None
     root, name = indexes.folders[held[0].place[0]][0].root.path, held[0].place[1]
-    task = _LookUp(pickle.dumps(table), files.base, root, name, kind, coverage.runs, _AT_ONCE)
-    found = _by_job(task, keys, column) if at_hand is None else _here(task, at_hand)
+    if not hasattr(given, "toArrow"):
+        found = _here(held[0], kind, given)
+    elif is_small(given):
+        found = _here(held[0], kind, _collected(given, held[0]))
+    else:
+        found = _by_job(_LookUp(pickle.dumps(table), files.base, root, name, kind, coverage.runs, _AT_ONCE), given)
     if found is None:
         return None
     pinned = {name: state for name, state in zip(files.names, states, strict=True) if state is not None}
-    return Hits(found, pinned)
+    return Hits(found, pinned, indexes)
 
 
-def _at_hand(keys: Any, column: str) -> pa.ChunkedArray | None:
-    """Keys that are many, as one array; None for others."""
+def _given(keys: Any, column: str) -> DataFrame | pa.ChunkedArray | None:
+    """The keys, alone: a frame of Spark's, or those at hand that are many; None for others."""
     import pyarrow as pa
 
+    if hasattr(keys, "toArrow"):
+        frame = key_column(keys, column)
+        kind = frame.schema.fields[0].dataType
+        # Not texts with a collation, which are equal where their bytes are not.
+        collated = isinstance(kind, st.StringType) and kind != st.StringType()
+        return frame if isinstance(kind, st.AtomicType) and not collated else None
     if isinstance(keys, str | bytes) or not hasattr(keys, "__len__") or len(keys) <= _FEW:
         return None
     values = values_of(keys, column)
@@ -187,14 +203,8 @@ def _told(found: pa.Array) -> pa.RecordBatch:
     return pa.record_batch({"_key": found, "_doubt": pa.array(np.zeros(len(found), dtype=np.bool_))})
 
 
-def _by_job(task: _LookUp, keys: Any, column: str) -> pa.ChunkedArray | None:
-    frame = key_column(keys, column)
+def _by_job(task: _LookUp, frame: DataFrame) -> pa.ChunkedArray | None:
     kind = frame.schema.fields[0].dataType
-    # Not texts with a collation, which are equal where their bytes are not.
-    if isinstance(kind, st.StringType) and kind != st.StringType():
-        return None
-    if not isinstance(kind, st.AtomicType):
-        return None
     schema = st.StructType([st.StructField("_key", kind), st.StructField("_doubt", st.BooleanType())])
     # Each task reads the index: as few as there are cores.
     cores = frame.sparkSession.sparkContext.defaultParallelism
@@ -202,16 +212,51 @@ def _by_job(task: _LookUp, keys: Any, column: str) -> pa.ChunkedArray | None:
     return None if any(told.column("_doubt").to_pylist()) else told.column("_key")
 
 
-def _here(task: _LookUp, keys: pa.ChunkedArray) -> pa.ChunkedArray | None:
+def _collected(frame: DataFrame, held: Held) -> pa.ChunkedArray:
+    """The keys, all of them; and while Spark gathers them, the index is read that they are looked up in."""
+    many = estimated_bytes(frame) > _KEYS_OF_A_PAGE * held.coverage.entries // 1000
+    with ThreadPoolExecutor(1) as pool:
+        if many:
+            pool.submit(held.hold, _HELD)
+        return frame.toArrow().column(0)
+
+
+def _here(held: Held, kind: ColumnType, keys: pa.ChunkedArray) -> pa.ChunkedArray | None:
     import pyarrow as pa
 
-    told = pa.Table.from_batches(task.rows(_batches(keys.chunks)), _told(pa.nulls(0, keys.type)).schema)
-    return None if any(told.column("_doubt").to_pylist()) else told.column("_key")
+    keys = keys.drop_null()
+    found: list[pa.Array] = []
+    try:
+        for start in range(0, len(keys), _AT_ONCE):
+            part = keys.slice(start, _AT_ONCE)
+            hashes, owners = _hashed(part, kind)
+            found.append(_those(part, owners[held.find(hashes).owners]))
+    except (BloomsealError, UnreadableError):
+        return None  # whoever asks for all keys is told why
+    return pa.chunked_array(found, keys.type)
 
 
-def _batches(chunks: Sequence[pa.Array]) -> Iterator[pa.RecordBatch]:
+def _hashed(keys: pa.ChunkedArray, kind: ColumnType) -> tuple[Hashes, Indices]:
+    """The XXH64 of keys without nulls, and which key each is of.
+
+    Raises:
+        BloomsealError: of some key no hash decides.
+    """
+    hashes, owners, begin = [np.empty(0, dtype=np.uint64)], [np.empty(0, dtype=np.intp)], 0
+    for chunk in keys.chunks:
+        found, of, undecided = ProbeSet.of(chunk, kind).hashes()
+        if undecided.any():
+            raise BloomsealError("a key that no index decides about")
+        hashes.append(found)
+        owners.append(of + begin)
+        begin += len(chunk)
+    return np.concatenate(hashes), np.concatenate(owners)
+
+
+def _those(keys: pa.ChunkedArray, numbers: Indices) -> pa.Array:
+    """The keys of these numbers, each once."""
     import pyarrow as pa
 
-    for chunk in chunks:
-        for start in range(0, len(chunk), _AT_ONCE):
-            yield pa.record_batch({"_key": chunk.slice(start, _AT_ONCE)})
+    hit = np.zeros(len(keys), dtype=np.bool_)
+    hit[numbers] = True
+    return pa.concat_arrays([pa.nulls(0, keys.type), *keys.filter(pa.array(hit)).chunks])

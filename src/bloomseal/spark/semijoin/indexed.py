@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ...policy import TablePolicy
     from ...read.file import SealedFile
     from ...sbbf import KeySet
+    from ...table.query.indexes import Indexes
     from ..source.narrowing import Files, Watched
 
 __all__ = ["AskedIndexes", "Left", "replaced"]
@@ -70,6 +71,7 @@ class AskedIndexes:
         case_sensitive: of names of columns.
         pinned: where the keys are those that an index knows, name of each file → its state then: of a file in another
             state nobody has looked for the other keys. None: the keys are all there are.
+        known: what indexes left of those files. Facts about files that are the same don't change.
     """
 
     use: str = "auto"
@@ -77,6 +79,7 @@ class AskedIndexes:
     logged: bool = False
     case_sensitive: bool = False
     pinned: Mapping[str, FileState] | None = field(default=None, repr=False)
+    known: Left | None = field(default=None, repr=False)
 
     def left(
         self,
@@ -85,12 +88,14 @@ class AskedIndexes:
         table: TablePolicy,
         column: str,
         keys_for: Callable[[SealedFile, int], KeySet | None],
+        indexes: Indexes | None = None,
     ) -> Left:
         """The files and row groups in which one of many keys can be.
 
         Args:
             names, base: as `..listing.TableFiles`.
             keys_for: as `..source.narrowing.one_of`.
+            indexes: of these files, where some are loaded already.
 
         Raises:
             UsageError: keys of the wrong kind; an index is required, and does not answer for every file.
@@ -102,7 +107,11 @@ class AskedIndexes:
         from ..source.narrowing import Watched, one_of
 
         files = self.files(names, base, table)
-        indexes = Indexes(files, self.use if self.pinned is None else "auto", self.trust)
+        if indexes is None:
+            indexes = Indexes(files, self.use if self.pinned is None else "auto", self.trust)
+        if self.known is not None:
+            self._need_pinned(names, indexes.states())
+            return self.known
         if self.pinned is None and indexes.use is UseIndex.AUTO and files.without_index:
             return Left(dict.fromkeys(names))
         found = one_of(
@@ -115,11 +124,20 @@ class AskedIndexes:
         if self.pinned is not None and names:
             if found.stats.files_not_covered or (seen := found.sighting) is None:
                 raise replaced()
-            if any(self.pinned.get(name) != seen(number).state for number, name in enumerate(names)):
-                raise replaced()
+            self._need_pinned(names, [seen(number).state for number in range(len(names))])
         gone = {names[number]: groups for _, of in found.gone for number, groups in of.items()}
         left = {names[number]: kept for number, kept in found.left.items()}
         return Left(left, gone, found.stats, Watched.of(files, found))
+
+    def _need_pinned(self, names: Sequence[str], states: Sequence[FileState | None]) -> None:
+        """Each file is in the state in which it was asked for the keys.
+
+        Raises:
+            UnsupportedError: one is not.
+        """
+        pinned = self.pinned or {}
+        if any(state is None or pinned.get(name) != state for name, state in zip(names, states, strict=True)):
+            raise replaced()
 
     def changed(self, watched: Watched, base: str | None, table: TablePolicy) -> list[str]:
         """Names of the files that are another one than the indexes were asked about."""
@@ -143,7 +161,7 @@ class AskedIndexes:
     @property
     def brief(self) -> AskedIndexes:
         """The same for tasks, which ask of each file what was kept of it, and not in which state it was."""
-        return self if self.pinned is None else replace(self, pinned={})
+        return self if self.pinned is None else replace(self, pinned={}, known=None)
 
     def files(self, names: Sequence[str], base: str | None, table: TablePolicy) -> Files:
         """As indexes are held against them."""

@@ -28,7 +28,7 @@ from ..opening import open_table_file, table_of
 from ..session import meanwhile, show_figures
 from .hitting import hits_of
 from .indexed import AskedIndexes, Left
-from .result import Prediction, PrunedFile, PruneResult
+from .result import Prediction, PrunedFile, PruneResult, index_pays
 from .sealed_keyset import SealedKeys, identity_of, place_of, values_of
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from ...index.facts.sighting import Kept
     from ...read.file import SealedFile
+    from ...table.query.indexes import Indexes
     from ..source.files.tree import Tree
 
 __all__ = ["Question", "prune"]
@@ -147,8 +148,9 @@ class Question:
                 # out.
                 with contextlib.suppress(UnsupportedError):
                     pinned = replace(indexes, pinned=hits.states)
-                    if (found := cls._of(path, column, hits.keys, table, files, tree, pinned)).prediction.pays:
-                        return found
+                    found = cls._of(path, column, hits.keys, table, files, tree, pinned, hits.indexes)
+                    if found.prediction.pays:
+                        return replace(found, indexes=replace(pinned, known=found.left))
             return cls._of(path, column, values(), table, files, tree, indexes)
 
     @classmethod
@@ -161,6 +163,7 @@ class Question:
         files: TableFiles,
         tree: Tree,
         indexes: AskedIndexes,
+        loaded: Indexes | None = None,
     ) -> Question:
         """Hash the keys, seal them, ask sealed indexes, and predict from a few of the files that these leave what
         asking all of them will bring.
@@ -172,11 +175,14 @@ class Question:
         refused: BloomsealError | None = None
         schemas: set[bytes] = set()
         of_index = indexes.left(
-            files.names, files.base, table, column, lambda file, place: file.key_set(file.columns[place], values)
-        )
+            files.names, files.base, table, column,
+            lambda file, place: file.key_set(file.columns[place], values), loaded,
+        )  # fmt: skip
         # One at least: its key seals the keys.
         names = list(of_index.names) or files.names[:1]
         for name in (names[place] for place in _some(len(names), _SAMPLED_FILES)):
+            if sealed is not None and index_pays(of_index.ruled_out):
+                break  # it pays, whatever other files say
             try:
                 with open_table_file(name, table, files.base) as file:
                     schemas.add(file.leaves.raw)

@@ -36,6 +36,8 @@ __all__ = ["Reading", "RowGroups"]
 
 _TASKS_OF_A_CORE: Final = 4
 """At most: tasks that are through early make room for others."""
+_BATCH_ROWS: Final = 1024
+_BATCH_BYTES: Final = 1 << 22
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 
 
@@ -121,7 +123,7 @@ class Reading:
         settings, stats = self.scan.settings, part.planned
         before = settings.kms_counters()
         try:
-            yield from stats.timed(self._rows(self._to_read(part), stats))
+            yield from stats.timed(_together(self._rows(self._to_read(part), stats)))
         finally:
             stats.add_kms(before, settings.kms_counters())
             if self.metrics is not None:
@@ -226,6 +228,31 @@ class Reading:
             at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
             hit[owners[known[at] == hashes]] = True
         return np.flatnonzero(hit)
+
+
+def _together(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in fewer batches: for Spark, one of a single row is as much work as one of a thousand.
+
+    Each has as many rows as all before it, up to a bound. So whoever wants the first row alone waits for no other.
+    """
+    import pyarrow as pa
+
+    waiting: list[pa.RecordBatch] = []
+    rows, size, before = 0, 0, 0
+
+    def joined() -> list[pa.RecordBatch]:
+        found: list[pa.RecordBatch] = pa.Table.from_batches(waiting).combine_chunks().to_batches()
+        return waiting if len(waiting) == 1 else found
+
+    for batch in batches:
+        waiting.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= min(before, _BATCH_ROWS) or size >= _BATCH_BYTES:
+            yield from joined()
+            before += rows
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield from joined()
 
 
 class RowGroups(DataSource):

@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Prediction", "PruneResult", "PrunedFile"]
+__all__ = ["Prediction", "PruneResult", "PrunedFile", "index_pays"]
 
 _LEAST_SAMPLE: Final = 8
 """Row groups that must have been asked before their answers say anything of the others."""
 _NOT_WORTH: Final = 0.9
 """Where more than this share of the row groups is expected to survive by chance, pruning can't pay."""
+
+
+def index_pays(ruled_out: float) -> bool:
+    """Do indexes that rule out this share of the row groups spare enough, whatever filters add?"""
+    return 1 - ruled_out <= _NOT_WORTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,7 @@ class Prediction:
     @property
     def pays(self) -> bool:
         """Can pruning spare anything that is worth it?"""
-        if 1 - self.by_index <= _NOT_WORTH:
+        if index_pays(self.by_index):
             return True
         return self.share <= _NOT_WORTH and not self._everywhere
 
@@ -79,7 +84,7 @@ class Prediction:
         return self.sampled >= _LEAST_SAMPLE and self.left > _NOT_WORTH
 
     def __str__(self) -> str:
-        if self.pays and 1 - self.by_index <= _NOT_WORTH:
+        if index_pays(self.by_index):
             return f"{self.keys} keys: sealed indexes rule out {self.by_index:.0%} of the row groups"
         if self.fpp is None:
             return (

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ...policy import TablePolicy
     from ...read.file import SealedFile
 
-__all__ = ["SealedKeys", "identity_of", "place_of", "quoted", "values_of"]
+__all__ = ["SealedKeys", "estimated_bytes", "identity_of", "is_small", "key_column", "place_of", "quoted", "values_of"]
 
 _LABEL: Final = b"bloomseal key set for Spark tasks"
 _SALT_BYTES: Final = 16
@@ -142,15 +142,25 @@ def _distinct(frame: DataFrame) -> pa.Array | pa.ChunkedArray:
     kind = frame.schema.fields[0].dataType
     if isinstance(kind, st.ArrayType | st.MapType | st.StructType):
         raise UsageError(f"keys of {kind.simpleString()}", hint="one column of them, such as key.name")
-    session: Any = frame.sparkSession
-    small = session._jsparkSession.sessionState().conf().autoBroadcastJoinThreshold()
-    if frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes() > small:
+    if not is_small(frame):
         return frame.distinct().toArrow().column(0)
     found = frame.toArrow().column(0)
     # Of a type that has no order in Arrow nobody has a column to ask, and whoever looks for one says so.
     with contextlib.suppress(pa.ArrowNotImplementedError):
         found = found.unique()
     return found
+
+
+def is_small(frame: DataFrame) -> bool:
+    """Would Spark, by its own estimate, send this to everybody in a join?"""
+    session: Any = frame.sparkSession
+    small = session._jsparkSession.sessionState().conf().autoBroadcastJoinThreshold()
+    return estimated_bytes(frame) <= int(small)
+
+
+def estimated_bytes(frame: DataFrame) -> int:
+    """By Spark, which may know better than the size of the files that it reads, or nothing."""
+    return int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
 
 
 def key_column(frame: DataFrame, column: str) -> DataFrame:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import SupportsIndex, TypeVar
 
 from ...errors import UsageError
@@ -28,6 +27,8 @@ def side_by_side(
     count = workers(threads)
     if min(len(items), count) < 2:
         return [work(item) for item in items]
+    from concurrent.futures import ThreadPoolExecutor
+
     if not handing_over:
         with ThreadPoolExecutor(count) as pool:
             return list(pool.map(work, items))
