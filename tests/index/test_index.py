@@ -535,6 +535,14 @@ def test_many_values_are_found_as_few_are(folder: Path, monkeypatch: pytest.Monk
     which, found = reader.find(asked)
     assert sorted(zip(asked[which].tolist(), found.tolist(), strict=True)) == got
     assert reader.between(0, 1 << 62).tolist() == entries.tolist()
+    # What is not as the manifest says is refused each time.
+    one = reader.run.shards[0]
+    other = shard._Opened(reader._open(one).file, one._replace(last=one.last + 1))
+    for _ in range(2):
+        with pytest.raises(bs.FormatError, match="not as indexes are written"):
+            other.whole()
+    with pytest.raises(bs.FormatError, match="not as indexes are written"):
+        other.find(np.array([one.first]), bits)
 
 
 @pytest.mark.parametrize("kept", [0, 1 << 18])

@@ -187,10 +187,10 @@ class _Opened:
     def whole(self) -> I64:
         with self._lock:
             if self._all is None:
-                self._all = self._checked(_decoded(self.file.walk, None), self._shard.entries)
-                ends = (int(self._all[0]), int(self._all[-1])) if len(self._all) else (0, 0)
-                if len(self._all) and ends != (self._shard.first, self._shard.last):
+                entries = self._checked(_decoded(self.file.walk, None), self._shard.entries)
+                if len(entries) and (int(entries[0]), int(entries[-1])) != (self._shard.first, self._shard.last):
                     raise self._wrong()
+                self._all = entries  # not before: who asks again would be answered from what was refused
             return self._all
 
     def _read(self, numbers: list[int] | range) -> I64:
