@@ -96,7 +96,7 @@ def semi_join(
         where: a condition besides.
         policy, table, files_per_task, use_index, trust: as `prune`. Of small files the table's sealed indexes are asked
             again for each run; files that they rule out are not opened. Keys in a frame, and more than 200,000 in an
-            Arrow array, are first looked up in an index that covers every file, and only those that it knows go on. A
+            Arrow array, are looked up once, in an index that covers every file, and only those that it knows go on. A
             file that was replaced since then is an error of the run.
 
     Raises:
