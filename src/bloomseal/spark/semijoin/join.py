@@ -267,6 +267,9 @@ def _keys_frame(spark: SparkSession, keys: Any, values: Any, column: str, kind: 
             raise UsageError(
                 f"keys of {have.simpleString()} for a column of {kind.simpleString()}", column=column, hint="cast them"
             )
+        if isinstance(values, pa.ChunkedArray):
+            # Spark takes a batch without rows for the end of all.
+            values = pa.chunked_array([one for one in values.chunks if len(one)], values.type)
         frame = spark.createDataFrame(pa.table({"_key": values}), st.StructType([st.StructField("_key", have)]))
         return frame.select(f.expr(f"try_cast(_key AS {kind.simpleString()})").alias("_key"))
     found = _as_column(values, column, kind).unique()
