@@ -15,7 +15,6 @@ import pytest
 import bloomseal as bs
 from bloomseal.errors import FormatError, UsageError
 from bloomseal.storage.baton import waiting
-from bloomseal.table.query import workers
 from bloomseal.table.query.workers import side_by_side
 
 KEYS: dict[str, Any] = {"footer_key": b"f" * 16, "column_keys": {"a": b"a" * 16}}
@@ -131,5 +130,5 @@ def test_who_waits_behind_the_last_item_needs_no_more_threads(monkeypatch: pytes
                 pass
         return item
 
-    monkeypatch.setattr(workers, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr("concurrent.futures.ThreadPoolExecutor", Pool)
     assert side_by_side(work, range(8), 8, handing_over=True) == list(range(8))

@@ -206,8 +206,18 @@ class _Unit:
 def batches(
     files: Files, numbers: Sequence[int], schema: pa.Schema, threads: int | None, progress: Progress | None
 ) -> Iterator[pa.RecordBatch]:
-    """The matching rows of these files; for the arguments see `stream`."""
-    query, threads = files.query, workers(threads)
+    """The matching rows of these files; for the arguments see `stream`.
+
+    Raises:
+        UsageError: fewer than one thread; at once, and not with the first rows.
+    """
+    return _batches(files, numbers, schema, workers(threads), progress)
+
+
+def _batches(
+    files: Files, numbers: Sequence[int], schema: pa.Schema, threads: int, progress: Progress | None
+) -> Iterator[pa.RecordBatch]:
+    query = files.query
     pool = ThreadPoolExecutor(threads, thread_name_prefix="bloomseal-scan")
     alive: set[_Opened] = set()
     places = {number: place for place, number in enumerate(numbers)}
