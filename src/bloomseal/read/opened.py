@@ -60,8 +60,8 @@ class OpenedFile:
 
     @property
     def columns(self) -> list[str]:
-        """Dotted paths of all leaf columns."""
-        return [leaf.name for leaf in self._footer.schema.leaves]
+        """Dotted paths of all leaf columns, as tables have them."""
+        return [leaf.name for leaf in self.leaves.leaves]
 
     @property
     def num_rows(self) -> int:
@@ -151,7 +151,8 @@ class OpenedFile:
 
     def __repr__(self) -> str:
         state = "encrypted" if self.encrypted else "plaintext"
-        return f"<SealedFile {self.path}: {self.num_rows} rows, {self.num_row_groups} row groups, {state}>"
+        name = type(self).__name__
+        return f"<{name} {self.path}: {self.num_rows} rows, {self.num_row_groups} row groups, {state}>"
 
     @property
     def _int96_utc(self) -> bool:

@@ -133,11 +133,6 @@ class SealedOrcFile(SealedFile):
         return self.leaves.has(column) or any(one.name == column for one in self.orc.schema.leaves)
 
     @property
-    def columns(self) -> list[str]:
-        """Dotted paths of all leaf columns, as tables have them."""
-        return [leaf.name for leaf in self.leaves.leaves]
-
-    @property
     def num_rows(self) -> int:
         return self.orc.num_rows
 
@@ -398,7 +393,3 @@ class SealedOrcFile(SealedFile):
             name = self.leaves.leaves[index].path[0]
             raise UnsupportedError("several columns have the same name", file=self.path, column=name)
         return found
-
-    def __repr__(self) -> str:
-        state = "encrypted" if self.encrypted else "plaintext"
-        return f"<SealedOrcFile {self.path}: {self.num_rows} rows, {self.num_row_groups} row groups, {state}>"
