@@ -8,14 +8,14 @@ import select
 import threading
 from typing import IO, Any, Final
 
-__all__ = ["StandardInput"]
+__all__ = ["StandardInput", "was_read"]
 
 _PATIENCE: Final = 0.1
+_READ: Final = threading.Event()
 
 
 class StandardInput(io.RawIOBase):
-    """Standard input, until it is closed: whoever reads is then told of its end, and waits for no pipe any more. A
-    thread that still waited while the interpreter ends would take the process with it, and its exit code.
+    """Standard input, until it is closed: whoever reads is then told of its end, and waits for no pipe any more.
 
     Args:
         stream: its buffer, which is passed by: it must be empty.
@@ -23,6 +23,7 @@ class StandardInput(io.RawIOBase):
     """
 
     def __init__(self, stream: IO[bytes], begin: bytes = b"") -> None:
+        _READ.set()
         self._begin = io.BytesIO(begin)
         self._raw: Any = getattr(stream, "raw", stream)
         self._left = False
@@ -55,3 +56,8 @@ class StandardInput(io.RawIOBase):
         self._left = True
         with self._reading, contextlib.suppress(ValueError):
             super().close()
+
+
+def was_read() -> bool:
+    """Has this process read standard input? Where that ended by an error, Arrow may ask for more of it at any time."""
+    return _READ.is_set()
