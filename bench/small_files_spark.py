@@ -3,7 +3,7 @@ over 6,000 small files and four big ones, on two cores.
 
 ``make`` leaves 6,000 files of 500 rows in FOLDER, six copies of 1,000, sealed and in plaintext, both with filters, and
 four of 500,000 rows. Then each job stands beside the same Spark's own, over the sealed files and over the plaintext
-ones. Told are the least time by the clock and the least processor time of all processes, the JVM's included, after two
+ones. Told are the least time by the clock and the least processor time of all processes, the JVM's included, after four
 runs to warm up; and the ratios to Spark over plaintext. ``jobs`` tells how much faster verify, audit, rewrap and rekey
 (or those that are named) are with two tasks than with one, over 48 files of 1,000,000 rows, beside tasks that do
 nothing but AES-GCM; and the same without what an empty job takes, which is Spark's own start. ``rewrap``, which copies
@@ -36,7 +36,7 @@ from .sparkside import KEYRING, POLICY, Jobs
 _FILES, _COPIES, _ROWS = 1_000, 6, 500
 _BIG_FILES, _BIG_ROWS = 4, 500_000
 _JOB_FILES, _JOB_COPIES, _JOB_ROWS = 24, 2, 1_000_000
-_RUNS, _WARM_UP = 3, 2
+_RUNS, _WARM_UP = 5, 4
 _PIECE = 8 << 20
 
 

@@ -32,7 +32,7 @@ from .pruning import Question
 from .reading import Reading, RowGroups
 from .result import PrunedFile, PruneResult
 from .sealed_keyset import key_column, quoted
-from .whole import by_name, seen_by_spark, whole_table
+from .whole import Seen, by_name, seen_by_spark, whole_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -108,19 +108,21 @@ def semi_join(
         BloomsealWarning: by the prediction pruning can't pay.
     """
     chosen = job_table(spark, path, policy, table)
-    question = Question.of(spark, path, column, keys, chosen, use_index, trust)
     native = spark.conf.get("bloomseal.kms", None) is not None and chosen.aad_prefix is None
     typed = str(spark.conf.get(PARTITION_INFERENCE, "true")).lower() == "true"
     merge = str(spark.conf.get(MERGE_SCHEMA, "false")).lower() == "true"
     settings = SourceOptions(
         (qualified(spark, path),), kms=str(chosen.kms), table=chosen, infer_partition_types=typed, merge_schema=merge
     )
-    whole = not question.prediction.pays
-    if whole:
-        warnings.warn(f"the table is read whole: {question.prediction}", BloomsealWarning, stacklevel=2)
-    by_spark = whole and native and (question.alike or merge)
-    look = functools.partial(seen_by_spark, spark, settings, question.tree)
-    with meanwhile(spark, look) if by_spark else contextlib.nullcontext() as seen:
+    with contextlib.ExitStack() as ending:
+        look = functools.partial(seen_by_spark, spark, settings)
+        looking = functools.cache(lambda: ending.enter_context(meanwhile(spark, look)))
+        question = Question.of(spark, path, column, keys, chosen, use_index, trust, crowded=looking if native else None)
+        whole = not question.prediction.pays
+        if whole:
+            warnings.warn(f"the table is read whole: {question.prediction}", BloomsealWarning, stacklevel=2)
+        by_spark = whole and native and (question.alike or merge) and question.tree.rules is None
+        seen = looking() if by_spark else None
         # Not by Spark's reader, which would take a stranger's file for the table's.
         schema = infer_schema(settings, question.tree)
         wanted = _keys_frame(
@@ -201,7 +203,7 @@ def _all_rows(
     question: Question,
     settings: SourceOptions,
     schema: st.StructType,
-    seen: Callable[[], DataFrame | None] | None,
+    seen: Callable[[], Seen | None] | None,
 ) -> DataFrame:
     """The table, of which nothing can be ruled out: by Spark's own reader where that sees it as Bloomseal's does.
 

@@ -10,7 +10,7 @@ import math
 import os
 import pickle
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -121,8 +121,14 @@ class Question:
         table: TablePolicy,
         use_index: str = "auto",
         trust: str = "auto",
+        crowded: Callable[[], object] | None = None,
     ) -> Question:
-        """List the files, and look at the keys: those that a sealed index of the whole table knows, or else all."""
+        """List the files, and look at the keys: those that a sealed index of the whole table knows, or else all.
+
+        Args:
+            crowded: called as soon as it is known that there are as many keys as files, of a table without a log: it
+                may well be read whole.
+        """
         from ..source.files.settled import settled
         from ..source.files.tree import find_files
 
@@ -151,7 +157,11 @@ class Question:
                     found = cls._of(path, column, hits.keys, table, files, tree, pinned, hits.indexes)
                     if found.prediction.pays:
                         return replace(found, indexes=replace(pinned, known=found.left))
-            return cls._of(path, column, values(), table, files, tree, indexes)
+            every = values()
+            many = isinstance(every, Sized) and len(every) >= len(files.names)
+            if crowded is not None and many and tree.rules is None:
+                crowded()
+            return cls._of(path, column, every, table, files, tree, indexes)
 
     @classmethod
     def _of(

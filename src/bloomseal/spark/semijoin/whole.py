@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..source.files.tree import Tree
     from ..source.options import SourceOptions
 
-__all__ = ["by_name", "seen_by_spark", "whole_table"]
+__all__ = ["Seen", "by_name", "seen_by_spark", "whole_table"]
 
 _LISTING_TASKS: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _TASK_BYTES: Final = 128 * 1024 * 1024
@@ -38,12 +38,20 @@ def by_name(spark: SparkSession, settings: SourceOptions, names: Sequence[str], 
         return reader.parquet(*map(at.uri, names)).select(*map(quoted, schema.names))
 
 
-def seen_by_spark(spark: SparkSession, settings: SourceOptions, tree: Tree) -> DataFrame | None:
-    """A table as Spark's own reader sees it; None where that finds other files in its folder: it knows no log of Delta
-    or Iceberg.
+@dataclass(frozen=True)
+class Seen:
+    """A folder as Spark's own reader sees it.
+
+    Attributes:
+        files: their names, as `..source.files.tree.DataFile.name`.
     """
-    if tree.rules is not None:
-        return None
+
+    frame: DataFrame
+    files: frozenset[str]
+
+
+def seen_by_spark(spark: SparkSession, settings: SourceOptions) -> Seen | None:
+    """A table's folder as Spark's own reader sees it; None where that can't read it."""
     path = settings.paths[0]
     try:
         reader = _reader(spark).option("mergeSchema", str(settings.merge_schema).lower())
@@ -60,21 +68,19 @@ def seen_by_spark(spark: SparkSession, settings: SourceOptions, tree: Tree) -> D
         if folder not in folders:
             folders[folder] = split_uri(f"{folder}/")[1].rstrip("/")
         found.add(f"{folders[folder]}/{name}")
-    return frame if found == {file.name for file in tree.files} else None
+    return Seen(frame, frozenset(found))
 
 
-def whole_table(frame: DataFrame | None, tree: Tree, schema: st.StructType) -> DataFrame | None:
-    """These columns of all of a table; None where Spark's reader has other types for them: it reads nanoseconds and
-    half floats in other ways or not at all.
-
-    Args:
-        frame: of `seen_by_spark`.
+def whole_table(seen: Seen | None, tree: Tree, schema: st.StructType) -> DataFrame | None:
+    """These columns of all of a table; None where Spark's reader finds other files in its folder, as it knows no log of
+    Delta or Iceberg, or has other types for them: it reads nanoseconds and half floats in other ways or not at all.
     """
-    if frame is None:
+    if seen is None or tree.rules is not None or seen.files != {file.name for file in tree.files}:
         return None
-    seen = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    frame = seen.frame
+    types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
     wanted = {field.name: field.dataType.simpleString() for field in schema.fields}
-    if not wanted.items() <= seen.items():
+    if not wanted.items() <= types.items():
         return None
     # Spark makes a task of some thirty small files, and starting it is a good part of its work.
     cores = frame.sparkSession.sparkContext.defaultParallelism
