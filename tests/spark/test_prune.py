@@ -647,3 +647,24 @@ def test_keys_of_a_frame_are_not_collected_ahead_of_an_index(
     with pytest.MonkeyPatch.context():
         bss.prune(spark, indexed, "ssn", wanted, policy=keyed)
     assert ahead == [1]
+
+
+def test_spark_looks_ahead_only_at_a_crowded_table_and_in_vain_at_no_cost(
+    spark: SparkSession, keyed: TablePolicy, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+
+    def fails(*_: Any) -> Any:
+        looks.append(1)
+        raise OSError("what nobody waits for")
+
+    monkeypatch.setattr("bloomseal.spark.semijoin.join.seen_by_spark", fails)
+    few, crowd = [digest(7)], [digest(i) for i in range(FILES)]
+    assert bss.semi_join(spark, path, "ssn", few, policy=keyed).count() == 1
+    assert looks == []
+    # All of them are in one row group of one file.
+    found = bss.semi_join(spark, path, "ssn", crowd, policy=keyed)
+    assert sorted(row.id for row in found.collect()) == list(range(FILES))
+    assert looks == [1]
+    with pytest.raises(bs.UsageError):
+        bss.semi_join(spark, path, "ssn", list(range(FILES)), policy=keyed)
