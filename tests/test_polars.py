@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import random
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from bloomseal.read.predicate.condition import AnyOf
 from bloomseal.table.sealed import SealedTable
 
 ENCRYPTION = bs.EncryptionSpec(footer_key=b"f" * 16, column_keys={"text": b"s" * 16}, complete=True)
+ENCRYPTION_OF_ALL = bs.EncryptionSpec(footer_key=b"f" * 16)
 DECRYPTION = bs.DecryptionSpec(bs.ExplicitKeys(footer_key=b"f" * 16, column_keys={"text": b"s" * 16}))
 DAY = dt.date(2024, 2, 28)
 NUMBERS = [0.0, -0.0, math.nan, math.inf, -math.inf, 1.5, -2.5, None]
@@ -261,3 +263,34 @@ def test_values_of_an_arrow_table_come_out_as_they_went_in(table: bs.SealedTable
     assert isinstance(found, pl.DataFrame)
     assert found.sort("id").equals(plain, null_equal=True)
     assert isinstance(table.scan(["id"]), pa.RecordBatchReader)
+
+
+def test_decimals_of_every_width(tmp_path: Path) -> None:
+    """Polars reads beyond the memory of narrow ones that a stream brings, and panics over wide ones."""
+    numbers = [None if number % 5 == 0 else Decimal(number - 9).scaleb(-2) for number in range(20)]
+    for kind in (pa.decimal32(9, 2), pa.decimal64(18, 2), pa.decimal128(20, 2), pa.decimal256(38, 2)):
+        flat = pa.array(numbers, kind)
+        places, texts = pa.array(range(0, 21, 2), pa.int32()), pa.array([str(number) for number in range(20)])
+        columns = {
+            "flat": flat.slice(0, 10),
+            "inside": pa.StructArray.from_arrays([flat.slice(0, 10)], ["d"]),
+            "listed": pa.ListArray.from_arrays(places, flat),
+            "fixed": pa.FixedSizeListArray.from_arrays(flat, 2),
+            "mapped": pa.MapArray.from_arrays(places, texts, flat),
+        }
+        bs.write_table(pa.table(columns), tmp_path / "a.parquet", encryption=ENCRYPTION_OF_ALL, row_group_size=4)
+        lazy = bp.scan(tmp_path / "a.parquet", decryption=DECRYPTION)
+        found = lazy.collect()
+        assert found["flat"].to_list() == numbers[:10]
+        assert found["inside"].to_list() == [{"d": number} for number in numbers[:10]]
+        assert found["listed"].to_list() == [numbers[at : at + 2] for at in range(0, 20, 2)]
+        assert found["fixed"].to_list() == found["listed"].to_list()
+        assert [[*row.values()] for row in found["mapped"]] == found["listed"].to_list()
+        some = Decimal("-0.05")
+        assert lazy.filter(pl.col("flat") == some).collect().height == numbers[:10].count(some) == 1
+        assert lazy.filter(pl.col("flat") < some).select("flat").collect()["flat"].to_list() == [
+            number for number in numbers[:10] if number is not None and number < some
+        ]
+    bs.write_table(pa.table({"much": pa.array([1], pa.decimal256(39, 0))}), tmp_path / "b.parquet")
+    with pytest.raises(bs.UnsupportedError, match="39 digits"):
+        bp.scan(tmp_path / "b.parquet")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from .errors import MissingDependencyError
+from .errors import MissingDependencyError, UnsupportedError
 from .read.predicate.condition import AllOf, AnyOf, Compare
 from .read.predicate.values import Values
 from .table.open import as_table
@@ -42,6 +42,8 @@ class _Pushed(NamedTuple):
 
 
 _MOST_TERMS: Final = 64
+_MOST_DIGITS: Final = 38
+"""Of a decimal number in Polars."""
 _EXACT: Final = (pl.String, pl.Binary, pl.Date)
 """Types whose values both sides compare alike, beside whole numbers."""
 _COMPARED: Final[tuple[tuple[str, str, Callable[[pl.Expr, pl.Expr], pl.Expr]], ...]] = (
@@ -71,10 +73,12 @@ def scan(table: SealedTable | Places, **options: Any) -> pl.LazyFrame:
 
     Raises:
         UsageError: options for a table that is open already.
+        UnsupportedError: a column of decimals of more than 38 digits, which Polars has not.
         As `SealedTable.schema`. What goes wrong while rows are read reaches the caller as Polars hands it on.
     """
     opened = as_table(table, options)
-    empty = _frame(opened.schema_to_read().empty_table().to_reader())
+    taken = pa.schema([field.with_type(_taken(field.type, field.name)) for field in opened.schema_to_read()])
+    empty = _frame(taken.empty_table().to_reader())
     schema = empty.schema
 
     def rows(
@@ -86,7 +90,7 @@ def scan(table: SealedTable | Places, **options: Any) -> pl.LazyFrame:
         names = schema.names() if columns is None else columns or schema.names()[:1]
         condition = None if pushed is None else AnyOf(tuple(AllOf(tuple(one)) for one in pushed.any_of))
         rest = None if pushed is not None and pushed.whole else predicate
-        read = opened.scan_in(pa.schema([opened.schema.field(name) for name in names]), condition)
+        read = opened.scan_in(pa.schema([taken.field(name) for name in names]), condition)
         none = True
         for batch in read:
             frame = _frame(pa.RecordBatchReader.from_batches(batch.schema, [batch]))
@@ -108,6 +112,31 @@ def scan(table: SealedTable | Places, **options: Any) -> pl.LazyFrame:
 def _frame(rows: pa.RecordBatchReader) -> pl.DataFrame:
     # As a stream, which Polars takes as it is: a batch or a table it takes apart in Python first.
     return pl.DataFrame(rows)
+
+
+def _taken(kind: pa.DataType, column: str) -> pa.DataType:
+    """The same type, its decimals in 128 bits: from a stream Polars takes narrower ones for those, and reads beyond
+    their memory; from wider ones it panics.
+    """
+    types = pa.types
+    if types.is_decimal(kind):
+        if kind.precision > _MOST_DIGITS:
+            raise UnsupportedError(
+                f"Polars has no decimals of {kind.precision} digits",
+                column=column,
+                hint="bloomseal.read_table(columns=[...]) without it, and polars.from_arrow",
+            )
+        return pa.decimal128(kind.precision, kind.scale)
+    if types.is_struct(kind):
+        return pa.struct([field.with_type(_taken(field.type, column)) for field in kind])
+    if types.is_map(kind):
+        key, item = (field.with_type(_taken(field.type, column)) for field in (kind.key_field, kind.item_field))
+        return pa.map_(key, item, kind.keys_sorted)
+    made = {pa.ListType: pa.list_, pa.LargeListType: pa.large_list}.get(type(kind))
+    if made is not None or types.is_fixed_size_list(kind):
+        value = kind.value_field.with_type(_taken(kind.value_type, column))
+        return made(value) if made is not None else pa.list_(value, kind.list_size)
+    return kind
 
 
 def _pushed(predicate: pl.Expr, schema: pl.Schema) -> _Pushed | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -169,3 +170,17 @@ def test_zeros_of_both_signs_are_found(tmp_path: Path) -> None:
         pa.table({"a": column}), tmp_path / "t", use_dictionary=False, data_page_size=1_000, write_batch_size=100
     )
     assert bs.read_table(tmp_path / "t", filters=[("a", "==", 0)]).num_rows == 2
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_a_row_group_without_rows(tmp_path: Path, indexed: bool) -> None:
+    """pyarrow writes an empty table as one row group of no pages: there is nothing to search in, and no error."""
+    full = pa.table({"a": pa.array([1, 2, None], pa.int32()), "b": ["x", None, "y"]})
+    pq.write_table(full.slice(0, 0), tmp_path / "0.parquet", write_page_index=indexed, write_statistics=indexed)
+    assert pq.ParquetFile(tmp_path / "0.parquet").num_row_groups == 1
+    pq.write_table(full, tmp_path / "1.parquet", write_page_index=indexed)
+    some, none = pc.field("a") == 1, pc.field("b").is_null()
+    for condition, left in ((some | none, 2), (some & none, 0), (some | (pc.field("b") == "y"), 2), (~some | none, 1)):
+        assert bs.read_table(tmp_path / "0.parquet", filters=condition).num_rows == 0
+        assert bs.read_table(tmp_path, filters=condition).num_rows == left
+        assert bs.open_table(tmp_path).scan(filters=condition).read_all().num_rows == left

@@ -237,7 +237,7 @@ class _RowGroup:
         if leaf in self._known:
             if pages := self._known[leaf]:
                 pages.opened.update(opened)
-        elif len(term.leaf.path) == 1:
+        elif places and len(term.leaf.path) == 1:
             offsets, sizes, first_rows = map(list, zip(*places, strict=True))
             self._known[leaf] = Pages(offsets, sizes, first_rows, self._num_rows, opened)
         return _merged(found)
