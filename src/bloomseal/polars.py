@@ -78,7 +78,7 @@ def scan(table: SealedTable | Places, **options: Any) -> pl.LazyFrame:
     """
     opened = as_table(table, options)
     taken = pa.schema([field.with_type(_taken(field.type, field.name)) for field in opened.schema_to_read()])
-    empty = _frame(taken.empty_table().to_reader())
+    empty = _frame(pa.RecordBatchReader.from_batches(taken, []))
     schema = empty.schema
 
     def rows(

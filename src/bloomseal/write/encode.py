@@ -52,11 +52,8 @@ class Encoder:
         self._swelling = 1.25
         if len(set(schema.names)) < len(schema.names):
             raise UsageError("several columns have the same name", file=path)
-        try:
-            empty = schema.empty_table()
-        except pa.ArrowException as error:
-            raise UsageError(f"pyarrow can't encode this schema: {error}", file=path) from None
-        self.template = self._parsed(self._without_rows(empty), 0).footer
+        # Of no batches: `empty_table` knows no lists and structs of extension types.
+        self.template = self._parsed(self._without_rows(pa.Table.from_batches([], schema)), 0).footer
 
     def look_at(self, rows: pa.Table) -> None:
         """Before the first row group is encoded: which columns get no dictionary, unless the options say it."""

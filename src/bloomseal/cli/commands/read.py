@@ -313,7 +313,7 @@ def _write_rows(
         from pyarrow import csv
 
         options = csv.WriteOptions(delimiter="," if kind == "csv" else "\t")
-        with csv.CSVWriter(stream, _flat(schema.empty_table()).schema, write_options=options) as writer:
+        with csv.CSVWriter(stream, _flat(pa.Table.from_batches([], schema)).schema, write_options=options) as writer:
             for batch in rows:
                 writer.write_table(_flat(pa.Table.from_batches([batch])))
         return

@@ -312,7 +312,7 @@ def _check(schema: pa.Schema, encryption: EncryptionSpec | None, specs: dict[str
     """What can be known before the first row: columns exist, filters suit them, master keys may be used."""
     sink = pa.BufferOutputStream()
     try:
-        pq.write_table(schema.empty_table(), sink)
+        pq.write_table(pa.Table.from_batches([], schema), sink)
     except pa.ArrowException as error:
         raise UsageError(f"pyarrow can't encode this table: {type(error).__name__}") from None
     leaves = Footer(read_tail(Source.memory(memoryview(sink.getvalue()))).data, 0, None, True).schema
