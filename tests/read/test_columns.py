@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import bloomseal as bs
+from bloomseal.policy import TablePolicy
 
 MAPS = pa.table(
     {
@@ -101,3 +102,32 @@ def test_a_dotted_name_and_a_path_that_read_the_same_have_keys_of_their_own(tmp_
     spec = bs.EncryptionSpec(footer_key="master", column_keys={"a.b": "master"}, keys=keyring)
     bs.seal_file(clear, sealed, encryption=spec)
     assert bs.read_table(sealed, decryption=bs.DecryptionSpec(keyring)).equals(table)
+
+
+@pytest.mark.parametrize("complete", [False, True])
+def test_a_name_that_reads_as_a_field_of_a_keyed_column(tmp_path: Path, complete: bool) -> None:
+    """Readers have dotted names only: they would refuse the file for a column that the key does not reach."""
+    keyring = bs.Keyring(tmp_path / "keyring.json", create=True)
+    for name in ("footer", "pii"):
+        keyring.create(name)
+
+    def policy(columns: dict[str, str]) -> TablePolicy:
+        keyed = {name: {"key": key} for name, key in columns.items()}
+        table = {"footer_key": "footer", "complete": complete, "columns": keyed}
+        return bs.Policy.from_dict({"version": 1, "tables": {"t": table}}, kms=keyring).for_table("t")
+
+    path, table = tmp_path / "t.parquet", pa.table({"a": [1], "a.b": ["x"], "s": [{"a": 1, "a.b": 2}]})
+    for columns, column in ({"a": "pii"}, "a.b"), ({"a.b": "pii", "s": "footer", "s.a": "pii"}, "s.a.b"):
+        with pytest.raises(bs.PolicyError, match="reads as a field") as refused:
+            bs.write_table(table, path, encryption=policy(columns))
+        assert refused.value.column == column
+        assert not path.exists()
+    pq.write_table(table, path)
+    before = path.read_bytes()
+    with pytest.raises(bs.PolicyError, match="reads as a field"):
+        bs.seal_file(path, encryption=policy({"a": "pii"}))
+    assert path.read_bytes() == before
+    own = policy({"a": "pii", "a.b": "footer", "s.a": "pii", "s.a.b": "pii"})
+    bs.write_table(table, path, encryption=own)
+    assert bs.read_table(path, decryption=own).equals(table)
+    bs.write_table(table, path, encryption=bs.EncryptionSpec(footer_key="footer", keys=keyring))

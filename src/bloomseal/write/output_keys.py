@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from ..columns import covers
 from ..encryption import Algorithm, ModuleCipher, ModuleType, SecretKey, module_aad, page_aads
-from ..errors import BloomsealError, UsageError
+from ..errors import BloomsealError, PolicyError, UsageError
 from ..format.expectation import UNIQUE_BYTES, Expectation
 from ..format.footer import FileCrypto
 from ..format.schema import Leaf, Schema
@@ -45,8 +46,8 @@ class OutputKeys:
 
     Raises:
         UsageError: a column key for a column that does not exist.
-        PolicyError: a column whose name differs from a keyed one's in case or Unicode form alone: it may hold the same
-            values, and would not be under that key. Readers refuse such a file.
+        PolicyError: a column whose name differs from a keyed one's in case or Unicode form alone, or has a dot and
+            reads as a field of a keyed one: it would not be under that key. Readers refuse such a file.
         KeyAccessError: the KMS would not wrap a data key.
     """
 
@@ -54,6 +55,7 @@ class OutputKeys:
         expected = Expectation(encrypted_columns=frozenset(spec.column_keys or ()))
         for leaf in schema.leaves:
             expected.name(leaf.name)
+        self._choices = _choices(spec, schema)
         self._source: FileKeys | None = None
         if spec.keys is not None:
             self._source = as_key_source(spec.keys).for_file(ref, writing=True)
@@ -80,13 +82,9 @@ class OutputKeys:
 
     def _resolve_columns(self, schema: Schema) -> dict[int, tuple[ModuleCipher, bytes]]:
         columns: dict[int, tuple[ModuleCipher, bytes]] = {}
-        # Longest path first: a key for one leaf wins over a key for the group above it.
-        for name, choice in sorted((self.spec.column_keys or {}).items(), key=lambda item: -len(item[0])):
-            for leaf in schema.below(name):
-                if leaf.index in columns:
-                    continue
-                key, metadata = self._new_key(choice, leaf.name)
-                columns[leaf.index] = (ModuleCipher(key, self.crypto.algorithm), metadata)
+        for index, choice in self._choices.items():
+            key, metadata = self._new_key(choice, schema.leaves[index].name)
+            columns[index] = (ModuleCipher(key, self.crypto.algorithm), metadata)
         return columns
 
     def _new_key(self, choice: KeyChoice, column: str | None) -> tuple[SecretKey, bytes]:
@@ -194,6 +192,26 @@ class OutputKeys:
         """Writing failed."""
         if self._source is not None:
             self._source.discard()
+
+
+def _choices(spec: EncryptionSpec, schema: Schema) -> dict[int, KeyChoice]:
+    """Leaf → its key, of those that have one."""
+    given = spec.column_keys or {}
+    named: dict[int, str] = {}
+    # Longest path first: a key for one leaf wins over a key for the group above it.
+    for name in sorted(given, key=lambda name: -len(name)):
+        for leaf in schema.below(name):
+            named.setdefault(leaf.index, name)
+    for leaf in schema.leaves:
+        # Readers have nothing but dotted names to go by: to them a column "a.b" is the field b of a.
+        above = max((name for name in given if covers(name, leaf.name)), key=len, default=None)
+        if above is not None and named.get(leaf.index) != above:
+            raise PolicyError(
+                f"the column's name reads as a field of {above}, which has a key, and it is none",
+                column=leaf.name,
+                hint="a key of its own, or another name",
+            )
+    return {index: given[name] for index, name in named.items()}
 
 
 def _secret(key: Any) -> SecretKey:
