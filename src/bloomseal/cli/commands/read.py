@@ -24,6 +24,7 @@ from ...storage.atomic import final_place
 from ...storage.discovery.tables import is_one_file
 from ...table.open import open_table
 from ..arguments.opening import OpeningOptions, opening_options, trust_option, use_index_option
+from ..arguments.places import need_elsewhere
 from ..arguments.values import parse_value, read_lines
 from ..render import json_line, plain, progress, remark, table
 from ..state import PATH, State, common_options
@@ -124,6 +125,8 @@ def read(
     """
     wanted = [name.strip() for item in columns for name in item.split(",") if name.strip()] or None
     kind, zipped = _output_kind(output)
+    if output is not None:
+        need_elsewhere(output, files, "another name; bloomseal unseal --in-place decrypts files where they are")
     asked = _Asked(where, [_lines(item) for item in where_in])
     decryption = opening.decryption(files)
     state = State.current()

@@ -33,6 +33,7 @@ from ..arguments.filters import filter_option, parse_filters
 from ..arguments.inputs import FORMATS, Input, parse_type
 from ..arguments.keys import KeyOptions, key_options
 from ..arguments.opening import PolicyOptions, policy_options
+from ..arguments.places import need_elsewhere
 from ..arguments.several import open_inputs
 from ..render import facts, print_json, progress, size, table
 from ..state import PATH, State, common_options
@@ -161,6 +162,8 @@ def write(
     options: dict[str, Any] = {"compression": compression, "row_group_size": row_group_size, "bloom_filters": specs}
     options["check_keys"] = check_keys
     _check_target(target, in_folder)
+    if not in_folder:
+        need_elsewhere(target, sources, "another name; bloomseal seal encrypts Parquet files where they are")
     if existing and not in_folder:
         raise UsageError("--existing is about the files of a folder", hint="--partition-by COLUMN or --rows-per-file N")
     with (
