@@ -115,8 +115,8 @@ def _frame(rows: pa.RecordBatchReader) -> pl.DataFrame:
 
 
 def _taken(kind: pa.DataType, column: str) -> pa.DataType:
-    """The same type, its decimals in 128 bits: from a stream Polars takes narrower ones for those, and reads beyond
-    their memory; from wider ones it panics.
+    """The same type, its decimals in 128 bits, the one width that Polars takes out of a stream as it is
+    (pola-rs/polars issue 22946).
     """
     types = pa.types
     if types.is_decimal(kind):
