@@ -433,8 +433,8 @@ def test_write_holds_a_bounded_part_of_its_input(sealed: Run, folder: Path) -> N
         unit = 1 if sys.platform == "darwin" else 1024
         return int(done.stdout.split()[-1]) * unit
 
-    few, size = peak(250_000), (folder / "long.csv").stat().st_size
-    many, longer = peak(1_000_000), (folder / "long.csv").stat().st_size
+    few, size = peak(1_000_000), (folder / "long.csv").stat().st_size
+    many, longer = peak(2_250_000), (folder / "long.csv").stat().st_size
     assert many - few < (longer - size) / 2
 
 

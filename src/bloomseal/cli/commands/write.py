@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -161,9 +161,7 @@ def write(
         raise UsageError("--plaintext and options of encryption exclude one another")
     options: dict[str, Any] = {"compression": compression, "row_group_size": row_group_size, "bloom_filters": specs}
     options["check_keys"] = check_keys
-    _check_target(target, in_folder)
-    if not in_folder:
-        need_elsewhere(target, sources, "another name; bloomseal seal encrypts Parquet files where they are")
+    _check_target(target, sources, in_folder)
     if existing and not in_folder:
         raise UsageError("--existing is about the files of a folder", hint="--partition-by COLUMN or --rows-per-file N")
     with (
@@ -229,20 +227,18 @@ def _reader(found: Input, tell: Callable[[float, int], None]) -> pa.RecordBatchR
     return pa.RecordBatchReader.from_batches(found.schema, batches())
 
 
-def _check_target(target: str, in_folder: bool) -> None:
-    """Refuse, before anything is read, a place that no file can have."""
-    if in_folder:
-        if target == "-":
+def _check_target(target: str, sources: Sequence[str], in_folder: bool) -> None:
+    """Refuse, before anything is read, a place that no file can have, or that an input has."""
+    if target == "-":
+        if in_folder:
             raise UsageError("standard output is no folder")
-        return
-    if target != "-" and (target.endswith(("/", os.sep)) or Path(target).is_dir()):
-        raise UsageError(
-            "the output is a folder",
-            file=target,
-            hint="a file's name in it; --rows-per-file N or --partition-by COLUMN fill a folder",
-        )
-    if target == "-" and sys.stdout.isatty():
-        raise UsageError("a Parquet file is nothing for a terminal", hint="| another program, or > a file")
+        if sys.stdout.isatty():
+            raise UsageError("a Parquet file is nothing for a terminal", hint="| another program, or > a file")
+    elif not in_folder:
+        if target.endswith(("/", os.sep)) or Path(target).is_dir():
+            hint = "a file's name in it; --rows-per-file N or --partition-by COLUMN fill a folder"
+            raise UsageError("the output is a folder", file=target, hint=hint)
+        need_elsewhere(target, sources, "another name; bloomseal seal encrypts Parquet files where they are")
 
 
 @contextlib.contextmanager
