@@ -227,12 +227,11 @@ class Rewriting:
         return []
 
     def _made(self, wish: Wish, index: StripeIndex) -> _Part:
-        stripe, leaf = index.stripe, wish.leaf
+        stripe, leaf, tail = index.stripe, wish.leaf, self._file.tail
         size = self._size(wish, index)
-        tail = self._file.tail
         rows = self._file.rows(stripe.index, [leaf.name])
         way = [one for one in tail.schema.columns[1:] if one.id <= leaf.id <= one.last]
-        stride = tail.row_index_stride or stripe.num_rows
+        stride = min(tail.row_index_stride or stripe.num_rows, stripe.num_rows)
         entries = []
         for group in range(stripe.num_row_groups):
             try:
@@ -370,10 +369,13 @@ class Rewriting:
             IntegrityError: it does not.
         """
         named = Source(self._file.source.ref, reopened.size, reopened.read, lambda: None)
-        new = OrcFile(named, decryption)
-        digests = iter(self._digests)
+        new, digests = OrcFile(named, decryption), iter(self._digests)
         for stripe in new.stripes:
             index = new.index(stripe.index)
+            for leaf in new.schema.leaves:
+                # Readers hold a stripe's new key to its row indexes; they need not have, as long as it was the old one.
+                if (variant := new.keys.variant_or_none(leaf)) is not None and variant.index in self._fresh:
+                    index.bounds(leaf.id, variant.index)
             for stream in index.streams:
                 raw = memoryview(named.read(stream.offset, stream.length))
                 data = index.read(stream) if stream.variant in self._fresh else raw
