@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -139,3 +141,21 @@ def test_a_look_up_hands_over_only_row_groups_that_filters_leave(
     table.read(filters=wanted)
     assert streamed == table.stats
     assert (streamed.decoded, streamed.pruned_by_filter + streamed.pruned_by_statistics) == (2, 28)
+
+
+def test_a_stream_of_the_parent_is_refused_in_a_forked_child(folder: Path) -> None:
+    """Its threads are the parent's: the child would wait for them for ever."""
+    stream = bs.open_table(folder, decryption=SPEC).scan(["id"], threads=2)
+    first = stream.read_next_batch().num_rows
+    if (child := os.fork()) == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # pytest-timeout has a handler of its own
+        signal.alarm(60)
+        code = 1
+        try:
+            stream.read_all()
+        except Exception as error:
+            code = 0 if "scan in each process" in str(error) else 2
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    assert first + stream.read_all().num_rows == 3 * ROWS

@@ -6,6 +6,7 @@ columns are decoded a row group at a time.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 
-from ..errors import BloomsealError
+from ..errors import BloomsealError, UsageError
 from .query.kept import AHEAD, Place, is_still, to_spare
 from .query.query import Fragment, Query, Shape
 from .query.workers import side_by_side, workers
@@ -218,7 +219,7 @@ def _batches(
     files: Files, numbers: Sequence[int], schema: pa.Schema, threads: int, progress: Progress | None
 ) -> Iterator[pa.RecordBatch]:
     query = files.query
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="bloomseal-scan")
+    pool, owner = ThreadPoolExecutor(threads, thread_name_prefix="bloomseal-scan"), os.getpid()
     alive: set[_Opened] = set()
     places = {number: place for place, number in enumerate(numbers)}
     if query.parts.local:
@@ -231,6 +232,8 @@ def _batches(
     pending: deque[tuple[_Unit, Future[_Portion] | None]] = deque()
     try:
         while True:
+            if os.getpid() != owner:
+                raise UsageError("the stream is the parent's, whose threads are not here", hint="scan in each process")
             while len(pending) < threads and sum(unit.size for unit, _ in pending) < _AHEAD:
                 if (unit := next(units, None)) is None:
                     break
@@ -250,7 +253,7 @@ def _batches(
             if whole and progress is not None:
                 progress(places[unit.number] + unit.part, len(numbers))
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        pool.shutdown(wait=os.getpid() == owner, cancel_futures=True)
         for opened in [*alive]:
             opened.close()
         files.close()
