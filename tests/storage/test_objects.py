@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import os
+import signal
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -269,3 +270,31 @@ def test_an_upload_of_fsspec_that_fails_shows_nothing() -> None:
     gc.collect()
     assert store.shown == {"t.parquet": old}
     assert store.discarded == 1
+
+
+def test_a_forked_child_shares_no_position(tmp_path: Path) -> None:
+    """What it takes for a filter could else be bytes where its parent reads."""
+    path = tmp_path / "a.parquet"
+    path.write_bytes(sealed().getvalue())
+
+    def reads(file: bs.SealedFile) -> bool:
+        return file.read(filters=[("ssn", "==", "s777")]).num_rows == 1
+
+    for mode in ("rb", "r+b"):
+        with path.open(mode) as given:
+            file = bs.open_file(given, decryption=DECRYPTION)
+            os.lseek(given.fileno(), 7, os.SEEK_SET)
+            assert reads(file)
+            assert (os.lseek(given.fileno(), 0, os.SEEK_CUR) == 7) is (mode == "rb")
+            if (child := os.fork()) == 0:
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)  # pytest-timeout has a handler of its own
+                signal.alarm(60)
+                code = 1
+                try:
+                    code = 0 if reads(file) else 2
+                except bs.UsageError as error:
+                    code = 3 if "also the parent process's" in str(error) else 4
+                finally:
+                    os._exit(code)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == (0 if mode == "rb" else 3)
+            assert reads(file)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
+import os
+import stat
 import sys
 import threading
 from collections.abc import Callable
@@ -138,6 +141,29 @@ def file_object(value: Any) -> tuple[FileSystem, str]:
     return PyFileSystem(_OneFile(value, name)), name
 
 
+def plain_file(filesystem: FileSystem) -> tuple[int, Callable[[int, int], bytes]] | None:
+    """The size of a file object, and how to read at places in it, where it is a file of Python's own that is open to
+    read alone: neither position nor lock is then shared with a forked child.
+
+    Raises:
+        OSError: it is closed.
+    """
+    value = getattr(getattr(filesystem, "handler", None), "value", None)
+    raw = value.raw if type(value) is io.BufferedReader else value
+    if type(raw) is not io.FileIO or raw.writable() or not stat.S_ISREG((status := os.fstat(raw.fileno())).st_mode):
+        return None
+
+    def read(offset: int, length: int) -> bytes:
+        if raw.closed:
+            raise OSError(errno.EBADF, "the file object is closed")
+        data = os.pread(raw.fileno(), length, offset)
+        while 0 < len(data) < length and (more := os.pread(raw.fileno(), length - len(data), offset + len(data))):
+            data += more  # the kernel hands out at most 2 GiB at a time
+        return data
+
+    return status.st_size, read
+
+
 def need_empty(filesystem: FileSystem) -> None:
     """Before a file object is written to: it must be able to take bytes, and hold none.
 
@@ -161,6 +187,10 @@ class _OneFile(FileSystemHandler):  # type: ignore[misc]
     def __init__(self, value: Any, name: str) -> None:
         self._value = value
         self._name = name
+
+    @property
+    def value(self) -> Any:
+        return self._value
 
     def need_empty(self) -> None:
         value = self._value
@@ -190,7 +220,7 @@ class _OneFile(FileSystemHandler):  # type: ignore[misc]
         value = self._value
         if not (hasattr(value, "read") and hasattr(value, "seek") and getattr(value, "readable", lambda: True)()):
             raise OSError(0, "the file object is not open to read")
-        return pa.PythonFile(_Reading(self._value), mode="r")
+        return pa.PythonFile(_Reading(self._value, self._name), mode="r")
 
     def open_input_stream(self, path: str) -> pa.PythonFile:
         return self.open_input_file(path)
@@ -232,23 +262,32 @@ class _Reading:
 
     closed = False
 
-    def __init__(self, value: Any) -> None:
-        self._value = value
-        self._position = 0
+    def __init__(self, value: Any, name: str) -> None:
+        self._value, self._name = value, name
+        self._position, self._owner = 0, os.getpid()
 
     def read(self, length: int = -1) -> Any:
         with _turn:
-            self._value.seek(self._position)
+            self._move(self._position)
             data = self._value.read(length)
         self._position += len(data)
         return data
+
+    def _move(self, *place: int) -> None:
+        if self._owner != os.getpid() and _has_descriptor(self._value):
+            raise UsageError(
+                "the file object's position is also the parent process's",
+                file=self._name,
+                hint="open the file in each process",
+            )
+        self._value.seek(*place)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         if whence == io.SEEK_CUR:
             offset += self._position
         elif whence == io.SEEK_END:
             with _turn:
-                self._value.seek(offset, io.SEEK_END)
+                self._move(offset, io.SEEK_END)
                 offset = self._value.tell()
         self._position = offset
         return offset
@@ -287,3 +326,10 @@ class _Writing:
 
     def close(self) -> None:
         self.flush()
+
+
+def _has_descriptor(value: Any) -> bool:
+    try:
+        return isinstance(value.fileno(), int)
+    except (AttributeError, OSError, ValueError):
+        return False

@@ -196,6 +196,11 @@ class Source:
                     lambda: os.close(fd),
                     fd,
                 )
+            if not ref.named:
+                from .objects import plain_file
+
+                if (plain := plain_file(ref.filesystem)) is not None:
+                    return cls(ref, *plain, lambda: None)
             file = ref.filesystem.open_input_file(ref.path)
             return cls(ref, file.size(), lambda offset, length: file.read_at(length, offset), file.close)
         except OSError as error:
