@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from enum import IntEnum
-from functools import cached_property
 from typing import Final
 
+from .._cached import cached_property
 from ..errors import UnsupportedError
 from ..limits import MAX_ORDINAL
 

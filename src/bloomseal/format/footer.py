@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
+from .._cached import cached_property
+from .._forked import new_lock
 from ..encryption import (
     FRAME_BYTES,
     NONCE_BYTES,
@@ -211,7 +212,7 @@ class Footer:
             raise FormatError(f"{len(self.row_groups)} row groups; the limit is {limit}")
         self._decoded: dict[int, dict[int, ColumnChunk]] = {}
         self._split: tuple[int, list[bytes]] = -1, []
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     @cached_property
     def schema(self) -> Schema:

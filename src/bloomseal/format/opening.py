@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from copy import copy
 from typing import TYPE_CHECKING
 
+from .._forked import new_lock
 from ..encryption import ModuleCipher, ModuleType, SecretKey, module_aad
 from ..errors import BloomsealError, Hint, IntegrityError, KeyAccessError, PolicyError
 from ..keytools import as_key_source
@@ -48,7 +48,7 @@ class KeysAtHand:
         self._agreed = getattr(retriever, "check_under_footer_key", None)
         self._ciphers: dict[tuple[bytes, str | None], ModuleCipher | KeyAccessError] = {}
         self._under_footer_key: set[str] = set()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def footer(self) -> ModuleCipher:
         """The footer key's cipher. Raises KeyAccessError."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
 
+from .._cached import cached_property
 from ..errors import FormatError, UsageError
 from ..limits import MAX_ORDINAL, MAX_SCHEMA_DEPTH
 from ..sbbf import ColumnType, LogicalType, PhysicalType

@@ -4,15 +4,15 @@ can be.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from copy import copy
-from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from .._cached import cached_property
+from .._forked import new_lock
 from ..read.file import SealedFile
 from ..storage.source import Source
 from .facts.members import Members, Trust
@@ -206,7 +206,7 @@ class IndexReader:
         self._folder, self._decryption = folder, decryption
         self._loaded: LoadedIndex | None = None
         self._last: tuple[LoadedIndex, Members, list[FileState | None], Coverage] | None = None
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def coverage(self, files: Members, states: Sequence[FileState | None] | None = None) -> Coverage | None:
         """The index held against these files; None where there is no index.

@@ -12,13 +12,13 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Final, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from .._cached import cached_property
 from ..encryption import SecretKey
 from ..errors import FormatError, UsageError
 from .fingerprint import SECRET_BYTES, Fingerprints

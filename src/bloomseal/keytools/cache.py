@@ -13,9 +13,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from .._forked import renewed_in_child
 from ..errors import KeyAccessError
 from ..storage.baton import waiting
-from .forked import renewed_in_child
 
 __all__ = ["Cache"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property
 from typing import Final, overload
 
 import numpy as np
 import numpy.typing as npt
 
+from .._cached import cached_property
 from ..errors import FormatError
 from ..limits import MAX_ORC_HASHES
 from .chunks import InPlace

@@ -7,7 +7,6 @@ told by structure only (`LocalKeys.statistics`), and whoever can write to the st
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
@@ -15,6 +14,7 @@ from typing import Final
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
+from .._forked import new_lock
 from ..columns import meant_by
 from ..encryption import SecretKey
 from ..errors import BloomsealError, FormatError, Hint, IntegrityError, KeyAccessError, PolicyError, UnsupportedError
@@ -95,7 +95,7 @@ class LocalKeys:
         self._checked: set[tuple[int, str]] = set()
         self._statistics: dict[int, list[Message]] = {}
         self._of_stripes: dict[tuple[int, int], list[Message]] = {}
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     @property
     def allow_ctr(self) -> bool:

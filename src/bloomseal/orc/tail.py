@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Final
 
+from .._cached import cached_property
 from ..errors import FormatError, UnsupportedError
 from ..limits import MAX_ORC_BLOCK_BYTES, MAX_ORC_FOOTER_BYTES, MAX_ORC_ROW_GROUPS
 from ..storage.source import Source

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
-from functools import cached_property
 from pathlib import PurePosixPath
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Final
 
+from .._cached import cached_property
 from ..columns import nearest_entry
 from ..encryption import Algorithm
 from ..errors import Hint, PolicyError

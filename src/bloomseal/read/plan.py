@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
+from .._cached import cached_property
+from .._forked import new_lock
 from ..format.decode import read_in_pieces, read_row_group
 from ..format.layout import FileMeta
 from ..format.walk import Walk
@@ -23,7 +23,7 @@ __all__ = ["Asked", "ReadPlan", "ReadStats", "likeness"]
 _EMPTY: dict[object, pa.Table] = {}
 """Results without rows by footer schema, key-value metadata and what is asked for: files of one table share them."""
 _REMEMBERED = 64
-_COUNTING = threading.Lock()
+_COUNTING = new_lock()
 
 
 @dataclass(slots=True)

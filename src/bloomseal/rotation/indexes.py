@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from .._forked import new_lock
 from ..errors import BloomsealError, BloomsealWarning
 from ..index.facts.members import Members
 from ..index.facts.sighting import content_of
@@ -38,7 +39,7 @@ class CarriedOver:
 
     _found: dict[tuple[str, str], dict[str, tuple[FileRef, bytes, bytes]]] = field(default_factory=dict)
     _columns: dict[str, list[str]] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.Lock = field(default_factory=new_lock)
 
     def note(self, ref: FileRef, old: Walk, new: Walk) -> None:
         """A file, as it was, and as it will be. Of a plaintext file no index knew anything: it is hashed."""

@@ -26,13 +26,13 @@ import hashlib
 import io
 import json
 import os
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from .._forked import new_lock
 from ..errors import BloomsealError, FormatError, UsageError
 from ..keytools.access_log import host_name, user_name
 from ..storage.shared_sync import SharedSync
@@ -132,7 +132,7 @@ class Journal:
         self.begun: dict[str, list[int] | None] = {}
         self.finished: str | None = None
         self.resumed = False
-        self._lock, self._syncs = threading.Lock(), SharedSync()
+        self._lock, self._syncs = new_lock(), SharedSync()
         self._last = _NO_LINE
         self._told_who = False
         self._file = self._opened()

@@ -8,13 +8,13 @@ import io
 import os
 import stat
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSystem, FileSystemHandler, FileType, FSSpecHandler, PyFileSystem
 
+from .._forked import new_lock
 from ..errors import UsageError
 
 __all__ = ["NO_MARKERS", "abstract_filesystem", "as_filesystem", "file_object", "fsspec_location", "need_empty", "put"]
@@ -23,7 +23,7 @@ _TO_PYARROW: Final = frozenset({"file", "s3", "gs", "gcs", "hdfs", "viewfs", "ab
 NO_MARKERS: Final = ("s3", "gcs", "abfs")
 """Stores without folders: an empty object in the place of one serves nobody."""
 _PIECE_BYTES: Final = 1 << 20
-_turn: Final = threading.Lock()
+_turn: Final = new_lock()
 """Whoever moves a file object's position: to seek and to read are two steps, and two readers may share one object."""
 
 

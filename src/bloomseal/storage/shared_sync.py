@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import threading
 
+from .._forked import new_lock
 from .baton import waiting
 
 __all__ = ["SharedSync"]
@@ -14,8 +14,8 @@ class SharedSync:
     """The syncs of one file or folder. Nobody returns before what it has written is on the disk."""
 
     def __init__(self) -> None:
-        self._counting = threading.Lock()
-        self._syncing = threading.Lock()
+        self._counting = new_lock()
+        self._syncing = new_lock()
         self._written = self._synced = 0
 
     def wrote(self) -> int:

@@ -7,7 +7,6 @@ columns are decoded a row group at a time.
 from __future__ import annotations
 
 import os
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 
+from .._forked import new_lock
 from ..errors import BloomsealError, UsageError
 from .query.kept import AHEAD, Place, is_still, to_spare
 from .query.query import Fragment, Query, Shape
@@ -31,7 +31,7 @@ Progress = Callable[[float, int], None]
 _Portion = tuple[deque[pa.RecordBatch], bool]
 """Rows, and whether those were all that there are."""
 _Identity = tuple[int, ...]
-_COUNTING = threading.Lock()
+_COUNTING = new_lock()
 _PORTION: Final = 1 << 19
 """Bytes of decoded rows after which a row group waits until they are taken."""
 _WORTH_RELEASING: Final = 1 << 18
@@ -141,7 +141,7 @@ class _Opened:
         self.number = number
         self.fragment = fragment
         self._files, self._alive = files, alive
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._left = len(fragment.groups)
         alive.add(self)
 

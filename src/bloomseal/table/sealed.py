@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from .._cached import cached_property
 from ..errors import UnsupportedError, UsageError
 from ..notebook import ShownInNotebooks
 from ..read.file import ReadStats, SealedFile, Verdict

@@ -11,9 +11,10 @@ import sys
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, Final
 
+from ..._cached import cached_property
 from ...encryption import SecretKey
 from ...errors import BloomsealError, KeyAccessError
 from ...keytools import Keyring, KmsAccessError, MasterVersion

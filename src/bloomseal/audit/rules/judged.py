@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ..._cached import cached_property
 from ...policy import Sensitivity, TablePolicy
 from ..facts.files.file import ChunkFacts, FileFacts
 from ..facts.indexes import IndexSeen

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from ..._cached import cached_property
 from ...encryption import SecretKey
 from ...errors import KeyAccessError, UsageError
 from ...keytools import ExplicitKeys, Keyring, KeyTools
@@ -70,7 +71,7 @@ class KeyOptions:
     key_file: tuple[str, ...]
     key_env: tuple[str, ...]
 
-    @functools.cached_property
+    @cached_property
     def given(self) -> Given | None:
         """Explicit keys; None where there are none.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ..._forked import new_lock
 from ...encryption import ModuleType
 from ...errors import FormatError
 from ...format.decode import decode_batches, leaf_values
@@ -47,7 +47,7 @@ class RunReader:
         self.run = run
         self._folder, self._decryption = folder, decryption
         self._opened: dict[str, _Opened] = {}
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def find(self, fingerprints: npt.NDArray[np.uint64]) -> tuple[Indices, I64]:
         """Where these fingerprints are.
@@ -116,7 +116,7 @@ class _Opened:
     def __init__(self, file: SealedFile, shard: Shard) -> None:
         self.file = file
         self._shard = shard
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._all: I64 | None = None
         self._known: _Pages | None = None
 

@@ -20,9 +20,9 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final, NoReturn
 from urllib.parse import parse_qs, urlsplit
 
+from ..._forked import renewed_in_child
 from ...errors import UsageError
 from ..access import KmsAccessError, Problem, shown
-from ..forked import renewed_in_child
 from ..protocols import KeyDates, KeyState, MasterVersion, VersionFacts
 from .common import Diagnosis, answered, is_here, unb64, vendor_library
 from .signing import DIGESTS, curve_of

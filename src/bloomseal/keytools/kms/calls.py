@@ -15,12 +15,12 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from ..._forked import renewed_in_child
 from ...encryption import SecretKey
 from ...errors import BloomsealError, KeyAccessError, UsageError
 from ...limits import MAX_KEY_METADATA_BYTES
 from ...storage.baton import waiting
 from ..access import KmsAccessError, Problem, raised_by
-from ..forked import renewed_in_child
 from ..protocols import AuthenticatingKms, KmsClient, MasterVersion, RewrappingKms, VersionFacts, WitnessKms
 from .counters import Counters
 

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 from urllib.parse import unquote
 
+from ..._forked import renewed_in_child
 from ...errors import UsageError
 from ..access import KmsAccessError, Problem, shown
-from ..forked import renewed_in_child
 from ..protocols import KeyDates, KeyState, MasterVersion, VersionFacts
 from .common import Diagnosis, answered, pack, unpack, vendor_library
 from .signing import public_key_in, signature_in

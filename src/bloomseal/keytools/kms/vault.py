@@ -25,9 +25,9 @@ from urllib.parse import parse_qs, urlsplit
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
+from ..._forked import renewed_in_child
 from ...errors import UsageError
 from ..access import KmsAccessError, Problem, shown
-from ..forked import renewed_in_child
 from ..protocols import KeyDates, KeyState, MasterVersion, VersionFacts
 from .common import Diagnosis, answered, is_here, unb64, vendor_library
 from .signing import der

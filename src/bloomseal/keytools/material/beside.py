@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import secrets
 
+from ..._cached import cached_property
 from ...errors import KeyAccessError
 from ...storage.ref import FileRef
 from ..access import shown
@@ -27,7 +27,7 @@ class MaterialBeside:
         self._read: dict[str, str] | None = None
         self._new: dict[str, str] = {}
 
-    @functools.cached_property
+    @cached_property
     def _store(self) -> MaterialStore:
         return MaterialStore(self._ref)  # only where it is asked for: most files keep their material inside
 

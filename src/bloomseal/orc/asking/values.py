@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from ..._cached import cached_property
 from ...errors import UsageError
 from ...sbbf.batch import worthwhile
 from ...sbbf.encoding import encode_value, moment_of, stands_for_null, unwrap

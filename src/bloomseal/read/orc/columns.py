@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.orc
 
+from ..._cached import cached_property
 from ...errors import FormatError, UnsupportedError
 from ...format.leaves import leaves_of
 from ...format.schema import Leaf, Schema

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..._cached import cached_property
 from ...columns import covers
 from ...errors import BloomsealError, UnsupportedError, UsageError
 from ...format.expectation import Expectation

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..._cached import cached_property
 from ..._lazy import deferred
 from ...errors import Hint, UsageError
 from ...format.schema import Leaf, Schema
@@ -99,7 +100,7 @@ class _Joined:
     def leaves(self) -> Iterable[Leaf]:
         return (leaf for part in self.parts for leaf in part.leaves)
 
-    @functools.cached_property
+    @cached_property
     def ways(self) -> Ways:
         if self.any_of:
             return _alternatives([way for part in self.parts for way in part.ways])
@@ -145,7 +146,7 @@ class Predicate:
         self._test = _Binding(schema, int96_utc).bind(shared(filters))
         self.any_of = self._test.ways
 
-    @functools.cached_property
+    @cached_property
     def leaves(self) -> list[Leaf]:
         """The leaves that it looks at, in schema order."""
         unique = {leaf.index: leaf for leaf in self._test.leaves}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
+from ..._cached import cached_property
 from ..._lazy import deferred
 from ...errors import UsageError
 from ...format.pages.statistics import asked, outside
@@ -87,7 +87,7 @@ class Term:
     def holds(self, table: pa.Table, left: Left | None = None) -> pa.ChunkedArray:
         return self.mask(column_at(table, self.leaf.path), (left or {}).get(id(self)))
 
-    @functools.cached_property
+    @cached_property
     def _shared(self) -> Values:
         return self.values if isinstance(self.values, Values) else Values(self.values)
 
@@ -96,7 +96,7 @@ class Term:
         """Can a filter be asked?"""
         return self.op in ("==", "in")
 
-    @functools.cached_property
+    @cached_property
     def probe_set(self) -> ProbeSet | None:
         """The values to ask a filter for; None where the operator is not about equality."""
         if not self.by_equality:
@@ -107,7 +107,7 @@ class Term:
             lambda: ProbeSet.of(self._shared.known, self.leaf.type, int96_utc=self.int96_utc),
         )
 
-    @functools.cached_property
+    @cached_property
     def _asked(self) -> list[Comparable | None]:
         return self._shared.once(
             ("asked", self.leaf.type), lambda: [asked(value, self.leaf.type) for value in self._shared.known]

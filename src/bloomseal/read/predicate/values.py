@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar, cast
 import numpy as np
 import pyarrow as pa
 
+from ..._forked import new_recursive_lock
 from ...errors import UsageError
 from ...sbbf.encoding import stands_for_null, unwrap
 
@@ -29,7 +30,7 @@ class Values(tuple[Any, ...]):
     def __new__(cls, values: Iterable[Any]) -> Values:
         given = _as_arrow(values)
         made = super().__new__(cls, _listed(given))
-        made._known, made._lock = {}, threading.RLock()
+        made._known, made._lock = {}, new_recursive_lock()
         made._texts = given.cast(pa.large_string()) if _whole_texts(given) else None
         return made
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
 
+from ..._cached import cached_property
 from ...errors import BloomsealError
 from ...index.folder import columns_in
 from ...storage.discovery.kinds import Found, Kind

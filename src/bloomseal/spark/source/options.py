@@ -6,10 +6,10 @@ import json
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote
 
+from ..._cached import cached_property
 from ...errors import PolicyError, UsageError
 from ...format.expectation import Expectation
 from ...policy import Policy, TablePolicy

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import types as st
 
+from ..._cached import cached_property
 from ...errors import BloomsealError, KeyAccessError, PolicyError, UnsupportedError
 from ...format.decode import read_row_group
 from ...keytools.access import KmsAccessError, Problem

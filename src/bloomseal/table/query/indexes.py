@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import warnings
 from collections.abc import Collection, Sequence
 from enum import StrEnum
-from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
 
+from ..._cached import cached_property
+from ..._forked import new_lock
 from ...errors import BloomsealError, BloomsealWarning, MissingFileError, UsageError
 from ...index.facts.members import Members, Trust
 from ...index.facts.sighting import Sighting
@@ -131,7 +131,7 @@ class Indexes:
         self._parts = parts
         self._readers: dict[tuple[int, str], IndexReader] = {}
         self._names: dict[int, list[str]] = {}
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     @cached_property
     def folders(self) -> list[tuple[Members, list[int]]]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ..._cached import cached_property
 from ...errors import UsageError
 from ...read.door import open_file
 from ...read.file import SealedFile

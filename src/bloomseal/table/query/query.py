@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from ..._cached import cached_property
 from ...errors import PolicyError, UsageError
 from ...format.expectation import Expectation
 from ...read.file import ReadStats, SealedFile

@@ -5,10 +5,11 @@ had begun never end, timers that end a key's lifetime never fire. So in the chil
 from __future__ import annotations
 
 import os
-from typing import Protocol
+import threading
+from typing import Any, Protocol
 from weakref import WeakSet
 
-__all__ = ["renewed_in_child"]
+__all__ = ["new_lock", "new_recursive_lock", "renewed_in_child"]
 
 
 class _Renewable(Protocol):
@@ -16,6 +17,7 @@ class _Renewable(Protocol):
 
 
 _owners: WeakSet[_Renewable] = WeakSet()
+_locks: WeakSet[Any] = WeakSet()
 
 
 def renewed_in_child(owner: _Renewable) -> None:
@@ -25,7 +27,23 @@ def renewed_in_child(owner: _Renewable) -> None:
     _owners.add(owner)
 
 
+def new_lock() -> threading.Lock:
+    """A lock that is free in a forked child."""
+    made = threading.Lock()
+    _locks.add(made)
+    return made
+
+
+def new_recursive_lock() -> threading.RLock:
+    """As `new_lock`, for a thread that may take it again."""
+    made = threading.RLock()
+    _locks.add(made)
+    return made
+
+
 def _renew_all() -> None:
+    for lock in list(_locks):
+        lock._at_fork_reinit()  # as Python's own modules do it
     for owner in list(_owners):
         owner._renew()
 
