@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -75,3 +76,15 @@ def test_write_never_replaces_its_input(table: Path, run: Run, folder: Path, nam
     assert run("write", "plain.parquet", "open/a.parquet", "plain.parquet", "--plaintext").code == 2
     assert run("write", "open", "all.parquet", *_KEYS, "--footer-key", "footer").code == 0
     assert pq.read_table("open").num_rows == 4
+
+
+def test_arrow_of_several_dictionaries(folder: Path, run: Run) -> None:
+    """A file of Arrow's has one dictionary for each column, and each row group brings its own."""
+    columns = [pa.array(values).dictionary_encode() for values in (["a", "b"], ["c", None, "a"])]
+    pq.write_table(pa.table({"d": pa.chunked_array(columns), "i": range(5)}), "a.parquet", row_group_size=2)
+    assert pa.types.is_dictionary(pq.read_table("a.parquet").schema.field("d").type)
+    outcome = run("read", "a.parquet", "--output", "a.arrow")
+    assert outcome.code == 0, outcome.err
+    found = pa.ipc.open_file("a.arrow").read_all()
+    assert found.schema.field("d").type == pa.string()
+    assert found["d"].to_pylist() == ["a", "b", "c", None, "a"]

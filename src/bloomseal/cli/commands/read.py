@@ -337,6 +337,10 @@ def _flat(rows: pa.Table) -> pa.Table:
     return rows
 
 
+def _spelt(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
 def _text(value: Any) -> str:
     value = plain(value)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -356,9 +360,15 @@ def _write_file(schema: pa.Schema, rows: Iterable[pa.RecordBatch], path: str, ki
                     for group in _groups(rows, schema):
                         writer.write_table(group)
             elif kind == "arrow":
-                with pa.ipc.new_file(stream, schema) as writer:
+                # A file of Arrow's has one dictionary for each column; every row group has its own.
+                spelt = pa.schema([field.with_type(_spelt(field.type)) for field in schema], schema.metadata)
+                with pa.ipc.new_file(stream, spelt) as writer:
                     for batch in rows:
-                        writer.write_batch(batch)
+                        columns = [
+                            column if column.type == field.type else column.cast(field.type)
+                            for column, field in zip(batch.columns, spelt, strict=True)
+                        ]
+                        writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=spelt))
             elif zipped:
                 with gzip.open(stream, "wb") as packed:
                     _write_rows(schema, rows, packed, kind)
