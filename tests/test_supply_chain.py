@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -34,6 +35,12 @@ def test_every_requirement_is_pinned_with_hashes_and_comes_from_nowhere_in_parti
         assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", one) for one in hashes), entry
     for word in ("://", "--index", "--extra-index", "--find-links", "--trusted-host", " @ ", "file:"):
         assert word not in text, f"{word} in {lock.name}"
+
+
+def test_no_thrift_is_installed_that_decodes_nothing() -> None:
+    """Older ones lay out their structs in another way: every file seems to be broken."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert "thrift>=0.25" in project["dependencies"]
 
 
 def test_smaller_locks_are_part_of_larger_ones() -> None:
