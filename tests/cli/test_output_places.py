@@ -60,6 +60,13 @@ def test_rows_read_are_not_put_among_the_data(table: Path, run: Run) -> None:
     assert run("read", "lake", "--output", "lake/rows.csv", *_KEYS).code == 0  # no data by its name
 
 
+def test_rows_read_never_replace_a_list_of_values(table: Path, run: Run) -> None:
+    names = Path("names.csv")
+    names.write_text("Ada\n")
+    outcome = run("read", "lake", "--where-in", "name=names.csv", "--output", "names.csv", *_KEYS)
+    assert (outcome.code, names.read_text()) == (2, "Ada\n")
+
+
 @pytest.mark.parametrize("name", ["people.csv", "plain.parquet"])
 def test_write_never_replaces_its_input(table: Path, run: Run, folder: Path, name: str) -> None:
     assert run("write", "people.csv", "plain.parquet", "--plaintext").code == 0

@@ -307,3 +307,15 @@ def test_a_plaintext_table_is_an_input(run: Run, tmp_path: Path) -> None:
     assert (refused.code, "encrypted" in refused.err) == (2, True), refused.err
     assert not (tmp_path / "b.parquet").exists()
     assert run("write", f"{lake}/none-*.parquet", str(tmp_path / "b.parquet"), *keys).code == 2
+
+
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_a_master_key_to_leave_that_no_file_is_under_is_told(run: Run, folder: Path, dry: tuple[str, ...]) -> None:
+    run("keyring", "create", "--keyring", "keys.json", "footer", "pii")
+    keyed = ("--keyring", "keys.json", "--footer-key", "footer", "--column-key", "name=pii")
+    (folder / "lake").mkdir()
+    assert run("write", "people.csv", "lake/a.parquet", *keyed).code == 0
+    misspelt = run("rewrap", "lake", "--keyring", "keys.json", "--from", "piii", "--to", "footer", *dry)
+    assert (misspelt.code, misspelt.err) == (0, "no key in these files is under piii\n")
+    assert run("rewrap", "lake", "--keyring", "keys.json", "--from", "pii", "--to", "footer", *dry).err == ""
+    assert run("rewrap", "lake", "--keyring", "keys.json", *dry).err == ""

@@ -126,7 +126,8 @@ def read(
     wanted = [name.strip() for item in columns for name in item.split(",") if name.strip()] or None
     kind, zipped = _output_kind(output)
     if output is not None:
-        need_elsewhere(output, files, "another name; bloomseal unseal --in-place decrypts files where they are")
+        inputs = [*files, *(item.partition("=")[2] for item in where_in)]
+        need_elsewhere(output, inputs, "another name; bloomseal unseal --in-place decrypts files where they are")
     asked = _Asked(where, [_lines(item) for item in where_in])
     decryption = opening.decryption(files)
     state = State.current()

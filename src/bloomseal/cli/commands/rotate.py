@@ -13,13 +13,13 @@ from ...encryption import Algorithm
 from ...errors import PolicyError, UsageError
 from ...keytools import KeyTools
 from ...policy import TablePolicy
-from ...rotation import Job, Rekey, Repair, Rewrap, Seal, Unseal, plan, rotate
+from ...rotation import Job, Rekey, Repair, Rewrap, Seal, Status, Unseal, plan, rotate
 from ...sbbf import FilterSpec
 from ...specs import DecryptionSpec, EncryptionSpec
 from ..arguments.filters import filter_option, parse_filters
 from ..arguments.keys import KeyOptions, key_options, open_keyring
 from ..arguments.opening import OpeningOptions, PolicyOptions, opening_options, policy_options
-from ..render import progress
+from ..render import progress, remark
 from ..rotation_report import tell_plan, tell_report
 from ..state import PATH, common_options
 from .write import encryption_of
@@ -48,6 +48,7 @@ class RunOptions:
             with progress("Planning") as tell:
                 planned = plan(self.paths, job, progress=tell, **places)
             tell_plan(planned)
+            _tell_of_none(job, all(file.action == "none" for file in planned.files))
             return 0 if planned.ok else 1
         with progress(f"{job.operation.capitalize()}ing") as tell:
             report = rotate(
@@ -60,7 +61,14 @@ class RunOptions:
                 **places,
             )
         tell_report(report)
+        _tell_of_none(job, all(file.status is Status.NOTHING for file in report.files))
         return 0 if report.ok else 1
+
+
+def _tell_of_none(job: Job, none_due: bool) -> None:
+    """Say so where no file has a key under a key to leave: its name may be misspelt, and "nothing to do" reads well."""
+    if none_due and isinstance(job, Rewrap) and job.master_keys:
+        remark(f"no key in these files is under {' or '.join(job.master_keys)}")
 
 
 _RUN_OPTIONS: Final = (
