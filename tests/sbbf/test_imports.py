@@ -5,8 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 PROBE = """
 import sys
+
+import pytest
 from bloomseal.sbbf import ColumnType, FilterSpec, PhysicalType, ProbeSet, hash_array
 import numpy as np
 import pyarrow as pa
@@ -30,3 +34,33 @@ def test_large_batches_load_the_kernels() -> None:
     larger = PROBE.replace("10_000", "10_000_000 // 4").replace("hashes =", "ends[1] -= 1\nhashes =")
     done = subprocess.run([sys.executable, "-c", larger], capture_output=True, text=True, check=True)
     assert "numba" in done.stdout
+
+
+INTERRUPTED = """
+import sys, _thread
+from importlib.abc import MetaPathFinder
+from bloomseal.sbbf import batch
+
+class Impatient(MetaPathFinder):
+    "Somebody presses Ctrl-C when so many modules of numba were looked for."
+    left = %d
+    def find_spec(self, name, path, target=None):
+        if name.startswith("numba."):
+            self.left -= 1
+            if not self.left:
+                _thread.interrupt_main()
+
+sys.meta_path.insert(0, Impatient())
+try:
+    batch.expect(10_000_000)
+except KeyboardInterrupt:
+    print("interrupted")
+batch.expect(10_000_000)
+print(batch._kernels.__name__)
+"""
+
+
+@pytest.mark.parametrize("modules", [1, 60, 150])
+def test_kernels_can_be_loaded_after_an_interrupt(modules: int) -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED % modules], capture_output=True, text=True)
+    assert done.stdout.split() == ["interrupted", "bloomseal.sbbf.kernels"], done.stderr

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from .._lazy import uninterrupted
 from ..errors import FormatError
 from . import numpy_kernels
 
@@ -86,9 +87,7 @@ def _kernels_for(cost: int) -> ModuleType | None:
     if _kernels is None:
         _spent += cost
         if _spent >= _LOADING:
-            from . import kernels
-
-            _kernels = kernels
+            _kernels = uninterrupted(f"{__package__}.kernels")
     return _kernels
 
 
