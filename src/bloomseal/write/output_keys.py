@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ..columns import covers
+from ..columns import nearest_entry
 from ..encryption import Algorithm, ModuleCipher, ModuleType, SecretKey, module_aad, page_aads
 from ..errors import BloomsealError, PolicyError, UsageError
 from ..format.expectation import UNIQUE_BYTES, Expectation
@@ -202,9 +202,10 @@ def _choices(spec: EncryptionSpec, schema: Schema) -> dict[int, KeyChoice]:
     for name in sorted(given, key=lambda name: -len(name)):
         for leaf in schema.below(name):
             named.setdefault(leaf.index, name)
+    names = {name: name for name in given}
     for leaf in schema.leaves:
         # Readers have nothing but dotted names to go by: to them a column "a.b" is the field b of a.
-        above = max((name for name in given if covers(name, leaf.name)), key=len, default=None)
+        above = nearest_entry(names, leaf.name)
         if above is not None and named.get(leaf.index) != above:
             raise PolicyError(
                 f"the column's name reads as a field of {above}, which has a key, and it is none",

@@ -72,10 +72,10 @@ def seen_by_spark(spark: SparkSession, settings: SourceOptions) -> Seen | None:
 
 
 def whole_table(seen: Seen | None, tree: Tree, schema: st.StructType) -> DataFrame | None:
-    """These columns of all of a table; None where Spark's reader finds other files in its folder, as it knows no log of
-    Delta or Iceberg, or has other types for them: it reads nanoseconds and half floats in other ways or not at all.
+    """These columns of all of a table without a log; None where Spark's reader finds other files in its folder, or has
+    other types for them: it reads nanoseconds and half floats in other ways or not at all.
     """
-    if seen is None or tree.rules is not None or seen.files != {file.name for file in tree.files}:
+    if seen is None or seen.files != {file.name for file in tree.files}:
         return None
     frame = seen.frame
     types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
