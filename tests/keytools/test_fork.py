@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,22 +11,7 @@ from bloomseal.encryption import SealCounter, SecretKey
 from bloomseal.keytools import FileRef, Keyring, KeyTools, as_key_source, client_for, sources
 from bloomseal.keytools.cache import Cache
 from bloomseal.keytools.kms import registry
-
-_PATIENCE_SECONDS = 30
-
-
-def holds_in_a_child(holds: Callable[[], bool]) -> bool:
-    """Does it hold in a forked child? A child that hangs is ended, and counts as no."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)  # pytest-timeout has a handler of its own
-            signal.alarm(_PATIENCE_SECONDS)
-            code = 0 if holds() else 1
-        finally:
-            os._exit(code)
-    return os.waitpid(child, 0)[1] == 0
+from support.forks import holds_in_a_child
 
 
 @pytest.fixture

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +12,9 @@ import pytest
 
 import bloomseal as bs
 from bloomseal import _forked
+from bloomseal.sbbf import batch
+from support.forks import holds_in_a_child
 
-_PATIENCE_SECONDS = 60
 FILTERS = [("id", "in", [f"{n}-{n}" for n in range(6)])]
 BARE = {
     "_forked.py": "makes them",
@@ -34,19 +32,6 @@ BARE = {
 }
 
 
-def in_child(work: Callable[[], object]) -> bool:
-    """Does it come to an end in a forked child, and is true?"""
-    if (child := os.fork()) == 0:
-        code = 1
-        try:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)  # pytest-timeout has a handler of its own
-            signal.alarm(_PATIENCE_SECONDS)
-            code = 0 if work() else 1
-        finally:
-            os._exit(code)
-    return os.waitpid(child, 0)[1] == 0
-
-
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> bs.SealedTable:
     folder = tmp_path_factory.mktemp("forks")
@@ -58,7 +43,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> bs.SealedTable:
         bs.write_table(rows, path, encryption=encryption, bloom_filters={"id": True}, row_group_size=20)
     table = bs.open_table(folder, decryption=bs.DecryptionSpec(bs.ExplicitKeys(**keys)))
     table.index("id", encryption=encryption).build()
-    # Not the first read of a process, which imports: those locks are Python's.
+    # Not the first read of a process, nor the first of many values, which import: those locks are Python's.
+    batch.expect(10_000_000)
     assert table.read(["n"], FILTERS).num_rows == table.scan(["n"], FILTERS).read_all().num_rows == 6
     return table
 
@@ -81,7 +67,9 @@ def test_a_child_reads_on_whatever_its_parents_threads_hold(table: bs.SealedTabl
         thread.start()
         held.wait()
         try:
-            assert in_child(lambda: table.read(["n"], FILTERS).num_rows == 6 and file.read(["n"]).num_rows == 60)
+            assert holds_in_a_child(
+                lambda: table.read(["n"], FILTERS).num_rows == 6 and file.read(["n"]).num_rows == 60
+            )
         finally:
             done.set()
             thread.join()
@@ -98,7 +86,7 @@ def test_children_forked_amid_reads_read_on(table: bs.SealedTable) -> None:
     for thread in threads:
         thread.start()
     try:
-        assert all(in_child(lambda: table.read(["n"], FILTERS).num_rows == 6) for _ in range(50))
+        assert all(holds_in_a_child(lambda: table.read(["n"], FILTERS).num_rows == 6) for _ in range(50))
     finally:
         done.set()
         for thread in threads:
