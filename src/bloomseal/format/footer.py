@@ -7,7 +7,6 @@ from enum import StrEnum
 from functools import lru_cache
 
 from .._cached import cached_property
-from .._forked import new_lock
 from ..encryption import (
     FRAME_BYTES,
     NONCE_BYTES,
@@ -35,7 +34,7 @@ __all__ = ["FileCrypto", "Footer", "FooterKind", "Peek", "peek", "seal_footer", 
 _KEEP_CHUNKS = 20_000
 # So many chunks of a row group are decoded one by one; who asks for more most likely wants all.
 _SINGLE_CHUNKS = 4
-# Of so few columns, to decode all takes no longer than to decode one.
+# Of so few columns, to decode all takes no longer than to decode one: the second one that is asked for brings all.
 _NARROW = 8
 # Files of one table have one schema: so many are remembered, to be taken apart once.
 _REMEMBERED = 16
@@ -212,7 +211,6 @@ class Footer:
             raise FormatError(f"{len(self.row_groups)} row groups; the limit is {limit}")
         self._decoded: dict[int, dict[int, ColumnChunk]] = {}
         self._split: tuple[int, list[bytes]] = -1, []
-        self._lock = new_lock()
 
     @cached_property
     def schema(self) -> Schema:
@@ -261,25 +259,25 @@ class Footer:
             FormatError: broken Thrift, another number of columns than the schema has, or as `row_group`.
         """
         self.row_group(row_group)
-        with self._lock:
-            if row_group not in self._decoded and len(self.row_groups) * len(self.schema.leaves) > _KEEP_CHUNKS:
-                self._decoded.clear()
-            chunks = self._decoded.setdefault(row_group, {})
-            if column not in chunks:
-                chunks.update(
-                    self._decode(
-                        row_group, column, every=len(chunks) >= _SINGLE_CHUNKS or len(self.schema.leaves) <= _NARROW
-                    )
-                )
-            return chunks[column]
+        # No lock: threads that ask at once may both decode.
+        leaves = len(self.schema.leaves)
+        if row_group not in self._decoded and len(self.row_groups) * leaves > _KEEP_CHUNKS:
+            self._decoded.clear()
+        chunks = self._decoded.setdefault(row_group, {})
+        if (chunk := chunks.get(column)) is None:
+            single = 1 if leaves <= _NARROW else _SINGLE_CHUNKS
+            decoded = self._decode(row_group, column, every=len(chunks) >= single)
+            chunks.update(decoded)
+            chunk = decoded[column]
+        return chunk
 
     def chunk_raw(self, row_group: int, column: int) -> bytes:
         """The raw ColumnChunk."""
-        with self._lock:
-            if self._split[0] != row_group:
-                group = Struct.parse(self.row_groups[row_group], remember=Group.COLUMNS)
-                self._split = row_group, group.elements(Group.COLUMNS)
-            chunks = self._split[1]
+        split, chunks = self._split
+        if split != row_group:
+            group = Struct.parse(self.row_groups[row_group], remember=Group.COLUMNS)
+            chunks = group.elements(Group.COLUMNS)
+            self._split = row_group, chunks
         if column >= len(chunks):
             raise FormatError("fewer column chunks than the schema has columns", row_group=row_group)
         return chunks[column]

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from copy import copy
 from typing import TYPE_CHECKING
 
-from .._forked import new_lock
 from ..encryption import ModuleCipher, ModuleType, SecretKey, module_aad
 from ..errors import BloomsealError, Hint, IntegrityError, KeyAccessError, PolicyError
 from ..keytools import as_key_source
@@ -48,7 +47,6 @@ class KeysAtHand:
         self._agreed = getattr(retriever, "check_under_footer_key", None)
         self._ciphers: dict[tuple[bytes, str | None], ModuleCipher | KeyAccessError] = {}
         self._under_footer_key: set[str] = set()
-        self._lock = new_lock()
 
     def footer(self) -> ModuleCipher:
         """The footer key's cipher. Raises KeyAccessError."""
@@ -76,8 +74,7 @@ class KeysAtHand:
 
     def _cipher(self, key_metadata: bytes, column: str | None) -> ModuleCipher:
         name = (key_metadata, column)
-        with self._lock:
-            held = self._ciphers.get(name)
+        held = self._ciphers.get(name)
         if held is None:
             try:
                 held = self._resolve(key_metadata, column)
@@ -85,8 +82,7 @@ class KeysAtHand:
                 if error.retryable:
                     raise
                 held = error
-            with self._lock:
-                self._ciphers[name] = held
+            self._ciphers[name] = held
         if isinstance(held, KeyAccessError):
             raise copy(held)  # callers add their own place to it
         return held
