@@ -8,7 +8,8 @@ import os
 from collections import Counter
 from typing import Any, Final
 
-from ..storage.source import open_regular, refusal
+from ..storage.local import open_regular
+from ..storage.source import refusal
 
 __all__ = ["summary"]
 

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from ..errors import BloomsealError, FormatError
 from ..rotation.journal import Chain, default_journal
-from ..storage.source import open_regular, refusal
+from ..storage.local import open_regular
+from ..storage.source import refusal
 from .bundle.archive import Spool
 from .keys import KeyVersion
 

@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import BloomsealError, KeyAccessError, UsageError
-from ..storage.source import open_regular
+from ..storage.local import open_regular
 from .access import raised_by
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from ..encryption import Algorithm
 from ..errors import BloomsealError, PolicyError
 from ..limits import MAX_POLICY_BYTES
 from ..spelling import nearest
-from ..storage.small import read_small
+from ..storage.local import read_small
 from .keys import KeyPolicy
 from .table import ColumnPolicy, IndexPolicy, PolicyOrigin, Sensitivity, TablePolicy
 

@@ -16,8 +16,9 @@ from ..storage.atomic import identity_at
 from ..storage.discovery import tables
 from ..storage.discovery.kinds import Found, Kind, Problem, is_of_index
 from ..storage.discovery.tables import Paths
+from ..storage.local import open_regular
 from ..storage.ref import FileRef
-from ..storage.source import open_regular, refusal
+from ..storage.source import refusal
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

@@ -35,9 +35,8 @@ from typing import Any, Final, Self
 from .._forked import new_lock
 from ..errors import BloomsealError, FormatError, UsageError
 from ..keytools.access_log import host_name, user_name
+from ..storage.local import open_regular, read_open
 from ..storage.shared_sync import SharedSync
-from ..storage.small import read_open
-from ..storage.source import open_regular
 
 __all__ = ["Chain", "Journal", "NoJournal", "check_chain", "default_journal", "job_digest"]
 

@@ -22,9 +22,9 @@ from typing import Final
 
 from ..errors import BloomsealError
 from .baton import waiting
+from .local import identity, open_regular
 from .rights import Rights
 from .shared_sync import SharedSync
-from .source import identity, open_regular
 
 __all__ = [
     "Aside",

@@ -13,6 +13,7 @@ import os
 import signal
 import stat
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Protocol, Self
@@ -20,8 +21,9 @@ from typing import IO, Any, Protocol, Self
 from ..errors import BloomsealError, UsageError
 from .aside import Aside
 from .baton import waiting
+from .local import identity, open_regular, pread
 from .ref import FileRef
-from .source import Buffer, Scratch, Source, identity, open_regular, type_at
+from .source import Buffer, Scratch, Source, type_at
 
 __all__ = ["AtomicFile", "Output", "fault_point", "final_place", "identity_at", "replace_durably", "storage_errors"]
 
@@ -245,7 +247,7 @@ class AtomicFile:
     def _as_written(self, fd: int) -> Source:
         """The new file, for the check; by its descriptor, so that it is the very file that takes the name."""
         size = os.fstat(fd).st_size
-        return Source(self._ref, size, lambda offset, length: os.pread(fd, length, offset), lambda: None, fd)
+        return Source(self._ref, size, partial(pread, fd), lambda: None, fd)
 
     def _upload(self, check: Callable[[Source], None]) -> None:
         import mmap

@@ -16,6 +16,7 @@ from pyarrow.fs import FileInfo, FileSystem, FileSystemHandler, FileType, FSSpec
 
 from .._forked import new_lock
 from ..errors import UsageError
+from .local import pread
 
 __all__ = ["NO_MARKERS", "abstract_filesystem", "as_filesystem", "file_object", "fsspec_location", "need_empty", "put"]
 
@@ -156,10 +157,7 @@ def plain_file(filesystem: FileSystem) -> tuple[int, Callable[[int, int], bytes]
     def read(offset: int, length: int) -> bytes:
         if raw.closed:
             raise OSError(errno.EBADF, "the file object is closed")
-        data = os.pread(raw.fileno(), length, offset)
-        while 0 < len(data) < length and (more := os.pread(raw.fileno(), length - len(data), offset + len(data))):
-            data += more  # the kernel hands out at most 2 GiB at a time
-        return data
+        return pread(raw.fileno(), offset, length)
 
     return status.st_size, read
 

@@ -7,14 +7,15 @@ import errno
 import fcntl
 import mmap
 import os
-import stat
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Final, NoReturn, Self
 
 from ..errors import BloomsealError, FormatError, MissingFileError, UsageError
+from .local import NoRegularFileError, identity, open_regular, pread
 from .ref import FileRef
 
 if TYPE_CHECKING:
@@ -26,11 +27,9 @@ __all__ = [
     "Scratch",
     "Source",
     "fresh",
-    "identity",
     "is_object",
     "leased",
     "lend",
-    "open_regular",
     "refusal",
     "resolve_path",
     "type_at",
@@ -189,13 +188,7 @@ class Source:
         try:
             if ref.filesystem is None:
                 fd = open_regular(ref.path)
-                return cls(
-                    ref,
-                    os.fstat(fd).st_size,
-                    lambda offset, length: os.pread(fd, length, offset),
-                    lambda: os.close(fd),
-                    fd,
-                )
+                return cls(ref, os.fstat(fd).st_size, partial(pread, fd), partial(os.close, fd), fd)
             if not ref.named:
                 from .objects import plain_file
 
@@ -261,7 +254,8 @@ class Source:
         return out if done == length else memoryview(self.read(offset, length))
 
     def close(self) -> None:
-        close, self._close, self.fd = self._close, lambda: None, None
+        # The descriptor's number is soon another file's, whose bytes nobody here asks for.
+        close, self._close, self._read, self.fd = self._close, lambda: None, _closed, None
         close()
 
     def __reduce__(self) -> NoReturn:
@@ -280,6 +274,10 @@ class Source:
         # A user who never closes must not run out of file descriptors.
         if hasattr(self, "_close"):
             self.close()
+
+
+def _closed(*_: int) -> NoReturn:
+    raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
 
 def is_object(value: object) -> bool:
@@ -331,39 +329,6 @@ def resolve_path(path: FilePlace | FileRef, filesystem: FileSystem | None = None
         # pyarrow's own local file system is local too, so that files are locked and renamed there.
         filesystem = None
     return FileRef(text, filesystem)
-
-
-class NoRegularFileError(OSError):
-    """A pipe, a device or a socket stands where a file should be."""
-
-
-def open_regular(
-    path: str | os.PathLike[str], flags: int = os.O_RDONLY, *, mode: int = 0o666, dir_fd: int | None = None
-) -> int:
-    """A descriptor of a local file, whatever somebody has put in its place: a pipe would have us wait for ever, a
-    device act.
-
-    Args:
-        flags: as for `os.open`.
-        mode: of a file that is made.
-        dir_fd: an open folder that the path is relative to.
-
-    Raises:
-        OSError: it can't be opened, or is no regular file.
-    """
-    fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, mode, dir_fd=dir_fd)
-    kind = os.fstat(fd).st_mode
-    if stat.S_ISREG(kind):
-        return fd
-    os.close(fd)
-    if stat.S_ISDIR(kind):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    raise NoRegularFileError(errno.EINVAL, "it is no regular file")
-
-
-def identity(status: os.stat_result) -> tuple[int, ...]:
-    """Device, inode, size and time of change of a local file."""
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def type_at(ref: FileRef) -> FileType:

@@ -20,9 +20,10 @@ from ..storage.aside import aside_name, folder_below, folder_lock
 from ..storage.atomic import storage_errors
 from ..storage.discovery.kinds import Kind, is_hidden, kind_of
 from ..storage.formats import format_of
+from ..storage.local import identity
 from ..storage.objects import NO_MARKERS
 from ..storage.ref import FileRef
-from ..storage.source import FilePlace, Source, identity, resolve_path
+from ..storage.source import FilePlace, Source, resolve_path
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

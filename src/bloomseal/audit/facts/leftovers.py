@@ -22,7 +22,8 @@ from ...orc import OrcFile
 from ...orc.tail import MAGIC as ORC
 from ...storage.discovery.kinds import Found, Kind
 from ...storage.formats import Format, format_of
-from ...storage.source import Source, open_regular
+from ...storage.local import open_regular
+from ...storage.source import Source
 
 __all__ = ["Content", "Leftover", "look_at", "target_of"]
 

@@ -25,7 +25,7 @@ from ...encryption import SecretKey
 from ...errors import KeyAccessError, UsageError
 from ...keytools import ExplicitKeys, Keyring, KeyTools
 from ...keytools.keyring.keyring import PASSPHRASE_VARIABLE, PATH_VARIABLE
-from ...storage.source import open_regular
+from ...storage.local import open_regular
 from ..state import PATH, State
 
 __all__ = ["Given", "KeyOptions", "key_options", "open_keyring", "read_passphrase", "with_options"]

@@ -23,7 +23,8 @@ from typing import IO, Final
 from ...errors import BloomsealError, FormatError, Hint, UsageError
 from ...limits import MAX_BUNDLE_BYTES, MAX_BUNDLE_MEMBERS
 from ...storage.atomic import replace_durably, storage_errors
-from ...storage.source import open_regular, refusal
+from ...storage.local import open_regular
+from ...storage.source import refusal
 
 __all__ = [
     "MANIFEST",

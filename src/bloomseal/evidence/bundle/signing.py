@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from ...errors import KeyAccessError, UsageError
 from ...keytools import SigningKms, client_for
-from ...storage.small import read_small
+from ...storage.local import read_small
 
 __all__ = ["Detached", "FileSigner", "KmsSigner", "PublicKey", "Signer", "has_form"]
 

@@ -19,7 +19,7 @@ from ..._forked import renewed_in_child
 from ...encryption import SecretKey
 from ...errors import BloomsealError, Hint, KeyAccessError, PolicyError, UsageError
 from ...storage.atomic import final_place, replace_durably
-from ...storage.small import read_small
+from ...storage.local import read_small
 from ..access import KmsAccessError, Problem, shown
 from ..material.wrapping import open_by_ctr, unwrap_locally, wrap_locally
 from ..protocols import KeyDates, KeyState, MasterVersion, VersionFacts

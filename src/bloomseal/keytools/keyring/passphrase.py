@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from ...errors import KeyAccessError, PolicyError
-from ...storage.small import read_small
+from ...storage.local import read_small
 
 __all__ = ["PASSPHRASE_FILE_VARIABLE", "PASSPHRASE_VARIABLE", "passphrase_of_environment"]
 

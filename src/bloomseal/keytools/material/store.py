@@ -15,8 +15,8 @@ from typing import Final
 from ...errors import KeyAccessError
 from ...storage.aside import asides, remove_leftovers, turn
 from ...storage.atomic import replace_durably
+from ...storage.local import read_open, read_small
 from ...storage.ref import FileRef
-from ...storage.small import read_open, read_small
 from .material import FOOTER_KEY_REFERENCE, parse_object
 
 __all__ = ["MAX_STORE_BYTES", "MaterialStore", "tidy"]

@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from ...errors import UnsupportedError, UsageError
 from ..formats import METADATA_ENDING
+from ..local import open_regular
 from ..ref import FileRef
-from ..source import Source, open_regular, refusal
+from ..source import Source, refusal
 from .snapshot import History, LiveFile, Snapshot, in_table, library, location, need_readable, opened
 
 __all__ = ["IcebergLog"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...errors import KeyAccessError
 from ...storage.formats import Format
-from ...storage.source import identity
+from ...storage.local import identity
 
 if TYPE_CHECKING:
     from ...read.file import SealedFile

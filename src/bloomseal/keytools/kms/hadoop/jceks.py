@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.padding import PKCS7
 
 from ....encryption import SecretKey
 from ....errors import FormatError, KeyAccessError, PolicyError, UsageError
-from ....storage.small import read_small
+from ....storage.local import read_small
 from ...access import KmsAccessError, Problem, shown
 from ...material.wrapping import open_by_ctr
 from ..common import LocalKeysOnly

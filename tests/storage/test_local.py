@@ -1,4 +1,4 @@
-"""Small files are read whole, bounded, and without taking memory for more than there is."""
+"""Local files by their descriptors; small ones are read whole, bounded, and without memory for more than there is."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from bloomseal.errors import BloomsealError
 from bloomseal.keytools.material.store import MAX_STORE_BYTES, MaterialStore
+from bloomseal.storage.local import read_open, read_small
 from bloomseal.storage.ref import FileRef
-from bloomseal.storage.small import read_open, read_small
+from bloomseal.storage.source import Source
 
 
 @pytest.mark.parametrize("length", [0, 1, 4095, 4096, 9999, 10_000, 10_001, 30_000])
@@ -68,3 +70,25 @@ def test_key_material_takes_as_much_memory_as_it_is_long(tmp_path: Path) -> None
     tracemalloc.stop()
     assert most < MAX_STORE_BYTES / 64
     assert sorted(store.read()) == ["columnKey0", "footerKey"]
+
+
+def test_the_kernel_hands_out_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux gives at most 2 GiB at a time: a longer chunk is no file that became shorter."""
+    file, real = tmp_path / "large", os.pread
+    file.write_bytes(data := os.urandom(10_000))
+    monkeypatch.setattr(os, "pread", lambda fd, length, offset: real(fd, min(length, 4096), offset))
+    with Source.open(file) as source:
+        assert source.read(1, 9_999) == data[1:]
+
+
+def test_a_closed_file_reads_no_other_ones_bytes(tmp_path: Path) -> None:
+    """The next file that is opened gets the number of the descriptor that was closed."""
+    for name in ("one", "other"):
+        (tmp_path / name).write_bytes(name.encode() * 10)
+    source = Source.open(tmp_path / "one")
+    number = source.fd
+    source.close()
+    with Source.open(tmp_path / "other") as other:
+        assert other.fd == number
+        with pytest.raises(BloomsealError, match="Bad file descriptor"):
+            source.read(0, 10)
