@@ -286,6 +286,8 @@ public final class KeyBridge implements KmsClient {
                 }
                 return (String) answer.get(millis, TimeUnit.MILLISECONDS);
             } catch (TimeoutException e) {
+                // At once, and not only where its output ends: who asks next must not be told to talk with it.
+                ended = true;
                 process.destroyForcibly();
                 throw new IllegalStateException("the key helper did not answer within " + (millis / 1000) + " s [unreachable]");
             } catch (InterruptedException e) {

@@ -80,7 +80,12 @@ public class Logged extends PropertiesDrivenCryptoFactory {
       try {
         key = keys.getKey(keyMetadata);
       } catch (ParquetCryptoRuntimeException e) {
-        KeyBridge.of(configuration).log("open", file, null, keyMetadata, why(e));
+        try {
+          KeyBridge.of(configuration).log("open", file, null, keyMetadata, why(e));
+        } catch (ParquetCryptoRuntimeException unlogged) {
+          unlogged.addSuppressed(e);
+          throw unlogged;
+        }
         throw e;
       }
       KeyBridge.of(configuration).log("open", file, null, keyMetadata, null);
