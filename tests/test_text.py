@@ -3,18 +3,43 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import bloomseal as bs
-from bloomseal._text import safe_text
+from bloomseal._text import articled, safe_text
 from bloomseal.errors import BloomsealError, BloomsealWarning
 from bloomseal.keytools.access import KmsAccessError, Problem, shown
 
 HOSTILE = "a\r\nforged: ok\x1b[2J\u202etxt\u200b\u2028\U000e0041\udcff"
+
+
+def test_names_have_the_article_that_they_are_said_with() -> None:
+    names = [
+        "INT64",
+        "int32",
+        "object",
+        "array",
+        "LZ4",
+        "html",
+        "Iceberg",
+        "BYTE_ARRAY string",
+        "uint8",
+        "UUID",
+        "float",
+    ]
+    assert [articled(name).split()[0] for name in names] == ["an"] * 7 + ["a"] * 4
+
+
+def test_no_message_writes_the_article_of_a_name_by_itself() -> None:
+    fixed = {"{what}", "{column.sensitivity}"}  # words of ours, none of which begins with a vowel
+    for path in (Path(__file__).parents[1] / "src").rglob("*.py"):
+        assert set(re.findall(r"\ban? (\{[^}]*\})", path.read_text())) <= fixed, path
 
 
 @given(st.text())

@@ -1,8 +1,12 @@
-"""Text from a file, a path or a KMS, made safe to show."""
+"""Text from a file, a path or a KMS, made safe to show; a noun that only the moment knows, with its article."""
 
 from __future__ import annotations
 
-__all__ = ["safe_text"]
+from typing import Final
+
+__all__ = ["articled", "safe_text"]
+
+_AN: Final = ("a", "e", "i", "o", "html", "lz")
 
 
 def safe_text(text: object) -> str:
@@ -20,3 +24,8 @@ def safe_text(text: object) -> str:
 
 def _escaped(code: int) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def articled(noun: object) -> str:
+    """The name of a type, a format or a layout with its article: an INT64, a UUID, an LZ4."""
+    return f"{'an' if str(noun).lower().startswith(_AN) else 'a'} {noun}"

@@ -183,7 +183,7 @@ def test_an_annotation_that_does_not_fit_is_named_so(tmp_path: Path) -> None:
     with bs.open_file(tmp_path / "t.parquet") as file:
         assert file.column_type("x") == "FIXED_LEN_BYTE_ARRAY(9) unrecognised"
         # An integer must not become the size of an allocation.
-        with pytest.raises(bs.UsageError, match="cannot be asked for a int"):
+        with pytest.raises(bs.UsageError, match="cannot be asked for an int"):
             file.read(filters=[("x", "<", 1_900_000_000)])
 
 

@@ -81,7 +81,7 @@ def test_tasks_look_keys_up_in_the_index(
     assert bss.semi_join(spark, table, "ssn", few.where("k LIKE 'nowhere%'")).count() == 0
     assert bss.semi_join(spark, table, "ssn", few.where("k = ''")).count() == 0
     assert narrowings == [2, 2, 2, 0, 0]
-    with pytest.raises(bs.UsageError, match="cannot be asked for a int"):
+    with pytest.raises(bs.UsageError, match="cannot be asked for an int"):
         bss.semi_join(spark, table, "ssn", few.selectExpr("length(k) AS k").selectExpr("CAST(k AS BIGINT) AS k"))
 
 

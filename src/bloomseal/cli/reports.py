@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from .._text import articled
 from ..errors import UsageError
 from ..storage.atomic import replace_durably
 from ..storage.discovery.kinds import Kind, kind_of
@@ -101,7 +102,9 @@ class Target:
         if self.kind not in _PARQUET:
             if kind_of(Path(self.path).name) is Kind.DATA:
                 raise UsageError(
-                    f"a {self.kind} report under a name that says Parquet", file=self.path, hint=f"report.{self.kind}"
+                    f"{articled(self.kind)} report under a name that says Parquet",
+                    file=self.path,
+                    hint=f"report.{self.kind}",
                 )
             return
         real = os.path.realpath(self.path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, cast
 
+from .._text import articled
 from ..encryption import SecretKey
 from ..errors import UsageError
 from .access import KmsAccessError, Problem
@@ -152,7 +153,7 @@ def local_key_calls(keys: Any) -> LocalKeyCalls:
     client = tools if isinstance(tools, LocalKeyKms) else getattr(tools, "kms", None)
     if not isinstance(client, LocalKeyKms):
         raise UsageError(
-            f"a {type(keys).__name__} can't open the columns of ORC files",
+            f"{articled(type(keys).__name__)} can't open the columns of ORC files",
             hint="a Keyring, MasterKeys, or the URI of a keyring, a Hadoop KMS or a JCEKS key store",
         )
     calls = getattr(tools, "calls", None)

@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
+from .._text import articled
 from ..encryption import SecretKey
 from ..errors import BloomsealError, Hint, KeyAccessError, UsageError
 from ..storage.ref import FileRef
@@ -56,7 +57,7 @@ def as_key_source(keys: Any) -> KeySource:
     if isinstance(keys, os.PathLike):
         raise UsageError("keys come from a KMS, not from a path", hint=f"keyring:{os.fspath(keys)}, or Keyring(path)")
     raise UsageError(
-        f"keys can't come from a {type(keys).__name__}",
+        f"keys can't come from {articled(type(keys).__name__)}",
         hint="a Keyring, KeyTools, a KMS client, a KMS URI, or ExplicitKeys",
     )
 
@@ -110,7 +111,7 @@ class _Retrieving:
 
     def new_key(self, master_key: str, column: str | None, bits: int) -> tuple[SecretKey, bytes]:  # noqa: ARG002
         raise UsageError(
-            f"a {type(self._retriever).__name__} has no master keys to wrap new keys with",
+            f"{articled(type(self._retriever).__name__)} has no master keys to wrap new keys with",
             column=column,
             hint=Hint.KEYS_BY_NAME,
         )

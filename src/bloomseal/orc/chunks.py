@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from .._text import articled
 from ..errors import FormatError, UnsupportedError
 from .runs.choose import lz4_length
 
@@ -164,7 +165,7 @@ def _inflate_chunk(chunk: memoryview, compression: Compression, block_size: int)
             case _:
                 raise UnsupportedError(f"ORC compression {compression.name} is not supported")
     except (zlib.error, OSError, pa.ArrowException, IndexError) as error:
-        raise FormatError(f"a {compression.name} chunk does not inflate: truncated or corrupt") from error
+        raise FormatError(f"{articled(compression.name)} chunk does not inflate: truncated or corrupt") from error
 
 
 def _deflated(chunk: memoryview, block_size: int) -> bytes:
@@ -194,7 +195,7 @@ def _snappy_length(chunk: memoryview) -> int:
 
 def _lz4_length(chunk: memoryview) -> int:
     if (length := lz4_length(chunk)) < 0:
-        raise FormatError("a LZ4 chunk ends within a sequence: truncated or corrupt")
+        raise FormatError("an LZ4 chunk ends within a sequence: truncated or corrupt")
     return length
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import pyarrow as pa
 
+from .._text import articled
 from ..errors import UsageError
 from .types import ColumnType, LogicalType, PhysicalType
 
@@ -126,7 +127,7 @@ def stands_for_null(value: Any) -> bool:
 
 def _refusal(value: Any, column_type: ColumnType, hint: str | None = None) -> UsageError:
     # The types, never the value: it may be the very secret that the column keeps.
-    return UsageError(f"a {column_type} column cannot be asked for a {type(value).__name__}", hint=hint)
+    return UsageError(f"{articled(column_type)} column cannot be asked for {articled(type(value).__name__)}", hint=hint)
 
 
 def _is_int(value: Any) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import limits
+from .._text import articled
 from ..errors import FormatError, UsageError
 from . import batch
 from .block import BLOCK_BYTES, WORDS, bitset_check, halves
@@ -102,7 +103,7 @@ class SplitBlockBloomFilter:
         if encodings is None:
             return
         if not encodings:
-            raise UsageError(f"a {column_type} column cannot hold this value")
+            raise UsageError(f"{articled(column_type)} column cannot hold this value")
         self.insert_hash(hash_bytes(encodings[0]))
 
     def check(self, value: Any, column_type: ColumnType, *, int96_utc: bool = False) -> bool:

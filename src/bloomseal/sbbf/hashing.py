@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
+from .._text import articled
 from ..errors import FormatError, UsageError
 from . import batch
 from .types import ColumnType, PhysicalType
@@ -70,7 +71,7 @@ def _used_entries(array: pa.DictionaryArray) -> pa.Array:
 
 
 def _refusal(arrow_type: pa.DataType, column_type: ColumnType) -> UsageError:
-    return UsageError(f"Arrow values of type {arrow_type} are not what a {column_type} column stores")
+    return UsageError(f"Arrow values of type {arrow_type} are not what {articled(column_type)} column stores")
 
 
 def _as_stored(array: pa.Array, column_type: ColumnType) -> pa.Array:

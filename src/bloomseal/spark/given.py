@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
+from .._text import articled
 from ..errors import UsageError
 from ..keytools.keyring.passphrase import PASSPHRASE_FILE_VARIABLE
 from ..keytools.kms.registry import check_uri
@@ -70,7 +71,7 @@ def refuse_secrets(settings: Mapping[str, str]) -> None:
 def absolute_kms(kms: str) -> str:
     """The URI, a relative keyring resolved here: executors run in folders of their own."""
     if not isinstance(kms, str):
-        raise UsageError(f"a {type(kms).__name__} can't reach the executors", hint="name the KMS by its URI")
+        raise UsageError(f"{articled(type(kms).__name__)} can't reach the executors", hint="name the KMS by its URI")
     check_uri(kms)
     parts = urlsplit(kms)
     if parts.scheme == "keyring" and not parts.netloc and (path := unquote(parts.path)).strip("/"):

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from .._lazy import deferred
+from .._text import articled
 from ..columns import meant_by
 from ..errors import PolicyError, UsageError
 from ..specs import EncryptionSpec
@@ -83,7 +84,9 @@ def check_values(schema: pa.Schema, partition_by: Sequence[str]) -> None:
         texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
         if not (texts or pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_date32(kind)):
             raise UsageError(
-                f"a {kind} can't become a folder's name", column=name, hint="a text of it, a date or a whole number"
+                f"{articled(kind)} can't become a folder's name",
+                column=name,
+                hint="a text of it, a date or a whole number",
             )
 
 

@@ -14,6 +14,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from ..._text import articled
 from ...errors import UsageError
 from ...format.schema import Leaf, Schema
 from ...read.predicate.condition import AllOf, AnyOf, Compare, Condition, Like, Not
@@ -198,7 +199,7 @@ def _literal(node: Any, leaf: Leaf, name: str) -> Any:
     else:
         raise UsageError("a comparison is of a column with a literal", column=name, hint=_HINT)
     if not suits:
-        raise UsageError(f"a {leaf.type} column is not compared with such a literal", column=name, hint=_HINT)
+        raise UsageError(f"{articled(leaf.type)} column is not compared with such a literal", column=name, hint=_HINT)
     try:
         return parse_value(text, leaf.type)
     except UsageError as error:

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..._forked import renewed_in_child
+from ..._text import articled
 from ...encryption import SecretKey
 from ...errors import BloomsealError, KeyAccessError, UsageError
 from ...limits import MAX_KEY_METADATA_BYTES
@@ -381,5 +382,5 @@ def client_of(kms: KmsClient | str) -> KmsClient:
 
         return client_for(kms)
     if not isinstance(kms, KmsClient):
-        raise UsageError(f"a {type(kms).__name__} is no KMS client", hint="it needs wrap_key and unwrap_key")
+        raise UsageError(f"{articled(type(kms).__name__)} is no KMS client", hint="it needs wrap_key and unwrap_key")
     return kms

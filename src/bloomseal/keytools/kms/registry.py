@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlsplit
 
+from ..._text import articled
 from ...errors import BloomsealError, UsageError
 from ..access import raised_by, shown
 from ..protocols import KmsClient
@@ -112,7 +113,7 @@ def _made(uri: str) -> KmsClient:
         client = factory(uri)
         if isinstance(client, KmsClient):
             return client
-        failed = f"what was made is a {type(client).__name__}, without wrap_key and unwrap_key"
+        failed = f"what was made is {articled(type(client).__name__)}, without wrap_key and unwrap_key"
     except BloomsealError:
         raise
     except Exception as error:

@@ -11,6 +11,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ..._text import articled
 from ...errors import KeyAccessError
 from ...limits import MAX_KEY_METADATA_BYTES
 
@@ -193,7 +194,7 @@ def _get(fields: dict[str, Any], name: str, kind: type, default: object = _MISSI
     if value is _MISSING:
         raise KeyAccessError(f"key material without {name}")
     if value is not default and not isinstance(value, kind):
-        raise KeyAccessError(f"key material whose {name} is not a {kind.__name__}")
+        raise KeyAccessError(f"key material whose {name} is not {articled(kind.__name__)}")
     return value
 
 

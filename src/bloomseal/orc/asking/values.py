@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..._cached import cached_property
+from ..._text import articled
 from ...errors import UsageError
 from ...sbbf.batch import worthwhile
 from ...sbbf.encoding import encode_value, moment_of, stands_for_null, unwrap
@@ -226,7 +227,10 @@ def _padded(text: bytes, length: int) -> Inputs:
 def _timestamp(value: Any, column: Column, zone: str) -> Inputs:
     moment = moment_of(value)
     if moment is None:
-        raise UsageError(f"a {column.type_name} column cannot be asked for a {type(value).__name__}", hint="a datetime")
+        raise UsageError(
+            f"{articled(column.type_name)} column cannot be asked for {articled(type(value).__name__)}",
+            hint="a datetime",
+        )
     nanos, aware = moment
     if column.kind is Kind.TIMESTAMP_INSTANT and not aware:
         raise UsageError("a timestamp_instant column holds moments", hint="a datetime with a time zone")

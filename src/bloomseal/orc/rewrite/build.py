@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..._text import articled
 from ...errors import UnsupportedError
 from ..asking.hashing import hash_bytes, hash_longs, maybe_in, positions
 from ..asking.values import Asked
@@ -86,7 +87,7 @@ def value_hashes(values: pa.Array, column: Column, zone: str, *, hybrid: bool) -
     asked = Asked(values, column, zone=zone, hybrid=hybrid)
     if asked.undecided:
         raise UnsupportedError(
-            f"{asked.undecided} values of a {column.type_name} column that writers and readers hash in different ways",
+            f"{asked.undecided} {column.type_name} values that writers and readers hash in different ways",
             column=column.name,
         )
     return asked.hashes
@@ -141,7 +142,8 @@ def leaf_values(rows: pa.Table, way: list[Column]) -> pa.Array:
         elif above.kind is Kind.MAP and pa.types.is_map(array.type):
             array = entries_of(array)[name == "_value"]
         else:
-            raise UnsupportedError(f"filters of what is inside a {above.type_name} can't be built", column=column.name)
+            what = f"filters of what is inside {articled(above.type_name)} can't be built"
+            raise UnsupportedError(what, column=column.name)
     return array
 
 

@@ -238,7 +238,7 @@ class Rewriting:
                 values = leaf_values(rows.slice(group * stride, stride), way)
                 hashes = value_hashes(values, leaf, index.writer_timezone, hybrid=tail.hybrid_calendar)
             except pa.ArrowException as error:
-                what = f"filters over a {leaf.type_name} column can't be built: {type(error).__name__}"
+                what = f"filters over {leaf.type_name} values can't be built: {type(error).__name__}"
                 raise UnsupportedError(what, column=leaf.name) from error
             entries.append(entry(size.num_hashes, filled(hashes, size)))
             if wish.variant is not None:

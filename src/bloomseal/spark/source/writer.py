@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from ..._text import articled
 from ...errors import BloomsealError, UnsupportedError, UsageError
 from ...specs import encryption_for
 from ...storage.ref import FileRef
@@ -82,7 +83,7 @@ class TableWriter(DataSourceArrowWriter):
         for name in self._columns:
             if not has_plain_text(schema[name].dataType):
                 raise UsageError(
-                    f"a {schema[name].dataType.simpleString()} can't become a folder's name here",
+                    f"{articled(schema[name].dataType.simpleString())} can't become a folder's name here",
                     column=name,
                     hint=f'df.withColumn("{name}", col("{name}").cast("string"))',
                 )
@@ -277,7 +278,7 @@ def _arrow_schema(schema: StructType) -> pa.Schema:
     """As the files have it: moments in UTC, whatever the session's time zone."""
     for name, kind in leaves(schema).items():
         if kind.typeName() in _UNSTORABLE:
-            raise UnsupportedError(f"a {kind.simpleString()} can't be stored in Parquet files", column=name)
+            raise UnsupportedError(f"{articled(kind.simpleString())} can't be stored in Parquet files", column=name)
     try:
         found = arrow_schema_of(schema)
     except Exception as error:

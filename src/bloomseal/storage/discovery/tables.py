@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
+from ..._text import articled
 from ...errors import BloomsealError, UnsupportedError, UsageError
 from ..formats import METADATA_ENDING, Format, named_format
 from ..ref import FileRef
@@ -215,7 +216,7 @@ def _add(
         folder = FileRef(posixpath.join(ref.path, below) if below else ref.path, ref.filesystem)
         if below and not everything:
             raise UsageError(
-                f"{_a(layout)} table lies below the folder", file=folder.path, hint="open it by its own path"
+                f"{articled(layout)} table lies below the folder", file=folder.path, hint="open it by its own path"
             )
         try:
             log = open_log(named if not below else folder, layout, version)
@@ -320,7 +321,7 @@ def _refuse_part_of_table(ref: FileRef) -> None:
     while True:
         if looks_at and (layout := _log_in(FileRef(above, ref.filesystem))) is not None:
             what = "pattern names files" if parted else "folder is a part"
-            raise UsageError(f"the {what} of {_a(layout)} table", file=ref.path, hint=f"filters= over {above}")
+            raise UsageError(f"the {what} of {articled(layout)} table", file=ref.path, hint=f"filters= over {above}")
         name = posixpath.basename(above)
         if not ("=" in name or name == _DATA):
             return
@@ -354,10 +355,6 @@ def _log_in(folder: FileRef) -> Layout | None:
     except OSError as error:
         raise refusal("can't look at the place", metadata.path, error) from error
     return Layout.ICEBERG if any(one.path.endswith(METADATA_ENDING) for one in inside) else None
-
-
-def _a(layout: Layout) -> str:
-    return f"{'an' if layout is Layout.ICEBERG else 'a'} {layout}"
 
 
 def _below(path: str, roots: Iterable[str]) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote
 
+from ..._text import articled
 from ...errors import BloomsealError, FormatError, MissingDependencyError, UsageError
 from ...limits import MAX_LOG_BYTES
 from ..ref import FileRef
@@ -123,7 +124,7 @@ def location(ref: FileRef) -> str:
     if ref.filesystem is None:
         return ref.path
     if (scheme := _SCHEMES.get(ref.filesystem.type_name)) is None:
-        raise UsageError(f"tables on a {ref.filesystem.type_name} file system can't be opened", file=ref.path)
+        raise UsageError(f"tables on {articled(ref.filesystem.type_name)} file system can't be opened", file=ref.path)
     return f"{scheme}://{ref.path}"
 
 

@@ -24,6 +24,7 @@ from zoneinfo import ZoneInfo
 
 from pyspark.sql import types as st
 
+from ...._text import articled
 from ....errors import UnsupportedError, UsageError
 from ....format.expectation import NO_EXPECTATION, Expectation
 from ....storage.discovery.kinds import Layout, Listing, NothingThereError
@@ -171,7 +172,7 @@ def typed(raw: str, kind: st.DataType, zone: str | None) -> Any:
 def _below(path: str, base: str | None, listing: Listing) -> list[DataFile]:
     for folder, layout in sorted(listing.tables.items()):
         raise UnsupportedError(
-            f"a {layout} table: its log says which files are live",
+            f"{articled(layout)} table: its log says which files are live",
             file=f"{path}/{folder}",
             hint="read it by its own path",
         )
