@@ -140,7 +140,7 @@ def report_of(lab: Lab, count: int) -> tuple[Report, Places]:
     for number in range(count):
         one = copy.copy(seed)
         one.ref = FileRef(f"/lake/people/day={number // 1000:03d}/part-{number:08d}.parquet")
-        one.error, one.error_kind = "the footer is broken", "FormatError"
+        one.error = "the footer is broken"
         files.append(one)
     places = Places(files=[one.ref for one in files])
     found = judged(files, places, Policies(None), with_keys=False, now=NOW)

@@ -18,9 +18,9 @@ import pyarrow.parquet.encryption as pe
 
 from ..audit.facts.files.raw_scan import FILTER_HEADER
 from ..errors import BloomsealError
-from ..format.inspect import inspect
 from ..format.walk import Walk
 from ..keytools import Keyring, KeyTools
+from ..read.door import inspect
 from ..read.file import Verdict, open_file
 from ..sbbf import ColumnType, FilterSpec, LogicalType, PhysicalType, SplitBlockBloomFilter, hash_array
 from ..specs import DecryptionSpec, EncryptionSpec

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import BloomsealError, KeyAccessError
 from ..keytools.material.material import KeyMetadata
 from ..notebook import ShownInNotebooks
-from ..storage.source import FilePlace, Source
+from ..storage.source import Source
 from ..thrift import Cursor, Struct
 from ..thrift.structs import BloomFilterHeader, KeyValue, decode, decode_at
 from .expectation import NO_EXPECTATION
@@ -18,10 +18,7 @@ from .layout import Column, FileMeta, Meta
 from .opening import KeysAtHand, open_footer
 from .walk import Chunk, Protection, Walk
 
-if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
-
-__all__ = ["ColumnFacts", "Inspection", "inspect", "inspect_parquet"]
+__all__ = ["ColumnFacts", "Inspection", "inspect_parquet"]
 
 _EXPOSED = {
     Meta.KEY_VALUE: "key-value metadata",
@@ -95,18 +92,12 @@ class Inspection(ShownInNotebooks):
         return asdict(self)
 
 
-def inspect(path: FilePlace, *, filesystem: FileSystem | None = None) -> Inspection:
+def inspect_parquet(source: Source) -> Inspection:
     """Look at a file without a key. Opens, verifies and decrypts nothing.
 
     Raises:
         FormatError: not a Parquet file, or a broken footer.
     """
-    with Source.open(path, filesystem) as source:
-        return inspect_parquet(source)
-
-
-def inspect_parquet(source: Source) -> Inspection:
-    """As `inspect`, of an open file."""
     try:
         return _inspect(source)
     except BloomsealError as error:

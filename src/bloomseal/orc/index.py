@@ -64,9 +64,6 @@ class Bounds:
     least: int | None = None
     greatest: int | None = None
 
-    def exclude(self, value: int) -> bool:
-        return (self.least is not None and value < self.least) or (self.greatest is not None and value > self.greatest)
-
 
 def bounds(statistics: Message) -> Bounds:
     """Take a ``ColumnStatistics`` apart; unknown kinds of statistics bound nothing."""

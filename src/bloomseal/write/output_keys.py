@@ -125,8 +125,8 @@ class OutputKeys:
             case Protection.PLAINTEXT:
                 return None
 
-    def aad(self, kind: ModuleType, row_group: int, leaf: Leaf, page: int = -1) -> bytes:
-        return module_aad(self.crypto.file_aad, kind, row_group, leaf.index, page)
+    def aad(self, kind: ModuleType, row_group: int, leaf: Leaf) -> bytes:
+        return module_aad(self.crypto.file_aad, kind, row_group, leaf.index)
 
     def page_aads(self, row_group: int, leaf: Leaf) -> Callable[[ModuleType, int], bytes]:
         """As `aad`, for the many pages of one column chunk."""

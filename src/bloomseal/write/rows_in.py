@@ -41,7 +41,7 @@ class Rows(NamedTuple):
     total: int | None
 
 
-def rows_in(data: Any, name: str = "data") -> Rows:
+def rows_in(data: Any) -> Rows:
     """What `data` holds.
 
     A pandas frame's unnamed index, such as filtering leaves, is not taken; a named one becomes a column. Views of texts
@@ -50,19 +50,18 @@ def rows_in(data: Any, name: str = "data") -> Rows:
     Args:
         data: a Table, RecordBatch, RecordBatchReader, Dataset or Scanner of pyarrow, a pandas frame, anything with
             ``__arrow_c_stream__`` or ``__arrow_c_array__``, or an iterable of those, all of one schema.
-        name: the argument's name, for errors.
 
     Raises:
         UsageError: nothing of these, an iterable without items, or a frame whose columns Arrow has no type for.
     """
-    if (found := _tabular(data, name)) is not None:
+    if (found := _tabular(data)) is not None:
         return found
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | bytearray | memoryview | Mapping):
-        return _chained(data, name)
-    raise _refused(data, name)
+        return _chained(data)
+    raise _refused(data)
 
 
-def _tabular(data: Any, name: str) -> Rows | None:
+def _tabular(data: Any) -> Rows | None:
     """One thing with rows; None where `data` is none."""
     if isinstance(data, pa.RecordBatch):
         data = pa.Table.from_batches([data])
@@ -77,30 +76,30 @@ def _tabular(data: Any, name: str) -> Rows | None:
     if isinstance(data, pa.RecordBatchReader):
         return Rows(data.schema, _read(data), None)
     if hasattr(data, "__arrow_c_stream__"):
-        reader = _taken_in(pa.RecordBatchReader.from_stream, data, name)
+        reader = _taken_in(pa.RecordBatchReader.from_stream, data)
         schema = plain_schema(reader.schema)
         # A stream does not know its length; to ask a relation for its own runs the query once more.
         length = data.height if _is(data, "polars", "DataFrame") else None
         return Rows(schema, (piece.cast(schema) for piece in _read(reader)), length)
     if hasattr(data, "__arrow_c_array__"):
-        table = pa.Table.from_batches([_taken_in(pa.record_batch, data, name)])
-        return _tabular(table.cast(plain_schema(table.schema)), name)
+        table = pa.Table.from_batches([_taken_in(pa.record_batch, data)])
+        return _tabular(table.cast(plain_schema(table.schema)))
     return None
 
 
-def _chained(data: Iterable[Any], name: str) -> Rows:
+def _chained(data: Iterable[Any]) -> Rows:
     items = iter(data)
     try:
         first = next(items)
     except StopIteration:
-        raise UsageError(f"{name}= is an iterator without items: the columns are unknown") from None
-    if (head := _tabular(first, name)) is None:
-        raise _refused(data if isinstance(data, list) else first, name)
+        raise UsageError("data= is an iterator without items: the columns are unknown") from None
+    if (head := _tabular(first)) is None:
+        raise _refused(data if isinstance(data, list) else first)
 
     def rest() -> Iterator[pa.Table]:
         for item in items:
-            if (found := _tabular(item, name)) is None:
-                raise _refused(item, name)
+            if (found := _tabular(item)) is None:
+                raise _refused(item)
             yield from found.pieces
 
     return Rows(head.schema, chain(head.pieces, rest()), None)
@@ -133,12 +132,12 @@ def _from_pandas(frame: Any) -> pa.Table:
         raise UsageError(f"the pandas frame can't become Arrow: {what}", hint="frame.astype(...)") from None
 
 
-def _taken_in(take: Callable[[Any], T], data: Any, name: str) -> T:
+def _taken_in(take: Callable[[Any], T], data: Any) -> T:
     try:
         return take(data)
     except (pa.ArrowException, TypeError, ValueError) as error:
         # A single column streams too, and is no table.
-        raise _refused(data, name) from error
+        raise _refused(data) from error
 
 
 def _is(data: Any, module: str, name: str) -> bool:
@@ -147,9 +146,9 @@ def _is(data: Any, module: str, name: str) -> bool:
     return kind is not None and isinstance(data, kind)
 
 
-def _refused(data: Any, name: str) -> UsageError:
+def _refused(data: Any) -> UsageError:
     kind = type(data).__name__
-    return UsageError(f"{name}= takes {_FITS}; not {kind}", hint=_ADVICE.get(kind))
+    return UsageError(f"data= takes {_FITS}; not {kind}", hint=_ADVICE.get(kind))
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:

@@ -302,7 +302,7 @@ def _floored(op: str, values: tuple[Any, ...]) -> list[Term]:
     return [(op, value)]
 
 
-def _of(kind: type, *, also: Callable[[Leaf, Condition], bool] = lambda *_: True) -> Callable[[Leaf, Condition], bool]:
+def _of(kind: type, also: Callable[[Leaf, Condition], bool]) -> Callable[[Leaf, Condition], bool]:
     def check(leaf: Leaf, condition: Condition) -> bool:
         return all(type(value) is kind for value in condition.values) and also(leaf, condition)
 
@@ -344,19 +344,17 @@ def _instant(*, utc: bool) -> Callable[[Leaf, Condition], bool]:
     def same(leaf: Leaf, condition: Condition) -> bool:
         return leaf.type.logical is not None and leaf.type.logical.utc is utc and _is_timestamp(leaf, condition)
 
-    return _of(dt.datetime, also=same)
+    return _of(dt.datetime, same)
 
 
 _CHECKS: Final[dict[type[st.DataType], Callable[[Leaf, Condition], bool]]] = {
-    **dict.fromkeys((st.ByteType, st.ShortType, st.IntegerType, st.LongType), _of(int, also=_is_int)),
-    **dict.fromkeys((st.FloatType, st.DoubleType), _of(float, also=_is_float)),
-    st.DecimalType: _of(Decimal, also=lambda leaf, _: leaf.type.kind == "decimal"),
-    st.StringType: _of(str, also=_is_text),
-    st.BinaryType: _of(bytes, also=_is_binary),
-    st.BooleanType: _of(
-        bool, also=lambda leaf, one: leaf.type.physical is PhysicalType.BOOLEAN and one.op in ("==", "in")
-    ),
-    st.DateType: _of(dt.date, also=lambda leaf, _: leaf.type.kind == "date"),
+    **dict.fromkeys((st.ByteType, st.ShortType, st.IntegerType, st.LongType), _of(int, _is_int)),
+    **dict.fromkeys((st.FloatType, st.DoubleType), _of(float, _is_float)),
+    st.DecimalType: _of(Decimal, lambda leaf, _: leaf.type.kind == "decimal"),
+    st.StringType: _of(str, _is_text),
+    st.BinaryType: _of(bytes, _is_binary),
+    st.BooleanType: _of(bool, lambda leaf, one: leaf.type.physical is PhysicalType.BOOLEAN and one.op in ("==", "in")),
+    st.DateType: _of(dt.date, lambda leaf, _: leaf.type.kind == "date"),
     st.TimestampType: _instant(utc=True),
     st.TimestampNTZType: _instant(utc=False),
 }

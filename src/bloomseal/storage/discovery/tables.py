@@ -161,15 +161,15 @@ def is_one_file(path: Places, filesystem: FileSystem | None = None) -> bool:
     return bool(type_at(ref) is FileType.File and not ref.path.endswith(METADATA_ENDING))
 
 
-def files_at(path: str, filesystem: FileSystem | None = None) -> list[FileRef | str]:
+def files_at(path: str) -> list[FileRef | str]:
     """The files that a path names: itself, where it is a file's; else those that a reader takes.
 
     Raises:
         As `find_files`.
     """
-    if is_one_file(path, filesystem):
+    if is_one_file(path):
         return [path]
-    return [found.ref for found in find_files(path, filesystem).files]
+    return [found.ref for found in find_files(path).files]
 
 
 def open_log(ref: FileRef, layout: Layout, version: int | None = None) -> DeltaLog | IcebergLog:

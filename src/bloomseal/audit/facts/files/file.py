@@ -90,7 +90,7 @@ class FileFacts:
         footer_verified: None where no key was at hand to do it.
         aad_prefix: ``none``, ``stored`` or ``supplied``.
         file_id: aad_file_unique in hexadecimal; a copy of a file has the same one.
-        error, error_kind: why the file, or a part of it, could not be looked at.
+        error: why the file, or a part of it, could not be looked at.
         hidden: what could not be seen for want of a key.
         keys: the data keys, `ChunkFacts.key` being an index; entry 0 stands for no key, 1 for the footer's.
         leaves: dotted path and type of each column.
@@ -116,7 +116,6 @@ class FileFacts:
     aad_prefix_text: str | None = None
     file_id: str | None = None
     error: str | None = None
-    error_kind: str | None = None
     hidden: tuple[str, ...] = ()
     keys: list[KeyFacts] = field(default_factory=lambda: [_NO_KEY])
     leaves: list[tuple[str, str]] = field(default_factory=list)
@@ -140,4 +139,4 @@ class FileFacts:
     def failed(self, error: BloomsealError) -> None:
         """Keep the first failure."""
         if self.error is None:
-            self.error, self.error_kind = error.what, type(error).__name__
+            self.error = error.what
