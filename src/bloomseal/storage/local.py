@@ -8,7 +8,9 @@ import stat
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["NoRegularFileError", "identity", "open_regular", "pread", "read_open", "read_small"]
+from ..errors import PolicyError
+
+__all__ = ["NoRegularFileError", "identity", "need_own", "open_regular", "pread", "read_open", "read_small"]
 
 _LEAST: Final = 4096
 
@@ -72,6 +74,18 @@ def read_small(
         return read_open(fd, limit)
     finally:
         os.close(fd)
+
+
+def need_own(status: os.stat_result, what: str, path: str | os.PathLike[str]) -> None:
+    """Whoever can read a file of secrets has them; whoever can write it chooses them.
+
+    Raises:
+        PolicyError: others than its owner can use the file.
+    """
+    if (mode := stat.S_IMODE(status.st_mode)) & 0o077:
+        place = os.fspath(path)
+        told = f"{what} {place} can be used by others than its owner (mode {mode:04o})"
+        raise PolicyError(told, hint=f"chmod 600 {place}")
 
 
 def read_open(fd: int, limit: int) -> bytes:

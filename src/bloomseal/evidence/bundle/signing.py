@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from ...errors import KeyAccessError, UsageError
 from ...keytools import SigningKms, client_for
-from ...storage.local import read_small
+from ...storage.local import need_own, read_small
 
 __all__ = ["Detached", "FileSigner", "KmsSigner", "PublicKey", "Signer", "has_form"]
 
@@ -171,6 +171,7 @@ class FileSigner:
 
     Raises:
         KeyAccessError: the file can't be read, or the passphrase does not open it.
+        PolicyError: others than its owner can use the file.
         UsageError: no private Ed25519 key. Nothing of the file is ever part of a message.
     """
 
@@ -230,12 +231,8 @@ class Detached:
 
 
 def _read(path: str | os.PathLike[str], what: str, *, private: bool = False) -> bytes:
-    def need_own(status: os.stat_result) -> None:
-        if private and status.st_mode & 0o077:
-            raise KeyAccessError(f"{what} can be used by others than its owner", file=os.fspath(path), hint="chmod 600")
-
     try:
-        return read_small(path, _LONGEST_PEM, need_own)
+        return read_small(path, _LONGEST_PEM, (lambda status: need_own(status, what, path)) if private else None)
     except OSError as error:
         reason = error.strerror or type(error).__name__
     raise KeyAccessError(f"{what} can't be read: {reason}", file=os.fspath(path))

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import stat
 import threading
 from collections.abc import Hashable, Iterator
 from dataclasses import replace
@@ -17,9 +16,9 @@ from typing import Any, Final
 
 from ..._forked import renewed_in_child
 from ...encryption import SecretKey
-from ...errors import BloomsealError, Hint, KeyAccessError, PolicyError, UsageError
+from ...errors import BloomsealError, Hint, KeyAccessError, UsageError
 from ...storage.atomic import final_place, replace_durably
-from ...storage.local import read_small
+from ...storage.local import need_own, read_small
 from ..access import KmsAccessError, Problem, shown
 from ..material.wrapping import open_by_ctr, unwrap_locally, wrap_locally
 from ..protocols import KeyDates, KeyState, MasterVersion, VersionFacts
@@ -333,11 +332,7 @@ class Keyring:
 
     def _mark(self, status: os.stat_result) -> tuple[int, ...]:
         """What differs once the file has changed. Raises PolicyError: others than its owner can use it."""
-        if (mode := stat.S_IMODE(status.st_mode)) & 0o077:
-            raise PolicyError(
-                f"the keyring {self._path} can be used by others than its owner (mode {mode:04o})",
-                hint=f"chmod 600 {self._path}",
-            )
+        need_own(status, "the keyring", self._path)
         return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
 
     @contextlib.contextmanager

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import stat
 from pathlib import Path
 from typing import Final
 
 from ...errors import KeyAccessError, PolicyError
-from ...storage.local import read_small
+from ...storage.local import need_own, read_small
 
 __all__ = ["PASSPHRASE_FILE_VARIABLE", "PASSPHRASE_VARIABLE", "passphrase_of_environment"]
 
@@ -33,9 +32,8 @@ def passphrase_of_environment() -> str | None:
     if not Path(path).is_absolute():
         raise PolicyError(f"{PASSPHRASE_FILE_VARIABLE} is no absolute path", hint="/etc/bloomseal/passphrase")
     try:
-        text = (
-            read_small(path, _MOST, lambda status: _need_own(path, status)).partition(b"\n")[0].rstrip(b"\r").decode()
-        )
+        data = read_small(path, _MOST, lambda status: need_own(status, "the passphrase's file", path))
+        text = data.partition(b"\n")[0].rstrip(b"\r").decode()
     except (OSError, UnicodeDecodeError) as error:
         # No text of the error: a decoder quotes what it was reading.
         reason = (isinstance(error, OSError) and error.strerror) or "it is no UTF-8"
@@ -43,12 +41,3 @@ def passphrase_of_environment() -> str | None:
     if not text:
         raise KeyAccessError(f"the file of {PASSPHRASE_FILE_VARIABLE} is empty", file=path)
     return text
-
-
-def _need_own(path: str, status: os.stat_result) -> None:
-    if (mode := stat.S_IMODE(status.st_mode)) & 0o077:
-        raise PolicyError(
-            f"the passphrase's file can be used by others than its owner (mode {mode:04o})",
-            file=path,
-            hint=f"chmod 600 {path}",
-        )

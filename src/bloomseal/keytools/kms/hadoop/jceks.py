@@ -13,7 +13,6 @@ import contextlib
 import hashlib
 import hmac
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -24,8 +23,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, modes
 from cryptography.hazmat.primitives.padding import PKCS7
 
 from ....encryption import SecretKey
-from ....errors import FormatError, KeyAccessError, PolicyError, UsageError
-from ....storage.local import read_small
+from ....errors import FormatError, KeyAccessError, UsageError
+from ....storage.local import need_own, read_small
 from ...access import KmsAccessError, Problem, shown
 from ...material.wrapping import open_by_ctr
 from ..common import LocalKeysOnly
@@ -142,19 +141,12 @@ def from_uri(uri: str) -> JceksStore:
 
 def _content(path: Path) -> bytes:
     try:
-        data = read_small(path, _MAX_BYTES, lambda status: _need_own(path, status))
+        data = read_small(path, _MAX_BYTES, lambda status: need_own(status, "the key store", path))
     except OSError as error:
         raise KeyAccessError(f"the key store {path} can't be read: {error.strerror or type(error).__name__}") from None
     if len(data) > _MAX_BYTES:
         raise FormatError(f"more than {_MAX_BYTES} bytes")
     return data
-
-
-def _need_own(path: Path, status: os.stat_result) -> None:
-    if (mode := stat.S_IMODE(status.st_mode)) & 0o077:
-        raise PolicyError(
-            f"the key store {path} can be used by others than its owner (mode {mode:04o})", hint=f"chmod 600 {path}"
-        )
 
 
 def _opened(sealed: Any, password: str) -> SecretKey:
