@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections import Counter
@@ -11,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from ..errors import BloomsealError, FormatError
+from ..errors import BloomsealError
 from ..rotation.journal import Chain, default_journal
 from ..storage.local import open_regular
 from ..storage.source import refusal
@@ -134,7 +133,6 @@ class _Telling:
         self._kept: dict[frozenset[_Pair], frozenset[_Pair]] = {}
         self._by: dict[str, None] = {}
         self._ended: str | None = None
-        self._lines = 0
 
     def listened(self, lines: Iterable[bytes]) -> Iterator[bytes]:
         """The lines, as they are; no line is what a crash has cut off, or a run at work has not yet written."""
@@ -149,12 +147,8 @@ class _Telling:
             yield line
 
     def _take(self, line: bytes) -> None:
-        event = _parsed(line)
-        if (self._lines == 0) != (event.get("event") == "start"):
-            raise FormatError("not a rotation's journal")
-        self._chain.take(line, event)
-        self._lines += 1
-        if self._lines == 1:
+        event = self._chain.take(line)
+        if self._chain.count == 1:
             self._found.operation, self._found.started = str(event.get("operation")), str(event.get("at"))
         if event.get("user") is not None:
             self._by[f"{event['user']}@{event.get('host')}"] = None
@@ -178,7 +172,7 @@ class _Telling:
     def end(self) -> None:
         """All lines were read."""
         found, first = self._found, self._chain.first
-        if found.problem is None and self._lines == 0:
+        if found.problem is None and self._chain.count == 0:
             found.chain, found.problem = "broken", "not a rotation's journal"
         if found.problem is not None:
             found.operation = found.started = None
@@ -202,16 +196,6 @@ def _pair(key: dict[str, Any]) -> _Pair:
         return None if master_key is None else f"{master_key}:{version or '?'}"
 
     return name(key.get("master_key"), key.get("version")), name(key.get("new_master_key"), key.get("new_version"))
-
-
-def _parsed(line: bytes) -> dict[str, Any]:
-    try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
-        event = None
-    if not isinstance(event, dict):
-        raise FormatError("not a rotation's journal")
-    return event
 
 
 def about(journals: Iterable[Path], files: set[str]) -> list[Path]:

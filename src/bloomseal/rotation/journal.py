@@ -38,7 +38,7 @@ from ..keytools.access_log import host_name, user_name
 from ..storage.local import open_regular, read_open
 from ..storage.shared_sync import SharedSync
 
-__all__ = ["Chain", "Journal", "NoJournal", "check_chain", "default_journal", "job_digest"]
+__all__ = ["Chain", "Journal", "NoJournal", "default_journal", "job_digest"]
 
 _VERSION: Final = 1
 _START: Final = b'{"event": "start", '
@@ -63,46 +63,39 @@ def default_journal(operation: str, digest: str) -> Path:
     return Path(home) / "bloomseal" / "rotation" / f"{operation}-{digest[:12]}.jsonl"
 
 
-def check_chain(lines: Sequence[bytes], events: Sequence[Mapping[str, Any]]) -> int | None:
-    """Is every line the successor of the one before?
-
-    Args:
-        lines: with their ends.
-        events: the same, parsed.
-
-    Returns:
-        The index of the first line that is chained; None where none is: an older version's journal.
-
-    Raises:
-        FormatError: a line was altered, taken out or put in.
-    """
-    chain = Chain()
-    for line, event in zip(lines, events, strict=True):
-        chain.take(line, event)
-    return chain.first
-
-
 class Chain:
-    """`check_chain`, line by line: a journal of a hundred thousand files need not be held.
+    """A journal's lines, each the successor of the one before; one by one, since there may be a hundred thousand.
 
     Attributes:
-        first: the index of the first line that is chained; None where none is.
+        count: how many were taken.
+        first: the index of the first line that is chained; None where none is: an older version's journal.
         head: the digest of the last line.
     """
 
     def __init__(self) -> None:
         self.first: int | None = None
         self.head = _NO_LINE
-        self._count = 0
+        self.count = 0
 
-    def take(self, line: bytes, event: Mapping[str, Any]) -> None:
-        """The next line. Raises FormatError: it is not the successor of the one before."""
+    def take(self, line: bytes) -> dict[str, Any]:
+        """What the next line tells, which is given with its end.
+
+        Raises:
+            FormatError: no line of a journal; or a line was altered, taken out or put in.
+        """
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            event = None
+        if not isinstance(event, dict) or (self.count == 0) != (event.get("event") == "start"):
+            raise FormatError("not a rotation's journal")
         chain = event.get("chain")
         if (chain is None and self.first is not None) or (chain is not None and chain != self.head):
-            raise FormatError(f"the journal was altered at line {self._count + 1}, or just before it")
+            raise FormatError(f"the journal was altered at line {self.count + 1}, or just before it")
         if chain is not None and self.first is None:
-            self.first = self._count
-        self.head, self._count = _digest(line), self._count + 1
+            self.first = self.count
+        self.head, self.count = _digest(line), self.count + 1
+        return event
 
 
 class Journal:
@@ -225,11 +218,14 @@ class Journal:
         data = read_open(self._file.fileno(), _LONGEST)
         whole = data.rfind(b"\n") + 1
         lines = data[:whole].splitlines(keepends=True)
-        start, *events = map(self._parsed, lines) if lines else [{}]
+        chain = Chain()
+        try:
+            start, *events = map(chain.take, lines) if lines else [{"version": _VERSION}]
+        except FormatError as error:
+            raise error.at(file=str(self.path)) from None
         # Whatever else it is stays whole; of a journal a crash may have left the beginning of the first line only.
-        if lines and (start.get("event") != "start" or start.get("version") != _VERSION):
-            raise FormatError("not a rotation's journal", file=str(self.path))
-        if not lines and not (data.startswith(_START) or _START.startswith(data)):
+        begun = lines or data.startswith(_START) or _START.startswith(data)
+        if not begun or start.get("version") != _VERSION:
             raise FormatError("not a rotation's journal", file=str(self.path))
         if whole < len(data):
             # A crash has cut the last line off; left in place, the next one would run into it.
@@ -241,11 +237,7 @@ class Journal:
                 event="start", version=_VERSION, operation=operation, job=digest, user=user_name(), host=host_name()
             )
             return
-        try:
-            check_chain(lines, [start, *events])
-        except FormatError as error:
-            raise error.at(file=str(self.path)) from None
-        self._last = _digest(lines[-1])
+        self._last = chain.head
         self.resumed = True
         if start.get("operation") != operation or start.get("job") != digest:
             raise UsageError(
@@ -267,15 +259,6 @@ class Journal:
                 self.done[file] = event.get("mark"), event.get("stamp") or {}
             case "end":
                 self.finished = str(event.get("at"))
-
-    def _parsed(self, line: bytes) -> dict[str, Any]:
-        try:
-            event = json.loads(line)
-        except (ValueError, RecursionError):
-            event = None
-        if not isinstance(event, dict):
-            raise FormatError("not a rotation's journal", file=str(self.path))
-        return event
 
     def _write(self, *, sync: bool = True, **event: Any) -> None:
         try:
