@@ -163,10 +163,10 @@ def _kept(choice: Any) -> KeyChoice:
             return choice
         case bytes() | bytearray() | memoryview():
             return SecretKey(bytes(choice))
-        case (str() | tuple(), _):
-            raise UsageError("a pair is a data key and its key metadata", hint="the data key as bytes")
-        case (key, bytes() | bytearray() | str() as metadata):
+        case (SecretKey() | bytes() | bytearray() | memoryview() as key, bytes() | bytearray() | str() as metadata):
             return _kept(key), metadata if isinstance(metadata, str) else bytes(metadata)  # type: ignore[return-value]
+        case (_, _):
+            raise UsageError("a pair is a data key and its key metadata", hint="the data key as bytes")
         case _:
             raise UsageError(f"a key is a master key's name, or a data key as bytes, not {type(choice).__name__}")
 

@@ -227,3 +227,10 @@ def test_a_column_that_only_looks_like_a_keyed_one_is_refused_before_anything_is
     assert not list(tmp_path.iterdir())
     both = bs.EncryptionSpec(footer_key=b"0" * 16, column_keys={"ssn": b"1" * 16, "SSN": b"2" * 16})
     bs.write_table(table, tmp_path / "t.parquet", encryption=both)
+
+
+@pytest.mark.parametrize("key", [(b"k" * 16, 5), ((b"k" * 16, b"kf"), b"kf"), ("kf", b"k" * 16), (5, b"kf")])
+def test_a_pair_is_a_data_key_and_its_metadata(key: Any) -> None:
+    for spec in ({"footer_key": key}, {"footer_key": b"k" * 16, "column_keys": {"ssn": key}}):
+        with pytest.raises(bs.UsageError, match="a pair is a data key and its key metadata"):
+            bs.EncryptionSpec(**spec)

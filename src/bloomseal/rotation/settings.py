@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, Final
 
-from ..encryption import Algorithm, SecretKey
+from ..encryption import Algorithm
 from ..errors import FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError, UsageError
 from ..format.footer import FooterKind, Peek, peek
 from ..format.opening import open_footer
@@ -152,13 +152,12 @@ def refuse_old_keys(walk: Walk, spec: EncryptionSpec) -> None:
     explicit = [key[0] if isinstance(key, tuple) else key for key in given if not isinstance(key, str)]
     if not explicit:
         return
-    new = {key if isinstance(key, SecretKey) else SecretKey(bytes(key)) for key in explicit}
     for column, key_metadata in key_metadata_in_use(walk):
         try:
             cipher = walk.keys.footer() if column is None else walk.keys.column(key_metadata, column)
         except KeyAccessError:
             continue  # the conversion itself will say so
-        if cipher.key in new:
+        if cipher.key in explicit:
             raise UsageError("a new data key is the old one", file=walk.source.name, column=column)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import cast
 
 from ..columns import nearest_entry
 from ..encryption import Algorithm, ModuleCipher, ModuleType, SecretKey, module_aad, page_aads
-from ..errors import BloomsealError, PolicyError, UsageError
+from ..errors import BloomsealError, PolicyError
 from ..format.expectation import UNIQUE_BYTES, Expectation
 from ..format.footer import FileCrypto
 from ..format.schema import Leaf, Schema
@@ -102,10 +102,8 @@ class OutputKeys:
         if isinstance(choice, str):
             assert self._source is not None  # noqa: S101  # EncryptionSpec refuses a name without keys=
             return self._source.new_key(choice, column, self.spec.key_bits)
-        if isinstance(choice, tuple):
-            key, metadata = choice
-            return _secret(key), metadata.encode() if isinstance(metadata, str) else bytes(metadata)
-        return _secret(choice), b""
+        key, metadata = choice if isinstance(choice, tuple) else (choice, b"")
+        return cast(SecretKey, key), metadata.encode() if isinstance(metadata, str) else metadata
 
     def protection(self, leaf: Leaf) -> Protection:
         """Which key a column gets."""
@@ -213,11 +211,3 @@ def _choices(spec: EncryptionSpec, schema: Schema) -> dict[int, KeyChoice]:
                 hint="a key of its own, or another name",
             )
     return {index: given[name] for index, name in named.items()}
-
-
-def _secret(key: Any) -> SecretKey:
-    if isinstance(key, SecretKey):
-        return key
-    if not isinstance(key, bytes | bytearray):
-        raise UsageError(f"a data key is bytes or a SecretKey, not {type(key).__name__}")
-    return SecretKey(bytes(key))
