@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from .._text import safe_text
-from ..storage.logs.snapshot import library
+from ..audit.rendering.html import templates
 from .leaks import FILTER, VALUES, ColumnLeak
 
 __all__ = ["index_page", "leak_page"]
@@ -206,24 +205,6 @@ def _speed(leak: ColumnLeak, plain: dict[str, Any]) -> str:
 
 
 def _render(text: str, **names: Any) -> str:
-    environment = library("jinja2", "report", _jinja2).Environment(autoescape=True, finalize=_shown)
-    markup = library("markupsafe", "report", _markupsafe)
+    environment, markup = templates()
     page: str = environment.from_string(text).render(style=markup(_STYLE), **names)
     return page + "\n"
-
-
-def _shown(value: Any) -> Any:
-    """What the template puts in, markup of ours apart, is one line that shows what is there."""
-    return safe_text(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
-
-
-def _jinja2() -> Any:
-    import jinja2
-
-    return jinja2
-
-
-def _markupsafe() -> Any:
-    import markupsafe
-
-    return markupsafe.Markup

@@ -18,7 +18,7 @@ from ..report import Report
 from ..rules.findings import Finding, Rule, Severity
 from .streamed import rows
 
-__all__ = ["html_pieces", "to_html"]
+__all__ = ["html_pieces", "templates", "to_html"]
 
 _COLOURS: Final = {"critical": "#8e1b3a", "error": "#b83b22", "warning": "#8a5f00", "info": "#3f6d95"}
 _SERIES: Final = ("#2a6f97", "#c8452b", "#5b8c5a", "#7d5ba6", "#c98a00", "#3d8c8c", "#a65b7d", "#666666")
@@ -101,8 +101,7 @@ def to_html(report: Report) -> str:
 
 def html_pieces(report: Report) -> Iterator[str]:
     """The text of `to_html`, piece by piece; raises as that."""
-    environment = library("jinja2", "report", _jinja2).Environment(autoescape=True, finalize=_shown)
-    markup = library("markupsafe", "report", _markupsafe)
+    environment, markup = templates()
     plots = [(title, caption, markup(svg)) for title, caption, svg in _plots(report) if svg]
     chunks = report.inventory.num_rows - report.inventory["row_group"].null_count
     pieces: Iterator[str] = environment.from_string(_PAGE).generate(
@@ -300,13 +299,17 @@ def _svg(width: float, height: float, parts: Sequence[str]) -> str:
     return f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size}>{"".join(parts)}</svg>'
 
 
-def _jinja2() -> Any:
+def templates() -> tuple[Any, Any]:
+    """An environment whose templates escape whatever they put in, and what marks a text as markup of ours.
+
+    Raises:
+        MissingDependencyError: `jinja2` is not installed.
+    """
+    return library("jinja2", "report", _templates)
+
+
+def _templates() -> tuple[Any, Any]:
     import jinja2
+    import markupsafe
 
-    return jinja2
-
-
-def _markupsafe() -> Any:
-    from markupsafe import Markup
-
-    return Markup
+    return jinja2.Environment(autoescape=True, finalize=_shown), markupsafe.Markup
