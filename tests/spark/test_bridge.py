@@ -18,6 +18,7 @@ import bloomseal.spark as bss
 from bloomseal.errors import UnsupportedError
 from bloomseal.keytools import KmsAccessError
 from bloomseal.policy import Policy
+from bloomseal.spark.settings import promised
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -558,3 +559,13 @@ def test_a_schema_known_beforehand(
     """Then no task has looked for the bridge before the one that reads."""
     fresh()
     assert bridge.read.schema(people.schema).parquet(str(table[0])).count() == 20_000
+
+
+def test_a_policy_names_what_is_in_a_list_in_either_way() -> None:
+    from pyspark.sql.types import ArrayType, StringType, StructField, StructType
+
+    schema = StructType([StructField("tags", ArrayType(StringType()))])
+    for name in ("tags.list.element", "tags._elem"):
+        table = {"footer_key": "footer", "columns": {name: {"filter": {"ndv": 100}}}}
+        policy = Policy.from_dict({"version": 1, "kms": "keyring:///none", "tables": {"t": table}})
+        assert [*promised(policy.for_table("t"), schema)] == ["tags.list.element"]

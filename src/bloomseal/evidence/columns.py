@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..audit.report import Report
+from ..columns import covers
 from ..policy import TablePolicy
 from .answers import answers_for
 from .destruction import Certificate
@@ -29,7 +30,7 @@ def scoped_columns(report: Report, leaks: Sequence[ColumnLeak], tables: Sequence
         names += [
             name
             for name, entry in policy.columns.items()
-            if entry.requirements and not any(one == name or one.startswith(f"{name}.") for one in covered)
+            if entry.requirements and not any(covers(name, one) for one in covered)
         ]
         for name in sorted(names):
             files = seen.get((policy.name, name), {})

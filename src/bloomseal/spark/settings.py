@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from ..columns import covers
 from ..errors import UnsupportedError, UsageError
 from ..format.expectation import Expectation
 from ..limits import MAX_GCM_SEALS
@@ -117,7 +118,7 @@ def _columns(table: TablePolicy, schema: StructType | None) -> dict[str, ColumnP
     known = leaves(schema)
     found: dict[str, ColumnPolicy] = {}
     for name in sorted(table.columns, key=lambda name: name.count(".")):
-        inside = [leaf for leaf in known if leaf == name or leaf.startswith(name + ".")]
+        inside = [leaf for leaf in known if covers(name, leaf)]
         if not inside:
             # Silently, the column that it was meant for would be written in plaintext.
             raise UsageError(

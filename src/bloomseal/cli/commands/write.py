@@ -15,6 +15,7 @@ import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ...columns import covers
 from ...encryption import Algorithm, SecretKey
 from ...errors import PolicyError, UsageError
 from ...format.footer import Footer
@@ -382,7 +383,7 @@ def _report(
 
 
 def _filter(column: str, encryption: EncryptionSpec | None, specs: dict[str, FilterSpec]) -> str:
-    if not any(name == column or name.startswith(f"{column}.") for name in specs):
+    if not any(covers(column, name) for name in specs):
         return "none"
     return "in clear" if _protection(column, encryption) == "plaintext" else "sealed"
 
@@ -391,7 +392,7 @@ def _protection(column: str, encryption: EncryptionSpec | None) -> str:
     if encryption is None:
         return "plaintext"
     named = encryption.column_keys or {}
-    own = [key for path, key in named.items() if path == column or path.startswith(f"{column}.")]
+    own = [key for path, key in named.items() if covers(column, path)]
     if own:
         labels = {key if isinstance(key, str) else "explicit" for key in own}
         return f"column key {', '.join(sorted(labels))}"

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ... import errors
+from ...columns import covers, nearest_entry
 from ...errors import BloomsealError, KeyAccessError, MissingFileError, PolicyError, UnsupportedError, UsageError
 from ...format.expectation import Expectation
 from ...format.pages.statistics import all_null
@@ -362,7 +363,7 @@ def _look(file: SealedFile, path: str, table: TablePolicy, filters: Mapping[str,
     # A footer that nobody has verified says nothing about the file that Spark will read.
     file.need_verified("check")
     filters = table.bloom_filters() if filters is None else filters
-    missing = [name for name in table.columns if not any(_within(leaf, name) for leaf in file.columns)]
+    missing = [name for name in table.columns if not any(covers(name, leaf) for leaf in file.columns)]
     if missing:
         raise PolicyError(f"there is no column {missing[0]}")
     found = size = 0
@@ -370,7 +371,7 @@ def _look(file: SealedFile, path: str, table: TablePolicy, filters: Mapping[str,
         for chunk in file.walk.chunks(group):
             name = chunk.leaf.name
             check_protection(file, chunk, table)
-            spec = next((spec for above, spec in filters.items() if _within(name, above)), None)
+            spec = nearest_entry(filters, name)
             if spec is None or all_null(meta := file.walk.meta(chunk), chunk.leaf) or not meta.num_values:
                 continue
             opened = file.walk.filter(chunk)
@@ -384,10 +385,6 @@ def _look(file: SealedFile, path: str, table: TablePolicy, filters: Mapping[str,
                 )
             found, size = found + 1, size + opened.length
     return _Checked(path, file.num_rows, file.num_row_groups, found, size)
-
-
-def _within(leaf: str, name: str) -> bool:
-    return leaf == name or leaf.startswith(name + ".")
 
 
 def _told(error: Exception) -> BloomsealError | None:
