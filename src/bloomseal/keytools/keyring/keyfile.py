@@ -10,7 +10,6 @@ it; `check_succession` notices it from what a running process has seen.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import json
@@ -28,6 +27,7 @@ from ...encryption import SecretKey
 from ...errors import Hint, KeyAccessError
 from ..access import shown
 from ..material.material import parse_object
+from ..material.wrapping import unb64
 from ..protocols import KeyState
 
 __all__ = ["MAX_KEYRING_BYTES", "KeyVersion", "MasterKey", "PassphraseKeys", "check_succession", "dump", "load"]
@@ -135,7 +135,7 @@ class PassphraseKeys:
             raise _broken("its protection is not an object")
         if known is not None and known.matches(header):
             return known
-        n, salt = header.get("n"), _unb64(header.get("salt"))
+        n, salt = header.get("n"), unb64(header.get("salt"))
         if (
             header.get("kdf") != "scrypt"
             or header.get("r") != _SCRYPT_R
@@ -259,7 +259,7 @@ def _version(name: str, entry: object, protection: PassphraseKeys | None) -> Key
         raise _broken(f"a version of key {shown(name)} lacks its fields") from None
     if state is KeyState.DESTROYED:
         return KeyVersion(version, bits, created, state, None)
-    stored = _unb64(entry.get("key"))
+    stored = unb64(entry.get("key"))
     key = SecretKey(stored) if protection is None else protection.open(stored, name, version)
     if key.bits != bits:
         raise _broken(f"key {shown(name)} version {version} is not of {bits} bits")
@@ -272,13 +272,6 @@ def _place(name: str, version: int) -> bytes:
 
 def _b64(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
-
-
-def _unb64(text: object) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True) if isinstance(text, str) else b""
-    except (binascii.Error, ValueError):
-        return b""
 
 
 def _broken(what: str) -> KeyAccessError:

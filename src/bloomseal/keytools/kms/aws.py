@@ -17,14 +17,15 @@ from __future__ import annotations
 import base64
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from ..._forked import renewed_in_child
 from ...errors import UsageError
 from ..access import KmsAccessError, Problem, shown
+from ..material.wrapping import unb64
 from ..protocols import KeyDates, KeyState, MasterVersion, VersionFacts
-from .common import Diagnosis, answered, is_here, unb64, vendor_library
+from .common import Diagnosis, NeverPickled, answered, is_here, vendor_library
 from .signing import DIGESTS, curve_of
 
 __all__ = ["AwsKms", "from_uri"]
@@ -75,7 +76,7 @@ _STATES: Final = {
 }
 
 
-class AwsKms:
+class AwsKms(NeverPickled):
     """AWS KMS. The encryption context binds every wrapped key to the name of its master key, exactly as it was given.
 
     Args:
@@ -283,9 +284,6 @@ class AwsKms:
 
     def __repr__(self) -> str:
         return f"<AwsKms in {self._client.meta.region_name}>"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a KMS client is never pickled; hand its URI over instead")
 
 
 def from_uri(uri: str) -> AwsKms:

@@ -12,13 +12,13 @@ Permissions (data plane): to read ``keys/unwrap/action``; to write ``keys/wrap/a
 from __future__ import annotations
 
 import re
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from ...errors import UsageError
 from ..access import KmsAccessError, Problem, shown
 from ..protocols import KeyDates, KeyState
-from .common import Diagnosis, answered, is_here, pack, unpack, vendor_library
+from .common import Diagnosis, NeverPickled, answered, is_here, pack, unpack, vendor_library
 
 __all__ = ["AzureKeyVault", "from_uri"]
 
@@ -29,7 +29,7 @@ _ALGORITHMS: Final = {"RSA": "RSA-OAEP-256", "RSA-HSM": "RSA-OAEP-256", "oct": "
 _TIMEOUT_SECONDS: Final = 10
 
 
-class AzureKeyVault:
+class AzureKeyVault(NeverPickled):
     """One vault or managed HSM.
 
     Args:
@@ -134,9 +134,6 @@ class AzureKeyVault:
 
     def __repr__(self) -> str:
         return f"<AzureKeyVault {self._url}>"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a KMS client is never pickled; hand its URI over instead")
 
 
 def from_uri(uri: str) -> AzureKeyVault:

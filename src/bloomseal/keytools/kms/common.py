@@ -5,26 +5,33 @@ them along.
 from __future__ import annotations
 
 import base64
-import binascii
 import ipaddress
 import json
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
 from ...errors import BloomsealError, KeyAccessError, MissingDependencyError, UsageError
 from ..access import KmsAccessError, Problem
 from ..material.material import parse_object
+from ..material.wrapping import unb64
 
-__all__ = ["Diagnosis", "LocalKeysOnly", "answered", "is_here", "pack", "unb64", "unpack", "vendor_library"]
+__all__ = ["Diagnosis", "LocalKeysOnly", "NeverPickled", "answered", "is_here", "pack", "unpack", "vendor_library"]
 
 T = TypeVar("T")
 Diagnosis = tuple[Problem, str | None]
 """What a vendor's exception means, and a detail for the message: an error code or a type's name, never free text."""
 
 
-class LocalKeysOnly:
+class NeverPickled:
+    """A KMS client that holds credentials or keys, and stays in the process that made it."""
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a KMS client is never pickled; hand its URI over instead")
+
+
+class LocalKeysOnly(NeverPickled):
     """A KMS client that opens local keys of ORC files (`LocalKeyKms`), and can wrap no key that is given to it."""
 
     kms_name = "the KMS"
@@ -117,11 +124,3 @@ def unpack(wrapped_key: str, master_key: str, kms: str) -> tuple[str, bytes, dic
     if not isinstance(version, str) or not wrapped:
         raise KmsAccessError.because(Problem.INVALID, master_key, kms, detail="not a key that it wrapped")
     return version, wrapped, fields
-
-
-def unb64(text: object) -> bytes:
-    """Base64 decoded; nothing where it isn't base64."""
-    try:
-        return base64.b64decode(text, validate=True) if isinstance(text, str) else b""
-    except (binascii.Error, ValueError):
-        return b""

@@ -14,12 +14,12 @@ version from a destroyed one, ``cloudkms.cryptoKeys.get`` and ``cloudkms.cryptoK
 from __future__ import annotations
 
 import re
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from ...errors import UsageError
 from ..access import KmsAccessError, Problem, shown
 from ..protocols import KeyDates, KeyState
-from .common import Diagnosis, answered, pack, unpack, vendor_library
+from .common import Diagnosis, NeverPickled, answered, pack, unpack, vendor_library
 
 __all__ = ["GcpKms", "from_uri"]
 
@@ -50,7 +50,7 @@ _STATES: Final = {
 }
 
 
-class GcpKms:
+class GcpKms(NeverPickled):
     """One key ring. The additional authenticated data bind every wrapped key to the name of its master key.
 
     Args:
@@ -156,9 +156,6 @@ class GcpKms:
 
     def __repr__(self) -> str:
         return f"<GcpKms {self._ring}>"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a KMS client is never pickled; hand its URI over instead")
 
 
 def from_uri(uri: str) -> GcpKms:

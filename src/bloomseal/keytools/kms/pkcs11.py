@@ -19,14 +19,14 @@ import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
 from ..._forked import renewed_in_child
 from ...errors import UsageError
 from ..access import KmsAccessError, Problem, shown
 from ..protocols import KeyDates, KeyState, MasterVersion, VersionFacts
-from .common import Diagnosis, answered, pack, unpack, vendor_library
+from .common import Diagnosis, NeverPickled, answered, pack, unpack, vendor_library
 from .signing import public_key_in, signature_in
 
 __all__ = ["MODULE_VARIABLE", "PIN_VARIABLE", "Pkcs11Kms", "from_uri"]
@@ -62,7 +62,7 @@ process.
 T = TypeVar("T")
 
 
-class Pkcs11Kms:
+class Pkcs11Kms(NeverPickled):
     """One token. Its sessions bear one caller at a time, so calls take turns.
 
     Args:
@@ -351,9 +351,6 @@ class Pkcs11Kms:
 
     def __repr__(self) -> str:
         return f"<Pkcs11Kms token {self._token or self._serial or self._slot}>"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a KMS client is never pickled; hand its URI over instead")
 
 
 def from_uri(uri: str) -> Pkcs11Kms:

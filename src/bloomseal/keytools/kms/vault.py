@@ -19,7 +19,7 @@ import base64
 import os
 import re
 from datetime import UTC, datetime
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -28,8 +28,9 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from ..._forked import renewed_in_child
 from ...errors import UsageError
 from ..access import KmsAccessError, Problem, shown
+from ..material.wrapping import unb64
 from ..protocols import KeyDates, KeyState, MasterVersion, VersionFacts
-from .common import Diagnosis, answered, is_here, unb64, vendor_library
+from .common import Diagnosis, NeverPickled, answered, is_here, vendor_library
 from .signing import der
 
 __all__ = ["VaultKms", "from_uri"]
@@ -53,7 +54,7 @@ _PROBLEMS: Final = {
 }
 
 
-class VaultKms:
+class VaultKms(NeverPickled):
     """A transit engine.
 
     Args:
@@ -233,9 +234,6 @@ class VaultKms:
 
     def __repr__(self) -> str:
         return f"<VaultKms at {self._url}, mount {self._mount}>"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a KMS client is never pickled; hand its URI over instead")
 
 
 def from_uri(uri: str) -> VaultKms:

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from ...encryption import SealCounter, SecretKey
 from ...errors import KeyAccessError
 
-__all__ = ["Kek", "kek_id", "open_by_ctr", "unwrap_locally", "wrap_locally"]
+__all__ = ["Kek", "kek_id", "open_by_ctr", "unb64", "unwrap_locally", "wrap_locally"]
 
 _NONCE_BYTES: Final = 12
 _CTR_IV_BYTES: Final = 16
@@ -39,10 +39,7 @@ def unwrap_locally(wrapped: str, under: SecretKey, aad: bytes) -> SecretKey:
     Raises:
         KeyAccessError: not base64, a length that no wrapped AES key has, or authentication failed.
     """
-    try:
-        blob = base64.b64decode(wrapped, validate=True)
-    except (binascii.Error, ValueError):
-        blob = b""
+    blob = unb64(wrapped)
     if len(blob) not in _WRAPPED_BYTES:
         raise KeyAccessError(
             "a wrapped key that is not base64 of nonce, key and tag", hint="it is altered or truncated"
@@ -75,8 +72,14 @@ def kek_id(text: str) -> bytes:
     Raises:
         KeyAccessError: it is not base64.
     """
+    if not (found := unb64(text)) and text:
+        raise KeyAccessError("key material whose KEK id is not base64")
+    return found
+
+
+def unb64(text: object) -> bytes:
+    """Base64 decoded; nothing where it isn't base64."""
     try:
-        return base64.b64decode(text, validate=True)
+        return base64.b64decode(text, validate=True) if isinstance(text, str) else b""
     except (binascii.Error, ValueError):
-        pass
-    raise KeyAccessError("key material whose KEK id is not base64")
+        return b""

@@ -18,7 +18,7 @@ import json
 import os
 import re
 import ssl
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 from urllib.parse import parse_qs, quote, urlsplit
 
 from ....errors import UsageError
@@ -134,9 +134,6 @@ class HadoopKms(LocalKeysOnly):
 
     def __repr__(self) -> str:
         return f"<HadoopKms at {self._url}>"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a KMS client is never pickled; hand its URI over instead")
 
 
 def from_uri(uri: str) -> HadoopKms:

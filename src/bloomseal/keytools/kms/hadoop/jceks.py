@@ -15,7 +15,7 @@ import hmac
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
@@ -121,9 +121,6 @@ class JceksStore(LocalKeysOnly):
 
     def __repr__(self) -> str:
         return f"<JceksStore {str(self._path)!r}>"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a key store is never pickled; hand its URI over instead")
 
 
 def from_uri(uri: str) -> JceksStore:
