@@ -12,9 +12,10 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import kms as google_kms
 
 from bloomseal.errors import UsageError
-from bloomseal.keytools import KeyState, KmsAccessError, Problem, client_for
+from bloomseal.keytools import KeyState, KeyTools, KmsAccessError, Problem, client_for
 from bloomseal.keytools.kms.conformance import KmsClientConformance
 from bloomseal.keytools.kms.gcp import GcpKms
+from bloomseal.rotation.keys import Rewrapper, mapped
 from support.vendor_stubs import GcpStub
 
 RING = "projects/p/locations/europe-west3/keyRings/lake"
@@ -52,7 +53,7 @@ def test_versions(kms: GcpKms, server: GcpStub) -> None:
     old = kms.wrap_key(KEY, "pii")
     assert kms.key_dates("pii").rotated is None
     server.new_key("pii")
-    new = kms.rewrap_key(old, "pii")
+    new = kms.wrap_key(KEY, "pii")
     assert [kms.wrapping_version(text, "pii") for text in (old, new)] == ["1", "2"]
     assert kms.current_version("pii") == "2"
     dates = kms.key_dates("pii")
@@ -122,3 +123,12 @@ def test_uris_that_are_none(uri: str) -> None:
 
 def test_its_symmetric_keys_authenticate_writers(kms: GcpKms) -> None:
     assert kms.authenticates_writers(kms.wrap_key(KEY, "pii"), "pii") is True
+
+
+def test_a_new_wrapping_is_compared(kms: GcpKms, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key passes through this process; a wrapping of another key in its place would be the loss of the file."""
+    old, other = kms.wrap_key(KEY, "pii"), kms.wrap_key(bytes(32), "health")
+    monkeypatch.setattr(GcpKms, "wrap_key", lambda *_: other)
+    tools = KeyTools(kms)
+    with pytest.raises(KmsAccessError, match="wrapped another key"):
+        Rewrapper(tools, mapped({"pii": "health"}))._rewrap(("pii", old, "health"), tools.calls_for(None))

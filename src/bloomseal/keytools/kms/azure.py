@@ -91,14 +91,6 @@ class AzureKeyVault(NeverPickled):
         )
         return bytes(answer.key)
 
-    def rewrap_key(
-        self, wrapped_key: str, master_key_identifier: str, new_master_key_identifier: str | None = None
-    ) -> str:
-        """Through this process: Azure Key Vault has no such operation."""
-        return self.wrap_key(
-            self.unwrap_key(wrapped_key, master_key_identifier), new_master_key_identifier or master_key_identifier
-        )
-
     def current_version(self, master_key_identifier: str) -> str | None:
         """The latest version's id."""
         version: str | None = self._get(master_key_identifier).properties.version

@@ -97,14 +97,6 @@ class GcpKms(NeverPickled):
             )
         raise failure
 
-    def rewrap_key(
-        self, wrapped_key: str, master_key_identifier: str, new_master_key_identifier: str | None = None
-    ) -> str:
-        """Through this process: Google Cloud KMS has no such operation."""
-        return self.wrap_key(
-            self.unwrap_key(wrapped_key, master_key_identifier), new_master_key_identifier or master_key_identifier
-        )
-
     def current_version(self, master_key_identifier: str) -> str | None:
         """The primary version's number."""
         return _last(self._call("get_crypto_key", master_key_identifier).primary.name) or None

@@ -145,14 +145,6 @@ class Pkcs11Kms(NeverPickled):
 
         return self._call(unwrap, master_key_identifier)
 
-    def rewrap_key(
-        self, wrapped_key: str, master_key_identifier: str, new_master_key_identifier: str | None = None
-    ) -> str:
-        """Through this process."""
-        return self.wrap_key(
-            self.unwrap_key(wrapped_key, master_key_identifier), new_master_key_identifier or master_key_identifier
-        )
-
     def current_version(self, master_key_identifier: str) -> str:
         """The highest version."""
         return str(self._call(lambda: self._versions(master_key_identifier)[-1][0], master_key_identifier))
