@@ -7,8 +7,10 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.feather as feather
@@ -240,6 +242,14 @@ def test_write_refuses_plaintext_that_nobody_asked_for(run: Run, folder: Path) -
     assert refused.code == 2
     assert "--plaintext" in refused.err
     assert not (folder / "out.parquet").exists()
+    for said in (
+        ["--footer-key", "kf"],
+        ["--algorithm", "AES_GCM_V1"],
+        ["--key-bits", "256"],
+        ["--no-store-aad-prefix"],
+    ):
+        both = run("write", "people.csv", "out.parquet", "--plaintext", *said)
+        assert (both.code, "exclude one another" in both.err) == (2, True)
     asked = run("write", "people.csv", "out.parquet", "--filter", "ssn", "--plaintext", "--format", "json")
     assert asked.code == 0
     assert {c["column"]: c["filter"] for c in asked.json["columns"]}["ssn"] == "in clear"
@@ -441,3 +451,17 @@ def test_write_holds_a_bounded_part_of_its_input(sealed: Run, folder: Path) -> N
 def test_the_package_runs_as_a_module():
     done = subprocess.run([sys.executable, "-m", "bloomseal", "--help"], capture_output=True, text=True, check=True)
     assert "Usage: bloomseal" in done.stdout
+
+
+def test_no_option_takes_the_place_of_another() -> None:
+    """Options of one name in Python are one to click: the last word would count for both."""
+
+    def every(group: click.Group) -> Iterator[click.Command]:
+        for name in group.list_commands(click.Context(group)):
+            command = group.get_command(click.Context(group), name)
+            assert command is not None
+            yield from every(command) if isinstance(command, click.Group) else (command,)
+
+    for command in every(cli):
+        names = [one.name for one in command.params if one.expose_value]
+        assert len(names) == len(set(names)), command.name

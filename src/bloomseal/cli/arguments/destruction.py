@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -12,7 +11,7 @@ import click
 from ...errors import UsageError
 from ..render import facts, print_json, printable, progress
 from ..state import PATH, State
-from .keys import with_options
+from .grouped import grouped
 
 if TYPE_CHECKING:
     from ...audit import Destruction
@@ -29,20 +28,24 @@ class DestructionOptions:
     """The options of `destruction_options`, as given.
 
     Attributes:
-        asked: ``KEY:VERSION``; None where it is not what is asked.
+        may_destroy: ``KEY:VERSION``; None where it is not what is asked.
         also: copies to be looked at too.
         after: seconds that writers may use a key that they hold.
     """
 
-    asked: str | None
+    may_destroy: str | None
     also: tuple[str, ...]
     after: float | None
+
+    def __post_init__(self) -> None:
+        if self.may_destroy is None and (self.also or self.after is not None):
+            raise UsageError("--also and --after belong to --may-destroy")
 
     def answer(self, paths: Sequence[str], common: dict[str, Any]) -> int:
         """Ask, tell, and give the exit code."""
         from ...audit import may_destroy
 
-        key, version = _split(self.asked or "")
+        key, version = _split(self.may_destroy or "")
         with progress("Looking") as tell:
             found = may_destroy(
                 key, version, list(paths), also=list(self.also), after=self.after, progress=tell, **common
@@ -56,15 +59,7 @@ class DestructionOptions:
 
 def destruction_options(function: Function) -> Function:
     """Give a command ``destruction``, a `DestructionOptions`."""
-
-    @functools.wraps(function)
-    def wrapper(*, may_destroy: str | None, also: tuple[str, ...], after: float | None, **rest: Any) -> Any:
-        if may_destroy is None and (also or after is not None):
-            raise UsageError("--also and --after belong to --may-destroy")
-        return function(destruction=DestructionOptions(may_destroy, also, after), **rest)
-
-    decorated: Function = with_options(_OPTIONS, wrapper)
-    return decorated
+    return grouped(function, "destruction", DestructionOptions, _OPTIONS)
 
 
 _OPTIONS: Final = (

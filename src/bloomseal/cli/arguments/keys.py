@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import functools
 import json
 import os
 import re
@@ -27,8 +26,9 @@ from ...keytools import ExplicitKeys, Keyring, KeyTools
 from ...keytools.keyring.keyring import PASSPHRASE_VARIABLE, PATH_VARIABLE
 from ...storage.local import open_regular
 from ..state import PATH, State
+from .grouped import grouped
 
-__all__ = ["Given", "KeyOptions", "key_options", "open_keyring", "read_passphrase", "with_options"]
+__all__ = ["Given", "KeyOptions", "key_options", "open_keyring", "read_passphrase"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _FOOTER: Final = "footer"
@@ -154,28 +154,7 @@ _KEY_OPTIONS: Final = (
 
 def key_options(function: Function) -> Function:
     """Give a command ``keys``, a `KeyOptions`."""
-
-    @functools.wraps(function)
-    def wrapper(
-        *,
-        keyring: str | None,
-        passphrase_file: str | None,
-        kms: str | None,
-        key_file: tuple[str, ...],
-        key_env: tuple[str, ...],
-        **rest: Any,
-    ) -> Any:
-        return function(keys=KeyOptions(keyring, passphrase_file, kms, key_file, key_env), **rest)
-
-    decorated: Function = with_options(_KEY_OPTIONS, wrapper)
-    return decorated
-
-
-def with_options(options: tuple[Callable[[Any], Any], ...], function: Any) -> Any:
-    """The function with these options, in their order."""
-    for option in reversed(options):
-        function = option(function)
-    return function
+    return grouped(function, "keys", KeyOptions, _KEY_OPTIONS)
 
 
 def open_keyring(path: str, passphrase_file: str | None) -> Keyring:

@@ -4,7 +4,6 @@ these.
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -18,7 +17,8 @@ from ...policy import Policy, TablePolicy
 from ...specs import DecryptionSpec
 from ...storage.ref import FileRef
 from ..state import PATH, State
-from .keys import KeyOptions, key_options, with_options
+from .grouped import grouped
+from .keys import KeyOptions, key_options
 
 __all__ = ["OpeningOptions", "PolicyOptions", "opening_options", "policy_options", "trust_option", "use_index_option"]
 
@@ -29,9 +29,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class PolicyOptions:
     """The options of `policy_options`, as given."""
 
-    file: str | None
+    policy_file: str | None
     table: str | None
-    root: str | None
+    table_root: str | None
 
     def load(self, keys: KeyOptions, paths: Sequence[str] = ()) -> TablePolicy | None:
         """The table's policy; None where none was named.
@@ -43,17 +43,17 @@ class PolicyOptions:
         Raises:
             UsageError: --policy without --table, or the other way round, or beside explicit keys. PolicyError.
         """
-        if (self.file is None) != (self.table is None):
+        if (self.policy_file is None) != (self.table is None):
             raise UsageError("--policy and --table go together")
-        if self.file is None or self.table is None:
-            if self.root is not None:
+        if self.policy_file is None or self.table is None:
+            if self.table_root is not None:
                 raise UsageError("--table-root is for AAD prefixes of a policy", hint="--policy FILE --table NAME")
             return None
         if keys.given is not None:
             raise UsageError("the policy says which keys; --key-file and --key-env go without --policy")
         tools = keys.tools() if keys.keyring or keys.kms else None
-        root = self.root or (paths[0] if len(paths) == 1 and Path(paths[0]).is_dir() else None)
-        found = Policy.load(self.file, kms=None if tools is None else tools.kms).for_table(self.table, root=root)
+        root = self.table_root or (paths[0] if len(paths) == 1 and Path(paths[0]).is_dir() else None)
+        found = Policy.load(self.policy_file, kms=None if tools is None else tools.kms).for_table(self.table, root=root)
         State.current().tools = found.keys.tools
         return found
 
@@ -123,7 +123,11 @@ class OpeningOptions:
 
 _POLICY_OPTIONS: Final = (
     click.option(
-        "--policy", type=PATH, metavar="FILE", help="Policy file that says which key protects what; needs --table."
+        "--policy",
+        "policy_file",
+        type=PATH,
+        metavar="FILE",
+        help="Policy file that says which key protects what; needs --table.",
     ),
     click.option("--table", metavar="NAME", help="The table's name in the policy."),
     click.option(
@@ -173,35 +177,9 @@ trust_option: Final = click.option(
 
 def policy_options(function: Function) -> Function:
     """Give a command ``policy``, a `PolicyOptions`."""
-
-    @functools.wraps(function)
-    def wrapper(*, policy: str | None, table: str | None, table_root: str | None, **rest: Any) -> Any:
-        return function(policy=PolicyOptions(policy, table, table_root), **rest)
-
-    decorated: Function = with_options(_POLICY_OPTIONS, wrapper)
-    return decorated
+    return grouped(function, "policy", PolicyOptions, _POLICY_OPTIONS)
 
 
 def opening_options(function: Function) -> Function:
     """Give a command ``opening``, an `OpeningOptions`."""
-
-    @functools.wraps(function)
-    def wrapper(
-        *,
-        keys: KeyOptions,
-        policy: PolicyOptions,
-        aad_prefix: str | None,
-        encrypted_column: tuple[str, ...],
-        allow_plaintext: bool,
-        allow_unverified_footer: bool,
-        int96_utc: bool,
-        allow_ctr: bool,
-        **rest: Any,
-    ) -> Any:
-        opening = OpeningOptions(
-            keys, policy, aad_prefix, encrypted_column, allow_plaintext, allow_unverified_footer, int96_utc, allow_ctr
-        )
-        return function(opening=opening, **rest)
-
-    decorated: Function = key_options(policy_options(with_options(_OPENING_OPTIONS, wrapper)))
-    return decorated
+    return key_options(policy_options(grouped(function, "opening", OpeningOptions, _OPENING_OPTIONS)))

@@ -117,7 +117,7 @@ def audit(
     }
     if demonstrate is not None:
         return _demonstrate(paths, demonstrate, pattern, candidates, most, common["keys"])
-    if destruction.asked:
+    if destruction.may_destroy:
         return destruction.answer(paths, common)
     from ...audit import audit as look
 

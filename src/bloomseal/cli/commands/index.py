@@ -14,11 +14,10 @@ from ...index.update import UpdateReport
 from ...policy import TablePolicy
 from ...specs import EncryptionSpec
 from ...table.open import open_table
-from ..arguments.keys import KeyOptions
 from ..arguments.opening import OpeningOptions, opening_options
+from ..arguments.sealing import SealingOptions
 from ..render import facts, print_json, progress, size, table
 from ..state import PATH, State, common_options
-from .write import encryption_of
 
 __all__ = ["index"]
 
@@ -96,7 +95,8 @@ def _writes(function: Callable[..., Any]) -> Any:
                 raise UsageError("the policy says which keys; --footer-key and --column-key go without --policy")
             encryption: EncryptionSpec | TablePolicy = decryption
         else:
-            encryption = _encryption(opening.keys, column, footer_key, column_key)
+            named = () if column_key is None else (f"{column}={column_key}",)
+            encryption = SealingOptions(footer_key, named).spec(opening.keys)
         opened = open_table(folder, decryption=decryption).index(column, encryption=encryption)
         return function(opened=opened, policy=decryption if isinstance(decryption, TablePolicy) else None, **rest)
 
@@ -293,11 +293,6 @@ def drop(folder: str, column: str, dry_run: bool) -> None:
         print_json({"column": column, "removed": gone, "there": there})
         return
     facts([("files removed", len(gone)), ("there is an index", there if dry_run else None)], title=f"index of {column}")
-
-
-def _encryption(keys: KeyOptions, column: str, footer_key: str | None, column_key: str | None) -> EncryptionSpec:
-    named = () if column_key is None else (f"{column}={column_key}",)
-    return encryption_of(keys, footer_key, named)
 
 
 def _tell(report: UpdateReport, dry_run: bool) -> int:

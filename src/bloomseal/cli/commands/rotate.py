@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import click
 
-from ...encryption import Algorithm
 from ...errors import PolicyError, UsageError
 from ...keytools import KeyTools
 from ...policy import TablePolicy
@@ -17,12 +15,13 @@ from ...rotation import Job, Rekey, Repair, Rewrap, Seal, Status, Unseal, plan, 
 from ...sbbf import FilterSpec
 from ...specs import DecryptionSpec, EncryptionSpec
 from ..arguments.filters import filter_option, parse_filters
+from ..arguments.grouped import grouped
 from ..arguments.keys import KeyOptions, key_options, open_keyring
 from ..arguments.opening import OpeningOptions, PolicyOptions, opening_options, policy_options
+from ..arguments.sealing import SealingOptions, sealing_options
 from ..render import progress, remark
 from ..rotation_report import tell_plan, tell_report
 from ..state import PATH, common_options
-from .write import encryption_of
 
 __all__ = ["rekey", "repair", "rewrap", "seal", "unseal"]
 
@@ -92,70 +91,30 @@ _RUN_OPTIONS: Final = (
     click.option("--dry-run", is_flag=True, help="Tell what would be done and what it costs; write nothing."),
 )
 
-_FROM_TO: Final = (
-    click.option("--from", "from_keys", multiple=True, metavar="NAME", help="Master key to leave. Repeatable."),
-    click.option("--to", "to_keys", multiple=True, metavar="NAME", help="Master key in its place, one per --from."),
+_FROM: Final = click.option(
+    "--from", "from_keys", multiple=True, metavar="NAME", help="Master key to leave. Repeatable."
 )
-
-_REBUILD: Final = (
-    click.option(
-        "--rebuild-filters", is_flag=True, help="Build filters anew that deny values of their own column (else refused)."
-    ),
-)  # fmt: skip
-
-_SEALING: Final = (
-    click.option("--footer-key", metavar="NAME", help="Master key of the footer, or id:KEY_ID of an explicit key."),
-    click.option(
-        "--column-key", multiple=True, metavar="COLUMN=NAME", help="Master key of a column. Repeatable; none: uniform."
-    ),
-    filter_option,
-    click.option("--algorithm", type=click.Choice([str(a) for a in Algorithm]), help="AES_GCM_V1 or AES_GCM_CTR_V1."),
-    click.option("--complete", is_flag=True, help="Seal all other columns under the footer key."),
-    click.option("--key-bits", type=click.Choice(["128", "192", "256"]), help="Length of fresh data keys."),
-    click.option(
-        "--material",
-        type=click.Choice(["internal", "external"]),
-        help="Key material in the file, or beside it (default: as it is; new: internal).",
-    ),
-    click.option(
-        "--no-store-aad-prefix", is_flag=True, help="Readers must supply the prefix: a file put in its place does not open."
-    ),
-)  # fmt: skip
-
-
-def _with(*groups: tuple[Callable[[Any], Any], ...]) -> Callable[[Function], Function]:
-    def decorate(function: Function) -> Function:
-        for group in reversed(groups):
-            for option in reversed(group):
-                function = option(function)
-        return function
-
-    return decorate
+_TO: Final = click.option(
+    "--to", "to_keys", multiple=True, metavar="NAME", help="Master key in its place, one per --from."
+)
+_REBUILD: Final = click.option(
+    "--rebuild-filters", is_flag=True, help="Build filters anew that deny values of their own column (else refused)."
+)
+_MATERIAL: Final = click.option(
+    "--material",
+    type=click.Choice(["internal", "external"]),
+    help="Key material in the file, or beside it (default: as it is; new: internal).",
+)
 
 
 def _run_options(function: Function) -> Function:
     """Give a command ``run``, a `RunOptions`."""
-
-    @functools.wraps(function)
-    def wrapper(
-        *,
-        paths: tuple[str, ...],
-        follow_links: bool,
-        journal: str | None,
-        restart: bool,
-        dry_run: bool,
-        jobs: int,
-        patience: float,
-        **rest: Any,
-    ) -> Any:
-        return function(run=RunOptions(paths, follow_links, journal, restart, dry_run, jobs, patience), **rest)
-
-    decorated: Function = _with(_RUN_OPTIONS)(wrapper)  # type: ignore[assignment]
-    return decorated
+    return grouped(function, "run", RunOptions, _RUN_OPTIONS)
 
 
 @click.command(short_help="Wrap data keys anew: another master key, or its current version.")
-@_with(_FROM_TO)
+@_FROM
+@_TO
 @click.option("--check-keys", is_flag=True, help="Unwrap every new wrapping and compare, also where the KMS re-wraps.")
 @_run_options
 @opening_options
@@ -177,9 +136,12 @@ def rewrap(
 
 
 @click.command(short_help="Seal files again under fresh data keys.")
-@_with(_FROM_TO, _SEALING, _REBUILD)
-@click.option("--new-aad-prefix", metavar="TEXT", help="Identity bound into the new files; empty: none.")
-@click.option("--plaintext-footer/--encrypted-footer", default=None, help="Change the footer's mode.")
+@_FROM
+@_TO
+@sealing_options(again=True)
+@filter_option
+@_MATERIAL
+@_REBUILD
 @click.option("--new-keyring", type=PATH, metavar="PATH", help="Keyring of the new keys, if it is another one.")
 @click.option("--new-kms", metavar="URI", help="KMS of the new keys, if it is another one.")
 @_run_options
@@ -190,17 +152,10 @@ def rekey(
     opening: OpeningOptions,
     from_keys: tuple[str, ...],
     to_keys: tuple[str, ...],
-    footer_key: str | None,
-    column_key: tuple[str, ...],
+    sealing: SealingOptions,
     filters: tuple[str, ...],
-    algorithm: str | None,
-    complete: bool,
-    key_bits: str | None,
     material: str | None,
-    no_store_aad_prefix: bool,
     rebuild_filters: bool,
-    new_aad_prefix: str | None,
-    plaintext_footer: bool | None,
     new_keyring: str | None,
     new_kms: str | None,
 ) -> int:
@@ -221,20 +176,10 @@ def rekey(
       bloomseal rekey old.parquet --key-file footer=old.key --new-keyring keys.json --footer-key footer
     """
     decryption = _decryption(opening)
-    changes: dict[str, Any] = {}
-    if algorithm is not None:
-        changes["algorithm"] = algorithm
-    if key_bits is not None:
-        changes["key_bits"] = int(key_bits)
-    if new_aad_prefix is not None:
-        changes["aad_prefix"] = new_aad_prefix
-    if no_store_aad_prefix or new_aad_prefix:
-        changes["store_aad_prefix"] = not no_store_aad_prefix
-    if plaintext_footer is not None:
-        changes["plaintext_footer"] = plaintext_footer
+    changes = sealing.changes()
     external = None if material is None else material == "external"
-    if footer_key is None:
-        if column_key or complete or new_keyring or new_kms:
+    if sealing.footer_key is None:
+        if sealing.column_key or sealing.complete or new_keyring or new_kms:
             raise UsageError("--column-key, --complete, --new-keyring and --new-kms need --footer-key")
         policy = opening.policy.load(opening.keys)
         master_keys = _master_keys(from_keys, to_keys)
@@ -242,11 +187,10 @@ def rekey(
         if policy is not None and not (changes or master_keys or material):
             return run.carry_out(Rekey(decryption, policy, bloom_filters=built, rebuild_filters=rebuild_filters))
         return run.carry_out(Rekey(decryption, None, master_keys, changes, external, built, rebuild_filters))
-    if opening.policy.file or from_keys or to_keys:
+    if opening.policy.policy_file or from_keys or to_keys:
         raise UsageError("--footer-key says what to seal with; --policy, --from and --to go without it")
     keys = _new_keys(opening.keys, new_keyring, new_kms)
-    spec = encryption_of(keys, footer_key, column_key, complete=complete, **changes)
-    placed = _placed(spec, material)
+    placed = _placed(sealing.spec(keys), material)
     return run.carry_out(
         Rekey(decryption, placed, bloom_filters=_specs(None, filters), rebuild_filters=rebuild_filters)
     )
@@ -271,9 +215,10 @@ def repair(run: RunOptions, opening: OpeningOptions, drop_masked: bool) -> int:
 
 
 @click.command(short_help="Encrypt plaintext files, their filters with them.")
-@_with(_SEALING, _REBUILD)
-@click.option("--aad-prefix", metavar="TEXT", help="Identity of the files, bound into every module.")
-@click.option("--plaintext-footer", is_flag=True, help="Leave the footer readable, and sign it.")
+@sealing_options()
+@filter_option
+@_MATERIAL
+@_REBUILD
 @click.option("--output", type=PATH, metavar="FOLDER", help="Folder for the new files (default: in place).")
 @_run_options
 @key_options
@@ -283,17 +228,10 @@ def seal(
     run: RunOptions,
     keys: KeyOptions,
     policy: PolicyOptions,
-    footer_key: str | None,
-    column_key: tuple[str, ...],
+    sealing: SealingOptions,
     filters: tuple[str, ...],
-    algorithm: str | None,
-    complete: bool,
-    key_bits: str | None,
     material: str | None,
-    no_store_aad_prefix: bool,
     rebuild_filters: bool,
-    aad_prefix: str | None,
-    plaintext_footer: bool,
     output: str | None,
 ) -> int:
     """Encrypt the plaintext Parquet files at PATH, whoever wrote them, without decoding a page. Encrypted files are
@@ -306,24 +244,10 @@ def seal(
     """
     table_policy = policy.load(keys)
     if table_policy is not None:
-        said = (
-            footer_key or column_key or algorithm or complete or key_bits or material or aad_prefix or plaintext_footer
-        )
-        if said or no_store_aad_prefix:
+        if sealing.said or material:
             raise UsageError("the policy says how files are sealed; options that say it too go without --policy")
         return run.carry_out(Seal(table_policy, _specs(table_policy, filters), output, rebuild_filters))
-    spec = encryption_of(
-        keys,
-        footer_key,
-        column_key,
-        algorithm=algorithm or Algorithm.AES_GCM_V1,
-        plaintext_footer=plaintext_footer,
-        complete=complete,
-        aad_prefix=aad_prefix,
-        store_aad_prefix=not no_store_aad_prefix,
-        key_bits=int(key_bits or 128),
-    )
-    return run.carry_out(Seal(_placed(spec, material), _specs(None, filters), output, rebuild_filters))
+    return run.carry_out(Seal(_placed(sealing.spec(keys), material), _specs(None, filters), output, rebuild_filters))
 
 
 @click.command(short_help="Decrypt files.")
@@ -343,7 +267,7 @@ def unseal(run: RunOptions, opening: OpeningOptions, output: str | None, in_plac
 
 
 def _decryption(opening: OpeningOptions) -> DecryptionSpec | TablePolicy:
-    if opening.policy.file is not None and opening.encrypted_column:
+    if opening.policy.policy_file is not None and opening.encrypted_column:
         raise UsageError(
             "--encrypted-column does not go with --policy, which says it", hint="a key for the column there"
         )

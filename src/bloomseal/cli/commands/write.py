@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...columns import covers
-from ...encryption import Algorithm, SecretKey
 from ...errors import PolicyError, UsageError
 from ...format.footer import Footer
 from ...format.layout import read_tail
@@ -35,11 +34,12 @@ from ..arguments.inputs import FORMATS, Input, parse_type
 from ..arguments.keys import KeyOptions, key_options
 from ..arguments.opening import PolicyOptions, policy_options
 from ..arguments.places import need_elsewhere
+from ..arguments.sealing import SealingOptions, sealing_options
 from ..arguments.several import open_inputs
 from ..render import facts, print_json, progress, size, table
 from ..state import PATH, State, common_options
 
-__all__ = ["encryption_of", "write"]
+__all__ = ["write"]
 
 _COMPRESSIONS: Final = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
 _DEFAULT_ROW_GROUP_SIZE: Final = 1 << 20
@@ -53,22 +53,8 @@ _DEFAULT_ROW_GROUP_SIZE: Final = 1 << 20
 @click.option(
     "--type", "types", multiple=True, metavar="COLUMN=TYPE", help="A column's type, not the inferred one. Repeatable."
 )
-@click.option("--footer-key", metavar="NAME", help="Master key of the footer, or id:KEY_ID of an explicit key.")
-@click.option(
-    "--column-key",
-    multiple=True,
-    metavar="COLUMN=NAME",
-    help="Master key, or id:KEY_ID, of a column. Repeatable; none: uniform.",
-)
 @filter_option
-@click.option("--algorithm", type=click.Choice([str(a) for a in Algorithm]), help="Default: AES_GCM_V1.")
-@click.option("--plaintext-footer", is_flag=True, help="Leave the footer readable, and sign it.")
-@click.option("--complete", is_flag=True, help="Seal all other columns under the footer key.")
-@click.option("--aad-prefix", metavar="TEXT", help="Identity of the file, bound into every module.")
-@click.option(
-    "--no-store-aad-prefix", is_flag=True, help="Readers must supply the prefix: a file put in its place does not open."
-)
-@click.option("--key-bits", type=click.Choice(["128", "192", "256"]), help="Length of fresh data keys (default: 128).")
+@sealing_options()
 @click.option(
     "--row-group-size", type=click.IntRange(min=1), default=_DEFAULT_ROW_GROUP_SIZE, metavar="ROWS", show_default=True
 )
@@ -97,15 +83,7 @@ def write(
     input_format: str | None,
     delimiter: str | None,
     types: tuple[str, ...],
-    footer_key: str | None,
-    column_key: tuple[str, ...],
     filters: tuple[str, ...],
-    algorithm: str | None,
-    plaintext_footer: bool,
-    complete: bool,
-    aad_prefix: str | None,
-    no_store_aad_prefix: bool,
-    key_bits: str | None,
     row_group_size: int,
     compression: str,
     partition_by: tuple[str, ...],
@@ -114,6 +92,7 @@ def write(
     check_keys: bool | None,
     plaintext: bool,
     dry_run: bool,
+    sealing: SealingOptions,
     keys: KeyOptions,
     policy: PolicyOptions,
 ) -> None:
@@ -140,25 +119,14 @@ def write(
     encryption = None
     in_folder = bool(partition_by or rows_per_file)
     table_policy = policy.load(keys)
-    said = footer_key or column_key or complete or plaintext_footer or aad_prefix
     if table_policy is not None:
-        if said or plaintext or algorithm or key_bits or no_store_aad_prefix:
+        if sealing.said or plaintext:
             raise UsageError("the policy says how files are sealed; options that say it too go without --policy")
         encryption = _by_policy(table_policy, target, in_folder)
         specs = table_policy.bloom_filters() | specs
     elif not plaintext:
-        encryption = encryption_of(
-            keys,
-            footer_key,
-            column_key,
-            algorithm=algorithm or Algorithm.AES_GCM_V1,
-            plaintext_footer=plaintext_footer,
-            complete=complete,
-            aad_prefix=aad_prefix,
-            store_aad_prefix=not no_store_aad_prefix,
-            key_bits=int(key_bits or 128),
-        )
-    elif said:
+        encryption = sealing.spec(keys)
+    elif sealing.said:
         raise UsageError("--plaintext and options of encryption exclude one another")
     options: dict[str, Any] = {"compression": compression, "row_group_size": row_group_size, "bloom_filters": specs}
     options["check_keys"] = check_keys
@@ -177,14 +145,15 @@ def write(
             _check(within, encryption, specs)
             rows, groups, written = None, None, None
         elif in_folder:
-            sealing = table_policy or encryption
             split: dict[str, Any] = {
                 "partition_by": partition_by,
                 "rows_per_file": rows_per_file,
                 "existing": existing or "error",
             }
             with progress("Sealing") as tell:
-                placed = write_dataset(_reader(found, tell), target, encryption=sealing, **split, **options)
+                placed = write_dataset(
+                    _reader(found, tell), target, encryption=table_policy or encryption, **split, **options
+                )
             rows, groups, written = placed.rows, None, sum(one["bytes"] for one in placed.files)
             files = [one["path"] for one in placed.files]
         else:
@@ -270,42 +239,6 @@ def _typed(item: str) -> tuple[str, pa.DataType]:
     if not equals or not column:
         raise UsageError("--type takes COLUMN=TYPE")
     return column, parse_type(name)
-
-
-def encryption_of(keys: KeyOptions, footer: str | None, columns: tuple[str, ...], **options: Any) -> EncryptionSpec:
-    """What the options of a command that seals say.
-
-    Raises:
-        PolicyError: no keys. UsageError: no key for the footer, or a malformed option.
-    """
-    given = keys.given
-    tools = None if given is not None else keys.tools()
-    if given is None and tools is None:
-        raise PolicyError(
-            "no keys were named, so nothing could be sealed",
-            hint="--keyring PATH, --kms URI, --key-file or --key-env; or --plaintext if that is meant",
-        )
-
-    def choice(name: str, whose: str) -> str | tuple[bytes | SecretKey, str]:
-        if given is None:
-            return name
-        key_id = name.removeprefix("id:")
-        if key_id == name or key_id not in given.ids:
-            raise UsageError(f"no explicit key of this id was given for {whose}", hint="--key-file id:KEY_ID=PATH")
-        return given.ids[key_id], key_id
-
-    column_keys: dict[str, Any] = dict(given.columns) if given is not None else {}
-    for item in columns:
-        column, equals, name = item.rpartition("=")
-        if not equals or not column or not name:
-            raise UsageError("--column-key takes COLUMN=NAME", hint="--column-key ssn=pii")
-        column_keys[column] = choice(name, column)
-    footer_key: Any = None if given is None else given.footer
-    if footer is not None:
-        footer_key = choice(footer, "the footer")
-    if footer_key is None:
-        raise UsageError("no key for the footer", hint="--footer-key NAME, or --key-file footer=PATH")
-    return EncryptionSpec(footer_key=footer_key, column_keys=column_keys or None, keys=tools, **options)
 
 
 def _check(schema: pa.Schema, encryption: EncryptionSpec | None, specs: dict[str, FilterSpec]) -> None:
