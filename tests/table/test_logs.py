@@ -4,6 +4,7 @@ folder.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -206,6 +207,48 @@ def test_what_changes_a_files_rows_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "hudi" / "a.parquet")
     with pytest.raises(bs.UnsupportedError, match="Hudi"):
         bs.read_table(tmp_path / "hudi")
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_part_of_a_hudi_table_is_refused(tmp_path: Path, remote: bool) -> None:
+    (tmp_path / "hudi" / ".hoodie").mkdir(parents=True)
+    (tmp_path / "hudi" / "day=1").mkdir()
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "hudi" / "day=1" / "a.parquet")
+    filesystem = SubTreeFileSystem("/", LocalFileSystem()) if remote else None
+    for inside, what in (("day=1", "folder is a part"), ("*/*.parquet", "pattern names files")):
+        with pytest.raises(bs.UsageError, match=f"the {what} of a Hudi table"):
+            bs.read_table(f"{tmp_path}/hudi/{inside}", filesystem=filesystem)
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_compressed_metadata_of_older_writers_make_an_iceberg_table(tmp_path: Path, remote: bool) -> None:
+    """Its files hold rows that were deleted: as a folder they are not read."""
+    folder = tmp_path / "ice"
+    (folder / "metadata").mkdir(parents=True)
+    (folder / "data").mkdir()
+    (folder / "metadata" / "v1.metadata.json.gz").write_bytes(b"no metadata")
+    pq.write_table(pa.table({"a": [1]}), folder / "data" / "a.parquet")
+    filesystem = SubTreeFileSystem(str(tmp_path), LocalFileSystem()) if remote else None
+    named = "ice" if remote else str(folder)
+    with pytest.raises(bs.UsageError, match=r"can't be opened|on a subtree file system"):
+        bs.read_table(named, filesystem=filesystem)
+    with pytest.raises(bs.UsageError, match="the folder is a part of an Iceberg table"):
+        bs.read_table(f"{named}/data", filesystem=filesystem)
+
+
+def test_metadata_that_nobody_may_list_are_not_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "day=1").mkdir()
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "day=1" / "a.parquet")
+    listed = os.listdir
+
+    def refuse(path: Any) -> list[str]:
+        if os.fspath(path).endswith("/metadata"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return listed(path)
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    with pytest.raises(bs.UsageError, match="can't look at the place"):
+        bs.read_table(tmp_path / "day=1")
 
 
 def test_a_log_leads_nowhere_else(delta: Path, spec: bs.DecryptionSpec, tmp_path: Path, ring: bs.Keyring) -> None:

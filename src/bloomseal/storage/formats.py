@@ -7,10 +7,10 @@ from typing import Final
 
 from .source import Source
 
-__all__ = ["METADATA_ENDING", "Format", "format_of", "may_hold_data", "named_format", "says_data"]
+__all__ = ["METADATA_ENDINGS", "Format", "format_of", "may_hold_data", "named_format", "says_data"]
 
-METADATA_ENDING: Final = ".metadata.json"
-"""Of the files of an Iceberg table that tell its snapshots."""
+METADATA_ENDINGS: Final = (".metadata.json", ".metadata.json.gz")
+"""Of the files of an Iceberg table that tell its snapshots; the second is what older writers compress."""
 
 
 class Format(StrEnum):

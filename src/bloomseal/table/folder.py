@@ -18,8 +18,8 @@ from ..errors import BloomsealError, Hint, UnsupportedError, UsageError
 from ..keytools.material.store import MaterialStore, tidy
 from ..storage.aside import aside_name, folder_below, folder_lock
 from ..storage.atomic import storage_errors
-from ..storage.discovery.kinds import Kind, is_hidden, kind_of
-from ..storage.formats import format_of
+from ..storage.discovery.kinds import LOGS, Kind, is_hidden, kind_of
+from ..storage.formats import METADATA_ENDINGS, format_of
 from ..storage.local import identity
 from ..storage.objects import NO_MARKERS
 from ..storage.ref import FileRef
@@ -79,7 +79,7 @@ class TargetFolder:
 
     def _note(self, relative: str, before: tuple[int, ...] | None) -> None:
         parts = relative.split("/")
-        if {"_delta_log", ".hoodie"} & set(parts) or (parts[-2:-1] == ["metadata"] and ".metadata.json" in parts[-1]):
+        if not LOGS.keys().isdisjoint(parts) or (parts[-2:-1] == ["metadata"] and relative.endswith(METADATA_ENDINGS)):
             raise UnsupportedError(
                 "a table with a log, which would not know of files written into its folder", file=self.ref.path,
                 hint="the library that keeps the log",
@@ -121,7 +121,7 @@ class TargetFolder:
                 if name not in below:
                     with contextlib.suppress(FileNotFoundError):
                         yield relative, identity(os.lstat(path))
-                elif name in ("_delta_log", ".hoodie"):
+                elif name in LOGS:
                     yield relative, None
                 elif os.path.islink(path) and self._existing is Existing.OVERWRITE:  # noqa: PTH114
                     raise UsageError(

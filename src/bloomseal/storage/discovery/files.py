@@ -13,10 +13,11 @@ import stat
 from typing import TYPE_CHECKING, Final
 
 from ...errors import BloomsealError, UsageError
-from ..formats import format_of, may_hold_data
+from ..formats import METADATA_ENDINGS, format_of, may_hold_data
 from ..ref import FileRef
 from ..source import Source, refusal, resolve_path, type_at
 from .kinds import (
+    LOGS,
     MATERIAL_PREFIX,
     Found,
     Kind,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["exists", "list_files", "real_root", "refuse_outside", "refuse_outside_of"]
 
 _DELTA_LOG: Final = "_delta_log"
-_METADATA: Final = ".metadata.json"
 
 
 def real_root(folder: str) -> str:
@@ -252,11 +252,9 @@ class _Walk:
         """Remember the folder of a table with a log."""
         folder, _, last = name.rpartition("/")
         parent, _, own = folder.rpartition("/")
-        if last == _DELTA_LOG and not is_hidden(folder):
-            self.listing.tables[folder] = Layout.DELTA
-        elif last == ".hoodie" and not is_hidden(folder):
-            self.listing.tables[folder] = Layout.HUDI
-        elif last.endswith(_METADATA) and own == "metadata" and not is_hidden(parent):
+        if last in LOGS and not is_hidden(folder):
+            self.listing.tables[folder] = LOGS[last]
+        elif last.endswith(METADATA_ENDINGS) and own == "metadata" and not is_hidden(parent):
             self.listing.tables[parent] = Layout.ICEBERG
 
     def _keep(self, name: str, kind: Kind, ref: FileRef, regular: bool) -> bool:
@@ -286,7 +284,7 @@ class _Walk:
         """Why data may be in a file that does not end so."""
         if promises_data(last):
             return "it does not end as Parquet or ORC does: it is unfinished, or broken off"
-        if last.endswith(_METADATA) and posixpath.basename(posixpath.dirname(name)) == "metadata":
+        if last.endswith(METADATA_ENDINGS) and posixpath.basename(posixpath.dirname(name)) == "metadata":
             return None  # of Iceberg, which compresses its own
         try:
             with Source.open(path, self._ref.filesystem) as source:

@@ -14,6 +14,7 @@ from ..ref import FileRef
 
 __all__ = [
     "INDEX_FOLDER",
+    "LOGS",
     "MATERIAL_PREFIX",
     "Found",
     "Kind",
@@ -67,6 +68,10 @@ class Layout(StrEnum):
     DELTA = "Delta"
     ICEBERG = "Iceberg"
     HUDI = "Hudi"
+
+
+LOGS: Final = {"_delta_log": Layout.DELTA, ".hoodie": Layout.HUDI}
+"""The folder that a table with a log has; of an Iceberg table it is ``metadata``, with such files in it."""
 
 
 @dataclass(frozen=True, slots=True)

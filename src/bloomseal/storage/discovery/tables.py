@@ -5,7 +5,6 @@ A folder that has a log is never read as a plain folder: it holds dead files bes
 
 from __future__ import annotations
 
-import contextlib
 import os
 import posixpath
 from collections.abc import Iterable, Sequence
@@ -14,11 +13,11 @@ from typing import TYPE_CHECKING, cast
 
 from ..._text import articled
 from ...errors import BloomsealError, UnsupportedError, UsageError
-from ..formats import METADATA_ENDING, Format, named_format
+from ..formats import METADATA_ENDINGS, Format, named_format
 from ..ref import FileRef
 from ..source import FilePlace, is_object, refusal, resolve_path, type_at
 from .files import exists, list_files
-from .kinds import Found, Kind, Layout, Listing, NothingThereError, Problem, UnseenError
+from .kinds import LOGS, Found, Kind, Layout, Listing, NothingThereError, Problem, UnseenError
 from .pattern import PathPattern
 
 if TYPE_CHECKING:
@@ -153,12 +152,12 @@ def is_one_file(path: Places, filesystem: FileSystem | None = None) -> bool:
     if ref.filesystem is None:
         if os.path.isdir(ref.path):  # noqa: PTH112
             return False
-        return not ref.path.endswith(METADATA_ENDING) and (
+        return not ref.path.endswith(METADATA_ENDINGS) and (
             os.path.lexists(ref.path) or not any(c in ref.path for c in "*?[")
         )
     from pyarrow.fs import FileType
 
-    return bool(type_at(ref) is FileType.File and not ref.path.endswith(METADATA_ENDING))
+    return bool(type_at(ref) is FileType.File and not ref.path.endswith(METADATA_ENDINGS))
 
 
 def files_at(path: str) -> list[FileRef | str]:
@@ -202,7 +201,7 @@ def _add(
     alone: bool,
 ) -> None:
     ref = named = resolve_path(path, filesystem)
-    if named.path.endswith(METADATA_ENDING):
+    if named.path.endswith(METADATA_ENDINGS):
         ref = FileRef(posixpath.dirname(posixpath.dirname(ref.path)) or ".", ref.filesystem)
         if posixpath.basename(posixpath.dirname(named.path)) != "metadata":
             ref = FileRef(posixpath.dirname(named.path) or ".", ref.filesystem)
@@ -336,25 +335,31 @@ def _log_in(folder: FileRef) -> Layout | None:
     Raises:
         UsageError: nobody could look.
     """
-    log, metadata = (
-        FileRef(posixpath.join(folder.path, name), folder.filesystem) for name in ("_delta_log", _METADATA)
-    )
-    if folder.filesystem is None:
-        if os.path.isdir(log.path):  # noqa: PTH112
-            return Layout.DELTA
-        with contextlib.suppress(OSError):
-            if any(name.endswith(METADATA_ENDING) for name in os.listdir(metadata.path)):  # noqa: PTH208
-                return Layout.ICEBERG
-        return None
-    from pyarrow.fs import FileSelector, FileType
-
-    if type_at(log) is FileType.Directory:
-        return Layout.DELTA
+    for name, layout in LOGS.items():
+        if _is_folder(FileRef(posixpath.join(folder.path, name), folder.filesystem)):
+            return layout
+    metadata = posixpath.join(folder.path, _METADATA)
     try:
-        inside = folder.filesystem.get_file_info(FileSelector(metadata.path, allow_not_found=True))
+        if folder.filesystem is None:
+            names = os.listdir(metadata)  # noqa: PTH208
+        else:
+            from pyarrow.fs import FileSelector
+
+            inside = folder.filesystem.get_file_info(FileSelector(metadata, allow_not_found=True))
+            names = [one.base_name for one in inside]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     except OSError as error:
-        raise refusal("can't look at the place", metadata.path, error) from error
-    return Layout.ICEBERG if any(one.path.endswith(METADATA_ENDING) for one in inside) else None
+        raise refusal("can't look at the place", metadata, error) from error
+    return Layout.ICEBERG if any(name.endswith(METADATA_ENDINGS) for name in names) else None
+
+
+def _is_folder(ref: FileRef) -> bool:
+    if ref.filesystem is None:
+        return os.path.isdir(ref.path)  # noqa: PTH112
+    from pyarrow.fs import FileType
+
+    return bool(type_at(ref) is FileType.Directory)
 
 
 def _below(path: str, roots: Iterable[str]) -> bool:

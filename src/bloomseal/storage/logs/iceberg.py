@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ...errors import UnsupportedError, UsageError
-from ..formats import METADATA_ENDING
+from ..formats import METADATA_ENDINGS
 from ..local import open_regular
 from ..ref import FileRef
 from ..source import Source, refusal
@@ -137,7 +137,7 @@ class IcebergLog:
 
 def _newest(ref: FileRef) -> tuple[FileRef, FileRef, bool]:
     """The table's folder, its newest metadata file, and whether that is sure."""
-    named = posixpath.basename(ref.path) if METADATA_ENDING in posixpath.basename(ref.path) else None
+    named = posixpath.basename(ref.path) if ref.path.endswith(METADATA_ENDINGS) else None
     inside = posixpath.dirname(ref.path) if named else posixpath.join(ref.path, "metadata")
     numbered: dict[int, list[str]] = {}
     for name in _names(FileRef(inside, ref.filesystem)):

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from ....errors import BloomsealError, FormatError, UnsupportedError
+from ....storage.discovery.kinds import LOGS, Layout
+from ....storage.formats import METADATA_ENDINGS
 from ....storage.logs.snapshot import need_readable
 from ....storage.ref import FileRef
 from ....storage.source import Source
@@ -74,13 +76,13 @@ def refuse_logs(path: str, *, sink: bool = False) -> None:
 
     base, root = split_uri(path)
     filesystem = _filesystem(base)
-    logs = {SINK_LOG: "a stream of Spark's file sink", "_delta_log": "Delta", "metadata": "Iceberg", ".hoodie": "Hudi"}
+    logs = {SINK_LOG: "a stream of Spark's file sink", "metadata": Layout.ICEBERG, **LOGS}
     if sink:
         del logs[SINK_LOG]
     for info in filesystem.get_file_info([posixpath.join(root, name) for name in logs]):
         inside = filesystem.get_file_info(FileSelector(info.path)) if info.type is FileType.Directory else []
         if info.base_name == "metadata":
-            inside = [one for one in inside if one.base_name.endswith(".metadata.json")]
+            inside = [one for one in inside if one.base_name.endswith(METADATA_ENDINGS)]
         if inside:
             raise UnsupportedError(
                 f"the folder is a table of {logs[info.base_name]}, whose log names its files",
