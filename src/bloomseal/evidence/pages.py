@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ..audit.rendering.html import templates
+from ..policy import SENSITIVE
 from .leaks import FILTER, VALUES, ColumnLeak
 
 __all__ = ["index_page", "leak_page"]
-
-_SENSITIVE: Final = ("confidential", "restricted")
 
 _STYLE: Final = """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -150,7 +149,7 @@ def leak_page(told: dict[str, Any], leaks: Sequence[ColumnLeak]) -> str:
     rows = []
     for leak, plain in zip(leaks, told["leaks"], strict=True):
         about = known.get((leak.table, leak.column), {})
-        worry = about.get("sensitivity") in _SENSITIVE or bool(about.get("requirements"))
+        worry = about.get("sensitivity") in SENSITIVE or bool(about.get("requirements"))
         rows.append((worry, _row(leak, plain, worry)))
     worst = [row for worry, row in rows if (worry and row["mark"] == "bad") or (worry and row["lines"])]
     groups = [

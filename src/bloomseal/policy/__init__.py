@@ -5,6 +5,6 @@ Writer, reader, rotation and audit share it. `keys/policy.example.toml` shows ev
 
 from .file import Policy
 from .keys import KeyPolicy
-from .table import ColumnPolicy, IndexPolicy, Sensitivity, TablePolicy
+from .table import SENSITIVE, ColumnPolicy, IndexPolicy, Sensitivity, TablePolicy
 
-__all__ = ["ColumnPolicy", "IndexPolicy", "KeyPolicy", "Policy", "Sensitivity", "TablePolicy"]
+__all__ = ["SENSITIVE", "ColumnPolicy", "IndexPolicy", "KeyPolicy", "Policy", "Sensitivity", "TablePolicy"]

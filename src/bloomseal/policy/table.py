@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..keytools.pinned import PinnedKeys
     from ..sbbf import FilterSpec
 
-__all__ = ["ColumnPolicy", "IndexPolicy", "PolicyOrigin", "Sensitivity", "TablePolicy"]
+__all__ = ["SENSITIVE", "ColumnPolicy", "IndexPolicy", "PolicyOrigin", "Sensitivity", "TablePolicy"]
 
 _PATH: Final = "{path}"
 _FILE: Final = "{file}"
@@ -42,6 +42,9 @@ class Sensitivity(StrEnum):
     INTERNAL = "internal"
     CONFIDENTIAL = "confidential"
     RESTRICTED = "restricted"
+
+
+SENSITIVE: Final = (Sensitivity.CONFIDENTIAL, Sensitivity.RESTRICTED)
 
 
 @dataclass(frozen=True)
@@ -170,8 +173,7 @@ class TablePolicy:
                     column=name,
                     hint="give it a key, or set complete = true",
                 )
-            exposed = column.sensitivity in (Sensitivity.CONFIDENTIAL, Sensitivity.RESTRICTED)
-            if exposed and self.master_key(name) is None:
+            if column.sensitivity in SENSITIVE and self.master_key(name) is None:
                 raise PolicyError(
                     f"table {self.name}: a {column.sensitivity} column would be written in plaintext",
                     column=name,

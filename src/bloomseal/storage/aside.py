@@ -27,6 +27,7 @@ from .rights import Rights
 from .shared_sync import SharedSync
 
 __all__ = [
+    "ASIDE_ENDING",
     "Aside",
     "aside_name",
     "asides",
@@ -35,11 +36,12 @@ __all__ = [
     "folder_lock",
     "remove_leftovers",
     "sync_folder",
+    "target_of",
     "turn",
 ]
 
-_SUFFIX: Final = ".bloomseal-tmp"
-_ASIDE: Final = re.compile(r"\.(.+)\.[0-9a-f]{8,16}" + re.escape(_SUFFIX), re.DOTALL)
+ASIDE_ENDING: Final = ".bloomseal-tmp"
+_ASIDE: Final = re.compile(r"\.(.+)\.[0-9a-f]{8,16}" + re.escape(ASIDE_ENDING), re.DOTALL)
 _LOCK_SECONDS: Final = 60.0
 _BUSY: Final = (errno.EWOULDBLOCK, errno.EACCES)
 _MOST_FOLDERS: Final = 10_000
@@ -294,7 +296,13 @@ def _is_named(path: str, fd: int) -> bool:
 
 def aside_name(name: str) -> str:
     """A fresh name for the file beside `name`."""
-    return f".{name}.{os.urandom(4).hex()}{_SUFFIX}"
+    return f".{name}.{os.urandom(4).hex()}{ASIDE_ENDING}"
+
+
+def target_of(name: str) -> str | None:
+    """The name that a file aside is to take; None where it has the name of none."""
+    found = _ASIDE.fullmatch(name)
+    return None if found is None else found[1]
 
 
 def asides(folder: int) -> dict[str, str]:
@@ -303,8 +311,8 @@ def asides(folder: int) -> dict[str, str]:
     Raises:
         OSError: the folder can't be listed.
     """
-    names = (name for name in os.listdir(folder) if name.endswith(_SUFFIX))  # of an open folder
-    return {name: found[1] for name in names if (found := _ASIDE.fullmatch(name))}
+    names = (name for name in os.listdir(folder) if name.endswith(ASIDE_ENDING))  # of an open folder
+    return {name: target for name in names if (target := target_of(name)) is not None}
 
 
 def remove_leftovers(folder: int, *, of: str | None = None) -> None:

@@ -10,22 +10,35 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import posixpath
 import signal
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Protocol, Self
+from typing import IO, TYPE_CHECKING, Any, Protocol, Self
 
 from ..errors import BloomsealError, UsageError
-from .aside import Aside
+from .aside import Aside, aside_name
 from .baton import waiting
 from .local import identity, open_regular, pread
 from .ref import FileRef
 from .source import Buffer, Scratch, Source, type_at
 
-__all__ = ["AtomicFile", "Output", "fault_point", "final_place", "identity_at", "replace_durably", "storage_errors"]
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+__all__ = [
+    "AtomicFile",
+    "Output",
+    "fault_point",
+    "final_place",
+    "identity_at",
+    "put_in_place",
+    "replace_durably",
+    "storage_errors",
+]
 
 _COPY_BYTES = 1 << 20
 _ALIGNED_BYTES = 256 << 10
@@ -339,6 +352,22 @@ def replace_durably(
     finally:
         if like is not None:
             os.close(like)
+
+
+def put_in_place(filesystem: FileSystem, path: str, data: bytes) -> None:
+    """`replace_durably` elsewhere: an object appears when its upload is complete, another file by a rename.
+
+    Raises:
+        OSError: the storage failed. Unless it did so at the very end, the old file is there.
+    """
+    from .objects import NO_MARKERS, put
+
+    folder, name = posixpath.split(path)
+    direct = filesystem.type_name in NO_MARKERS
+    aside = path if direct else posixpath.join(folder, aside_name(name))
+    put(filesystem, aside, data)
+    if not direct:
+        filesystem.move(aside, path)
 
 
 def _opened(path: str) -> int | None:

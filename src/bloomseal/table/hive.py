@@ -24,7 +24,6 @@ else:
 
 __all__ = ["NULL", "check_partitioning", "check_values", "folder_name", "folders"]
 
-_SENSITIVE: Final = ("confidential", "restricted")
 NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED: Final = re.compile(r"[\x00-\x1f\"#%'*/:=?\\\x7f{\[\]^]")
 
@@ -62,10 +61,12 @@ def _is_protected(name: str, encryption: EncryptionSpec | TablePolicy | None) ->
     if isinstance(encryption, EncryptionSpec):
         protected = frozenset(encryption.column_keys or ())
     else:
+        from ..policy import SENSITIVE  # it is there, with the policy
+
         protected = frozenset(
             column
             for column, entry in encryption.columns.items()
-            if entry.key is not None or entry.filter is not None or entry.sensitivity in _SENSITIVE
+            if entry.key is not None or entry.filter is not None or entry.sensitivity in SENSITIVE
         )
     # In another case it is the same column to Spark.
     return meant_by(name, protected) is not None

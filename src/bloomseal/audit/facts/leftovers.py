@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import os
 import posixpath
-import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -20,6 +19,7 @@ from ...format.footer import Footer, FooterKind, peek
 from ...format.layout import MAGIC, MAGIC_ENCRYPTED
 from ...orc import OrcFile
 from ...orc.tail import MAGIC as ORC
+from ...storage import aside
 from ...storage.discovery.kinds import Found, Kind
 from ...storage.formats import Format, format_of
 from ...storage.local import open_regular
@@ -27,7 +27,6 @@ from ...storage.source import Source
 
 __all__ = ["Content", "Leftover", "look_at", "target_of"]
 
-_ASIDE: Final = re.compile(r"\.(.+)\.[0-9a-f]{8,16}\.bloomseal-tmp", re.DOTALL)
 _PAGE: Final = 0x15
 """How a page's header begins in clear (compact protocol: field 1, an i32). A sealed one begins with its length."""
 
@@ -64,8 +63,8 @@ class Leftover:
 def target_of(path: str) -> str | None:
     """The file whose place a file aside was to take; None where the name is no such one's."""
     folder, name = posixpath.split(path)
-    match = _ASIDE.fullmatch(name)
-    return None if match is None else posixpath.join(folder, match[1])
+    target = aside.target_of(name)
+    return None if target is None else posixpath.join(folder, target)
 
 
 def look_at(found: Found) -> Leftover | None:

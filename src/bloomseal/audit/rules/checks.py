@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ...errors import PolicyError
 from ...format.expectation import Expectation
-from ...policy import TablePolicy
+from ...policy import SENSITIVE, TablePolicy
 from ...storage.discovery.kinds import Kind, is_of_index
 from ..facts.files.file import Broken, FileFacts, Seen
 from ..facts.files.views import EXPOSED
@@ -16,7 +16,7 @@ from ..facts.leftovers import Content, target_of
 from .filter_rules import check_filters, check_sizes
 from .findings import Finding, Severity
 from .index_rules import check_indexes
-from .judged import SENSITIVE, Facts, Line, found, lines
+from .judged import Facts, Line, found, lines
 from .key_rules import check_keys, check_material, check_nonces, check_versions
 from .mending import mended
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ..._cached import cached_property
-from ...policy import Sensitivity, TablePolicy
+from ...policy import SENSITIVE, Sensitivity, TablePolicy
 from ..facts.files.file import ChunkFacts, FileFacts
 from ..facts.indexes import IndexSeen
 from ..facts.keys import KeyFacts
@@ -22,9 +22,7 @@ from .means import Means
 if TYPE_CHECKING:
     from ..facts.files.deep import Nonces
 
-__all__ = ["SENSITIVE", "Facts", "Line", "found", "lines"]
-
-SENSITIVE = (Sensitivity.CONFIDENTIAL, Sensitivity.RESTRICTED)
+__all__ = ["Facts", "Line", "found", "lines"]
 
 
 @dataclass

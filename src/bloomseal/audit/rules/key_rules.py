@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from ...columns import nearest_entry
 from ...limits import MAX_GCM_SEALS
-from ...policy import TablePolicy
+from ...policy import SENSITIVE, TablePolicy
 from ...storage.discovery.files import exists
 from ...storage.discovery.kinds import MATERIAL_PREFIX
 from ...storage.ref import FileRef
 from ..facts.files.file import FileFacts
 from ..facts.keys import KeyFacts
 from .findings import Finding, Severity
-from .judged import SENSITIVE, Facts, found
+from .judged import Facts, found
 
 if TYPE_CHECKING:
     from ..facts.files.deep import Nonces

@@ -14,7 +14,8 @@ from typing import Final
 
 from ...errors import KeyAccessError
 from ...storage.aside import asides, remove_leftovers, turn
-from ...storage.atomic import replace_durably
+from ...storage.atomic import put_in_place, replace_durably
+from ...storage.discovery.kinds import MATERIAL_PREFIX
 from ...storage.local import read_open, read_small
 from ...storage.ref import FileRef
 from .material import FOOTER_KEY_REFERENCE, parse_object
@@ -26,8 +27,6 @@ MAX_STORE_BYTES: Final = 64 * 1024 * 1024
 
 _REMEMBERED: Final = 64
 _SMALL_BYTES: Final = 16 * 1024
-_PREFIX: Final = "_KEY_MATERIAL_FOR_"
-_OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
 
 
 class MaterialStore:
@@ -41,7 +40,7 @@ class MaterialStore:
         from pyarrow.fs import LocalFileSystem
 
         folder, name = posixpath.split(ref.path)
-        self.path = posixpath.join(folder, f"{_PREFIX}{name}.json")
+        self.path = posixpath.join(folder, f"{MATERIAL_PREFIX}{name}.json")
         self._beside = ref.path if ref.like is None else ref.like
         self._filesystem = None if isinstance(ref.filesystem, LocalFileSystem) else ref.filesystem
 
@@ -154,14 +153,7 @@ class MaterialStore:
         if self._filesystem is None:
             replace_durably(Path(self.path), data, mode=0o666, beside=self._beside, sync_name=sync_name)
             return
-        # An object appears when its upload is complete; elsewhere a rename makes it so.
-        direct = self._filesystem.type_name in _OBJECT_STORES
-        aside = self.path if direct else f"{self.path}.bloomseal-tmp"
-        from ...storage.objects import put  # loads pyarrow, which local files need not
-
-        put(self._filesystem, aside, data)
-        if not direct:
-            self._filesystem.move(aside, self.path)
+        put_in_place(self._filesystem, self.path, data)
 
     def _remove(self) -> None:
         if self._filesystem is None:
@@ -193,7 +185,7 @@ def tidy(folder: str | os.PathLike[str]) -> None:
                 return
             remove_leftovers(fd)
             for name in before - set(asides(fd).values()):
-                material = os.path.join(folder, f"{_PREFIX}{name}.json")  # noqa: PTH118
+                material = os.path.join(folder, f"{MATERIAL_PREFIX}{name}.json")  # noqa: PTH118
                 # A writer makes its file aside first, and its material, in turn, after that: neither is overlooked
                 # here.
                 with contextlib.suppress(OSError), turn(material):

@@ -20,6 +20,7 @@ from ...errors import BloomsealError, UnsupportedError, UsageError
 from ...policy import Policy, TablePolicy
 from ...storage.logs.snapshot import library, location, opened
 from ...storage.ref import FileRef
+from ...table.hive import NULL
 from ..jobs.upkeep import keep_indexes
 from ..listing import in_folder, open_filesystem, qualified, split_uri
 from ..session import chosen_table
@@ -36,7 +37,6 @@ _HARMLESS: Final = {"appendOnly", "invariants", "timestampNtz", "v2Checkpoint", 
 """Writer features that ask nothing of a file that is added; invariants are looked for in the schema."""
 _LEGACY: Final = 2
 """The greatest writer version that knows no constraints but those in the schema."""
-_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 def write_delta(
@@ -121,7 +121,7 @@ def _action(deltalake: Any, ref: FileRef, file: str, partition_by: Sequence[str]
     with open_table_file(file, table, None if ref.filesystem is None else _base(ref)) as opened_file:
         rows, size = opened_file.num_rows, opened_file.walk.source.size
     raws = [part.partition("=")[2] for part in below.split("/")[1:-1]]
-    values = {name: None if raw == _NULL else unquote(raw) for name, raw in zip(partition_by, raws, strict=True)}
+    values = {name: None if raw == NULL else unquote(raw) for name, raw in zip(partition_by, raws, strict=True)}
     changed = int(os.stat(file).st_mtime * 1000) if ref.filesystem is None else 0  # noqa: PTH116
     # The library quotes the path, as the log has it.
     return deltalake.transaction.AddAction(below, size, values, changed, True, json.dumps({"numRecords": rows}))

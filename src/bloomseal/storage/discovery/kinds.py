@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from ...errors import MissingFileError, UsageError
+from ..aside import ASIDE_ENDING
 from ..formats import named_format, says_data
 from ..ref import FileRef
 
@@ -32,9 +33,6 @@ __all__ = [
 MATERIAL_PREFIX: Final = "_KEY_MATERIAL_FOR_"
 INDEX_FOLDER: Final = "_bloomseal_index"
 """In a table's folder: its sealed indexes, hidden from whoever reads the table."""
-_ASIDE: Final = ".bloomseal-tmp"
-"""How the names of new files end that have not taken their place, and of the key material beside them; they begin
-hidden."""
 _HIDDEN: Final = re.compile(r"(?:^|/)(?:\.|_[^=/]*(?![^/]))|\._COPYING_(?![^/])")
 """In a path, a part that hides it. A table has tens of thousands of files, so this is one search for each."""
 
@@ -151,10 +149,10 @@ def kind_of(relative: str) -> Kind:
     """What the name of a file makes of it; `relative` is its path below the table's root."""
     name = posixpath.basename(relative)
     if is_hidden(relative):
-        return Kind.LEFTOVER if is_hidden(name) and name.endswith(_ASIDE) else Kind.HIDDEN
+        return Kind.LEFTOVER if is_hidden(name) and name.endswith(ASIDE_ENDING) else Kind.HIDDEN
     return Kind.OTHER if named_format(name) is None else Kind.DATA
 
 
 def promises_data(name: str) -> bool:
     """Is data to become of a hidden file, by its name? Hadoop's checksums have their file's name too."""
-    return name.endswith(_ASIDE) or (says_data(name) and not name.lower().endswith(".crc"))
+    return name.endswith(ASIDE_ENDING) or (says_data(name) and not name.lower().endswith(".crc"))

@@ -18,7 +18,6 @@ Object stores have none.
 from __future__ import annotations
 
 import contextlib
-import os
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,8 +26,8 @@ from typing import TYPE_CHECKING, Final
 
 from ....errors import BloomsealError, UsageError
 from ....keytools.material.store import MaterialStore, tidy
-from ....storage.atomic import fault_point
-from ....storage.objects import put
+from ....storage.atomic import fault_point, put_in_place
+from ....storage.objects import NO_MARKERS
 from ....storage.ref import FileRef
 from ...listing import is_hidden, open_filesystem, split_uri
 from .linkless import LinklessFolder
@@ -46,7 +45,6 @@ ABANDONED: Final = timedelta(hours=24)
 """A job that has written nothing for so long, and has no plan, is taken for dead."""
 _PLAN: Final = "plan.json"
 _SUCCESS: Final = "_SUCCESS"
-_OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +107,7 @@ class TableFolder:
         Raises:
             FileNotFoundError: it is not.
         """
-        if self.filesystem.type_name in _OBJECT_STORES:
+        if self.filesystem.type_name in NO_MARKERS:
             return
         if below is None:
             self.filesystem.create_dir(path, recursive=True)
@@ -379,13 +377,7 @@ def _write(table: TableFolder, path: str, data: bytes) -> None:
     if table.local is not None:
         table.local.replace(path, data)
         return
-    filesystem = table.filesystem
-    # An object appears when its upload is complete; elsewhere a rename makes it so.
-    direct = filesystem.type_name in _OBJECT_STORES
-    aside = path if direct else f"{posixpath.dirname(path)}/.{posixpath.basename(path)}.{os.urandom(4).hex()}"
-    put(filesystem, aside, data)
-    if not direct:
-        filesystem.move(aside, path)
+    put_in_place(table.filesystem, path, data)
 
 
 def _checksum(name: str) -> str:

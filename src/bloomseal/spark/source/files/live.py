@@ -11,20 +11,19 @@ import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as st
 
 from ....errors import UnsupportedError
+from ....table.hive import NULL
 from ...listing import open_filesystem
 
 if TYPE_CHECKING:
     from ....read.file import SealedFile
     from ....storage.logs.snapshot import Snapshot
 
-__all__ = ["NULL", "LiveTable", "Rules"]
-
-NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+__all__ = ["LiveTable", "Rules"]
 
 
 @dataclass(frozen=True)

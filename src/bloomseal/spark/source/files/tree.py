@@ -28,8 +28,9 @@ from ...._text import articled
 from ....errors import UnsupportedError, UsageError
 from ....format.expectation import NO_EXPECTATION, Expectation
 from ....storage.discovery.kinds import Layout, Listing, NothingThereError
+from ....table.hive import NULL
 from ...listing import listing_of
-from .live import NULL, LiveTable, Rules
+from .live import LiveTable, Rules
 from .logs import sink_files
 
 __all__ = ["DataFile", "Tree", "check_folders", "find_files", "typed"]
