@@ -68,6 +68,17 @@ def refuse_secrets(settings: Mapping[str, str]) -> None:
             raise UsageError(f"the option {name} looks like a secret", hint=_RIGHT_WAY)
 
 
+def kms_uri(table: TablePolicy) -> str:
+    """Where executors find the policy's KMS.
+
+    Raises:
+        UsageError: it is an object, which can't reach them.
+    """
+    if not isinstance(table.kms, str):
+        raise UsageError("the policy's KMS is an object, which can't reach the executors", hint="name it by its URI")
+    return table.kms
+
+
 def absolute_kms(kms: str) -> str:
     """The URI, a relative keyring resolved here: executors run in folders of their own."""
     if not isinstance(kms, str):

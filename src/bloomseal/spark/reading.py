@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import BloomsealWarning, UsageError
 from ..policy import Policy, TablePolicy
-from .given import MERGE_SCHEMA, PARTITION_INFERENCE, refuse_secrets, table_policy
+from .given import MERGE_SCHEMA, PARTITION_INFERENCE, kms_uri, refuse_secrets, table_policy
 from .listing import above_pattern, matching
 from .session import as_active, known_policy, metrics_of, register_source, show_figures
 from .versions import pushes_filters
@@ -206,14 +206,10 @@ class Request:
         if policy is not None:
             chosen = table_policy(policy, table)
             chosen = replace(chosen, kms=kms or chosen.kms)
-            if not isinstance(chosen.kms, str):
-                raise UsageError(
-                    "the policy's KMS is an object, which can't reach the executors", hint="name it by its URI"
-                )
             if chosen.root is not None:
                 above = set()  # where the table is was said
             # Options hold texts only, so a data source of its own knows this policy.
-            kms, known = chosen.kms, Policy({chosen.name: chosen})
+            kms, known = kms_uri(chosen), Policy({chosen.name: chosen})
             self._format = f"bloomseal_{hashlib.sha256(pickle.dumps(chosen)).hexdigest()[:16]}_read"
             register_source(spark, kms, known, self._format)
         if len(above) == 1 and (root := above.pop()) is not None and "root" not in map(str.lower, self._options):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError
 from ...policy import Policy, TablePolicy
-from ..given import absolute_kms
+from ..given import absolute_kms, kms_uri
 from ..listing import classic_jvm, in_folder, qualified
 from ..session import chosen_table
 
@@ -33,10 +33,8 @@ def job_table(
         UsageError: its KMS is an object: executors need its URI.
     """
     chosen = policy if isinstance(policy, TablePolicy) else chosen_table(spark, policy, table)
-    if not isinstance(chosen.kms, str):
-        raise UsageError("the policy's KMS is an object, which can't reach the executors", hint="name it by its URI")
     # A relative keyring is meant from here; executors run in folders of their own.
-    return in_folder(replace(chosen, kms=absolute_kms(chosen.kms)), qualified(spark, path))
+    return in_folder(replace(chosen, kms=absolute_kms(kms_uri(chosen))), qualified(spark, path))
 
 
 def packs(spark: SparkSession, names: Sequence[Any], files_per_task: int) -> RDD[Any]:

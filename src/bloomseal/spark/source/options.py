@@ -15,7 +15,7 @@ from ...format.expectation import Expectation
 from ...policy import Policy, TablePolicy
 from ...specs import DecryptionSpec
 from ...storage.ref import FileRef
-from ..given import refuse_secrets, table_policy
+from ..given import kms_uri, refuse_secrets, table_policy
 from ..listing import open_filesystem, split_uri
 from ..opening import open_table_file, table_of
 
@@ -319,8 +319,7 @@ def _table(given: Mapping[str, str], defaults: Defaults, kms: str | None) -> Tab
     chosen = table_policy(policy, given.get("table"))
     if kms is not None:
         chosen = replace(chosen, kms=kms)
-    if not isinstance(chosen.kms, str):
-        raise UsageError("the policy's KMS is an object, which can't reach the executors", hint="name it by its URI")
+    kms_uri(chosen)
     return chosen.at(split_uri(given["root"])[1]) if "root" in given else chosen
 
 

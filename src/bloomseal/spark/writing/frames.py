@@ -25,7 +25,7 @@ from ...read.file import SealedFile
 from ...storage.formats import Format, named_format
 from ...storage.ref import FileRef
 from ...table.hive import check_partitioning
-from ..given import refuse_secrets, table_policy
+from ..given import kms_uri, refuse_secrets, table_policy
 from ..listing import TableFiles, columns_of_folders, in_folder, list_files, qualified, split_uri
 from ..opening import check_protection, open_table_file
 from ..session import as_active, chosen_table, register_source
@@ -272,11 +272,10 @@ def _through_source(
 
 def registered(spark: SparkSession, table: TablePolicy) -> str:
     """The name of a data source that knows this policy already: options hold texts only, and all can see them."""
-    if not isinstance(table.kms, str):
-        raise UsageError("the policy's KMS is an object, which can't reach the executors", hint="name it by its URI")
+    kms = kms_uri(table)
     ours = f"bloomseal_{hashlib.sha256(pickle.dumps(table)).hexdigest()[:16]}"
     if ours not in (known := _sources.setdefault(spark, set())):
-        register_source(spark, table.kms, Policy({table.name: table}), ours)
+        register_source(spark, kms, Policy({table.name: table}), ours)
         known.add(ours)
     return ours
 
