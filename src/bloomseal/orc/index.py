@@ -15,13 +15,12 @@ from ..storage.source import Scratch, Source
 from .filters import FilterKind, Filters, parsed_filter
 from .keys import LocalKeys, opening
 from .protobuf import Message, fields, parts, signed, zigzag
-from .schema import Column, Kind
+from .schema import MOMENTS, Column
 from .streams import Stream, StreamKind, placed
 from .tail import Stripe, Tail
 
 __all__ = ["Bounds", "FilterInfo", "StripeIndex", "bounds", "entry_statistics", "nanoseconds", "need_range"]
 
-_MOMENTS: Final = (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
 _DAY: Final = 86_400_000_000_000
 _PYARROW: Final = int(pa.__version__.partition(".")[0])
 _RAISES: Final = 25
@@ -100,7 +99,7 @@ def need_range(columns: Iterable[tuple[Message | None, Column]], *, said: bool =
             what = "a moment outside of the years 1677 to 2262, which pyarrow's nanoseconds can't hold"
             raise UnsupportedError(what, column=column.name, hint="other columns")
         unsaid = ends is None and (found is None or not bounds(found).only_nulls)
-        if said and unsaid and column.kind in _MOMENTS and _PYARROW < _RAISES:
+        if said and unsaid and column.kind in MOMENTS and _PYARROW < _RAISES:
             what = f"no statistics tell whether its moments are ones that pyarrow {_PYARROW} holds"
             raise UnsupportedError(what, column=column.name, hint=f"pyarrow {_RAISES}, which refuses the others")
 

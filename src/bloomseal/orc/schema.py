@@ -11,7 +11,7 @@ from ..limits import MAX_SCHEMA_DEPTH
 from ..spelling import nearest
 from .protobuf import Message
 
-__all__ = ["Column", "Kind", "Schema"]
+__all__ = ["INTEGER_BITS", "MOMENTS", "TEXTS", "Column", "Kind", "Schema"]
 
 
 class Kind(IntEnum):
@@ -38,6 +38,9 @@ class Kind(IntEnum):
     TIMESTAMP_INSTANT = 18
 
 
+INTEGER_BITS: Final = {Kind.BYTE: 8, Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}
+TEXTS: Final = (Kind.STRING, Kind.VARCHAR, Kind.CHAR, Kind.BINARY)
+MOMENTS: Final = (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
 _KINDS: Final = {int(kind): kind for kind in Kind}
 _MOST_DIGITS: Final = 38
 _NESTED: Final = (Kind.LIST, Kind.MAP, Kind.STRUCT, Kind.UNION)

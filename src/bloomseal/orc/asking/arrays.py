@@ -10,12 +10,11 @@ import pyarrow as pa
 
 from ...errors import UsageError
 from ...sbbf.batch import worthwhile
-from ..schema import Column, Kind
+from ..schema import INTEGER_BITS, Column, Kind
 from .hashing import hash_bytes, hash_longs
 
 __all__ = ["hashed"]
 
-_BITS: Final = {Kind.BYTE: 8, Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}
 _FLOATS: Final = {Kind.FLOAT: np.float32, Kind.DOUBLE: np.float64}
 _SPAN: Final = 2_000
 """Nanoseconds to hash a text without kernels."""
@@ -48,8 +47,8 @@ def hashed(values: Any, column: Column) -> Hashed | None:
         values = values.to_numpy(zero_copy_only=False)
     if type(values) is not np.ndarray or values.ndim != 1:
         return None
-    if column.kind in _BITS and values.dtype.kind in "iu" and values.dtype != np.uint64:
-        return _integers(values.astype(np.int64), _BITS[column.kind])
+    if column.kind in INTEGER_BITS and values.dtype.kind in "iu" and values.dtype != np.uint64:
+        return _integers(values.astype(np.int64), INTEGER_BITS[column.kind])
     if column.kind in _FLOATS and values.dtype == _FLOATS[column.kind]:
         return _floats(values.astype(np.float64))
     return None

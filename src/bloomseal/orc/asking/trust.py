@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..filters import FilterKind
-from ..schema import Column, Kind
+from ..schema import MOMENTS, Column, Kind
 from ..tail import Tail, Writer
 
 __all__ = ["timestamps_untrusted", "why_untrusted"]
@@ -13,7 +13,6 @@ __all__ = ["timestamps_untrusted", "why_untrusted"]
 _ORC_135: Final = 6
 """The writer version of the Java writer that first hashed timestamps independently of the zone."""
 _OLD_TEXTS: Final = (Kind.STRING, Kind.CHAR, Kind.VARCHAR, Kind.DECIMAL)
-_TIMESTAMPS: Final = (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
 _UTC: Final = ("GMT", "UTC")
 
 
@@ -34,13 +33,13 @@ def why_untrusted(column: Column, kind: int, tail: Tail, zone: str) -> str | Non
     if kind == FilterKind.BLOOM_FILTER:
         if column.kind in _OLD_TEXTS:
             return "untrusted: texts were hashed in the writer's own character set"
-        if column.kind in _TIMESTAMPS:
+        if column.kind in MOMENTS:
             return "untrusted: timestamps were hashed by the writer's time zone"
     if tail.writer is Writer.CPP and column.kind is Kind.BYTE:
         return "untrusted: this writer's tinyint filters miss values"
     if tail.writer is Writer.CPP and column.kind is Kind.CHAR:
         return "untrusted: this writer's char filters miss values"
-    return timestamps_untrusted(column, tail, zone) if column.kind in _TIMESTAMPS else None
+    return timestamps_untrusted(column, tail, zone) if column.kind in MOMENTS else None
 
 
 def timestamps_untrusted(column: Column, tail: Tail, zone: str) -> str | None:

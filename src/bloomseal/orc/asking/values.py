@@ -20,7 +20,7 @@ from ...sbbf.encoding import encode_value, moment_of, stands_for_null, unwrap
 from ...sbbf.types import ColumnType, LogicalType, PhysicalType
 from ..filters import BloomFilter, Filters
 from ..index import Bounds
-from ..schema import Column, Kind
+from ..schema import INTEGER_BITS, Column, Kind
 from .arrays import hashed
 from .hashing import hash_bytes, hash_longs, maybe_in, positions
 
@@ -29,7 +29,6 @@ __all__ = ["Asked"]
 Inputs = tuple[int, ...] | tuple[bytes, ...] | None
 """Inputs of the hash, any of which can stand for a value; none at all: it is absent; None: it may always be there."""
 
-_BITS: Final = {Kind.BYTE: 8, Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}
 _TEXT: Final = (Kind.STRING, Kind.VARCHAR, Kind.CHAR)
 _TYPES: Final = {
     Kind.BOOLEAN: ColumnType(PhysicalType.BOOLEAN),
@@ -40,7 +39,7 @@ _TYPES: Final = {
     **{kind: ColumnType(PhysicalType.BYTE_ARRAY, None, LogicalType("string")) for kind in _TEXT},
     **{
         kind: ColumnType(PhysicalType.INT64 if bits == 64 else PhysicalType.INT32, None, LogicalType("int", bits))
-        for kind, bits in _BITS.items()
+        for kind, bits in INTEGER_BITS.items()
     },
 }
 _DECIMAL_BYTES: Final = 32
@@ -92,7 +91,7 @@ class Asked:
         else:
             longs = np.array(inputs, np.int64)
             self._hashes = hash_longs(longs)
-            if column.kind in _BITS or column.kind is Kind.DATE:
+            if column.kind in INTEGER_BITS or column.kind is Kind.DATE:
                 self._longs = longs
 
     def __len__(self) -> int:

@@ -21,13 +21,12 @@ from ..asking.hashing import hash_bytes, hash_longs, maybe_in, positions
 from ..asking.values import Asked
 from ..encryption import Variant
 from ..protobuf import encoded
-from ..schema import Column, Kind
+from ..schema import INTEGER_BITS, Column, Kind
 
 __all__ = ["I64", "Size", "Wish", "all_in", "entries_of", "entry", "filled", "leaf_values", "value_hashes"]
 
 I64 = npt.NDArray[np.int64]
 
-_INTS: Final = (Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG)
 _FLOATS: Final = (Kind.FLOAT, Kind.DOUBLE)
 _BYTES: Final = (Kind.STRING, Kind.VARCHAR, Kind.BINARY)
 _WORD_BITS: Final = 64
@@ -78,7 +77,7 @@ def value_hashes(values: pa.Array, column: Column, zone: str, *, hybrid: bool) -
         UnsupportedError: a value that readers hash in ways that nobody has measured.
     """
     values = pc.unique(values.drop_null())
-    if column.kind in _INTS:
+    if column.kind in INTEGER_BITS:
         return hash_longs(values.cast(pa.int64()).to_numpy(zero_copy_only=False))
     if column.kind in _FLOATS:
         return hash_longs(_doubles(values.cast(pa.float64()).to_numpy(zero_copy_only=False)))

@@ -18,16 +18,14 @@ from ...limits import MAX_ORC_VALUES
 from ..protobuf import Message
 from ..runs.choose import histogram, sum_of
 from ..runs.walk import CUT, MALFORMED
-from ..schema import Column, Kind
+from ..schema import MOMENTS, TEXTS, Column, Kind
 from ..streams import StreamKind
 
 __all__ = ["Encoding", "check_streams", "check_zone"]
 
 _ZONE: Final = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*", re.ASCII)
 _ONES: Final = np.array([value.bit_count() for value in range(256)], np.int64)
-_TEXTS: Final = (Kind.STRING, Kind.VARCHAR, Kind.CHAR, Kind.BINARY)
 _INTS: Final = (Kind.SHORT, Kind.INT, Kind.LONG, Kind.DATE)
-_MOMENTS: Final = (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
 _FLOAT_BYTES: Final = {Kind.FLOAT: 4, Kind.DOUBLE: 8}
 _LONGEST: Final = (1 << 31) - 1
 _MOST_SCALE: Final = 38
@@ -105,7 +103,7 @@ class _Checks:
         kind, encoding = column.kind, self._encodings[column.id]
         if kind is None or encoding.kind > 3:
             raise UnsupportedError("a type or an encoding that is not known", column=column.name)
-        if encoding.is_dictionary and kind not in _TEXTS:
+        if encoding.is_dictionary and kind not in TEXTS:
             raise UnsupportedError("a dictionary of what is no text", column=column.name)
         values = self._present(column, above)
         if kind is Kind.STRUCT:
@@ -114,7 +112,7 @@ class _Checks:
             self._below(column, self._sum(column, StreamKind.LENGTH, values, _LONGEST))
         elif kind is Kind.UNION:
             self._union(column, values)
-        elif kind in _TEXTS:
+        elif kind in TEXTS:
             self._texts(column, values, encoding)
         elif kind is Kind.BOOLEAN:
             self._bytes(column, StreamKind.DATA, -(-values // 8))
@@ -128,9 +126,9 @@ class _Checks:
                 raise self._error(column, StreamKind.DATA, _WORDS[CUT])
             self._sum(column, StreamKind.SECONDARY, values, _MOST_SCALE, signed=True)
         else:
-            assert kind in _INTS or kind in _MOMENTS  # noqa: S101
+            assert kind in _INTS or kind in MOMENTS  # noqa: S101
             self._sum(column, StreamKind.DATA, values, signed=True)
-            if kind in _MOMENTS:
+            if kind in MOMENTS:
                 self._sum(column, StreamKind.SECONDARY, values)
 
     def _children(self, column: Column) -> Iterator[Column]:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from ...errors import FormatError
 from ..protobuf import Message
 from ..runs.begin import bits_from, bytes_from, integers_from
-from ..schema import Column, Kind
+from ..schema import TEXTS, Column, Kind
 from ..streams import Stream, StreamKind
 from .checks import Encoding
 
@@ -31,7 +31,6 @@ _PLAIN, _INTEGERS, _SIGNED, _BYTES, _BITS = range(5)
 """How a stream is encoded."""
 _MORE: Final = {_PLAIN: 0, _INTEGERS: 1, _SIGNED: 1, _BYTES: 1, _BITS: 2}
 """Numbers behind a stream's place in a position: values of a run, and bits of a byte."""
-_TEXTS: Final = (Kind.STRING, Kind.VARCHAR, Kind.CHAR, Kind.BINARY)
 
 
 class Part(NamedTuple):
@@ -148,7 +147,7 @@ def _layout(column: Column, encoding: Encoding) -> list[tuple[StreamKind, int]]:
     """The streams that positions speak of, in their order."""
     kind = column.kind
     found = [(_PRESENT, _BITS)]
-    if kind in _TEXTS:
+    if kind in TEXTS:
         found += [(_DATA, _INTEGERS)] if encoding.is_dictionary else [(_DATA, _PLAIN), (_LENGTH, _INTEGERS)]
     elif kind in (Kind.LIST, Kind.MAP):
         found += [(_LENGTH, _INTEGERS)]

@@ -14,7 +14,7 @@ from ...orc import Column
 from ...orc.asking.trust import timestamps_untrusted
 from ...orc.index import nanoseconds
 from ...orc.protobuf import Message, signed, zigzag
-from ...orc.schema import Kind
+from ...orc.schema import INTEGER_BITS, MOMENTS, Kind
 from ...orc.tail import Tail, Writer
 
 __all__ = ["NOTHING_SAID", "Said", "said"]
@@ -25,8 +25,6 @@ _SURE_FROM: Final = -2_208_988_800_000
 """1900-01-01 in milliseconds: before it writers differ in calendars and local mean times."""
 _SLACK: Final = 2 * 3_600_000
 """Milliseconds by which bounds of moments are widened: writers round them, and differ where clocks were changed."""
-_INTS: Final = (Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG)
-_MOMENTS: Final = (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
 _LONGEST_NUMBER: Final = 200
 
 
@@ -67,7 +65,7 @@ def _between(
     statistics: Message, values: int, column: Column, leaf: Leaf, tail: Tail, zone: str, merged: bool
 ) -> tuple[bytes, bytes] | None:
     kind = column.kind
-    if kind in _INTS or kind is Kind.DATE:
+    if kind in INTEGER_BITS or kind is Kind.DATE:
         ends = Message(statistics.bytes(7 if kind is Kind.DATE else 2))
         return _encoded(ends, 8 if leaf.type.physical.name == "INT64" else 4)
     if kind in (Kind.FLOAT, Kind.DOUBLE):
@@ -84,7 +82,7 @@ def _between(
         return bytes([true[0] == values]), bytes([true[0] > 0])
     if kind is Kind.DECIMAL:
         return _decimals(Message(statistics.bytes(6)), column, leaf)
-    if kind in _MOMENTS and timestamps_untrusted(column, tail, zone) is None:
+    if kind in MOMENTS and timestamps_untrusted(column, tail, zone) is None:
         return _moments(statistics)
     return None
 
