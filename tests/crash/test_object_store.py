@@ -8,13 +8,14 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import boto3
 import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow.fs import FileSelector, S3FileSystem
 
 import bloomseal as bs
-from bloomseal.rotation import Rekey, rotate
+from bloomseal.rotation import Rekey, Status, rotate
 from crash.s3_endpoint import Endpoint, Failure, Request, serving
 
 OLD, NEW = (pa.table({"id": range(start, start + 50)}) for start in (0, 1000))
@@ -189,3 +190,25 @@ def test_a_listing_that_is_behind(endpoint: Endpoint, tmp_path: Path) -> None:
         store.rekey()
     endpoint.reset()
     assert store.state() == [NEW_ROWS]
+
+
+def test_a_key_that_the_client_does_not_take_is_told(endpoint: Endpoint, tmp_path: Path) -> None:
+    """Arrow lists a key with two slashes in a row, and opens none: the others are rotated, and it is named."""
+    store = Store(endpoint, tmp_path, "slashes")
+    bs.write_table(NEW, "slashes/t/a/1.parquet", encryption=store.encryption(), filesystem=store.filesystem)
+    client = boto3.client(
+        "s3", endpoint_url=f"http://127.0.0.1:{endpoint.port}", region_name="us-east-1", aws_access_key_id="test",
+        aws_secret_access_key="test",
+    )  # fmt: skip
+    client.copy_object(Bucket="slashes", Key="t//2.parquet", CopySource="slashes/t/a/1.parquet")
+    for path in (store.folder, "slashes/t//2.parquet", "slashes//t"):
+        with pytest.raises(bs.UsageError, match="two slashes"):
+            bs.read_table(path, decryption=store.decryption(), filesystem=store.filesystem)
+    report = rotate(store.folder, Rekey(store.decryption()), filesystem=store.filesystem, journal=tmp_path / "j")
+    assert [(file.path, file.status) for file in report.files] == [
+        ("s3:slashes/t//2.parquet", Status.FAILED),
+        ("s3:slashes/t/0.parquet", Status.ROTATED),
+        ("s3:slashes/t/a/1.parquet", Status.ROTATED),
+    ]
+    with pytest.raises(bs.BloomsealError):
+        bs.write_table(NEW, "slashes/t//3.parquet", encryption=store.encryption(), filesystem=store.filesystem)

@@ -115,8 +115,8 @@ def _sized(found: Found) -> DataFile | None:
         return DataFile(ref, found.relative, os.stat(ref.path).st_size)  # noqa: PTH116
     except FileNotFoundError:
         return None
-    except OSError as error:
-        why = f"can't read the file: {error.strerror or type(error).__name__}"
+    except (OSError, ValueError) as error:  # the latter of a name that a store's client does not take
+        why = f"can't read the file: {getattr(error, 'strerror', None) or type(error).__name__}"
         return DataFile(ref, found.relative, 0, Problem(ref.path, why))
 
 
@@ -130,8 +130,8 @@ def mark_of(ref: FileRef) -> tuple[int, ...] | None:
         if ref.filesystem is None:
             return identity_at(ref.path)
         info = ref.filesystem.get_file_info(ref.path)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
         raise BloomsealError(f"can't reach the file: {reason}", file=ref.path) from None
     return (info.size, info.mtime_ns or 0) if info.is_file else None
 

@@ -57,8 +57,11 @@ def storage_errors(what: str, path: str) -> Iterator[None]:
     """Errors of the operating system become ours; its own messages may name other paths."""
     try:
         yield
-    except OSError as error:
-        raise BloomsealError(f"can't {what}: {error.strerror or type(error).__name__}", file=path) from error
+    except (OSError, ValueError) as error:
+        if isinstance(error, UsageError) and not isinstance(error, OSError):
+            raise
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise BloomsealError(f"can't {what}: {reason}", file=path) from error
 
 
 class Output(Protocol):

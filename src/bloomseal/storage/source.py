@@ -40,7 +40,7 @@ Buffer = bytes | bytearray | memoryview
 FilePlace = str | os.PathLike[str] | IO[bytes] | Buffer
 """A path or URI; a file object opened for bytes; to read from, also the bytes themselves."""
 
-
+_NO_NAME: Final = "no name for the storage's client, such as one with two slashes in a row"
 _PAGED: Final = 1 << 20
 
 
@@ -196,7 +196,7 @@ class Source:
                     return cls(ref, *plain, lambda: None)
             file = ref.filesystem.open_input_file(ref.path)
             return cls(ref, file.size(), lambda offset, length: file.read_at(length, offset), file.close)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise refusal("can't open the file", ref.path, error) from error
 
     @classmethod
@@ -340,14 +340,15 @@ def type_at(ref: FileRef) -> FileType:
     assert ref.filesystem is not None  # noqa: S101
     try:
         return ref.filesystem.get_file_info(ref.path).type
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise refusal("can't look at the place", ref.path, error) from error
 
 
 def refusal(what: str, path: str, error: Exception) -> UsageError:
     """The error for a path that storage refuses; a MissingFileError where nothing is there."""
     kind = MissingFileError if isinstance(error, FileNotFoundError) else UsageError
-    return kind(f"{what}: {_reason(error)}", file=path, hint=_where_said(error))
+    told = kind(f"{what}: {_reason(error)}", file=path, hint=_where_said(error))
+    return error if isinstance(error, UsageError) else told
 
 
 def _reason(error: Exception) -> str:
@@ -355,7 +356,7 @@ def _reason(error: Exception) -> str:
         return str(error.strerror)
     # By the number where there is one: Arrow's texts name paths, and more.
     number = errno.ENOENT if isinstance(error, FileNotFoundError) else getattr(error, "errno", None)
-    return os.strerror(number) if number else type(error).__name__
+    return os.strerror(number) if number else _NO_NAME if isinstance(error, ValueError) else type(error).__name__
 
 
 def _where_said(error: Exception) -> str | None:

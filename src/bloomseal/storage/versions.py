@@ -51,7 +51,7 @@ def version_at(ref: FileRef) -> ObjectVersion | None:
         info = ref.filesystem.get_file_info(ref.path)
     except FileNotFoundError:
         return None
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise refusal("can't look at the object", ref.path, error) from error
     return _of_arrow(info) if info.type is FileType.File else None
 
@@ -72,7 +72,7 @@ def versions_below(ref: FileRef) -> dict[str, ObjectVersion]:
             found = abstract.find(ref.path, detail=True)
             return {path.lstrip("/"): _of_fsspec(info, abstract) for path, info in found.items()}
         entries = ref.filesystem.get_file_info(FileSelector(ref.path, recursive=True, allow_not_found=True))
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise refusal("can't list the folder", ref.path, error) from error
     return {one.path.lstrip("/"): _of_arrow(one) for one in entries if one.type is FileType.File}
 

@@ -232,7 +232,9 @@ class _Walk:
                 self.listing.files = [Found(self._ref, info.base_name, Kind.DATA, info.size)]
                 return
             entries = filesystem.get_file_info(FileSelector(self._ref.path, recursive=True))
-        except OSError as error:
+        except (OSError, ValueError) as error:
+            if isinstance(error, UsageError):
+                raise
             raise _unseen("can't list the folder", self._ref.path, error) from error
         self.listing.root = self._ref
         base = self._ref.path.rstrip("/") + "/" if self._ref.path else ""
@@ -310,7 +312,7 @@ class _Walk:
         self.listing.logged.sort(key=lambda ref: ref.path)
 
 
-def _unseen(what: str, path: str, error: OSError) -> UsageError:
+def _unseen(what: str, path: str, error: Exception) -> UsageError:
     told = refusal(what, path, error)
     kind = NothingThereError if isinstance(error, FileNotFoundError | NotADirectoryError) else UnseenError
     return kind(told.what, file=path, hint=told.hint)
