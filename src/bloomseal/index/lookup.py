@@ -4,7 +4,7 @@ can be.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -83,6 +83,20 @@ class Coverage:
         self.strides = np.where(self.covered, index.strides[facts], 1) if len(index.docs) else np.ones_like(facts)
         self._number_of = np.full(len(index.groups), -1, dtype=np.int64)
         self._number_of[facts[self.covered]] = np.flatnonzero(self.covered)
+
+    def only(self, good: Callable[[bytes], bool]) -> Coverage:
+        """The same, of files whose schemas are good alone."""
+        bad = [doc for doc in np.unique(self.docs[self.covered]).tolist() if not good(self.doc(doc))]
+        if not bad:
+            return self
+        less = copy(self)
+        less.covered = self.covered & ~np.isin(self.docs, bad)
+        less._facts = np.where(less.covered, self._facts, -1)
+        less.groups, less.docs = np.where(less.covered, self.groups, 0), np.where(less.covered, self.docs, -1)
+        less.strides = np.where(less.covered, self.strides, 1)
+        less._number_of = np.full_like(self._number_of, -1)
+        less._number_of[less._facts[less.covered]] = np.flatnonzero(less.covered)
+        return less
 
     def among(self, numbers: Sequence[int], count: int) -> Coverage:
         """The same, of a table of `count` files in which these have `numbers`."""

@@ -18,7 +18,7 @@ from ..read.verdict import Hits, verdicts
 from .query.indexes import Indexes
 from .query.narrow import Narrowed, known_values, narrowed, shapes_of
 from .query.parts import TableParts
-from .query.query import Answer, Query, Shape, no_such_column
+from .query.query import Answer, Query, Shape, need_logged, no_such_column
 from .query.workers import side_by_side
 
 if TYPE_CHECKING:
@@ -335,6 +335,7 @@ class SealedTable(ShownInNotebooks):
         """Path, and the answer of each row group of each file."""
         if column in self._parts.partitions.values and not self._parts.partitions.stored:
             raise UsageError("the column is in the folders' names, where no filter is", column=column, hint="filters=")
+        need_logged(self._parts, [column])
         asked = values if isinstance(values, pa.Array | pa.ChunkedArray) else list(values)
         known = known_values(self._indexes, column, asked, self.files)
         absent = Hits(np.zeros(len(asked), dtype=np.bool_), False)
@@ -343,7 +344,7 @@ class SealedTable(ShownInNotebooks):
             told = known.get(number)
             if told is not None and told.maybe is None:
                 return self.files[number], told.has, [absent] * told.groups
-            with self._parts.open(number) as file:
+            with self._parts.open_named(number) as file:
                 has = file.has(column)
                 if not has:
                     file.plan()  # whether the footer is to be believed is asked there

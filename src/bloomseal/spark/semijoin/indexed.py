@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ...read.file import SealedFile
     from ...sbbf import KeySet
     from ...table.query.indexes import Indexes
+    from ..source.files.live import Rules
     from ..source.narrowing import Files, Watched
 
 __all__ = ["AskedIndexes", "Left", "replaced"]
@@ -67,7 +68,7 @@ class AskedIndexes:
 
     Attributes:
         use, trust: as `bloomseal.open_table` has them.
-        logged: a table's log keeps the list of files.
+        rules: of the log that keeps the list of files; None: there is none.
         case_sensitive: of names of columns.
         pinned: where the keys are those that an index knows, name of each file → its state then: of a file in another
             state nobody has looked for the other keys. None: the keys are all there are.
@@ -76,7 +77,7 @@ class AskedIndexes:
 
     use: str = "auto"
     trust: str = "auto"
-    logged: bool = False
+    rules: Rules | None = None
     case_sensitive: bool = False
     pinned: Mapping[str, FileState] | None = field(default=None, repr=False)
     known: Left | None = field(default=None, repr=False)
@@ -169,5 +170,5 @@ class AskedIndexes:
 
         placed = [_Placed(name, base, table.root) for name in names]
         return Files(
-            placed, table, self.logged, table.root, lambda one: open_table_file(one.name, table, one.base, one.root)
+            placed, table, self.rules, table.root, lambda one: open_table_file(one.name, table, one.base, one.root)
         )

@@ -148,7 +148,7 @@ class Question:
                 )  # fmt: skip
             files = TableFiles(tree.files[0].base if tree.files else None, tuple(file.name for file in tree.files))
             case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
-            indexes = AskedIndexes(use_index, trust, tree.rules is not None, case_sensitive)
+            indexes = AskedIndexes(use_index, trust, tree.rules, case_sensitive)
             if (hits := hits_of(indexes, files, table, column, keys)) is not None:
                 # A file that was replaced meanwhile is asked for all keys; so is a table of which they leave nothing
                 # out.
@@ -285,6 +285,8 @@ def _ask(
 def _asked(
     file: SealedFile, column: str, keys: KeySet, sealed: SealedKeys, indexes: AskedIndexes, kept: Kept | None
 ) -> PrunedFile | None:
+    if indexes.rules is not None:
+        indexes.rules.check(file)
     leaf = place_of(file, column, case_sensitive=indexes.case_sensitive)
     every = tuple(range(file.num_row_groups))
     # Filters of row groups that an index rules out are not opened.

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ...read.file import SealedFile
     from ...sbbf import KeySet
     from ...specs import DecryptionSpec
+    from .files.live import Rules
     from .options import Placed
 
 __all__ = ["Files", "OneOf", "Watched", "one_of", "spelled"]
@@ -43,14 +44,14 @@ class Files:
     Attributes:
         placed: in order.
         decryption: of the table's indexes.
-        logged: a table's log keeps the list of files.
+        rules: of the log that keeps the list of files; None: there is none.
         folder: the table's, where the files were found below parts of it.
         open_placed: opens one of them; the caller closes it.
     """
 
     placed: Sequence[Placed]
     decryption: DecryptionSpec | TablePolicy | None
-    logged: bool
+    rules: Rules | None
     folder: str | None
     open_placed: Callable[[Placed], SealedFile]
 
@@ -67,9 +68,19 @@ class Files:
         roots = {(one.base, self._root(one)) for one in self.placed}
         return not any(base is not None or (root is not None and columns_in(root)) for base, root in roots)
 
-    def open(self, number: int) -> SealedFile:
+    @property
+    def logged(self) -> bool:
+        """Does a table's log keep the list of files?"""
+        return self.rules is not None
+
+    def open_named(self, number: int) -> SealedFile:
         """The file of this number."""
         return self.open_placed(self.placed[number])
+
+    def need_names(self, file: SealedFile) -> None:
+        """As `Rules.check`, of a file or one of its schema."""
+        if self.rules is not None:
+            self.rules.check(file)
 
     def _root(self, one: Placed) -> str | None:
         below = self.folder is not None and one.name.startswith(self.folder.rstrip("/") + "/")
@@ -117,7 +128,7 @@ class Watched:
 
     def _is_same(self, files: Files, number: int) -> bool:
         try:
-            with files.open(number) as file:
+            with files.open_named(number) as file:
                 return self.sightings[number].is_same(file)
         except BloomsealError:
             return False  # whoever reads it says why

@@ -136,7 +136,7 @@ class TableReader(DataSourceReader):
         from .narrowing import Watched, spelled
 
         scan = replace(self._scan, partitioned=tuple(tree.columns.names), rules=tree.rules)
-        files = self._files(pieces, logged=tree.rules is not None)
+        files = self._files(pieces, tree.rules)
         before = settings.kms_counters()
         indexes = Indexes(files, settings.use_index, settings.trust)
         if indexes.use is UseIndex.AUTO and files.without_index:
@@ -150,20 +150,18 @@ class TableReader(DataSourceReader):
         left = [pieces[number]._replace(kept=kept) for number, kept in found.left.items()]
         return left, Unopened(gone, watched) if watched.names else None
 
-    def _files(self, pieces: Sequence[Piece], *, logged: bool) -> Files:
+    def _files(self, pieces: Sequence[Piece], rules: Rules | None = None) -> Files:
         from .narrowing import Files
 
         settings = self._scan.settings
-        return Files(pieces, settings.for_indexes, logged, settings.folder, settings.open)
+        return Files(pieces, settings.for_indexes, rules, settings.folder, settings.open)
 
     def _to_read(self, task: Task) -> Iterator[Piece]:
         """What a task reads, in turn."""
         yield from task.pieces
         if task.unopened is not None:
             pieces, watched = task.unopened
-            changed = {
-                one.name for one in watched.changed(self._files(pieces, logged=False), self._scan.settings.trust)
-            }
+            changed = {one.name for one in watched.changed(self._files(pieces), self._scan.settings.trust)}
             yield from (piece for piece in pieces if piece.name in changed)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -285,6 +285,10 @@ def _keep_live(
                 result.missing.append(one.path)
                 continue
             held = Found(FileRef(path, folder.filesystem, folder.path), name, Kind.DATA)
+        if held.ref.path in result.live and result.snapshot is not None:
+            # By one name, or by two that lead to it.
+            listing.problems.append(Problem(one.path, "the table's log names it twice, so that its rows count twice"))
+            continue
         files[name] = replace(held, kind=Kind.DATA)
         result.live[held.ref.path] = one
 

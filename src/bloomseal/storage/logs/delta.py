@@ -12,7 +12,7 @@ from typing import Any, Final
 from ...errors import UnsupportedError, UsageError
 from ..ref import FileRef
 from .delta_log import read_log
-from .snapshot import History, LiveFile, Snapshot, in_table, library, location, need_readable, opened
+from .snapshot import History, LiveFile, Naming, Snapshot, in_table, library, location, need_readable, opened
 
 __all__ = ["DeltaLog"]
 
@@ -84,7 +84,8 @@ class DeltaLog:
             for row in self._actions()
         ]
         schema = pa.schema(self._table.schema().to_arrow())
-        return Snapshot(self._table.version(), schema, tuple(sorted(live, key=lambda one: one.path)))
+        files = tuple(sorted(live, key=lambda one: one.path))
+        return Snapshot(self._table.version(), schema, files, naming=Naming(tuple(schema.names)))
 
     def _actions(self, *, flatten: bool = False) -> list[dict[str, Any]]:
         # deltalake's `file_uris` quotes some parts of a path and some not; the actions have it as the log does.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from ...errors import UnsupportedError, UsageError
@@ -18,7 +18,7 @@ from ..formats import METADATA_ENDINGS
 from ..local import open_regular
 from ..ref import FileRef
 from ..source import Source, refusal
-from .snapshot import History, LiveFile, Snapshot, in_table, library, location, need_readable, opened
+from .snapshot import History, LiveFile, Naming, Snapshot, in_table, library, location, need_readable, opened
 
 __all__ = ["IcebergLog"]
 
@@ -97,7 +97,8 @@ class IcebergLog:
     def _read(self) -> Snapshot:
         scan = self._table.scan(snapshot_id=self._version)
         schema = scan.projection()
-        if any(getattr(one, "initial_default", None) is not None for one in schema.fields):
+        ids = {schema.find_column_name(number): number for number in schema.field_ids}
+        if any(getattr(schema.find_field(one), "initial_default", None) is not None for one in ids.values()):
             raise UnsupportedError("an Iceberg table whose columns have defaults", file=self._ref.path)
         files, deletes = [], set()
         for task in scan.plan_files():
@@ -110,9 +111,15 @@ class IcebergLog:
             schema.as_arrow(),
             tuple(sorted(files, key=lambda one: one.path)),
             tuple(sorted(deletes)),
-            dict(schema._name_to_id),
+            Naming(tuple(one.name for one in schema.fields), ids, self._mapped()),
             stored=True,
         )
+
+    def _mapped(self) -> dict[str, int] | None:
+        """The ids of columns in files that bear none: what was written before it was an Iceberg table's."""
+        if (mapping := self._table.name_mapping()) is None:
+            return None
+        return dict(_mapped_names(mapping))
 
     def _partition(self, file: Any, schema: Any) -> dict[str, Any]:
         """The values that all rows of the file share, of the columns that partition the table as they are."""
@@ -133,6 +140,14 @@ class IcebergLog:
 
     def _path(self, file: Any) -> str:
         return in_table(file.file_path, self._ref, quoted=False)
+
+
+def _mapped_names(fields: Any, above: str = "") -> Iterator[tuple[str, int]]:
+    for field in fields:
+        for name in field.names:
+            if field.field_id is not None:
+                yield above + name, field.field_id
+            yield from _mapped_names(field.fields, f"{above}{name}.")
 
 
 def _newest(ref: FileRef) -> tuple[FileRef, FileRef, bool]:

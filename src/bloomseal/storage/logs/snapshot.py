@@ -16,7 +16,7 @@ from ..ref import FileRef
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["History", "LiveFile", "Snapshot", "in_table", "library", "location", "need_readable", "opened"]
+__all__ = ["History", "LiveFile", "Naming", "Snapshot", "in_table", "library", "location", "need_readable", "opened"]
 
 T = TypeVar("T")
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)", re.DOTALL)
@@ -42,6 +42,22 @@ class LiveFile:
 
 
 @dataclass(frozen=True)
+class Naming:
+    """How a table's log finds its columns in a file.
+
+    Attributes:
+        names: of the table's top-level columns.
+        ids: column → id, where files are matched by ids; empty where by names. Elements of lists are called
+            ``list.element``, those of maps ``map.key`` and ``map.value``.
+        mapped: column → id in files that bear no ids; None: the log does not say.
+    """
+
+    names: tuple[str, ...] = ()
+    ids: Mapping[str, int] = field(default_factory=dict)
+    mapped: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """One version of a table.
 
@@ -50,7 +66,7 @@ class Snapshot:
         schema: of its rows, partition columns among them.
         files: the live files, in the order of their paths.
         deletes: files that tell which rows were deleted.
-        field_ids: column → id, where files are matched by ids and not by names.
+        naming: how columns are found in files.
         stored: partition columns are stored in the files as a rule; the log's value counts only where one is not.
     """
 
@@ -58,7 +74,7 @@ class Snapshot:
     schema: pa.Schema
     files: tuple[LiveFile, ...]
     deletes: tuple[str, ...] = ()
-    field_ids: Mapping[str, int] = field(default_factory=dict)
+    naming: Naming = field(default_factory=Naming)
     stored: bool = False
 
 

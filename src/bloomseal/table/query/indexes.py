@@ -18,7 +18,7 @@ from ...errors import BloomsealError, BloomsealWarning, MissingFileError, UsageE
 from ...index.facts.members import Members, Trust
 from ...index.facts.sighting import Sighting
 from ...index.folder import IndexFolder, columns_in
-from ...index.lookup import Coverage, Found, IndexReader
+from ...index.lookup import Coverage, Found, IndexReader, ghost
 from ...storage.ref import FileRef
 
 if TYPE_CHECKING:
@@ -58,8 +58,11 @@ class Indexed(Protocol):
     def decryption(self) -> Decryption: ...
     @property
     def logged(self) -> bool: ...
-    def open(self, number: int) -> SealedFile:
-        """The file of this number."""
+    def open_named(self, number: int) -> SealedFile:
+        """The file of this number, its columns by the table's names."""
+
+    def need_names(self, file: SealedFile) -> None:
+        """Raise where the table has the columns of a file by other names."""
 
 
 class UnreadableError(Exception):
@@ -131,6 +134,7 @@ class Indexes:
         self._parts = parts
         self._readers: dict[tuple[int, str], IndexReader] = {}
         self._names: dict[int, list[str]] = {}
+        self._good: dict[bytes, bool] = {}
         self._lock = new_lock()
 
     @cached_property
@@ -151,7 +155,7 @@ class Indexes:
             FileRef(root, files[0].ref.filesystem),
             [found.ref for found in files],
             [found.relative for found in files],
-            lambda number: parts.open(numbers[number]),
+            lambda number: parts.open_named(numbers[number]),
             logged=parts.logged,
             trust=self._trust,
         )
@@ -229,6 +233,8 @@ class Indexes:
         files, numbers = self.folders[place[0]]
         try:
             found = self._reader(place).coverage(files, [states[number] for number in numbers])
+            if found is not None and self._parts.logged:
+                found = found.only(self._named)
         except BloomsealError as error:
             self._pass_over(place, error)
             return None
@@ -236,6 +242,18 @@ class Indexes:
             return None
         most = None if self.use is UseIndex.REQUIRE else found.max_keys
         return Held(place, found.among(numbers, len(states)), again, most)
+
+    def _named(self, doc: bytes) -> bool:
+        """Has a file of this schema the table's columns by the table's names? Facts are about names: whoever opens
+        another one says what it is.
+        """
+        if doc not in self._good:
+            try:
+                self._parts.need_names(ghost(doc, ""))
+                self._good[doc] = True
+            except BloomsealError:
+                self._good[doc] = False
+        return self._good[doc]
 
     def _reader(self, place: tuple[int, str]) -> IndexReader:
         with self._lock:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ..._cached import cached_property
 from ...errors import UsageError
@@ -13,6 +13,7 @@ from ...read.file import SealedFile
 from ...storage.discovery.files import real_root, refuse_outside
 from ...storage.discovery.kinds import Found
 from .kept import KeptFiles
+from .naming import need_names
 from .partitions import Partitions, columns_of_folders
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from ...storage.logs.snapshot import Snapshot
 
 __all__ = ["TableParts"]
+
+_REMEMBERED: Final = 1024
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class TableParts:
         decryption: how each file is opened.
         follow_links: files may lie outside the folders that led to them.
         opened: files that stayed open for whoever opens them next.
+        named: likenesses of files that `need_names` let pass.
     """
 
     files: Sequence[Found]
@@ -42,6 +46,7 @@ class TableParts:
     decryption: DecryptionSpec | TablePolicy | None
     follow_links: bool = False
     opened: KeptFiles = field(default_factory=KeptFiles, compare=False, repr=False)
+    named: set[Hashable] = field(default_factory=set, compare=False, repr=False)
 
     @property
     def logged(self) -> bool:
@@ -75,6 +80,32 @@ class TableParts:
         file = self.opened.take(number) or open_file(self.files[number].ref, decryption=self.decryption)
         self.refuse_outside(number, file)
         return file
+
+    def open_named(self, number: int) -> SealedFile:
+        """As `open`, for somebody who asks it for columns by the table's names.
+
+        Raises:
+            UnsupportedError: it has them by others, see `need_names`. And as `open`.
+        """
+        file = self.open(number)
+        try:
+            self.need_names(file)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def need_names(self, file: SealedFile) -> None:
+        """Refuse a file, or one that stands for files of its schema, see `need_names`.
+
+        Raises:
+            UnsupportedError: it has columns by other names than the table's log.
+        """
+        if self.snapshot is None or (like := file.likeness) in self.named:
+            return
+        need_names(file, self.snapshot.naming)
+        if like is not None and len(self.named) < _REMEMBERED:
+            self.named.add(like)
 
     def refuse_outside(self, number: int, file: SealedFile) -> None:
         """Close an open file that lies outside the table by now.

@@ -11,12 +11,13 @@ import pyarrow as pa
 from ..._cached import cached_property
 from ...errors import PolicyError, UsageError
 from ...format.expectation import Expectation
+from ...format.leaves import leaves_of
 from ...read.file import ReadStats, SealedFile
 from ...read.plan import Asked, ReadPlan
 from ...spelling import named_columns, nearest
-from .conditions import Condition, Rest, alike, columns_of
+from .conditions import Condition, Rest, alike, columns_of, rounds
 from .parts import TableParts
-from .schema import conform, fits, need_ids, unified
+from .schema import conform, fits, unified, widths_of
 
 if TYPE_CHECKING:
     from ...format.schema import Schema
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from ...sbbf import ColumnType
     from ...storage.logs.snapshot import Snapshot
 
-__all__ = ["Answer", "Fragment", "Query", "Shape"]
+__all__ = ["Answer", "Fragment", "Query", "Shape", "need_logged", "no_such_column"]
 
 _REMEMBERED: Final = 64
 
@@ -92,6 +93,7 @@ class Fragment:
 
     def _learn(self, query: Query, number: int) -> None:
         """What is asked of a file with these columns."""
+        query.parts.need_names(self.file)
         schema = self.file.leaves
         known = query.parts.partitions
         if query.parts.snapshot is None and (twice := [name for name in known.values if schema.has(name)]):
@@ -126,8 +128,6 @@ class Fragment:
         if len(tops) < len(found):
             found = pa.schema([field for field in found if field.name in tops], found.metadata)
         self.shape = Shape(found, filtered)
-        if query.parts.snapshot is not None and query.parts.snapshot.field_ids:
-            need_ids(self.file, query.parts.snapshot.field_ids)
 
     def _refuse_overruled(self, logged: Iterable[str]) -> None:
         """What a table's log says counts and not what the file holds; but not of what is sealed.
@@ -225,6 +225,7 @@ class Query:
         if self.columns is None and parts.snapshot is not None:
             self.columns = list(parts.snapshot.schema.names)
         self.condition = Condition(filters, parts.partitions.values)
+        need_logged(parts, self.condition.columns)
         self.kept: dict[int, Kept] = {}
         self.learnt: dict[Hashable, Learnt] = {}
 
@@ -276,12 +277,24 @@ class Query:
         return not shapes or any(name not in names for name in asked) or not self.condition.columns <= filtered
 
     def differs(self, shapes: Sequence[Shape]) -> bool:
-        """Do files differ in what a value of the predicate means, so that it has to be bound to the table's schema?"""
-        return any(
-            len(kinds) > 1 and not all(alike(one, other) for one, other in combinations(kinds, 2))
-            for name in self.condition.columns
-            if (kinds := {shape.filtered[name] for shape in shapes if name in shape.filtered})
-        )
+        """Do files differ in what a value of the predicate means, or from the table's log, so that it has to be bound
+        to the table's schema?
+        """
+        for name in self.condition.columns:
+            kinds = {shape.filtered[name] for shape in shapes if name in shape.filtered}
+            if not all(alike(one, other) for one, other in combinations(kinds, 2)):
+                return True
+            if any(map(rounds, kinds)) and (logged := self._logged_type(name)) is not None and logged not in kinds:
+                return True
+        return False
+
+    def _logged_type(self, name: str) -> ColumnType | None:
+        """The type that the table's log gives a leaf; None: it gives none."""
+        top = name.split(".")[0]
+        if self.parts.snapshot is None or top not in self.parts.snapshot.schema.names:
+            return None
+        leaves = leaves_of(pa.schema([self.parts.snapshot.schema.field(top)]))
+        return leaves.leaf(name).type if leaves.has(name) else None
 
     def target(self, numbers: Sequence[int], shapes: Sequence[Shape]) -> pa.Schema:
         """The schema of the answer, from the shapes of all files that the query may touch.
@@ -339,8 +352,26 @@ class Query:
             if wanted is None or not fits(field.type, wanted.type):
                 said = "nothing" if wanted is None else wanted.type
                 raise UsageError(f"the files have {field.type}, and the table's log says {said}", column=name)
-        nested = {name: field for name, field in fields.items() if pa.types.is_nested(field.type)}
+        nested = {
+            name: field.with_type(widths_of(field.type, logged[name].type))
+            for name, field in fields.items()
+            if pa.types.is_nested(field.type)
+        }
         return {name: nested.get(name, field) for name, field in logged.items()}
+
+
+def need_logged(parts: TableParts, columns: Iterable[str]) -> None:
+    """Refuse columns that the table's log does not name: files still hold those that were dropped.
+
+    Raises:
+        UsageError: such a column.
+    """
+    if parts.snapshot is None:
+        return
+    names = parts.snapshot.schema.names
+    for name in sorted(columns):
+        if name not in names and name.split(".")[0] not in names:
+            raise no_such_column(name, names)
 
 
 def no_such_column(name: str, names: Sequence[str]) -> UsageError:

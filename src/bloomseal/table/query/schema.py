@@ -6,22 +6,20 @@ is refused, by what the files' schemas say and not by what their rows are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from ..._lazy import deferred
-from ...errors import UnsupportedError, UsageError
+from ...errors import UsageError
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
-
-    from ...read.file import SealedFile
 else:
     pc = deferred("pyarrow.compute")
 
-__all__ = ["conform", "fits", "need_ids", "unified", "wider"]
+__all__ = ["conform", "fits", "unified", "wider", "widths_of"]
 
 _UNITS = ("s", "ms", "us", "ns")
 _FLOORED = {"s": "second", "ms": "millisecond", "us": "microsecond"}
@@ -105,6 +103,27 @@ def fits(stored: pa.DataType, logged: pa.DataType) -> bool:
     # Whether offsets are wide is no matter, and INT96 has nanoseconds and no zone.
     alike = (_is_text, _is_bytes, types.is_timestamp)
     return any(same(stored) and same(logged) for same in alike)
+
+
+def widths_of(stored: pa.DataType, logged: pa.DataType) -> pa.DataType:
+    """A nested column's type as files have it, its numbers as wide as the table's log says: a value means there what
+    the wider type makes of it.
+    """
+    types = pa.types
+    if types.is_struct(stored) and types.is_struct(logged):
+        told = {field.name: field.type for field in logged}
+        return pa.struct([one.with_type(widths_of(one.type, told.get(one.name, one.type))) for one in stored])
+    if types.is_map(stored) and types.is_map(logged):
+        key, item = stored.key_field, stored.item_field
+        return pa.map_(
+            key.with_type(widths_of(key.type, logged.key_type)),
+            item.with_type(widths_of(item.type, logged.item_type)),
+        )
+    for same, made in ((types.is_list, pa.list_), (types.is_large_list, pa.large_list)):
+        if same(stored) and (types.is_list(logged) or types.is_large_list(logged)):
+            return made(stored.value_field.with_type(widths_of(stored.value_type, logged.value_type)))
+    numbers = types.is_integer(stored) or types.is_floating(stored) or types.is_decimal(stored)
+    return logged if numbers and wider(stored, logged) == logged else stored
 
 
 def conform(
@@ -196,31 +215,3 @@ def _fields(one: Sequence[pa.Field], other: Sequence[pa.Field]) -> list[pa.Field
             return None
         found[name] = field.with_type(kind)
     return [field.with_nullable(True) for field in found.values()]
-
-
-def need_ids(file: SealedFile, field_ids: Mapping[str, int]) -> None:
-    """Refuse a file whose columns the table knows by other names: Iceberg matches them by their ids.
-
-    Args:
-        field_ids: column → id, as the table's log has them.
-
-    Raises:
-        UnsupportedError: a column that was renamed, or dropped and added again.
-    """
-    names = {number: name for name, number in field_ids.items()}
-    for path, number in _ids(file.plan().empty.schema):
-        if names.get(number, path) != path or field_ids.get(path, number) != number:
-            raise UnsupportedError(
-                "a column that was renamed, or dropped and added again", file=file.path, column=path,
-                hint="rewrite_data_files in the engine that wrote the table",
-            )  # fmt: skip
-
-
-def _ids(fields: Any, above: str = "") -> Iterator[tuple[str, int]]:
-    for field in fields:
-        number = (field.metadata or {}).get(b"PARQUET:field_id")
-        if number is None:
-            continue
-        yield above + field.name, int(number)
-        if pa.types.is_struct(field.type):
-            yield from _ids([*field.type], f"{above}{field.name}.")

@@ -21,7 +21,7 @@ from ...listing import open_filesystem
 
 if TYPE_CHECKING:
     from ....read.file import SealedFile
-    from ....storage.logs.snapshot import Snapshot
+    from ....storage.logs.snapshot import Naming, Snapshot
 
 __all__ = ["LiveTable", "Rules"]
 
@@ -31,11 +31,11 @@ class Rules:
     """What must hold for each file of a table with a log.
 
     Attributes:
-        field_ids: column → id, where the log knows columns by their ids; empty where by their names.
+        naming: how the log finds its columns in a file.
         stored: partition columns that the files hold themselves: their own values count, not the log's.
     """
 
-    field_ids: Mapping[str, int]
+    naming: Naming
     stored: tuple[str, ...] = ()
 
     def check(self, file: SealedFile) -> None:
@@ -44,11 +44,10 @@ class Rules:
         Raises:
             UnsupportedError: a column that was renamed; or whose value only the log has.
         """
-        if self.field_ids:
-            # Executors of other tables' reads need not load this.
-            from ....table.query.schema import need_ids
+        # Executors of other tables' reads need not load this.
+        from ....table.query.naming import need_names
 
-            need_ids(file, self.field_ids)
+        need_names(file, self.naming)
         tops = {name.partition(".")[0] for name in file.columns}
         if lacking := [name for name in self.stored if name not in tops]:
             raise UnsupportedError(
@@ -110,7 +109,7 @@ class LiveTable:
 
 
 def _rules(snapshot: Snapshot, names: tuple[str, ...]) -> Rules:
-    return Rules(dict(snapshot.field_ids), names if snapshot.stored else ())
+    return Rules(snapshot.naming, names if snapshot.stored else ())
 
 
 def _text(value: Any, name: str, root: str) -> str:

@@ -1,0 +1,242 @@
+"""Tables whose log knows columns by other names, other types or other rows than their files: what is not the table's is
+refused, by every way to ask, and never said to be absent.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import bloomseal as bs
+
+deltalake = pytest.importorskip("deltalake")
+memory = pytest.importorskip("pyiceberg.catalog.memory")
+
+KEYS: dict[str, Any] = {"footer_key": b"f" * 16, "column_keys": {"ssn": b"c" * 16, "num": b"d" * 16}}
+ENCRYPTION = bs.EncryptionSpec(**KEYS)
+DECRYPTION = bs.DecryptionSpec(bs.ExplicitKeys(**KEYS))
+_catalogs = itertools.count()
+OTHER_NAME = pytest.raises(bs.UnsupportedError, match="renamed")
+
+
+class Ice:
+    """An Iceberg table."""
+
+    def __init__(self, root: Path, schema: pa.Schema) -> None:
+        catalog = memory.InMemoryCatalog(f"names{next(_catalogs)}", warehouse=f"file://{root}/ice")
+        catalog.create_namespace("n")
+        self.table = catalog.create_table("n.t", schema=schema)
+        self.folder = Path(self.table.location().removeprefix("file://"))
+
+    def append(self, **columns: Any) -> None:
+        self.table.append(pa.table(columns))
+        self.seal()
+
+    def seal(self) -> None:
+        for path in self.folder.rglob("*.parquet"):
+            if path.read_bytes()[-4:] == b"PAR1":
+                named = {
+                    name: KEYS["column_keys"][name] for name in pq.read_schema(path).names if name in ("ssn", "num")
+                }
+                spec = bs.EncryptionSpec(KEYS["footer_key"], named or None)
+                bs.seal_file(path, encryption=spec, bloom_filters=list(named) or None)
+
+    def change(self, **of: Callable[[Any], object]) -> None:
+        """Changes of the schema, each a commit of its own: two names can change places."""
+        for act in of.values():
+            with self.table.update_schema() as update:
+                act(update)
+
+    def open(self) -> bs.SealedTable:
+        return bs.open_table(self.folder, decryption=DECRYPTION)
+
+
+@pytest.fixture
+def ice(tmp_path: Path) -> Ice:
+    return Ice(tmp_path, pa.schema({"id": pa.int64(), "ssn": pa.string()}))
+
+
+def ways(table: bs.SealedTable, column: str, value: str) -> list[Callable[[], object]]:
+    """All ways to look for a value."""
+    import bloomseal.polars
+
+    polars = pytest.importorskip("polars")
+    lazy = bloomseal.polars.scan
+    return [
+        lambda: table.read(["id"], [(column, "==", value)]),
+        lambda: table.read(["id"], pc.field(column) == value),
+        lambda: table.scan(["id"], [(column, "==", value)]).read_all(),
+        lambda: table.probe(column, [value]),
+        lambda: table.maybe_present(column, [value]),
+        lambda: lazy(table).filter(polars.col(column) == value).collect(),
+    ]
+
+
+def test_no_filter_is_asked_for_a_column_that_was_renamed(ice: Ice) -> None:
+    """The older file holds the value under the older name: absent, said filters that were asked for the new one."""
+    ice.append(id=[1, 2], ssn=["a", "b"])
+    ice.change(rename=lambda to: to.rename_column("ssn", "num"))
+    ice.append(id=[3], num=["c"])
+    for ask in ways(ice.open(), "num", "a"):
+        with OTHER_NAME:
+            ask()
+    # Nor is it hashed for an index, which would say the same.
+    report = ice.open().index("num", encryption=ENCRYPTION).build()
+    assert (report.files, report.covered, [*report.left.values()]) == (
+        2, 1, ["a column that was renamed, or dropped and added again"]
+    )  # fmt: skip
+    for ask in ways(ice.open(), "num", "a"):
+        with OTHER_NAME:
+            ask()
+    assert ice.open().verify().ok
+
+
+def test_an_index_is_about_names_that_a_file_had(tmp_path: Path) -> None:
+    """Two columns change names: what an index knows by the name is about the other one's values."""
+    ice = Ice(tmp_path, pa.schema({"id": pa.int64(), "ssn": pa.string(), "num": pa.string()}))
+    ice.append(id=[1, 2], ssn=["a", "b"], num=["x", "y"])
+    assert ice.open().index("ssn", encryption=ENCRYPTION).build().ok
+    assert ice.open().read(["id"], [("ssn", "==", "x")]).num_rows == 0
+    ice.change(
+        one=lambda to: to.rename_column("ssn", "t"),
+        two=lambda to: to.rename_column("num", "ssn"),
+        three=lambda to: to.rename_column("t", "num"),
+    )
+    for ask in ways(ice.open(), "ssn", "x"):
+        with OTHER_NAME:
+            ask()
+
+
+def test_a_dropped_column_is_none_of_the_table(ice: Ice) -> None:
+    ice.append(id=[1, 2], ssn=["a", "b"])
+    ice.change(drop=lambda to: to.delete_column("ssn"))
+    ice.append(id=[3])
+    table = ice.open()
+    assert table.read().sort_by("id").to_pylist() == [{"id": 1}, {"id": 2}, {"id": 3}]
+    for ask in ways(table, "ssn", "a")[:-1]:
+        with pytest.raises(bs.UsageError, match="no such column"):
+            ask()
+
+
+def test_files_without_ids_go_by_the_name_mapping(ice: Ice) -> None:
+    """Files from before they were an Iceberg table's: by their names a renamed column was null."""
+    path = ice.folder / "data" / "old.parquet"
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(pa.table({"id": [1, 2], "ssn": ["a", "b"]}), path)
+    ice.table.add_files([f"file://{path}"])
+    ice.seal()
+    assert ice.open().read(["id"], [("ssn", "==", "a")]).to_pylist() == [{"id": 1}]
+    assert ice.open().maybe_present("ssn", ["a", "no"]).tolist() == [[True, False]]
+    ice.change(rename=lambda to: to.rename_column("ssn", "num"))
+    with OTHER_NAME:
+        ice.open().read()
+    for ask in ways(ice.open(), "num", "a"):
+        with OTHER_NAME:
+            ask()
+    with ice.table.transaction() as change:
+        change.remove_properties("schema.name-mapping.default")
+    with pytest.raises(bs.UnsupportedError, match="without field ids"):
+        ice.open().read()
+
+
+def test_names_inside_lists_and_maps_count_too(tmp_path: Path) -> None:
+    inner = pa.struct({"x": pa.string()})
+    schema = pa.schema({"id": pa.int64(), "l": pa.list_(inner), "m": pa.map_(pa.string(), inner)})
+    for path, new in ((("l", "element", "x"), "l.element.x"), (("m", "value", "x"), "m.value.x")):
+        ice = Ice(tmp_path / new, schema)
+        ice.table.append(pa.Table.from_pylist([{"id": 1, "l": [{"x": "q"}], "m": [("k", {"x": "q"})]}], schema))
+        assert bs.read_table(ice.folder).to_pylist() == ice.table.scan().to_arrow().to_pylist()
+        ice.change(rename=lambda to, path=path: to.rename_column(path, "z"))
+        with pytest.raises(bs.UnsupportedError, match="renamed") as raised:
+            bs.read_table(ice.folder)
+        assert raised.value.column == new
+
+
+def test_a_default_inside_a_struct_is_refused(tmp_path: Path) -> None:
+    schema = pa.schema({"id": pa.int64(), "s": pa.struct({"x": pa.string()})})
+    ice = Ice(tmp_path, schema)
+    ice.table.append(pa.Table.from_pylist([{"id": 1, "s": {"x": "q"}}], schema))
+    ice.change(add=lambda to: to.add_column(("s", "z"), _string()))
+    metadata = Path(ice.table.metadata_location.removeprefix("file://"))
+    told = json.loads(metadata.read_text())
+    told |= {"format-version": 3, "next-row-id": 1}
+    told["schemas"][-1]["fields"][1]["type"]["fields"][1] |= {"initial-default": "d", "write-default": "d"}
+    for snapshot in told["snapshots"]:
+        snapshot |= {"first-row-id": 0, "added-rows": 1}
+    metadata.write_text(json.dumps(told))
+    with pytest.raises(bs.UnsupportedError, match="defaults"):
+        bs.open_table(ice.folder)
+
+
+def _string() -> Any:
+    from pyiceberg.types import StringType
+
+    return StringType()
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_values_mean_what_they_mean_in_the_wider_type_of_the_log(tmp_path: Path, nested: bool) -> None:
+    """The files hold 0.1 as a float, which is more than the double 0.1. Rounded to a float, that one equalled it."""
+    from pyiceberg.types import DoubleType
+
+    floats = pa.array([0.1, 0.5], pa.float32())
+    column = pa.StructArray.from_arrays([floats], ["f"]) if nested else floats
+    ice = Ice(tmp_path, pa.schema({"id": pa.int64(), "f": column.type}))
+    ice.table.append(pa.table({"id": [1, 2], "f": column}))
+    name, field = ("f.f", pc.field("f", "f")) if nested else ("f", pc.field("f"))
+    assert bs.read_table(ice.folder, filters=[(name, "==", 0.1)])["id"].to_pylist() == [1]
+    ice.change(widen=lambda to: to.update_column(tuple(name.split(".")), DoubleType()))
+    table = bs.open_table(ice.folder)
+    assert table.read().to_pylist() == ice.table.scan().to_arrow().to_pylist()
+    stored = floats[0].as_py()
+    cases = {"==": [], "!=": [1, 2], ">": [1, 2], ">=": [1, 2], "<": [], "<=": []}
+    for op, expected in cases.items():
+        assert table.read(["id"], [(name, op, 0.1)])["id"].to_pylist() == expected
+        assert table.scan(["id"], [(name, op, 0.1)]).read_all()["id"].to_pylist() == expected
+    assert table.read(["id"], field > 0.1)["id"].to_pylist() == [1, 2]
+    assert table.read(["id"], [(name, "in", [0.1, stored])])["id"].to_pylist() == [1]
+
+
+def _log_more(folder: Path, *actions: dict[str, Any]) -> None:
+    number = len(list((folder / "_delta_log").glob("*.json")))
+    (folder / "_delta_log" / f"{number:020d}.json").write_text("\n".join(map(json.dumps, actions)))
+
+
+def _first_add(folder: Path) -> dict[str, Any]:
+    lines = (folder / "_delta_log" / f"{0:020d}.json").read_text().splitlines()
+    return next(action["add"] for line in lines if "add" in (action := json.loads(line)))
+
+
+def test_a_file_that_a_log_names_twice_is_refused(ice: Ice, tmp_path: Path) -> None:
+    """Its rows count twice, and were read once."""
+    path = ice.folder / "data" / "old.parquet"
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(pa.table({"id": [1, 2], "ssn": ["a", "b"]}), path)
+    for name in (path, f"{path.parent}/../data/old.parquet"):
+        ice.table.add_files([f"file://{name}"], check_duplicate_files=False)
+    with pytest.raises(bs.UsageError, match="names it twice"):
+        bs.open_table(ice.folder)
+    delta = tmp_path / "delta"
+    deltalake.write_deltalake(str(delta), pa.table({"id": [1, 2]}))
+    add = _first_add(delta)
+    _log_more(delta, {"add": add | {"path": add["path"].replace("-", "%2D")}})
+    with pytest.raises(bs.UsageError, match="names it twice"):
+        bs.open_table(delta)
+
+
+def test_a_delta_column_in_another_case_is_refused(tmp_path: Path) -> None:
+    """Delta finds it whatever the case; by its name it was null."""
+    deltalake.write_deltalake(str(tmp_path), pa.table({"id": [1, 2], "ssn": ["a", "b"]}))
+    path = tmp_path / _first_add(tmp_path)["path"]
+    bs.write_table(pa.table({"id": [1, 2], "SSN": ["a", "b"]}), path)
+    for ask in ways(bs.open_table(tmp_path), "ssn", "a"):
+        with pytest.raises(bs.UnsupportedError, match="calls this column ssn"):
+            ask()
