@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import bloomseal as bs
+from bloomseal.audit import audit
 
 deltalake = pytest.importorskip("deltalake")
 memory = pytest.importorskip("pyiceberg.catalog.memory")
@@ -124,6 +125,20 @@ def test_a_dropped_column_is_none_of_the_table(ice: Ice) -> None:
     for ask in ways(table, "ssn", "a")[:-1]:
         with pytest.raises(bs.UsageError, match="no such column"):
             ask()
+
+
+def test_the_audit_knows_bounds_by_the_names_that_columns_had(tmp_path: Path) -> None:
+    """The manifests go on telling the least and the greatest value of a column that was renamed or dropped."""
+    changes: list[Callable[[Any], object]] = [
+        lambda to: to.rename_column("ssn", "late"), lambda to: to.delete_column("ssn"),
+    ]  # fmt: skip
+    for number, change in enumerate(changes):
+        ice = Ice(tmp_path / str(number), pa.schema({"id": pa.int64(), "ssn": pa.string()}))
+        ice.append(id=[1, 2], ssn=["a", "b"])
+        for act in (lambda _: None, change):
+            ice.change(act=act)
+            found = audit(ice.folder, keys=bs.ExplicitKeys(**KEYS)).findings
+            assert [one.column for one in found if one.rule.id == "BS113"] == ["ssn"]
 
 
 def test_files_without_ids_go_by_the_name_mapping(ice: Ice) -> None:

@@ -87,11 +87,15 @@ class IcebergLog:
 
     def bounds(self) -> dict[str, set[str]]:
         """File → columns whose least and greatest values the manifests hold, whatever the files themselves hide."""
+        # A file keeps the name that a column had, and the manifests its bounds: it may be renamed or dropped since.
+        names: dict[int, set[str]] = {}
+        for schema in self._table.metadata.schemas:
+            for number in schema.field_ids:
+                names.setdefault(number, set()).add(schema.find_column_name(number))
         found: dict[str, set[str]] = {}
         for task in self._table.scan(snapshot_id=self._version).plan_files():
-            ids = {*(task.file.lower_bounds or {}), *(task.file.upper_bounds or {})}
-            names = {self._table.schema().find_column_name(number) for number in ids}
-            found.setdefault(self._path(task.file), set()).update(name for name in names if name is not None)
+            for number in {*(task.file.lower_bounds or {}), *(task.file.upper_bounds or {})}:
+                found.setdefault(self._path(task.file), set()).update(names.get(number, ()))
         return found
 
     def _read(self) -> Snapshot:
