@@ -11,6 +11,7 @@ import os
 import posixpath
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from ...errors import UnsupportedError, UsageError
@@ -24,6 +25,8 @@ __all__ = ["IcebergLog"]
 
 _NUMBER: Final = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _HINT: Final = "version-hint.text"
+_DATA, _BY_VALUE = 0, 2
+"""Contents of files, as manifests number them; 1: rows that were deleted, by their places."""
 _SAME: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasbs": "wasb"}
 """Schemes by which one file system is named in several ways."""
 
@@ -57,14 +60,26 @@ class IcebergLog:
         Raises:
             UnsupportedError: its files' rows are not its rows: delete files, or columns with defaults.
         """
-        found = opened(self._ref, self._read)
-        if found.deletes:
+        try:
+            found = opened(self._ref, self._read)
+        except UsageError:
+            # The library refuses to plan the ones that name rows by their values.
+            if not self._deletes_by_value():
+                raise
+            found = None
+        if found is None or found.deletes:
             raise UnsupportedError(
                 "an Iceberg table with delete files",
                 file=self._ref.path,
                 hint="rewrite_data_files in the engine that wrote it",
             )
         return found
+
+    def _deletes_by_value(self) -> bool:
+        try:
+            return any(file.content == _BY_VALUE for file in self._files(self._version))
+        except Exception:
+            return False
 
     def history(self) -> History:
         """The files of all snapshots that the metadata still name."""
@@ -93,9 +108,9 @@ class IcebergLog:
             for number in schema.field_ids:
                 names.setdefault(number, set()).add(schema.find_column_name(number))
         found: dict[str, set[str]] = {}
-        for task in self._table.scan(snapshot_id=self._version).plan_files():
-            for number in {*(task.file.lower_bounds or {}), *(task.file.upper_bounds or {})}:
-                found.setdefault(self._path(task.file), set()).update(names.get(number, ()))
+        for file in self._files(self._version):
+            for number in {*(file.lower_bounds or {}), *(file.upper_bounds or {})}:
+                found.setdefault(self._path(file), set()).update(names.get(number, ()))
         return found
 
     def _read(self) -> Snapshot:
@@ -106,7 +121,7 @@ class IcebergLog:
             raise UnsupportedError("an Iceberg table whose columns have defaults", file=self._ref.path)
         files, deletes = [], set()
         for task in scan.plan_files():
-            if str(getattr(task.file.file_format, "value", task.file.file_format)).upper() != "PARQUET":
+            if _format_of(task.file) != "PARQUET":
                 raise UnsupportedError("an Iceberg table with data that are not Parquet", file=self._path(task.file))
             files.append(LiveFile(self._path(task.file), self._partition(task.file, schema)))
             deletes |= {self._path(one) for one in task.delete_files}
@@ -135,15 +150,29 @@ class IcebergLog:
         }
 
     def _paths(self, snapshot: int | None) -> set[str]:
-        found: set[str] = set()
-        for task in self._table.scan(snapshot_id=snapshot).plan_files():
-            # Whoever reads the rows needs the files that tell which of them were deleted, too.
-            deletes = (one for one in task.delete_files if one.file_format == "PARQUET")
-            found |= {self._path(one) for one in (task.file, *deletes)}
-        return found
+        # Whoever reads the rows needs the files that tell which of them were deleted, too.
+        return {
+            self._path(file) for file in self._files(snapshot) if file.content == _DATA or _format_of(file) == "PARQUET"
+        }
+
+    def _files(self, version: int | None) -> Iterator[Any]:
+        """All files that a snapshot names, by whatever rows they are about: asked for a plan, the library leaves out
+        the ones that it can't match, and refuses others.
+        """
+        table = self._table
+        snapshot = table.current_snapshot() if version is None else table.snapshot_by_id(version)
+        if snapshot is None:
+            return
+        with ThreadPoolExecutor() as pool:
+            for entries in pool.map(lambda one: one.fetch_manifest_entry(table.io), snapshot.manifests(table.io)):
+                yield from (entry.data_file for entry in entries)
 
     def _path(self, file: Any) -> str:
         return in_table(file.file_path, self._ref, quoted=False)
+
+
+def _format_of(file: Any) -> str:
+    return str(getattr(file.file_format, "value", file.file_format)).upper()
 
 
 def _mapped_names(fields: Any, above: str = "") -> Iterator[tuple[str, int]]:
