@@ -348,7 +348,7 @@ def refusal(what: str, path: str, error: Exception) -> UsageError:
     """The error for a path that storage refuses; a MissingFileError where nothing is there."""
     kind = MissingFileError if isinstance(error, FileNotFoundError) else UsageError
     told = kind(f"{what}: {_reason(error)}", file=path, hint=_where_said(error))
-    return error if isinstance(error, UsageError) else told
+    return error if isinstance(error, UsageError) and not isinstance(error, OSError) else told
 
 
 def _reason(error: Exception) -> str:

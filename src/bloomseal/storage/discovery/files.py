@@ -233,8 +233,6 @@ class _Walk:
                 return
             entries = filesystem.get_file_info(FileSelector(self._ref.path, recursive=True))
         except (OSError, ValueError) as error:
-            if isinstance(error, UsageError):
-                raise
             raise _unseen("can't list the folder", self._ref.path, error) from error
         self.listing.root = self._ref
         base = self._ref.path.rstrip("/") + "/" if self._ref.path else ""
