@@ -103,6 +103,43 @@ def test_the_live_files_of_an_iceberg_table(spark: SparkSession, policy: Policy,
         bss.read(spark, folder).collect()
 
 
+def test_names_and_widths_are_the_logs(spark: SparkSession, policy: Policy, tmp_path: Path) -> None:
+    """Two columns change names: what filters and an index know by a name is about the other one's values."""
+    from pyiceberg.types import DoubleType
+
+    catalog = memory.InMemoryCatalog("names", warehouse=f"file://{tmp_path}/ice")
+    catalog.create_namespace("n")
+    rows = pa.table({"ssn": ["a", "b"], "t": ["x", "y"], "f": pa.array([0.1, 0.5], pa.float32())})
+    table, folder = catalog.create_table("n.t", schema=rows.schema), tmp_path / "ice" / "n" / "t"
+    table.append(rows)
+    with table.update_schema() as update:
+        update.update_column("f", DoubleType())
+    sealed(folder, policy)
+    for where, found in (
+        ("f = 0.1D", []),
+        ("f > 0.1D", ["a", "b"]),
+        ("f <= 0.1D", []),
+        ("f = cast(0.1 as float)", ["a"]),
+    ):
+        assert sorted(row.ssn for row in bss.read(spark, folder, where=where).collect()) == found, where
+    of = policy.for_table("t", root=folder)
+    assert bs.open_table(folder, decryption=of).index("ssn").build().ok
+    assert bss.read(spark, folder, where="ssn = 'x'").collect() == []
+    for old, new in (("ssn", "_"), ("t", "ssn"), ("_", "t")):
+        with table.update_schema() as update:
+            update.rename_column(old, new)
+    keys = pa.array(["x", "y", "z"])
+    for ask in (
+        lambda: bss.read(spark, folder, where="ssn = 'x'").collect(),
+        lambda: bss.semi_join(spark, folder, "ssn", keys).collect(),
+        lambda: bss.read(spark, folder).where("ssn = 'x'").collect(),
+    ):
+        with pytest.raises(Exception, match="renamed"):
+            ask()
+    failures = bss.prune(spark, folder, "ssn", keys).failures
+    assert [*failures.values()] == ["a column that was renamed, or dropped and added again"]
+
+
 def test_sealed_files_into_a_delta_table(spark: SparkSession, policy: Policy, tmp_path: Path) -> None:
     folder = tmp_path / "t"
     frame = spark.createDataFrame(DATA)
