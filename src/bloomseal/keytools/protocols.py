@@ -219,7 +219,7 @@ class DatedKms(Protocol):
 
 @runtime_checkable
 class RewrappingKms(Protocol):
-    """A KMS client that re-wraps without the key ever reaching this process."""
+    """A KMS client that re-wraps by itself: the key never leaves it."""
 
     def rewrap_key(
         self, wrapped_key: str, master_key_identifier: str, new_master_key_identifier: str | None = None

@@ -281,7 +281,7 @@ def _keep_live(
         if (held := files.get(name)) is None:
             path = posixpath.join(folder.path, inside) if inside is not None else one.path
             if not is_file(FileRef(path, folder.filesystem)):
-                listing.problems.append(Problem(one.path, "the table's current version names it, and it is not there"))
+                listing.problems.append(Problem(one.path, "the table's log names it, and it is not there"))
                 result.missing.append(one.path)
                 continue
             held = Found(FileRef(path, folder.filesystem, folder.path), name, Kind.DATA)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ..._cached import cached_property
 from ..._forked import new_lock
+from ...columns import covers
 from ...errors import BloomsealError, BloomsealWarning, MissingFileError, UsageError
 from ...index.facts.members import Members, Trust
 from ...index.facts.sighting import Sighting
@@ -174,7 +175,7 @@ class Indexes:
             (folder, name)
             for folder in range(len(self.folders))
             for name in self._names_in(folder)
-            if columns is None or len(name) == _HASHED or _below(unquote(name), columns)
+            if columns is None or len(name) == _HASHED or any(covers(column, unquote(name)) for column in columns)
         ]
 
     def _names_in(self, folder: int) -> list[str]:
@@ -269,7 +270,3 @@ class Indexes:
         root, name = self.folders[place[0]][0].root.path, unquote(place[1])
         told = f"{root}: the index of {name} can't be used; files are asked one by one: {error.what}"
         warnings.warn(told, BloomsealWarning, stacklevel=6)
-
-
-def _below(leaf: str, columns: Collection[str]) -> bool:
-    return any(leaf == column or leaf.startswith(column + ".") for column in columns)
