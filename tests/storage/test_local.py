@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import os
 import tracemalloc
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+import bloomseal as bs
 from bloomseal.errors import BloomsealError
 from bloomseal.keytools.material.store import MAX_STORE_BYTES, MaterialStore
 from bloomseal.storage.local import read_open, read_small
@@ -92,3 +95,16 @@ def test_a_closed_file_reads_no_other_ones_bytes(tmp_path: Path) -> None:
         assert other.fd == number
         with pytest.raises(BloomsealError, match="Bad file descriptor"):
             source.read(0, 10)
+
+
+def test_names_and_files_that_the_system_does_not_take(tmp_path: Path) -> None:
+    """Python says so by a ValueError, which is nobody's to see."""
+    for ask in (bs.open_file, bs.open_table, bs.read_table):
+        with pytest.raises(bs.UsageError, match="takes no such name"):
+            ask("a\0b")
+    bs.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
+    held = io.BytesIO((tmp_path / "a.parquet").read_bytes())
+    with bs.open_file(held) as file:
+        held.close()
+        with pytest.raises(BloomsealError, match="was closed"):
+            file.read()

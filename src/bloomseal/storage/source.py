@@ -40,7 +40,7 @@ Buffer = bytes | bytearray | memoryview
 FilePlace = str | os.PathLike[str] | IO[bytes] | Buffer
 """A path or URI; a file object opened for bytes; to read from, also the bytes themselves."""
 
-_NO_NAME: Final = "no name for the storage's client, such as one with two slashes in a row"
+_NOT_TAKEN: Final = "the storage takes no such name (two slashes in a row, a NUL), or the file was closed"
 _PAGED: Final = 1 << 20
 
 
@@ -219,7 +219,9 @@ class Source:
             )
         try:
             data = self._read(offset, length)
-        except OSError as error:
+        except UsageError:  # of ours, which is a ValueError too
+            raise
+        except (OSError, ValueError) as error:
             raise BloomsealError(
                 f"can't read the file: {_reason(error)}", file=self.name, hint=_where_said(error)
             ) from error
@@ -356,7 +358,7 @@ def _reason(error: Exception) -> str:
         return str(error.strerror)
     # By the number where there is one: Arrow's texts name paths, and more.
     number = errno.ENOENT if isinstance(error, FileNotFoundError) else getattr(error, "errno", None)
-    return os.strerror(number) if number else _NO_NAME if isinstance(error, ValueError) else type(error).__name__
+    return os.strerror(number) if number else _NOT_TAKEN if isinstance(error, ValueError) else type(error).__name__
 
 
 def _where_said(error: Exception) -> str | None:
