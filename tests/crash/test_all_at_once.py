@@ -113,12 +113,16 @@ class Table:
         return "audited"
 
 
-def _turns(act: Callable[[random.Random], str], seed: str, until: float, answers: Any) -> None:
+def _turns(act: Callable[[random.Random], str], wanted: str, seed: str, until: float, answers: Any) -> None:
+    """Until the time is over, and then on until the turn has succeeded once: on a busy machine no rotation may get
+    through all files before the others have changed one, and the others end.
+    """
     counts: Counter[str] = Counter()
     chance = random.Random(seed)
     try:
-        while time.monotonic() < until:
+        while time.monotonic() < until or not counts[wanted]:
             counts[act(chance)] += 1
+            assert counts[wanted] or sum(counts.values()) < 1000, counts
     except BaseException:
         answers.put((dict(counts), traceback.format_exc()))
     else:
@@ -126,10 +130,14 @@ def _turns(act: Callable[[random.Random], str], seed: str, until: float, answers
 
 
 def _all_at_once(table: Table, seconds: float, seed: int) -> Counter[str]:
-    acts = [table.read, table.read, table.append, table.append, table.attach, table.rotate, table.rotate, table.audited]
+    acts = [
+        (table.read, "answered"), (table.read, "answered"), (table.append, "appended"), (table.append, "appended"),
+        (table.attach, "attached"), (table.rotate, "rotated"), (table.rotate, "rotated"), (table.audited, "audited"),
+    ]  # fmt: skip
     until, answers = time.monotonic() + seconds, _fork.SimpleQueue()
     children = [
-        _fork.Process(target=_turns, args=(act, f"{seed} {number}", until, answers)) for number, act in enumerate(acts)
+        _fork.Process(target=_turns, args=(act, wanted, f"{seed} {number}", until, answers))
+        for number, (act, wanted) in enumerate(acts)
     ]
     for child in children:
         child.start()
