@@ -61,6 +61,7 @@ $(BIN)/python:
 $(VENV)/.installed: $(BIN)/python requirements/runtime.lock pyproject.toml
 	$(PIP) install --require-hashes -r requirements/runtime.lock
 	$(PIP) install --no-deps --no-build-isolation -e .
+	$(BIN)/python -m compileall -q src # or each process compiles it anew, where PYTHONDONTWRITEBYTECODE is set
 	@touch $@
 
 $(VENV)/.spark: $(VENV)/.installed requirements/spark.lock
