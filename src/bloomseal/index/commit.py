@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ..errors import BloomsealError
 from ..storage.atomic import fault_point
 from .folder import IndexFolder
-from .manifest import Manifest
+from .manifest import Manifest, Run
 
 if TYPE_CHECKING:
     from .folder import Decryption, Encryption
@@ -29,6 +29,7 @@ def commit(
     encryption: Encryption,
     decryption: Decryption,
     change: Callable[[Manifest], Manifest],
+    runs: Sequence[Run],
     *,
     fresh: bool = False,
 ) -> Manifest:
@@ -37,24 +38,35 @@ def commit(
     Args:
         seen: the one that the change was worked out from.
         change: makes the new one. Of two who commit, the second is given what the first has made.
+        runs: new ones, which no manifest names yet. Their files are the caller's no more: they are removed where it is
+            sure that no manifest names them.
         fresh: `seen` takes the place of whatever is there.
 
     Raises:
         BloomsealError: another index has taken the place of `seen`; the storage failed. Nothing has changed then.
     """
-    with folder.place.locked():
-        there = _current(folder, decryption, fresh)
-        if not fresh and (there is None or there.secret != seen.secret):
-            raise BloomsealError("somebody rebuilt or dropped the index meanwhile", file=folder.path, hint="again")
-        made = change(seen if fresh or there is None else there)
-        now = time.time()
-        left = (there.files if there is not None else set()) - made.files
-        retired = {**(there.retired if there is not None else {}), **dict.fromkeys(left, now)}
-        gone = [name for name, when in retired.items() if now - when > _GRACE]
-        made = replace(made, retired={name: when for name, when in retired.items() if name not in gone})
-        fault_point("index before manifest")
-        folder.write_manifest(made, encryption)
-        fault_point("index manifest")
+    begun = False
+    try:
+        with folder.place.locked():
+            there = _current(folder, decryption, fresh)
+            if not fresh and (there is None or there.secret != seen.secret):
+                raise BloomsealError("somebody rebuilt or dropped the index meanwhile", file=folder.path, hint="again")
+            made = change(seen if fresh or there is None else there)
+            now = time.time()
+            left = (there.files if there is not None else set()) - made.files
+            retired = {**(there.retired if there is not None else {}), **dict.fromkeys(left, now)}
+            gone = [name for name, when in retired.items() if now - when > _GRACE]
+            made = replace(made, retired={name: when for name, when in retired.items() if name not in gone})
+            fault_point("index before manifest")
+            begun = True
+            folder.write_manifest(made, encryption)
+            fault_point("index manifest")
+    except BaseException:
+        if not begun or _is_old(folder, decryption, runs):
+            _remove(folder, runs)
+        raise
+    kept = {run.id for run in made.runs}
+    _remove(folder, [run for run in runs if run.id not in kept])
     for name in gone:
         folder.remove(name)
     named = made.files | set(made.retired)
@@ -62,6 +74,25 @@ def commit(
         if name.startswith("run-") and name not in named and now - changed > _ABANDONED:
             folder.remove(name)
     return made
+
+
+def _is_old(folder: IndexFolder, decryption: Decryption, runs: Sequence[Run]) -> bool:
+    """Is it sure that the manifest which could not be written is not there? An interrupt (Ctrl-C) and an error may come
+    when it is: runs that it names must stay. What nobody names goes after a day.
+    """
+    if folder.filesystem is not None:
+        return False  # a store's answer was lost, and not what it was sent
+    try:
+        found = folder.load(decryption)
+    except BloomsealError:
+        return False
+    return found is None or not {run.id for run in runs} & {run.id for run in found[0].runs}
+
+
+def _remove(folder: IndexFolder, runs: Sequence[Run]) -> None:
+    for run in runs:
+        for shard in run.shards:
+            folder.remove(shard.file)
 
 
 def _current(folder: IndexFolder, decryption: Decryption, fresh: bool) -> Manifest | None:

@@ -82,14 +82,9 @@ def compact(
     report.entries_before = sum(run.entries for run in chosen)
     merge = Merge.of(folder, manifest, chosen)
     run = merge.written(folder, manifest, encryption, decryption, progress) if merger is None else merger(merge)
-    try:
-        made = commit(folder, manifest, encryption, decryption, lambda current: merge.replaced(current, run))
-    except BaseException:
-        _abort(folder, run)
-        raise
+    made = commit(folder, manifest, encryption, decryption, lambda current: merge.replaced(current, run), [run])
     if run.id not in {one.id for one in made.runs}:
-        _abort(folder, run)  # somebody else was first
-        report.merged = 0
+        report.merged = 0  # somebody else was first
     report.runs, report.entries = len(made.runs), run.entries
     return report
 
@@ -211,11 +206,6 @@ class Merge:
         runs = (*(one for one in current.runs if one.id not in old), run)
         made = replace(current, runs=runs, facts=pa.Table.from_pylist(kept, schema=FACTS))
         return _without_dead_docs(made)
-
-
-def _abort(folder: IndexFolder, run: Run) -> None:
-    for shard in run.shards:
-        folder.remove(shard.file)
 
 
 def _without_dead_docs(manifest: Manifest) -> Manifest:

@@ -213,7 +213,8 @@ def update(
         report.covered = len(files) - len(report.left)
         report.entries = sum(run.entries for run in work.found.runs)
         if fresh or work.found.facts:
-            merged = commit(folder, base, encryption, decryption, work.found.to, fresh=fresh)
+            work.handed_over = True
+            merged = commit(folder, base, encryption, decryption, work.found.to, work.found.runs, fresh=fresh)
             report.runs = len(merged.runs)
         else:
             report.runs = len(base.runs)
@@ -251,6 +252,7 @@ class _Update:
         self._places = 0
         self._waiting: list[tuple[str, SeenFile, int]] = []
         self.found = Additions()
+        self.handed_over = False
 
     def take(self, number: int, report: UpdateReport) -> None:
         """One file."""
@@ -304,9 +306,9 @@ class _Update:
             self.found.add(path, seen, run.id, base)
 
     def abort(self) -> None:
-        """Remove what was written."""
+        """Remove what was written, and not handed over to `commit`."""
         self._drop()
-        for run in self.found.runs:
+        for run in () if self.handed_over else self.found.runs:
             for shard in run.shards:
                 self._folder.remove(shard.file)
 

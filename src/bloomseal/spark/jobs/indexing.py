@@ -252,16 +252,16 @@ class _Job:
                 rest.append(one)
         try:
             self._hash(rest, base, files_per_task)
-            report.runs = len(base.runs)
-            if fresh or self._found.facts:
-                table = self._place.table
-                made = commit(index.folder, base, table, table, self._found.to, fresh=fresh)
-                report.runs = len(made.runs)
         except BaseException:
             for run in self._found.runs:
                 for shard in run.shards:
                     index.folder.remove(shard.file)
             raise
+        report.runs = len(base.runs)
+        if fresh or self._found.facts:
+            table = self._place.table
+            made = commit(index.folder, base, table, table, self._found.to, self._found.runs, fresh=fresh)
+            report.runs = len(made.runs)
         report.covered = len(self._files) - len(report.left)
         report.entries = sum(run.entries for run in self._found.runs)
         if report.runs > 1:
