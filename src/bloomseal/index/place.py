@@ -8,7 +8,7 @@ import posixpath
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from ..errors import BloomsealError, UsageError
+from ..errors import BloomsealError, UnsupportedError, UsageError
 from ..storage.aside import folder_below, folder_lock
 from ..storage.atomic import storage_errors
 from ..storage.objects import NO_MARKERS, put
@@ -63,7 +63,8 @@ class FilePlace(Protocol):
         """The storage's own clock: nanoseconds since 1970.
 
         Raises:
-            BloomsealError: no file can be made in the folder.
+            UnsupportedError: a file's time of change is not the storage's own. BloomsealError: no file can be made in
+                the folder.
         """
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
@@ -127,10 +128,16 @@ class LocalPlace:
         with storage_errors("write to the index's folder", self.path):
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
-                return os.fstat(fd).st_ctime_ns
+                with contextlib.suppress(OSError):
+                    os.utime(fd, ns=(0, 0))
+                told = os.fstat(fd)
             finally:
                 os.close(fd)
                 os.unlink(path)  # noqa: PTH108
+        if told.st_ctime_ns == told.st_mtime_ns:
+            # FAT, and some file systems in user space: another file of that size would bear the times of the old one.
+            raise UnsupportedError("whoever sets a file's time there sets its time of change", file=self.path)
+        return told.st_ctime_ns
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
@@ -197,22 +198,27 @@ class SealedIndex:
             self._folder, self.manifest(), self._encryption, self._decryption, everything=everything, progress=progress
         )
 
-    def check(self, *, sample: float | None = None, seed: int = 0, progress: Progress | None = None) -> CheckReport:
+    def check(
+        self, *, sample: float | None = None, seed: int | None = None, progress: Progress | None = None
+    ) -> CheckReport:
         """Hold the index against every value of the files that it covers.
 
         Args:
-            sample: the share of files to look at, in 0 to 1; None: all.
+            sample: the share of files to look at, in 0 to 1, and one at least; None: all.
+            seed: which ones; None: others each time.
 
         Raises:
-            UsageError: there is none. BloomsealError: the index can't be read.
+            UsageError: there is none, or no such share. BloomsealError: the index can't be read.
         """
+        if sample is not None and not 0 < sample <= 1:
+            raise UsageError("sample= is the share of files to look at, in 0 to 1", hint="0.1")
         manifest = self.manifest()
         uncovered = set(self.uncovered())
         report = CheckReport(self.column, uncovered=len(uncovered))
-        draw = Random(seed)  # noqa: S311
         wanted = [number for number in range(len(self._files)) if number not in uncovered]
         if sample is not None:
-            wanted = [number for number in wanted if draw.random() < sample]
+            some = Random(seed).sample(wanted, math.ceil(sample * len(wanted)))  # noqa: S311
+            wanted = sorted(some)
         work = Checking(self._folder, manifest, self._decryption, report)
         try:
             for done, number in enumerate(wanted):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -17,6 +18,9 @@ __all__ = ["ObjectVersion", "version_at", "versions_below"]
 _TAGS: Final = ("ETag", "etag", "generation", "VersionId", "version_id")
 """As s3fs, gcsfs and adlfs call them; the first one counts, which listings tell as well as single looks. Arrow's own
 clients tell none in a listing."""
+_TAGGED: Final = frozenset(["s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"])
+"""The protocols of these clients. A tag of another one may be made of size and second (WebDAV, by nginx), or be a weak
+one (RFC 9110), which two versions may bear."""
 _TIMES: Final = ("LastModified", "last_modified", "updated", "mtime", "modified", "created")
 
 
@@ -82,9 +86,17 @@ def _of_arrow(info: FileInfo) -> ObjectVersion:
 
 
 def _of_fsspec(info: dict[str, Any], abstract: Any) -> ObjectVersion:
-    tag = next((f"{name}={info[name]}" for name in _TAGS if info.get(name)), "")
-    if not tag and "memory" in abstract.protocol and "created" in info:
-        tag = f"created={_nanoseconds(info['created'])}"  # of the object in memory, which another one replaces
+    below = abstract
+    while below.protocol == "dir":
+        below = below.fs
+    given = below.protocol
+    protocols = {given} if isinstance(given, str) else {*given}
+    tag = ""
+    if protocols & _TAGGED:
+        tag = next((f"{name}={info[name]}" for name in _TAGS if info.get(name)), "")
+    elif "memory" in protocols and below is abstract and info.get("type") == "file":
+        # What is written into an object in memory ("r+b") changes none of its times.
+        tag = f"blake2b={hashlib.blake2b(abstract.cat_file(info['name']), digest_size=16).hexdigest()}"
     return ObjectVersion(int(info.get("size") or 0), next(map(_nanoseconds, _given(info)), 0), tag)
 
 

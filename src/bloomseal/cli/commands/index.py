@@ -210,7 +210,12 @@ def rebuild(
 
 
 @index.command(short_help="Hold the index against the files' values.")
-@click.option("--sample", type=click.FloatRange(0, 1), metavar="SHARE", help="Look at this share of the files only.")
+@click.option(
+    "--sample",
+    type=click.FloatRange(0, 1, min_open=True),
+    metavar="SHARE",
+    help="Look at this share of the files only.",
+)
 @_reads
 def check(opened: SealedIndex, sample: float | None) -> int:
     """Hold the index against every value of the files that it covers.

@@ -37,7 +37,7 @@ class Clock:
             False where that does not come about: the file's time lies ahead of the clock, or nothing tells its time.
 
         Raises:
-            BloomsealError: no file can be made there.
+            BloomsealError: no file can be made there; times of change are not the storage's own.
         """
         if state.tag:
             return True

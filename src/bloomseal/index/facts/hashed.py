@@ -72,12 +72,14 @@ def seen_file(file: SealedFile, column: str, state: FileState) -> SeenFile:
 
     Raises:
         NotCoveredError: nothing authenticates the file.
+        PolicyError: it has a name that could be taken for that of an encrypted column; whoever reads it is told so.
     """
     crypto = file.walk.footer.crypto
     if crypto is None or not file.footer_verified:
         raise NotCoveredError("nothing authenticates its footer", file=file.path)
     if crypto.algorithm is not Algorithm.AES_GCM_V1:
         raise NotCoveredError("nothing authenticates its pages (AES_GCM_CTR_V1)", file=file.path)
+    file.walk.keys.expectation.names(file.walk.footer.schema)
     leaf = leaf_in(file, column)
     if leaf is not None:
         carries_filter(leaf)
