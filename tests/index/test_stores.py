@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -276,7 +277,63 @@ def test_names_of_a_table_with_a_log_count_in_a_store(memory: str) -> None:
     table = opened(memory)
     whole = table._indexes.only
     assert whole is not None
-    logged = Members(resolve_path(memory), whole.refs, whole.relative, whole.open, logged=True)
-    assert logged.states() == [logged.state(0)] * 4
-    assert logged.state(0) is not None
-    assert logged.state(0).tag == "log"  # type: ignore[union-attr]
+    told = ["a", "b", "a", ""]
+    logged = Members(resolve_path(memory), whole.refs, whole.relative, whole.open, logged=told)
+    states = logged.states()
+    assert states == [logged.state(number) for number in range(4)]
+    assert states[0] == states[2] != states[1]
+    assert states[3] is None  # a log that tells nothing but the name proves nothing
+
+
+def test_a_log_tells_a_file_from_another_of_its_name(tmp_path: Path) -> None:
+    """Files that were there before their table was made have any name, and have it again when they are made anew."""
+    deltalake = pytest.importorskip("deltalake")
+    from deltalake.transaction import AddAction, create_table_with_add_actions
+
+    from bloomseal.storage.discovery.tables import find_files
+
+    def told(number: int, changed: int, size: int = 7) -> str:
+        path = tmp_path / f"{number}"
+        path.mkdir()
+        write(str(path / "a.parquet"), part(0))
+        create_table_with_add_actions(
+            str(path), deltalake.Schema.from_arrow(part(0).schema), [AddAction("a.parquet", size, {}, changed, True, "{}")],
+            mode="append", partition_by=[],
+        )  # fmt: skip
+        first, again = (find_files(str(path)).files[0].told for _ in range(2))
+        assert first == again != ""
+        held = deltalake.DeltaTable(str(path))
+        anew = [AddAction("a.parquet", size, {}, changed + 1, True, "{}")]
+        held.create_write_transaction(anew, mode="overwrite", schema=held.schema(), partition_by=[])
+        assert find_files(str(path)).files[0].told not in ("", first)
+        return first
+
+    # Another table, another time, another size.
+    assert len({told(0, 1), told(1, 1), told(2, 2), told(3, 1, 8)}) == 4
+
+
+def test_an_iceberg_table_tells_a_file_from_another_of_its_name(tmp_path: Path) -> None:
+    pytest.importorskip("pyiceberg")
+    import pyarrow.parquet as pq
+    from pyiceberg.catalog.memory import InMemoryCatalog
+
+    from bloomseal.storage.discovery.tables import find_files
+
+    catalog = InMemoryCatalog("test", warehouse=f"file://{tmp_path}/ice")
+    catalog.create_namespace("n")
+    told = []
+    for rows in (part(0), part(0), part(5)):
+        table = catalog.create_table("n.t", schema=part(0).schema)
+        place = Path(table.location().removeprefix("file://"))
+        (place / "data").mkdir(parents=True, exist_ok=True)
+        pq.write_table(rows, place / "data" / "a.parquet")
+        table.add_files([f"file://{place}/data/a.parquet"])
+        told += [found.told for found in find_files(str(place)).files]
+        table.delete("n >= 0")
+        pq.write_table(rows.slice(0, 29), place / "data" / "a.parquet")
+        table.add_files([f"file://{place}/data/a.parquet"])
+        told += [found.told for found in find_files(str(place)).files]
+        catalog.drop_table("n.t")
+        shutil.rmtree(place)
+    assert "" not in told
+    assert len({*told}) == len(told) == 6

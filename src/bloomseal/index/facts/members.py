@@ -17,8 +17,7 @@ from .sighting import authentic_content
 
 __all__ = ["Members", "Trust"]
 
-_BY_LOG: Final = FileState(0, 0, 0, 0, "log")
-"""Delta and Iceberg never use a name twice: what a version names is what was hashed under that name."""
+_BY_IDENTITY: Final = FileState(0, 0, 0, 0, "identity")
 
 
 class Trust(StrEnum):
@@ -39,7 +38,8 @@ class Members:
         root: the folder.
         refs, relative: where each file is, and its path below the folder.
         open: opens the file of a number; the caller closes it.
-        logged: a table's log keeps the list of files.
+        logged: what a table's log tells of each file beside its name (`Found.told`); None: no log keeps the list. Delta
+            and Iceberg make names that are never used twice; files that were there before the table have any.
         trust: see `Trust`.
     """
 
@@ -50,12 +50,12 @@ class Members:
         relative: Sequence[str],
         open: Callable[[int], SealedFile],  # noqa: A002
         *,
-        logged: bool = False,
+        logged: Sequence[str] | None = None,
         trust: Trust = Trust.AUTO,
     ) -> None:
         self.trust = trust
         self.root, self.refs, self.relative, self.open = root, list(refs), list(relative), open
-        self._logged = logged
+        self.logged = logged
         self._listed: list[FileState | None] | None = None
 
     def __len__(self) -> int:
@@ -73,7 +73,7 @@ class Members:
         for.
         """
         if self.trust is Trust.IDENTITY:
-            return [_BY_LOG] * len(self)
+            return [_BY_IDENTITY] * len(self)
         if self._listed is None or self.here:
             self._listed = self.listed()
         if self.here or self.trust is Trust.TIME:
@@ -88,8 +88,8 @@ class Members:
         """
         if self.here:
             return [_local(ref.path) for ref in self.refs]
-        if self._logged:
-            return [_BY_LOG] * len(self)
+        if self.logged is not None:
+            return list(map(_by_log, self.logged))
         found = versions_below(self.root)
         there = [found.get(ref.path.lstrip("/")) for ref in self.refs]
         return [None if one is None else state_of_version(one) for one in there]
@@ -99,8 +99,8 @@ class Members:
         ref = self.refs[number]
         if self.here:
             return _local(ref.path)
-        if self._logged:
-            return _BY_LOG
+        if self.logged is not None:
+            return _by_log(self.logged[number])
         found = version_at(ref)
         return None if found is None else state_of_version(found)
 
@@ -113,6 +113,10 @@ class Members:
                 return authentic_content(file, column)
         except BloomsealError:
             return None
+
+
+def _by_log(told: str) -> FileState | None:
+    return FileState(0, 0, 0, 0, f"log {told}") if told else None
 
 
 def _local(path: str) -> FileState | None:

@@ -103,13 +103,14 @@ def seals_spill(spark: SparkSession) -> bool:
 
 
 class _File(NamedTuple):
-    """A file to look at, or to hash; `number` is that among the table's."""
+    """A file to look at, or to hash; `number` is that among the table's; `told` as `Members.logged` has it."""
 
     number: int
     name: str
     relative: str
     seen: SeenFile | None = None
     base: int = 0
+    told: str | None = None
 
 
 class _Seen(NamedTuple):
@@ -133,6 +134,7 @@ class _Tasks(Place):
             [FileRef(one.name, filesystem, self.root) for one in files],
             [one.relative for one in files],
             lambda number: open_table_file(files[number].name, self.table, self.base, self.root),
+            logged=[one.told or "" for one in files] if any(one.told is not None for one in files) else None,
         )
 
     def look(self, part: Iterable[_File]) -> Iterator[_Seen]:
@@ -234,7 +236,7 @@ class _Job:
         index, report = self._index, self._report
         old = self._old() if rebuild else index.manifest() if index.exists else None
         numbers = index.uncovered() if old is not None and not rebuild else list(range(len(self._files)))
-        files = [_File(one, self._files.refs[one].path, self._files.relative[one]) for one in numbers]
+        files = [self._file(one) for one in numbers]
         index.folder.place.make()
         seen = packs(self._spark, files, files_per_task).mapPartitions(self._place.look).collect() if files else []
         report.left = {self._files.relative[one.number]: one.why for one in seen if one.seen is None}
@@ -267,6 +269,11 @@ class _Job:
         if report.runs > 1:
             report.runs = compacted(self._spark, index, self._place).runs
         return report
+
+    def _file(self, number: int) -> _File:
+        files = self._files
+        told = None if files.logged is None else files.logged[number]
+        return _File(number, files.refs[number].path, files.relative[number], told=told)
 
     def _old(self) -> Manifest | None:
         """Of an index that is to be rebuilt; it may be one that nobody can read."""
@@ -309,8 +316,7 @@ class _Job:
             assert one.seen is not None  # noqa: S101
             # Its schema stays here.
             seen = replace(one.seen, doc=b"")
-            name, relative = self._files.refs[one.number].path, self._files.relative[one.number]
-            files.append(_File(one.number, name, relative, seen, places))
+            files.append(self._file(one.number)._replace(seen=seen, base=places))
             places += one.seen.groups * one.seen.stride
         shards = max(1, -(-sum(one.rows for one in part) // _SHARD_ENTRIES))
         failed: Failed = self._spark.sparkContext.accumulator({}, _Reasons())

@@ -89,7 +89,8 @@ class Files:
     def _found(self, one: Placed) -> Found:
         root = self._root(one)
         relative = one.name if root is None else one.name[len(root.rstrip("/")) + 1 :]
-        return Found(FileRef(one.name, open_filesystem(one.base), root), relative, Kind.DATA)
+        told = "" if self.rules is None else self.rules.told.get(one.name, "")
+        return Found(FileRef(one.name, open_filesystem(one.base), root), relative, Kind.DATA, told=told)
 
 
 @dataclass(frozen=True)

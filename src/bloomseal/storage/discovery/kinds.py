@@ -81,12 +81,14 @@ class Found:
         relative: its path below the folder that was named; its name where it was named itself.
         kind: as its name has it.
         size: bytes, where the listing told it: other file systems do.
+        told: by a table's log, see `bloomseal.storage.logs.snapshot.LiveFile`.
     """
 
     ref: FileRef
     relative: str
     kind: Kind
     size: int | None = field(default=None, compare=False)
+    told: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -289,7 +289,7 @@ def _keep_live(
             # By one name, or by two that lead to it.
             listing.problems.append(Problem(one.path, "the table's log names it twice, so that its rows count twice"))
             continue
-        files[name] = replace(held, kind=Kind.DATA)
+        files[name] = replace(held, kind=Kind.DATA, told=one.told)
         result.live[held.ref.path] = one
 
 

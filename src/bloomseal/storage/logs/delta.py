@@ -12,7 +12,18 @@ from typing import Any, Final
 from ...errors import UnsupportedError, UsageError
 from ..ref import FileRef
 from .delta_log import read_log
-from .snapshot import History, LiveFile, Naming, Snapshot, in_table, library, location, need_readable, opened
+from .snapshot import (
+    History,
+    LiveFile,
+    Naming,
+    Snapshot,
+    in_table,
+    library,
+    location,
+    need_readable,
+    opened,
+    told_apart,
+)
 
 __all__ = ["DeltaLog"]
 
@@ -79,8 +90,13 @@ class DeltaLog:
     def _read(self) -> Snapshot:
         import pyarrow as pa
 
+        table = self._table.metadata().id
         live = [
-            LiveFile(in_table(row["path"], self._ref, quoted=True), row.get("partition") or {})
+            LiveFile(
+                in_table(row["path"], self._ref, quoted=True),
+                row.get("partition") or {},
+                told_apart(table, row.get("size_bytes"), row.get("modification_time")),
+            )
             for row in self._actions()
         ]
         schema = pa.schema(self._table.schema().to_arrow())

@@ -19,7 +19,18 @@ from ..formats import METADATA_ENDINGS
 from ..local import open_regular
 from ..ref import FileRef
 from ..source import Source, refusal
-from .snapshot import History, LiveFile, Naming, Snapshot, in_table, library, location, need_readable, opened
+from .snapshot import (
+    History,
+    LiveFile,
+    Naming,
+    Snapshot,
+    in_table,
+    library,
+    location,
+    need_readable,
+    opened,
+    told_apart,
+)
 
 __all__ = ["IcebergLog"]
 
@@ -123,7 +134,7 @@ class IcebergLog:
         for task in scan.plan_files():
             if _format_of(task.file) != "PARQUET":
                 raise UnsupportedError("an Iceberg table with data that are not Parquet", file=self._path(task.file))
-            files.append(LiveFile(self._path(task.file), self._partition(task.file, schema)))
+            files.append(LiveFile(self._path(task.file), self._partition(task.file, schema), self._told(task.file)))
             deletes |= {self._path(one) for one in task.delete_files}
         return Snapshot(
             self._version if self._version is not None else self._table.metadata.current_snapshot_id,
@@ -133,6 +144,14 @@ class IcebergLog:
             Naming(tuple(one.name for one in schema.fields), ids, self._mapped()),
             stored=True,
         )
+
+    def _told(self, file: Any) -> str:
+        sizes, *bounds = (
+            sorted((getattr(file, name, None) or {}).items())
+            for name in ("column_sizes", "lower_bounds", "upper_bounds")
+        )
+        table, offsets = self._table.metadata.table_uuid, file.split_offsets
+        return told_apart(table, file.file_size_in_bytes, file.record_count, sizes, bounds, offsets)
 
     def _mapped(self) -> dict[str, int] | None:
         """The ids of columns in files that bear none: what was written before it was an Iceberg table's."""

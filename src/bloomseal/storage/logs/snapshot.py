@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,18 @@ from ..ref import FileRef
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["History", "LiveFile", "Naming", "Snapshot", "in_table", "library", "location", "need_readable", "opened"]
+__all__ = [
+    "History",
+    "LiveFile",
+    "Naming",
+    "Snapshot",
+    "in_table",
+    "library",
+    "location",
+    "need_readable",
+    "opened",
+    "told_apart",
+]
 
 T = TypeVar("T")
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)", re.DOTALL)
@@ -30,15 +42,26 @@ class LiveFile:
     Attributes:
         path: on the table's file system; the URI as it stands where it leads to another one.
         partition: the values of partition columns, by name, as the log has them.
+        told: what tells the file from another one that the log, or another table's, names likewise; empty: nothing.
         elsewhere: the path leads to another file system than the table's.
     """
 
     path: str
     partition: Mapping[str, Any] = field(default_factory=dict)
+    told: str = ""
 
     @property
     def elsewhere(self) -> bool:
         return _URI.match(self.path) is not None
+
+
+def told_apart(*facts: Any) -> str:
+    """What a log tells of a file beside its name, in one word: `LiveFile.told`.
+
+    A table that was dropped and made again of files of the same names has another log; a file that was taken out, and
+    one of its name put in, was written at another time.
+    """
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,7 @@ class Indexes:
             [found.ref for found in files],
             [found.relative for found in files],
             lambda number: parts.open_named(numbers[number]),
-            logged=parts.logged,
+            logged=[found.told for found in files] if parts.logged else None,
             trust=self._trust,
         )
 

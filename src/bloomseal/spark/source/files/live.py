@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from ...listing import open_filesystem
 
 if TYPE_CHECKING:
     from ....read.file import SealedFile
-    from ....storage.logs.snapshot import Naming, Snapshot
+    from ....storage.logs.snapshot import Naming
 
 __all__ = ["LiveTable", "Rules"]
 
@@ -33,10 +33,15 @@ class Rules:
     Attributes:
         naming: how the log finds its columns in a file.
         stored: partition columns that the files hold themselves: their own values count, not the log's.
+        told: path → what the log tells of the file beside its name, for indexes; tasks do without it.
     """
 
     naming: Naming
     stored: tuple[str, ...] = ()
+    told: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "told": {}}
 
     def check(self, file: SealedFile) -> None:
         """Refuse a file whose rows are not the table's as they are.
@@ -105,11 +110,10 @@ class LiveTable:
             )
             for one in found.files
         }
-        return cls(files, schema, folders, _rules(snapshot, names))
-
-
-def _rules(snapshot: Snapshot, names: tuple[str, ...]) -> Rules:
-    return Rules(snapshot.naming, names if snapshot.stored else ())
+        rules = Rules(
+            snapshot.naming, names if snapshot.stored else (), {one.ref.path: one.told for one in found.files}
+        )
+        return cls(files, schema, folders, rules)
 
 
 def _text(value: Any, name: str, root: str) -> str:
