@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -148,3 +149,36 @@ def test_the_file_sinks_log_says_which_files_are_live(
     with pytest.raises(bs.UsageError, match="files already"):
         bss.write_stream(stream, tmp_path / "in", through="bridge")
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_sink_is_found_in_any_thread_and_session(
+    spark: SparkSession, rows: Callable[[int, int], DataFrame], policy: Policy, tmp_path: Path
+) -> None:
+    """Spark looks for it in the thread's active session."""
+    other = spark.newSession()
+    bss.enable(other, policy=policy)
+    bss.write(rows(0, 4), tmp_path / "in")
+
+    def copy(session: SparkSession, name: str) -> list[int]:
+        stream = session.readStream.format("bloomseal").load(str(tmp_path / "in"))
+        run(bss.write_stream(stream, tmp_path / name), tmp_path / f"checkpoint-{name}")
+        return ids(bss.read(session, tmp_path / name))
+
+    assert copy(other, "of-another-session") == [0, 1, 2, 3]
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(copy, spark, "in-another-thread").result() == [0, 1, 2, 3]
+
+
+def test_a_table_of_other_folders_is_refused_before_a_query_begins(
+    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path
+) -> None:
+    bss.write(rows(0, 4), tmp_path / "in")
+    bss.write(rows(0, 4), tmp_path / "out", partition_by=["k"])
+    stream = spark.readStream.format("bloomseal").load(str(tmp_path / "in"))
+    writer = bss.write_stream(stream, tmp_path / "out").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    with pytest.raises(bs.UsageError, match="would not be seen"):
+        writer.start()
+    assert not (tmp_path / "checkpoint").exists()
+    counted = stream.groupBy("k").count().selectExpr("count AS id", "'x' AS ssn")
+    run(bss.write_stream(counted, tmp_path / "out").outputMode("complete"), tmp_path / "checkpoint")
+    assert ids(bss.read(spark, tmp_path / "out")) == [2, 2]

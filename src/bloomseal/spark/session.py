@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import sys
+import threading
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -44,6 +45,8 @@ __all__ = [
 
 T = TypeVar("T")
 _NAME: Final = "bloomseal.session"
+_registering: Final = threading.Lock()
+"""Of two threads that register one name at the same time Spark refuses the later: somebody has it."""
 _policies: dict[str, Policy] = {}
 _metrics: dict[str, Accumulator[Metrics]] = {}
 """By the name that a session's configuration holds: streams run their batches in copies of a session, and Python makes
@@ -141,7 +144,7 @@ def register_source(
     zone, parallelism = str(spark.conf.get("spark.sql.session.timeZone")), spark.sparkContext.defaultParallelism
     given = {"defaults": Defaults(kms, policy, metrics, zone, parallelism), "name": classmethod(lambda _: name)}
     # A class of its own travels by value, and its attributes with it.
-    with as_active(spark):
+    with _registering, as_active(spark):
         forget_static_source(spark, name)
         spark.dataSource.register(type("BloomsealSource", (BloomsealSource,), given))
     return metrics

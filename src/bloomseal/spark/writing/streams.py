@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from ...errors import UsageError
 from ...policy import Policy, TablePolicy
 from ...table.hive import check_partitioning
 from ..given import refuse_secrets
 from ..listing import list_files, qualified, split_uri
-from ..session import chosen_table
+from ..session import as_active, chosen_table
 from ..settings import bridge_options, check_lookalikes, promised
 from .frames import registered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
+    from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["write_stream"]
 
@@ -46,9 +48,10 @@ def write_stream(
 
     Raises:
         UsageError, PolicyError, UnsupportedError: as `write`, before anything is written; and rows in the folder that
-            the log of a file sink would hide.
+            the log of a file sink would hide. ``start()`` refuses a folder of other partition columns.
     """
     from ..source.files.logs import refuse_logs, sink_files
+    from ..source.files.tree import check_folders
 
     spark = df.sparkSession
     if not df.isStreaming:
@@ -64,7 +67,12 @@ def write_stream(
     refuse_logs(target, sink=through == "bridge")
     if through == "source":
         by = {"partition_by": ",".join(partition_by)} if partition_by else {}
-        return df.writeStream.format(registered(spark, chosen)).options(**extra, **by, path=target)
+
+        def check(mode: str) -> None:
+            if mode.lower() != "complete":  # which replaces all that is there
+                check_folders(target, partition_by)
+
+        return _Writer(df, check).format(registered(spark, chosen)).options(**extra, **by, path=target)
     settings = bridge_options(df, chosen, stored, extra)
     if sink_files(*split_uri(target)) is None and list_files(spark, path, to_write=True).names:
         raise UsageError(
@@ -73,3 +81,33 @@ def write_stream(
             hint='through="source", or another folder',
         )
     return df.writeStream.format("parquet").options(**extra, **settings, path=target).partitionBy(*partition_by)
+
+
+class _Writer(DataStreamWriter):
+    """Starts its query where the frame's own session knows the data source: Spark looks for it in the thread's active
+    one.
+
+    Args:
+        check: given the output mode, refuses what must not begin.
+    """
+
+    def __init__(self, df: DataFrame, check: Callable[[str], None]) -> None:
+        super().__init__(df)
+        self._session, self._check, self._mode = df.sparkSession, check, "append"
+
+    def outputMode(self, outputMode: str) -> DataStreamWriter:  # noqa: N802, N803
+        self._mode = outputMode
+        return super().outputMode(outputMode)
+
+    def start(
+        self,
+        path: str | None = None,
+        format: str | None = None,  # noqa: A002
+        outputMode: str | None = None,  # noqa: N803
+        partitionBy: str | list[str] | None = None,  # noqa: N803
+        queryName: str | None = None,  # noqa: N803
+        **options: Any,
+    ) -> StreamingQuery:
+        self._check(outputMode or self._mode)
+        with as_active(self._session):
+            return super().start(path, format, outputMode, partitionBy, queryName, **options)
