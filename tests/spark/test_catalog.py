@@ -48,7 +48,7 @@ def test_inserts_into_a_protected_table_are_sealed(
     lacking = bss.protect_table(spark, name, dry_run=True)
     assert lacking["parquet.encryption.footer.key"] == "footer"
     assert bss.protect_table(spark, name) == lacking
-    assert bss.protect_table(spark, name) == {}
+    assert bss.protect_table(spark, name) == bss.protect_table(spark, f"spark_catalog.default.{name}") == {}
     spark.sql(f"INSERT INTO {name} VALUES (77, 'x')")  # noqa: S608
     rows.write.insertInto(name)
     rows.write.mode("append").saveAsTable(name)
@@ -132,7 +132,10 @@ def test_each_batch_of_a_stream_knows_the_policy(spark: SparkSession, rows: Data
 
 def test_keys_may_be_a_pandas_frame(spark: SparkSession, rows: DataFrame, tmp_path: Path) -> None:
     bss.write(rows, tmp_path / "t")
-    for keys in (pd.DataFrame({"ssn": ["ssn-1", "no"]}), pd.Series(["ssn-1", "no"])):
+    texts = ["ssn-1", None, "no", "ssn-1"]
+    columns = (pd.Series(texts), pd.Series(texts, dtype="category"), pd.Series(texts, dtype=object), pd.Index(texts))
+    for keys in (pd.DataFrame({"ssn": texts}), *columns, pd.array(texts)):
+        assert bss.prune(spark, tmp_path / "t", "ssn", keys).counts["row_groups_left"] == 1
         assert [row.id for row in bss.semi_join(spark, tmp_path / "t", "ssn", keys).collect()] == [1]
 
 
@@ -161,3 +164,43 @@ def test_a_session_that_refuses_plaintext_begins_no_file(
     finally:
         bss.enable(spark, policy=policy)
     rows.write.mode("append").parquet(str(tmp_path / "clear"))
+
+
+def test_an_overwrite_that_makes_the_table_anew_is_found_or_refused(
+    spark: SparkSession, rows: DataFrame, policy: Policy, name: str
+) -> None:
+    """Spark drops the table, and its options with it."""
+    spark.sql(f"CREATE TABLE {name} (id BIGINT, ssn STRING) USING parquet")
+    bss.protect_table(spark, name)
+    bss.enable(spark, policy=policy, refuse_plaintext=True)
+    try:
+        with pytest.raises(Exception, match="no key is named for this write"):
+            rows.write.mode("overwrite").saveAsTable(name)
+    finally:
+        bss.enable(spark, policy=policy)
+    rows.write.mode("overwrite").saveAsTable(name)
+    with pytest.raises(bs.PolicyError, match="plaintext"):
+        bss.protect_table(spark, name, dry_run=True)
+
+
+def test_a_view_shows_what_was_there_when_it_was_first_asked(
+    spark: SparkSession, rows: DataFrame, tmp_path: Path
+) -> None:
+    bss.write(rows, tmp_path / "t")
+    make = f"CREATE OR REPLACE TEMPORARY VIEW seen USING bloomseal OPTIONS (path '{tmp_path}/t')"
+    spark.sql(make)
+    assert spark.table("seen").count() == 4
+    spark.sql("INSERT INTO seen VALUES (9, 'x')")
+    assert spark.table("seen").count() == 4
+    spark.sql(make)
+    assert spark.table("seen").count() == 5
+    spark.catalog.dropTempView("seen")
+
+
+def test_folders_that_a_write_adds_are_told_to_the_catalog(spark: SparkSession, rows: DataFrame, name: str) -> None:
+    spark.sql(f"CREATE TABLE {name} (id BIGINT, ssn STRING, k BIGINT) USING parquet PARTITIONED BY (k)")
+    bss.protect_table(spark, name)
+    place = spark.conf.get("spark.sql.warehouse.dir")
+    bss.write(rows.selectExpr("*", "id % 2 AS k"), f"{place}/{name}", mode="append", partition_by=["k"])
+    spark.sql(f"MSCK REPAIR TABLE {name}")
+    assert spark.table(name).count() == 4

@@ -94,8 +94,10 @@ def read(
     if columns is not None:
         if not columns:
             raise UsageError("no columns are asked for", hint="columns=None for all")
+        if isinstance(columns, str):
+            raise UsageError("columns come as a list, also a single one")
         frame = spark.createDataFrame([], request.schema)
-        needed = _references(frame.select(*columns))
+        needed = _references(_selected(frame, columns))
         if where is not None:
             needed |= _references(frame.where(where))
     # A query may spell them in another case.
@@ -266,6 +268,18 @@ class Request:
         options = {**self._options, **zone, **more, READ_ID: uuid.uuid4().hex}
         with as_active(self._spark):
             return self._spark.read.format(self._format).schema(schema).options(**options).load(self._paths)
+
+
+def _selected(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
+    from pyspark.errors import PySparkException
+
+    try:
+        return frame.select(*columns)
+    except PySparkException as error:
+        if not (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
+            raise
+        name = (error.getMessageParameters() or {}).get("objectName", "").strip("`")
+    raise UsageError("no such column", column=name or None, hint=f"the columns are {', '.join(frame.columns)}")
 
 
 def _references(frame: DataFrame) -> set[str]:

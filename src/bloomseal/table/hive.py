@@ -42,6 +42,8 @@ def check_partitioning(
         UsageError: no such column, one that is named twice, or no column left for the files.
         PolicyError: its values are protected.
     """
+    if isinstance(partition_by, str):
+        raise UsageError("columns to partition by come as a list, also a single one")
     for name in partition_by:
         if name not in names:
             raise UsageError("there is no such column to partition by", column=name)

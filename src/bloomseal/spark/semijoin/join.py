@@ -26,7 +26,7 @@ from ..source.options import SourceOptions
 from ..source.reader import infer_schema, plan
 from ..source.scan import Scan
 from ..source.stats import READ_ID
-from ..source.types import arrow_type
+from ..source.types import arrow_type, position_of
 from .indexed import AskedIndexes
 from .pruning import Question
 from .reading import Reading, RowGroups
@@ -128,6 +128,8 @@ def semi_join(
         wanted = _keys_frame(
             spark, keys, question.values, column, _type_of(schema, column, case_sensitive=question.case_sensitive)
         )
+        if columns is not None:
+            _check_columns(schema, columns)
         if columns is not None and where is None:
             needed = {*(name.lower() for name in columns), column.split(".")[0].lower()}
             schema = st.StructType([one for one in schema.fields if one.name.lower() in needed])
@@ -151,6 +153,14 @@ def semi_join(
 
 def _mean_size(tree: Tree) -> int:
     return sum(file.size for file in tree.files) // max(len(tree.files), 1)
+
+
+def _check_columns(schema: st.StructType, columns: Sequence[str]) -> None:
+    if isinstance(columns, str):
+        raise UsageError("columns come as a list, also a single one", hint="columns=None for all")
+    for name in columns:
+        if position_of(name, schema.names) is None:
+            raise UsageError("no such column", column=name, hint=f"the columns are {', '.join(schema.names)}")
 
 
 def _quoted(column: str) -> str:

@@ -125,6 +125,8 @@ def values_of(keys: Any, column: str) -> Any:
         keys = pa.table(keys)  # a pandas or Polars frame, a table of pyarrow
     if isinstance(keys, pa.Table | pa.RecordBatch):
         keys = keys.column(_one_of(keys.schema.names, column))
+    if hasattr(keys, "dropna"):
+        keys = keys.dropna()  # in a column of pandas what is missing is a NaN, of texts too
     # They are gone through more than once: hashed, and again as the frame that Spark joins.
     return list(keys) if isinstance(keys, set | frozenset | dict | Iterator) else keys
 

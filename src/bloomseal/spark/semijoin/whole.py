@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from ..jar import SEALED_READS
@@ -56,7 +57,7 @@ def seen_by_spark(spark: SparkSession, settings: SourceOptions) -> Seen | None:
     try:
         reader = _reader(spark).option("mergeSchema", str(settings.merge_schema).lower())
         frame = reader.parquet(_literal(path))
-    except PySparkException:
+    except (PySparkException, Py4JError):  # the latter where a job of Spark's fails, which merges schemas
         return None  # our own reader will tell the reason, or do without
     # Thousands of names in one message from the JVM, and not in one each.
     mapper: Any = classic_jvm(spark).com.fasterxml.jackson.databind.ObjectMapper()

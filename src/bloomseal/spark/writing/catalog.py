@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["protect_table"]
 
 _OURS: Final = re.compile(r"parquet\.(encryption|bloom|crypto)\.", re.IGNORECASE)
+_CATALOG: Final = "spark_catalog"
+_PARTS: Final = 3
 _MARKS: Final = re.compile(r"(['\\])")
 
 
@@ -87,6 +89,11 @@ def _metadata(spark: SparkSession, name: str) -> Any:
 
     state = spark._jsparkSession.sessionState()
     try:
+        parts = state.sqlParser().parseMultipartIdentifier(name)
+        names = [str(parts.apply(i)) for i in range(parts.size())]
+        # As other catalogs have names of three parts: this one's own is the only one that it knows.
+        if len(names) == _PARTS and names[0].lower() == _CATALOG:
+            name = ".".join(f"`{part}`" for part in names[1:])
         return state.catalog().getTableMetadata(state.sqlParser().parseTableIdentifier(name))
     except (PySparkException, Py4JError):
         raise UsageError(f"the session's catalog has no table {name}", hint="SHOW TABLES") from None
