@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,12 +21,12 @@ pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
 DOORS = ("bridge", "source")
 MODE = "spark.sql.sources.partitionOverwriteMode"
 Door = Literal["bridge", "source"]
+TABLE = {"footer_key": "footer", "columns": {"ssn": {"key": "pii", "filter": {"ndv": 100}}}}
 
 
 @pytest.fixture(scope="module")
 def policy(ring: bs.Keyring) -> Policy:
-    tables = {"t": {"footer_key": "footer", "columns": {"ssn": {"key": "pii", "filter": {"ndv": 100}}}}}
-    return Policy.from_dict({"version": 1, "kms": f"keyring://{ring.path}", "tables": tables})
+    return Policy.from_dict({"version": 1, "kms": f"keyring://{ring.path}", "tables": {"t": TABLE}})
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +104,82 @@ def test_a_column_that_only_looks_like_a_keyed_one_is_not_written(
         assert not (tmp_path / "t").exists()
     finally:
         spark.conf.unset("spark.sql.caseSensitive")
+
+
+def test_sparks_own_overwrite_follows_the_session_too(
+    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path
+) -> None:
+    def overwrite(frame: DataFrame, by: str = "k", **options: str) -> list[int]:
+        writer = frame.write.format("bloomseal").mode("overwrite").options(partition_by=by, **options)
+        writer.save(str(tmp_path / "t"))
+        return ids(spark, tmp_path / "t")
+
+    bss.write(rows(0, 4), tmp_path / "t", partition_by=["k"], through="source")
+    spark.conf.set(MODE, "dynamic")
+    try:
+        assert overwrite(rows(10, 14).where("k = 1")) == [0, 2, 11, 13]
+        assert overwrite(rows(0, 4).where("id < 0")) == [0, 2, 11, 13]
+        before = sorted(tmp_path.rglob("*"))
+        with pytest.raises(Exception, match="would not be seen"):
+            overwrite(rows(10, 14), by="id")
+        assert sorted(tmp_path.rglob("*")) == before
+        assert overwrite(rows(20, 24).where("k = 1"), partition_overwrite_mode="static") == [21, 23]
+    finally:
+        spark.conf.unset(MODE)
+    assert overwrite(rows(30, 34).where("k = 0")) == [30, 32]
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_of_writes_at_the_same_time_no_row_is_lost(
+    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path, door: Door
+) -> None:
+    """Each job of Spark's own committer removes the temporary folder of all when it is done."""
+    for number in range(3):
+        together = threading.Barrier(3)
+
+        def append(start: int, folder: Path = tmp_path / str(number), together: threading.Barrier = together) -> int:
+            frame = rows(start, start + 32).repartition(16)
+            together.wait(60)
+            return bss.write(frame, folder, mode="append", through=door).rows
+
+        with ThreadPoolExecutor(3) as pool:
+            told = list(pool.map(append, (0, 100, 200)))
+        assert ids(spark, tmp_path / str(number)) == [*range(32), *range(100, 132), *range(200, 232)]
+        assert door == "source" or told == [32, 32, 32]
+
+
+def test_threads_may_begin_at_the_same_time(
+    spark: SparkSession, rows: Callable[[int, int], DataFrame], policy: Policy, tmp_path: Path
+) -> None:
+    """The first to use a policy makes a data source that knows it."""
+    bss.write(rows(0, 4), tmp_path / "t")
+    for number in range(3):
+        table = Policy.from_dict({"version": 1, "kms": policy.for_table("t").kms, "tables": {f"t{number}": TABLE}})
+        together = threading.Barrier(4)
+
+        def read(_: int, table: Policy = table, together: threading.Barrier = together) -> int:
+            together.wait(60)
+            return bss.read(spark, tmp_path / "t", policy=table).count()
+
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(read, range(4))) == [4] * 4
+
+
+def test_what_is_no_list_of_columns_or_no_table_is_refused(
+    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path
+) -> None:
+    bss.write(rows(0, 4), tmp_path / "t")
+    stream = spark.readStream.format("bloomseal").load(str(tmp_path / "t"))
+    with pytest.raises(bs.UsageError, match="write_stream"):
+        bss.write(stream, tmp_path / "u")
+    with pytest.raises(bs.UsageError, match="as a list"):
+        bss.write(rows(0, 4), tmp_path / "u", partition_by="k")
+    with pytest.raises(bs.UsageError, match="as a list"):
+        bss.read(spark, tmp_path / "t", columns="id")
+    with pytest.raises(bs.UsageError, match=r"no such column.*idd.*id, ssn, k"):
+        bss.read(spark, tmp_path / "t", columns=["idd"])
+    with pytest.raises(bs.UsageError, match=r"no such column.*idd.*id, ssn, k"):
+        bss.semi_join(spark, tmp_path / "t", "ssn", ["ssn-1"], columns=["idd"])
+    with pytest.raises(bs.UsageError, match="as a list"):
+        bss.semi_join(spark, tmp_path / "t", "ssn", ["ssn-1"], columns="id")
+    assert not (tmp_path / "u").exists()

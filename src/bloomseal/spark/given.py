@@ -20,6 +20,7 @@ __all__ = [
     "CRYPTO_FACTORY",
     "MERGE_SCHEMA",
     "PARTITION_INFERENCE",
+    "PARTITION_OVERWRITE",
     "absolute_kms",
     "refuse_secrets",
     "table_policy",
@@ -27,6 +28,7 @@ __all__ = [
 
 MERGE_SCHEMA: Final = "spark.sql.parquet.mergeSchema"
 PARTITION_INFERENCE: Final = "spark.sql.sources.partitionColumnTypeInference.enabled"
+PARTITION_OVERWRITE: Final = "spark.sql.sources.partitionOverwriteMode"
 
 CRYPTO_FACTORY: Final = "bloomseal.spark.Logged"
 ACCESS: Final = "parquet.encryption.key.access.token"

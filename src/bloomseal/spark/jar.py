@@ -20,7 +20,7 @@ from typing import Any, Final
 from ..errors import BloomsealError, MissingDependencyError, PolicyError
 from .runtime import java_home
 
-__all__ = ["KMS_CLIENT", "SEALED_ONLY", "SEALED_READS", "bridge_jar", "build_jar", "kept_file"]
+__all__ = ["KMS_CLIENT", "SEALED_ONLY", "SEALED_READS", "bridge_jar", "build_jar", "cache_folder", "kept_file"]
 
 KMS_CLIENT: Final = "bloomseal.spark.KeyBridge"
 SEALED_ONLY: Final = "bloomseal.spark.SealedOnly"
@@ -50,7 +50,7 @@ def bridge_jar(jvm: Any) -> Path:
     Raises:
         PolicyError: others could replace the jar.
     """
-    folder = _cache()
+    folder = cache_folder()
     version = hashlib.sha256("".join(_sources().values()).encode()).hexdigest()[:16]
     path = folder / f"bloomseal-key-bridge-{version}.jar"
     if not path.exists():
@@ -65,7 +65,7 @@ def kept_file(name: str, content: bytes) -> Path:
     Raises:
         PolicyError: others could replace it.
     """
-    path = _cache() / name
+    path = cache_folder() / name
     if not path.exists() or path.read_bytes() != content:
         _replace(path, content)
     return path
@@ -94,8 +94,8 @@ def _compiled(jvm: Any) -> bytes:
     return jar.getvalue()
 
 
-def _cache() -> Path:
-    """A folder that nobody else can write to: what is in it gets to run beside the keys."""
+def cache_folder() -> Path:
+    """This user's folder, which nobody else can write to: what is in it gets to run beside the keys."""
     try:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bloomseal" / "spark"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

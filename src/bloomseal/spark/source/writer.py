@@ -19,7 +19,7 @@ from ...specs import encryption_for
 from ...storage.ref import FileRef
 from ...table.hive import check_partitioning, folders
 from ...write.writer import DEFAULT_ROW_GROUP_SIZE, SealedWriter
-from ..given import absolute_kms
+from ..given import PARTITION_OVERWRITE, absolute_kms
 from ..listing import in_folder, open_filesystem
 from ..opening import table_of
 from ..settings import has_plain_text, leaves, promised
@@ -47,9 +47,14 @@ _ROW_METADATA: Final = "org.apache.spark.sql.parquet.row.metadata"
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What one task wrote."""
+    """What one task wrote.
+
+    Attributes:
+        dynamic: the session says that an overwrite replaces only the folders that it writes to.
+    """
 
     files: tuple[Staged, ...]
+    dynamic: bool = False
 
 
 class TableWriter(DataSourceArrowWriter):
@@ -101,10 +106,13 @@ class TableWriter(DataSourceArrowWriter):
         self._policy = pickle.dumps(table)
         mode = choice("partition_overwrite_mode", said.get("partition_overwrite_mode", "static"), ("static", "dynamic"))
         self._overwrite, self._dynamic = overwrite, mode == "dynamic"
+        # Where nobody says it, the session's setting holds, of which tasks are told, and this process is not.
+        self._asks_session = bool(overwrite and self._columns and "partition_overwrite_mode" not in said)
         if self._dynamic and not self._columns:
             raise UsageError("partition_overwrite_mode=dynamic without partition_by")
+        self._path = settings.paths[0]
         if self._dynamic or not overwrite:
-            check_folders(settings.paths[0], self._columns)
+            check_folders(self._path, self._columns)
         self._compression = _compression(said.get("compression", "snappy"))
         self._group_rows = positive("row_group_size", said["row_group_size"]) if "row_group_size" in said else None
         self._target = positive("target_file_bytes", said.get("target_file_bytes", str(_TARGET_BYTES)))
@@ -119,12 +127,14 @@ class TableWriter(DataSourceArrowWriter):
         from pyspark import TaskContext
 
         context = TaskContext.get()
+        told = context.getLocalProperty(PARTITION_OVERWRITE) if context else None
+        dynamic = self._asks_session and (told or "").lower() == "dynamic"
         partition, number = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
         attempt = _Attempt(self, partition, str(number))
         try:
             for batch in iterator:
                 attempt.add(batch)
-            return Written(attempt.close())
+            return Written(attempt.close(), dynamic)
         except BaseException:
             attempt.abort()
             raise
@@ -133,8 +143,12 @@ class TableWriter(DataSourceArrowWriter):
         """On the driver, when all tasks are done."""
         if not all(isinstance(message, Written) for message in messages):
             raise BloomsealError("a task did not say what it wrote", file=self.place.table.folder)
-        files = [file for message in messages if isinstance(message, Written) for file in message.files]
+        written = [message for message in messages if isinstance(message, Written)]
+        files = [file for message in written for file in message.files]
         table = self.place.table
+        if any(message.dynamic for message in written):
+            self._dynamic = True
+            check_folders(self._path, self._columns)
         with table.alone():
             recover(table, self.place.policy)
             with table.errors("list the table"):

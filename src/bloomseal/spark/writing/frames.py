@@ -4,18 +4,17 @@ nothing.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import pickle
-import re
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ... import errors
 from ...columns import covers, nearest_entry
 from ...errors import BloomsealError, KeyAccessError, MissingFileError, PolicyError, UnsupportedError, UsageError
 from ...format.expectation import Expectation
@@ -25,11 +24,13 @@ from ...read.file import SealedFile
 from ...storage.formats import Format, named_format
 from ...storage.ref import FileRef
 from ...table.hive import check_partitioning
-from ..given import kms_uri, refuse_secrets, table_policy
+from ..given import PARTITION_OVERWRITE, kms_uri, refuse_secrets, table_policy
 from ..listing import TableFiles, columns_of_folders, in_folder, list_files, qualified, split_uri
 from ..opening import check_protection, open_table_file
 from ..session import as_active, chosen_table, register_source
 from ..settings import bridge_options, check_lookalikes, has_plain_text, promised
+from .failures import told_by
+from .turns import in_turn
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
@@ -48,10 +49,6 @@ __all__ = [
 _THREADS: Final = 8
 _SHOWN: Final = 10
 _MODES: Final = ("append", "overwrite", "error", "errorifexists", "ignore")
-_KEY_PROBLEM: Final = re.compile(
-    r"(?:KeyAccessDenied|ParquetCryptoRuntime)Exception: ([^\n]*) \[(denied|disabled|destroyed|unknown|unreachable|invalid|unusable)\]"
-)
-_OURS: Final = re.compile(r"^(?:.*\s)?bloomseal\.(?:errors|keytools\.\w+)\.(\w+Error): ([^\n]*)", re.MULTILINE)
 _sources: weakref.WeakKeyDictionary[SparkSession, set[str]] = weakref.WeakKeyDictionary()
 
 
@@ -127,11 +124,12 @@ def write(
         KeyAccessError: a master key can't be used.
         PolicyError: before anything is written: a column whose name differs from a keyed one's in case or Unicode form
             alone. **After** the commit: files that are not what the policy says. They stay where they are, and the
-                message
-            lists them.
+            message lists them.
         UnsupportedError: see `options`.
     """
     spark = df.sparkSession
+    if df.isStreaming:
+        raise UsageError("the frame is a stream", hint="bloomseal.spark.write_stream")
     if through not in ("bridge", "source"):
         raise UsageError(f"no way {through!r} to write", hint="bridge or source")
     if through == "source" and policy is not None and spark.conf.get("bloomseal.kms", None) is None:
@@ -151,37 +149,38 @@ def write(
     prepare = _through_source if through == "source" else _through_bridge
     writer = prepare(df, chosen, stored, partition_by, extra)
     check_lookalikes(chosen, stored)
-    # Names of files are never used twice, so that new ones can be told, also by dynamic partition overwrite.
-    before = set(list_files(spark, target, to_write=True).names)
     from ..source.files.logs import refuse_logs
 
-    refuse_logs(qualified(spark, target))
-    if before and mode == "ignore":
-        return WriteReport(target, (), 0, 0, 0, 0)
-    if before and mode.startswith("error") and through == "source":
-        raise UsageError("there are files already", file=target, hint='mode="append", "overwrite" or "ignore"')
-    if mode == "append" or (mode == "overwrite" and partition_by and _is_dynamic(spark, extra)):
-        from ..source.files.tree import check_folders
+    with in_turn(qualified(spark, target)) if through == "bridge" else contextlib.nullcontext():
+        # Names of files are never used twice, so that new ones can be told, also by dynamic partition overwrite.
+        before = set(list_files(spark, target, to_write=True).names)
+        refuse_logs(qualified(spark, target))
+        if before and mode == "ignore":
+            return WriteReport(target, (), 0, 0, 0, 0)
+        if before and mode.startswith("error") and through == "source":
+            raise UsageError("there are files already", file=target, hint='mode="append", "overwrite" or "ignore"')
+        if mode == "append" or (mode == "overwrite" and partition_by and _is_dynamic(spark, extra)):
+            from ..source.files.tree import check_folders
 
-        check_folders(qualified(spark, target), partition_by)
-    if before and through == "bridge" and mode == "overwrite":
-        _check_wrapping(chosen)
-    # Data sources in Python know two modes only.
-    known = mode if through == "bridge" or mode == "overwrite" else "append"
-    try:
-        # The data source sees no session, and so knows no default file system.
-        with as_active(spark):
-            writer.mode(known).save(target if through == "bridge" else qualified(spark, target))
-    except Exception as error:
-        told = _told(error)
-        if told is None:
-            raise
-    else:
-        told = None
-    if told is not None:
-        raise told
-    after = list_files(spark, target)
-    new = replace(after, names=tuple(name for name in after.names if name not in before))
+            check_folders(qualified(spark, target), partition_by)
+        if before and through == "bridge" and mode == "overwrite":
+            _check_wrapping(chosen)
+        # Data sources in Python know two modes only.
+        known = mode if through == "bridge" or mode == "overwrite" else "append"
+        try:
+            # The data source sees no session, and so knows no default file system.
+            with as_active(spark):
+                writer.mode(known).save(target if through == "bridge" else qualified(spark, target))
+        except Exception as error:
+            told = told_by(error)
+            if told is None:
+                raise
+        else:
+            told = None
+        if told is not None:
+            raise told
+        after = list_files(spark, target)
+        new = replace(after, names=tuple(name for name in after.names if name not in before))
     report = _check(target, new, in_folder(chosen, qualified(spark, target)), promised(chosen, stored), fleeting=True)
     from ..jobs.upkeep import keep_indexes
 
@@ -208,7 +207,7 @@ def _check_wrapping(table: TablePolicy) -> None:
 def _is_dynamic(spark: SparkSession, extra: Mapping[str, str]) -> bool:
     """Spark removes folders when the rows are written, not before."""
     given = {name.lower(): value for name, value in extra.items()}
-    chosen = given.get("partitionoverwritemode") or str(spark.conf.get("spark.sql.sources.partitionOverwriteMode"))
+    chosen = given.get("partitionoverwritemode") or str(spark.conf.get(PARTITION_OVERWRITE))
     return chosen.lower() == "dynamic"
 
 
@@ -384,13 +383,3 @@ def _look(file: SealedFile, path: str, table: TablePolicy, filters: Mapping[str,
                 )
             found, size = found + 1, size + opened.length
     return _Checked(path, file.num_rows, file.num_row_groups, found, size)
-
-
-def _told(error: Exception) -> BloomsealError | None:
-    """An error of ours, from what Spark makes of an executor's failure: a text with the stack of it all."""
-    if found := _KEY_PROBLEM.search(str(error)):
-        return KeyAccessError(found[1], retryable=found[2] == "unreachable")
-    if found := _OURS.search(str(error)):
-        kind = getattr(errors, found[1], KeyAccessError)  # the one kind that has descendants elsewhere
-        return kind(found[2]) if issubclass(kind, BloomsealError) else None
-    return None

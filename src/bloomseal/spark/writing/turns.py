@@ -1,0 +1,44 @@
+"""One write at a time to a table through Spark's own committer.
+
+All its jobs share one temporary folder below the table, and each removes it when it is done. Of two at the same time
+the earlier one so takes away what tasks of the other have committed, and that one's job ends well without these rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator
+
+from ..jar import cache_folder
+from ..listing import split_uri
+
+__all__ = ["in_turn"]
+
+
+@contextlib.contextmanager
+def in_turn(path: str) -> Iterator[None]:
+    """Wait until no other write by this user on this machine is under way to the table at this path or URI.
+
+    The lock lies in the user's cache, not in the table's folder: that one Spark removes when it overwrites it, and
+    object stores have no locks.
+    """
+    base, inside = split_uri(path)
+    place = f"{base or ''}\n{os.path.realpath(inside) if base is None else inside.rstrip('/')}"
+    lock = cache_folder() / f"write-{hashlib.sha256(place.encode()).hexdigest()}.lock"
+    while True:
+        held = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        # Of a file system without locks nobody can say who is first.
+        with contextlib.suppress(OSError):
+            fcntl.flock(held, fcntl.LOCK_EX)
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(held), lock.lstat()):
+                break
+        os.close(held)  # whoever had it has removed it
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)
+        os.close(held)
