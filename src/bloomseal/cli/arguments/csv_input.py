@@ -14,7 +14,7 @@ import csv
 import io
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import PurePath
 from typing import IO, Any, Final, cast
@@ -24,14 +24,11 @@ import pyarrow as pa
 from ...errors import FormatError
 from .standard_input import StandardInput
 
-__all__ = ["COMPRESSIONS", "CsvReader", "bad_line"]
-
-Bad = tuple[int, str | None]
-"""A line's number from 1, and the column, or None where the line has too many or too few values."""
+__all__ = ["BLOCK_BYTES", "COMPRESSIONS", "DATES", "NULLS", "CsvReader", "Guess", "inflated"]
 
 COMPRESSIONS: Final = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
-_BLOCK_BYTES: Final = 1 << 20  # the reader runs some ten blocks ahead
-_NULLS: Final = ["", "NULL", "null", "NA", "N/A", "n/a", "#NA", "#N/A"]
+BLOCK_BYTES: Final = 1 << 20  # the reader runs some ten blocks ahead
+NULLS: Final = ["", "NULL", "null", "NA", "N/A", "n/a", "#NA", "#N/A"]
 """No values, in a column that is not text. Only the empty one is while types are guessed: ``NA`` is a country too."""
 _BOOLEANS: Final = ["true", "false", "True", "False", "TRUE", "FALSE"]
 _NUMBER: Final = r"\A-?(0|[1-9][0-9]*)?(\.[0-9]+)?([eE][-+]?[0-9]+)?\z"
@@ -67,13 +64,14 @@ class CsvReader:
         self.total = 0
         self.types = self._given
         self._raw: Any = None
+        self._leading: int | None = None
         if path == "-":
             self.schema, self.batches = self._once(stack)
         else:
             with contextlib.ExitStack() as survey:
                 self.types = {**self._surveyed(survey), **self._given}
             reader = self._open(self._stream(stack), self.types, stack)
-            self.schema, self.batches = reader.schema, iter(reader)
+            self.schema, self.batches = reader.schema, self._closed(reader)
 
     @property
     def position(self) -> int:
@@ -83,16 +81,17 @@ class CsvReader:
     def _stream(self, stack: contextlib.ExitStack) -> Any:
         self._raw = stack.enter_context(pa.OSFile(self.path, "rb"))
         self.total = self._raw.size()
-        kind = COMPRESSIONS.get(PurePath(self.path).suffix.lower())
-        return self._raw if kind is None else stack.enter_context(pa.CompressedInputStream(self._raw, kind))
+        return inflated(self.path, self._raw, stack)
 
     def _open(self, stream: Any, types: Mapping[str, pa.DataType], stack: contextlib.ExitStack, **options: Any) -> Any:
         from pyarrow import csv as arrow_csv
 
-        convert = arrow_csv.ConvertOptions(column_types=dict(types), null_values=_NULLS, **options)
+        convert = arrow_csv.ConvertOptions(column_types=dict(types), null_values=NULLS, **options)
         # A line break in quotes belongs to its value, wherever a block ends.
-        parse = arrow_csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True)
-        read = arrow_csv.ReadOptions(block_size=_BLOCK_BYTES)
+        parse = arrow_csv.ParseOptions(
+            delimiter=self._delimiter, newlines_in_values=True, ignore_empty_lines=self._leading is None
+        )
+        read = arrow_csv.ReadOptions(block_size=BLOCK_BYTES, skip_rows=self._leading or 0)
         reader = arrow_csv.open_csv(stream, read_options=read, parse_options=parse, convert_options=convert)
         return stack.enter_context(reader)
 
@@ -100,15 +99,17 @@ class CsvReader:
         try:
             names = self._open(self._stream(stack), self._given, stack).schema.names
         except pa.ArrowInvalid:
-            _refuse_empty(self._stream(stack).read(_BLOCK_BYTES))
+            _refuse_empty(self._stream(stack).read(BLOCK_BYTES))
             raise
         _refuse_repeated(names)
+        if len(names) == 1:
+            self._leading = _empty_lines(self._stream(stack).read(BLOCK_BYTES))
         asked = [name for name in names if name not in self._given]
         if not asked:
             return {}
         texts = self._open(self._stream(stack), dict.fromkeys(asked, pa.string()), stack, include_columns=asked)
-        guesses = {name: _Guess() for name in asked}
-        for batch in texts:
+        guesses = {name: Guess() for name in asked}
+        for batch in texts if names[-1] not in asked else self._closed(texts):
             for name, column in zip(batch.schema.names, batch.columns, strict=True):
                 guesses[name].see(column)
         return {name: guess.type for name, guess in guesses.items()}
@@ -116,15 +117,18 @@ class CsvReader:
     def _once(self, stack: contextlib.ExitStack) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         head, names = _head(sys.stdin.buffer, self._delimiter)
         _refuse_empty(head)
-        stream = stack.enter_context(pa.PythonFile(cast("Any", StandardInput(sys.stdin.buffer, head)), mode="r"))
+        if len(names) == 1:
+            self._leading = _empty_lines(head)
+        self._raw = StandardInput(sys.stdin.buffer, head, remember=BLOCK_BYTES)
+        stream = stack.enter_context(pa.PythonFile(cast("Any", self._raw), mode="r"))
         texts = self._open(stream, {**dict.fromkeys(names, pa.string()), **self._given}, stack)
         _refuse_repeated(texts.schema.names)
         if not {*texts.schema.names} <= {*names, *self._given}:
             # Values of the others came as Arrow guesses them: without their leading zeros, and NULL for a null.
             raise FormatError("the columns' names do not read as CSV", hint="shorter ones, or a file")
-        batches = iter(texts)
+        batches = self._closed(texts)
         first = next(batches, None)
-        guesses = {name: _Guess(castable=True) for name in texts.schema.names if name not in self._given}
+        guesses = {name: Guess(castable=True) for name in texts.schema.names if name not in self._given}
         for name, guess in guesses.items():
             if first is not None:
                 guess.see(first.column(texts.schema.get_field_index(name)))
@@ -133,17 +137,56 @@ class CsvReader:
         rest = [] if first is None else [first]
         return schema, (_typed(batch, schema, set(guesses)) for part in (rest, batches) for batch in part)
 
+    def _closed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches, and an error where a quote is open at the end: it made one value of all lines behind it."""
+        last = None
+        for batch in batches:
+            last = batch if batch.num_rows else last
+            yield batch
+        if last is None or not _is_text(last.schema.types[-1]):
+            return
+        value = last.columns[-1][-1].as_buffer()
+        inside = b'"' + (b"" if value is None else value.to_pybytes().replace(b'"', b'""'))
+        end = self._end(len(inside) + 1, b"\n" in inside or b"\r" in inside)
+        if end.endswith(inside) and end[: -len(inside)] in (self._delimiter.encode(), b"\n", b"\r"):
+            if self.path != "-":
+                raise ValueError  # whose line is looked for
+            hint = 'two quotes ("") for one inside a value'
+            raise FormatError("a quote is not closed", column=last.schema.names[-1], hint=hint)
 
-class _Guess:
+    def _end(self, size: int, suspicious: bool) -> bytes:
+        """The last bytes; of a file that has to be inflated for that, only where there is a suspicion."""
+        if isinstance(self._raw, StandardInput):
+            return self._raw.end[-size:]
+        with contextlib.ExitStack() as stack:
+            raw: Any = stack.enter_context(pa.OSFile(self.path, "rb"))
+            stream = inflated(self.path, raw, stack)
+            if stream is raw:
+                raw.seek(max(0, raw.size() - size))
+            elif not suspicious:
+                return b""
+            end = b""
+            while piece := stream.read(BLOCK_BYTES):
+                end = (end + piece)[-size:]
+        return end
+
+
+class Guess:
     """The types that all values seen so far fit.
 
     Args:
         castable: leave out types that only the reader of CSV converts to.
+        among: these types only.
     """
 
-    def __init__(self, *, castable: bool = False) -> None:
-        self._left = [kind for kind in _FITS if not (castable and pa.types.is_time(kind))]
+    def __init__(self, *, castable: bool = False, among: Sequence[pa.DataType] | None = None) -> None:
+        self._left = [kind for kind in among or _FITS if not (castable and pa.types.is_time(kind))]
         self._empty = True
+
+    @staticmethod
+    def fits(values: pa.Array, kind: pa.DataType) -> bool:
+        """Are all these texts of this type, one that a guess may give?"""
+        return _FITS[kind](values, kind) if kind in _FITS else not len(values)
 
     def see(self, column: pa.Array) -> None:
         import pyarrow.compute as pc
@@ -214,6 +257,7 @@ _FITS: Final[dict[pa.DataType, Callable[[pa.Array, pa.DataType], bool]]] = {
     pa.timestamp("s", "UTC"): _converts,
     pa.timestamp("ns", "UTC"): _converts,
 }
+DATES: Final = [kind for kind in _FITS if pa.types.is_date(kind) or pa.types.is_timestamp(kind)]
 
 
 def _typed(batch: pa.RecordBatch, schema: pa.Schema, guessed: set[str]) -> pa.RecordBatch:
@@ -223,8 +267,7 @@ def _typed(batch: pa.RecordBatch, schema: pa.Schema, guessed: set[str]) -> pa.Re
     for field, column in zip(schema, batch.columns, strict=True):
         if field.name in guessed and not pa.types.is_string(field.type):
             values = column.filter(pc.not_equal(column, ""))
-            fits = _FITS.get(field.type, lambda values, _: not len(values))
-            if not fits(values, field.type):
+            if not Guess.fits(values, field.type):
                 raise FormatError(
                     f"the column began as {field.type}, and later values are something else",
                     column=field.name,
@@ -237,6 +280,23 @@ def _typed(batch: pa.RecordBatch, schema: pa.Schema, guessed: set[str]) -> pa.Re
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+def inflated(path: str, raw: Any, stack: contextlib.ExitStack) -> Any:
+    """The file's bytes, as its name says that they are packed."""
+    kind = COMPRESSIONS.get(PurePath(path).suffix.lower())
+    return raw if kind is None else stack.enter_context(pa.CompressedInputStream(raw, kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind))
+
+
+def _empty_lines(begin: bytes) -> int:
+    """How many there are in front of the names. Behind them, an empty line of one column is an empty value."""
+    before = re.match(rb"[\r\n]*", begin.removeprefix(codecs.BOM_UTF8))
+    return len(re.findall(rb"\r\n|\r|\n", before[0] if before else b""))
+
+
 def _refuse_repeated(names: list[str]) -> None:
     if twice := [name for name in names if names.count(name) > 1]:
         raise FormatError("several columns have the same name", column=twice[0])
@@ -246,7 +306,7 @@ def _refuse_empty(begin: bytes) -> None:
     names = begin.removeprefix(codecs.BOM_UTF8).lstrip()
     if not names:
         raise FormatError("the input is empty: not even the columns' names", hint="a first line that names them")
-    if len(begin) < _BLOCK_BYTES and not re.search(rb"[\r\n]", names):
+    if len(begin) < BLOCK_BYTES and not re.search(rb"[\r\n]", names):
         raise FormatError("the input ends within its first line, the columns' names", hint="a line break behind them")
 
 
@@ -255,86 +315,10 @@ def _head(stream: IO[bytes], delimiter: str) -> tuple[bytes, list[str]]:
     gives as much at a time as it likes.
     """
     head, names, whole = b"", [], False
-    while not whole and len(head) < _BLOCK_BYTES and (more := stream.read1(_BLOCK_BYTES)):  # type: ignore[attr-defined]
+    while not whole and len(head) < BLOCK_BYTES and (more := stream.read1(BLOCK_BYTES)):  # type: ignore[attr-defined]
         head += more
         text = io.StringIO(head.decode("utf-8-sig", "replace"), newline="")
         with contextlib.suppress(csv.Error):  # names that are not known are refused
             names = next(filter(None, csv.reader(text, delimiter=delimiter)), [])
         whole = bool(names and text.read())  # something stands behind them
     return head, names
-
-
-# Where a file does not read ---------------------------------------------------------------------------------------
-
-
-def bad_line(path: str, types: Mapping[str, pa.DataType], delimiter: str) -> Bad | None:
-    """The first line with too many or too few values, or one that does not fit its type: its number, and the column.
-
-    None where no such line is found, as on standard input, which is gone.
-    """
-    if path == "-":
-        return None
-    try:
-        with contextlib.ExitStack() as stack:
-            raw: Any = stack.enter_context(pa.OSFile(path, "rb"))
-            kind = COMPRESSIONS.get(PurePath(path).suffix.lower())
-            if kind is not None:
-                raw = stack.enter_context(pa.CompressedInputStream(raw, kind))
-            text = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
-            return _first_bad(csv.reader(text, delimiter=delimiter), types)
-    except (OSError, csv.Error, pa.ArrowException):
-        return None
-
-
-def _first_bad(rows: Any, types: Mapping[str, pa.DataType]) -> Bad | None:
-    names: list[str] = next(filter(None, rows), [])
-    seen: list[tuple[int, list[str]]] = []
-    end = rows.line_num
-    for row in rows:
-        line, end = end + 1, rows.line_num
-        if row and len(row) != len(names):
-            return _unfit(seen, names, types) or (line, None)
-        if row:
-            seen.append((line, row))
-        if len(seen) == 1 << 12:
-            if found := _unfit(seen, names, types):
-                return found
-            seen = []
-    return _unfit(seen, names, types)
-
-
-def _unfit(seen: list[tuple[int, list[str]]], names: list[str], types: Mapping[str, pa.DataType]) -> Bad | None:
-    bad: list[Bad] = [
-        (seen[place][0], name)
-        for at, name in enumerate(names)
-        if (place := _first_unfit([row[at] for _, row in seen], types.get(name, pa.string()))) is not None
-    ]
-    return min(bad, default=None)
-
-
-def _first_unfit(values: list[str], kind: pa.DataType) -> int | None:
-    """The index of the first value that the reader does not take for this type, by halves."""
-    if not values or _reads(values, kind):
-        return None
-    low, high = 0, len(values)  # values[:low] read, values[:high] do not
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if _reads(values[low:middle], kind) else (low, middle)
-    return low
-
-
-def _reads(values: Iterable[str], kind: pa.DataType) -> bool:
-    from pyarrow import csv as arrow_csv
-
-    lines = ["x", *('"' + value.replace('"', '""') + '"' for value in values)]
-    data = "\n".join(lines).encode("utf-8", "surrogateescape")
-    try:
-        arrow_csv.read_csv(
-            io.BytesIO(data),
-            read_options=arrow_csv.ReadOptions(block_size=len(data) + 1),
-            parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
-            convert_options=arrow_csv.ConvertOptions(column_types={"x": kind}, null_values=_NULLS),
-        )
-    except pa.ArrowException:
-        return False
-    return True

@@ -15,7 +15,9 @@ import pyarrow as pa
 from ...errors import BloomsealError, FormatError, KeyAccessError, UsageError
 from ...spelling import nearest
 from ...storage.discovery.tables import is_one_file
-from .csv_input import COMPRESSIONS, CsvReader, bad_line
+from .bad_line import BadLine, bad_csv_line, bad_json_line
+from .csv_input import COMPRESSIONS, CsvReader
+from .json_input import JsonReader
 from .standard_input import StandardInput
 
 __all__ = ["FORMATS", "Input", "open_input", "parse_type"]
@@ -34,7 +36,6 @@ _EXTENSIONS: Final = {
     ".json": "ndjson",
 }
 _BATCH_ROWS: Final = 1 << 16
-_BLOCK_BYTES: Final = 1 << 20  # the readers run some ten blocks ahead
 _DECIMAL: Final = re.compile(r"decimal(?:128|256)?\((\d+),\s*(-?\d+)\)")
 _TIMESTAMP: Final = re.compile(r"timestamp\[(s|ms|us|ns)(?:,\s*([^\]]+))?\]")
 
@@ -81,13 +82,15 @@ def open_input(
     known = dict(types)
 
     def broken(error: Exception) -> FormatError:
-        bad = bad_line(path, known, delimiter) if kind == "csv" else None
+        bad = None
+        if kind in ("csv", "ndjson"):
+            bad = bad_csv_line(path, known, delimiter) if kind == "csv" else bad_json_line(path, known)
         return _broken(path, kind, error, bad)
 
     with contextlib.ExitStack() as stack:
         try:
-            if kind == "csv":
-                reader = CsvReader(path, types, delimiter, stack)
+            if kind in ("csv", "ndjson"):
+                reader = CsvReader(path, types, delimiter, stack) if kind == "csv" else JsonReader(path, types, stack)
                 known.update(reader.types)
                 counted = ((batch, reader.position) for batch in reader.batches)
                 found = Input(reader.schema, counted, reader.total)
@@ -128,17 +131,6 @@ def parse_type(text: str) -> pa.DataType:
         raise UsageError(
             f"unknown type {text!r}", hint="string, int64, date32, decimal(12,2), timestamp[us,UTC]"
         ) from None
-
-
-def _open_ndjson(path: str, types: Mapping[str, pa.DataType], stack: contextlib.ExitStack) -> Input:
-    from pyarrow import json
-
-    stream, position, total = _inflated(path, stack)
-    options = json.ParseOptions(explicit_schema=pa.schema(list(types.items())) if types else None)
-    reader = stack.enter_context(
-        json.open_json(stream, read_options=json.ReadOptions(block_size=_BLOCK_BYTES), parse_options=options)
-    )
-    return Input(reader.schema, _with_bytes(reader, position, total), total)
 
 
 def _open_parquet(path: str, types: Mapping[str, pa.DataType], stack: contextlib.ExitStack) -> Input:  # noqa: ARG001
@@ -194,7 +186,7 @@ def _open_arrow(path: str, types: Mapping[str, pa.DataType], stack: contextlib.E
     return Input(reader.schema, _with_bytes(reader, stream, total), total)
 
 
-_OPENERS: Final = {"table": _open_table, "ndjson": _open_ndjson, "parquet": _open_parquet, "arrow": _open_arrow}
+_OPENERS: Final = {"table": _open_table, "parquet": _open_parquet, "arrow": _open_arrow}
 
 
 def _stream(path: str, stack: contextlib.ExitStack) -> tuple[Any, int]:
@@ -202,13 +194,6 @@ def _stream(path: str, stack: contextlib.ExitStack) -> tuple[Any, int]:
         return stack.enter_context(pa.PythonFile(StandardInput(sys.stdin.buffer), mode="r")), 0
     file = stack.enter_context(pa.OSFile(path, "rb"))
     return file, file.size()
-
-
-def _inflated(path: str, stack: contextlib.ExitStack) -> tuple[Any, Any, int]:
-    """What to read, the stream whose position tells how far that is, and the position's end."""
-    stream, total = _stream(path, stack)
-    kind = COMPRESSIONS.get(PurePath(path).suffix.lower())
-    return (stream if kind is None else stack.enter_context(pa.CompressedInputStream(stream, kind))), stream, total
 
 
 def _with_bytes(batches: Any, stream: Any, total: int) -> Iterator[tuple[pa.RecordBatch, int]]:
@@ -243,20 +228,20 @@ def _guarded(
 
 
 def _unreadable(path: str, error: OSError) -> UsageError:
+    if error.strerror is None and PurePath(path).suffix.lower() in COMPRESSIONS:
+        suffix = PurePath(path).suffix
+        return UsageError(
+            f"the input does not inflate as {suffix}: it is cut off, or something else", file=path,
+            hint=f"the whole file, or a name without {suffix} if it is not packed",
+        )  # fmt: skip
     return UsageError(f"the input can't be read: {error.strerror or type(error).__name__}", file=path)
 
 
-def _broken(path: str, kind: str, error: Exception, bad: tuple[int, str | None] | None) -> FormatError:
+def _broken(path: str, kind: str, error: Exception, bad: BadLine | None) -> FormatError:
     # pyarrow's messages quote the cell that did not parse; it may be a secret.
     if bad is None:
-        what, column = f"the input does not read as {kind} of these types ({type(error).__name__})", None
-    else:
-        line, column = bad
-        why = "it has not as many values as the first one" if column is None else "its value does not fit the type"
-        what = f"line {line} does not read as {kind}: {why}"
+        what = f"the input does not read as {kind} of these types ({type(error).__name__})"
+        return FormatError(what, file=path, hint="--type COLUMN=TYPE")
     return FormatError(
-        what,
-        file=path,
-        column=column,
-        hint="--delimiter, where it is no comma" if bad and column is None else "--type COLUMN=TYPE",
+        f"line {bad.line} does not read as {kind}: {bad.why}", file=path, column=bad.column, hint=bad.hint
     )

@@ -20,10 +20,13 @@ class StandardInput(io.RawIOBase):
     Args:
         stream: its buffer, which is passed by: it must be empty.
         begin: what was read before.
+        remember: so many of its last bytes are kept in `end`.
     """
 
-    def __init__(self, stream: IO[bytes], begin: bytes = b"") -> None:
+    def __init__(self, stream: IO[bytes], begin: bytes = b"", remember: int = 0) -> None:
         _READ.set()
+        self.end = b""
+        self._remember = remember
         self._begin = io.BytesIO(begin)
         self._raw: Any = getattr(stream, "raw", stream)
         self._left = False
@@ -43,6 +46,8 @@ class StandardInput(io.RawIOBase):
             while done < len(view) and (piece := self._begin.read(len(view) - done) or self._more(len(view) - done)):
                 view[done : done + len(piece)] = piece
                 done += len(piece)
+            if self._remember:
+                self.end = (self.end + bytes(view[:done]))[-self._remember :]
         return done
 
     def _more(self, most: int) -> bytes:
