@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -255,3 +256,97 @@ def test_a_delta_column_in_another_case_is_refused(tmp_path: Path) -> None:
     for ask in ways(bs.open_table(tmp_path), "ssn", "a"):
         with pytest.raises(bs.UnsupportedError, match="calls this column ssn"):
             ask()
+
+
+def _struct(name: str, *values: str) -> pa.Array:
+    return pa.StructArray.from_arrays([pa.array(values)], [name])
+
+
+def test_a_field_in_another_case_inside_a_delta_column_is_refused(tmp_path: Path) -> None:
+    """Another file has it as the log does: in this one it was absent, and no error said so."""
+    for number in range(2):
+        deltalake.write_deltalake(str(tmp_path), pa.table({"id": [number], "s": _struct("a", "b")}), mode="append")
+    bs.write_table(pa.table({"id": [0], "s": _struct("A", "a")}), tmp_path / _first_add(tmp_path)["path"])
+    asks = ways(bs.open_table(tmp_path), "s.a", "a")
+    for number in (0, 2, 3, 4):  # the others name top-level columns
+        with pytest.raises(bs.UnsupportedError, match=r"calls this column s\.a"):
+            asks[number]()
+
+
+def test_a_field_that_was_dropped_is_none_of_the_table(tmp_path: Path) -> None:
+    """Files hold its values still."""
+    inner = pa.struct({"a": pa.string(), "b": pa.string()})
+    schema = pa.schema({"id": pa.int64(), "s": inner, "l": pa.list_(inner), "m": pa.map_(pa.string(), inner)})
+    ice = Ice(tmp_path, schema)
+    value = {"a": "x", "b": "secret"}
+    ice.table.append(pa.Table.from_pylist([{"id": 1, "s": value, "l": [value], "m": [("k", value)]}], schema))
+    for path in (("s", "b"), ("l", "element", "b"), ("m", "value", "b")):
+        ice.change(drop=lambda to, path=path: to.delete_column(path))
+    table = bs.open_table(ice.folder)
+    assert table.read().to_pylist() == ice.table.scan().to_arrow().to_pylist()
+    assert "secret" not in str(table.scan().read_all())
+    assert table.read(["s.a"]).to_pylist() == [{"s": {"a": "x"}}]
+    asks: list[Callable[[], object]] = [
+        *ways(table, "s.b", "secret")[:-1], lambda: table.read(["s.b"]),
+        lambda: table.probe("l.list.element.b", ["secret"]), lambda: table.read(pc.field("s", "b") == "secret"),
+    ]  # fmt: skip
+    for ask in asks:
+        with pytest.raises(bs.UsageError):
+            ask()
+
+
+@pytest.mark.parametrize("name", ["num", "s.num"])
+def test_a_column_that_no_file_has_yet_is_the_table_s(tmp_path: Path, name: str) -> None:
+    """It was "no such column", and inside a struct none of the answer."""
+    ice = Ice(tmp_path, pa.schema({"id": pa.int64(), "s": pa.struct({"a": pa.string()})}))
+    ice.table.append(pa.table({"id": [1], "s": _struct("a", "x")}))
+    ice.change(add=lambda to: to.add_column(tuple(name.split(".")), _string()))
+    table = bs.open_table(ice.folder)
+    assert table.read().to_pylist() == ice.table.scan().to_arrow().to_pylist()
+    assert table.read(["s.a"]).to_pylist() == [{"s": {"a": "x"}}]
+    assert table.read(filters=[(name, "==", "q")]).num_rows == 0
+    assert table.scan(filters=[[(name, "==", "q")], [("id", "==", 1)]]).read_all().num_rows == 1
+    assert table.maybe_present(name, ["q"]).tolist() == [[False]]
+    with pytest.raises(bs.UsageError, match="cannot be asked for an int"):
+        table.read(filters=[(name, "==", 1)])
+    with pytest.raises(bs.UsageError, match="no such column"):
+        table.maybe_present(f"{name}.none", ["q"])
+
+
+def test_a_table_without_files_has_the_columns_of_its_log(tmp_path: Path) -> None:
+    deltalake.DeltaTable.create(str(tmp_path), deltalake.Schema.from_arrow(pa.schema({"ssn": pa.string()})))
+    table = bs.open_table(tmp_path)
+    assert table.read(filters=[("ssn", "==", "a")]).num_rows == 0
+    with pytest.raises(bs.UsageError, match="no such column"):
+        table.read(filters=[("num", "==", "a")])
+
+
+@pytest.mark.parametrize("logged", [True, False])
+def test_layers_of_lists_that_writers_name_in_their_own_ways_hide_no_value(tmp_path: Path, logged: bool) -> None:
+    """A file with ``l.list.item`` was said to lack the column ``l.list.element``, and each of its values."""
+    for number in range(2):
+        rows = pa.table(
+            {"id": [number], "l": [["x"]], "m": pa.array([[("k", "x")]], pa.map_(pa.string(), pa.string()))}
+        )
+        deltalake.write_deltalake(str(tmp_path), rows, mode="append")
+    path = tmp_path / _first_add(tmp_path)["path"]
+    names = {"use_compliant_nested_type": False}
+    pq.write_table(pa.table({"id": [0], "l": [["a"]], "s": _struct("n", "a")}), path, **names)
+    keys = {"footer_key": KEYS["footer_key"], "column_keys": {"l": KEYS["column_keys"]["ssn"]}}
+    spec = bs.EncryptionSpec(**keys)
+    for one in tmp_path.glob("*.parquet"):
+        bs.seal_file(one, encryption=spec)
+    decryption = bs.DecryptionSpec(bs.ExplicitKeys(**keys))
+    if not logged:
+        shutil.rmtree(tmp_path / "_delta_log")
+    table = bs.open_table(tmp_path, decryption=decryption)
+    number = [Path(one).name for one in table.files].index(path.name)
+    assert table.maybe_present("l.list.element", ["a"])[number].tolist() == [True]
+    [verdicts] = table.probe("l.list.element", ["a"])[str(table.files[number])]
+    assert verdicts == [bs.Verdict.NO_FILTER]
+    # A column that it lacks, with no list about, is lacking.
+    assert table.maybe_present("m.key_value.key", ["k"])[number].tolist() == [False]
+    report = table.index("l.list.element", encryption=spec).build()
+    assert [*report.left.values()] == ["it may have the column by another path"]
+    again = bs.open_table(tmp_path, decryption=decryption)
+    assert again.maybe_present("l.list.element", ["a"])[number].tolist() == [True]

@@ -249,6 +249,17 @@ def test_widening(tmp_path: Path) -> None:
         assert found["c"].to_pylist() == wanted
 
 
+def test_widening_inside_lists_and_maps(tmp_path: Path) -> None:
+    """Polars gives lists wide offsets, Spark narrow ones."""
+    values = [[("k", [{"a": 1}, None]), ("l", None)]]
+    for number, (made, width) in enumerate([(pa.list_, pa.int32()), (pa.large_list, pa.int64())]):
+        kind = pa.map_(pa.string(), made(pa.struct({"a": width})))
+        pq.write_table(pa.table({"m": pa.array(values, kind)}), tmp_path / f"{number}.parquet")
+    table = bs.open_table(tmp_path)
+    assert table.schema.field("m").type == pa.map_(pa.string(), pa.large_list(pa.struct({"a": pa.int64()})))
+    assert table.read()["m"].to_pylist() == table.scan().read_all()["m"].to_pylist() == values * 2
+
+
 def test_probe_and_maybe_present(folder: Path) -> None:
     write(folder / "old.parquet", part(7).drop_columns(["ssn"]))
     table = bs.open_table(folder, decryption=SPEC)

@@ -151,6 +151,15 @@ class Schema:
         """Is there a leaf at or below this dotted path?"""
         return name in self._below
 
+    def may_hide(self, name: str) -> bool:
+        """Can a column that is not here by this dotted path be here by another one? What is inside a list or a map is
+        named as its writer names the layers between: ``list.element``, ``list.item``, ``bag.array_element``.
+        """
+        above = name.rpartition(".")[0]
+        while above and above not in self._below:
+            above = above.rpartition(".")[0]
+        return any(leaf.repeated for leaf in self._below.get(above, ()))
+
     def below(self, name: str) -> list[Leaf]:
         """All leaves at or below this dotted path.
 

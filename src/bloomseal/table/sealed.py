@@ -348,7 +348,8 @@ class SealedTable(ShownInNotebooks):
                 has = file.has(column)
                 if not has:
                     file.plan()  # whether the footer is to be believed is asked there
-                    return file.path, False, [absent] * file.num_row_groups
+                    nothing = Hits(~absent.maybe, True) if file.leaves.may_hide(column) else absent
+                    return file.path, False, [nothing] * file.num_row_groups
                 hits = list(file.hits(column, asked))
                 if told is not None and told.maybe is not None and told.is_same(file):
                     # Neither the filter nor the index ever calls a value absent that is there.
@@ -356,7 +357,7 @@ class SealedTable(ShownInNotebooks):
                 return file.path, True, hits
 
         found = side_by_side(one, range(len(self)), None, handing_over=self._parts.local)
-        if found and not any(has for _, has, _ in found):
+        if found and not self._parts.logged and not any(has for _, has, _ in found):
             raise no_such_column(column, self.columns)
         return [(path, hits) for path, _, hits in found]
 

@@ -81,6 +81,8 @@ def seen_file(file: SealedFile, column: str, state: FileState) -> SeenFile:
         raise NotCoveredError("nothing authenticates its pages (AES_GCM_CTR_V1)", file=file.path)
     file.walk.keys.expectation.names(file.walk.footer.schema)
     leaf = leaf_in(file, column)
+    if leaf is None and file.leaves.may_hide(column):
+        raise NotCoveredError("it may have the column by another path", file=file.path, column=column)
     if leaf is not None:
         carries_filter(leaf)
         for group in range(file.num_row_groups):

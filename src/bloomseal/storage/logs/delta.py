@@ -17,6 +17,7 @@ from .snapshot import (
     LiveFile,
     Naming,
     Snapshot,
+    fields_in,
     in_table,
     library,
     location,
@@ -101,7 +102,8 @@ class DeltaLog:
         ]
         schema = pa.schema(self._table.schema().to_arrow())
         files = tuple(sorted(live, key=lambda one: one.path))
-        return Snapshot(self._table.version(), schema, files, naming=Naming(tuple(schema.names)))
+        naming = Naming(tuple(path for path, _ in fields_in(schema)))
+        return Snapshot(self._table.version(), schema, files, naming=naming)
 
     def _actions(self, *, flatten: bool = False) -> list[dict[str, Any]]:
         # deltalake's `file_uris` quotes some parts of a path and some not; the actions have it as the log does.

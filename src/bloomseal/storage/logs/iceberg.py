@@ -141,7 +141,7 @@ class IcebergLog:
             schema.as_arrow(),
             tuple(sorted(files, key=lambda one: one.path)),
             tuple(sorted(deletes)),
-            Naming(tuple(one.name for one in schema.fields), ids, self._mapped()),
+            Naming(tuple(ids), ids, self._mapped()),
             stored=True,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote
@@ -22,6 +22,7 @@ __all__ = [
     "LiveFile",
     "Naming",
     "Snapshot",
+    "fields_in",
     "in_table",
     "library",
     "location",
@@ -69,9 +70,8 @@ class Naming:
     """How a table's log finds its columns in a file.
 
     Attributes:
-        names: of the table's top-level columns.
-        ids: column → id, where files are matched by ids; empty where by names. Elements of lists are called
-            ``list.element``, those of maps ``map.key`` and ``map.value``.
+        names: of the table's columns and what is inside them, as `fields_in` has them.
+        ids: column → id, where files are matched by ids; empty where by names.
         mapped: column → id in files that bear no ids; None: the log does not say.
     """
 
@@ -114,6 +114,25 @@ class History:
     paths: set[str] = field(default_factory=set)
     versions: int = 0
     problems: list[str] = field(default_factory=list)
+
+
+def fields_in(fields: Iterable[pa.Field], above: str = "") -> Iterator[tuple[str, pa.Field]]:
+    """Dotted path and field of columns and of all that is inside them. Elements of lists are called ``list.element``,
+    those of maps ``map.key`` and ``map.value``.
+    """
+    import pyarrow as pa
+
+    types = pa.types
+    for one in fields:
+        yield (path := above + one.name), one
+        kind, inner = one.type, []
+        if types.is_struct(kind):
+            inner = [*kind]
+        elif types.is_map(kind):
+            inner = [kind.key_field.with_name("key"), kind.item_field.with_name("value")]
+        elif types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+            inner = [kind.value_field.with_name("element")]
+        yield from fields_in(inner, f"{path}.")
 
 
 def library(name: str, extra: str, load: Callable[[], T]) -> T:

@@ -6,12 +6,11 @@ those of another column, or of none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from ...errors import UnsupportedError
+from ...storage.logs.snapshot import fields_in
 
 if TYPE_CHECKING:
     from ...read.file import SealedFile
@@ -31,11 +30,12 @@ def need_names(file: SealedFile, naming: Naming) -> None:
     Raises:
         UnsupportedError: a column that was renamed, or dropped and added again; ids that nobody can tell.
     """
-    schema = file.plan().empty.schema
+    fields = dict(fields_in(file.plan().empty.schema))
     if not naming.ids:
-        _need_case(file, schema, naming)
+        _need_case(file, fields, naming)
         return
-    found = dict(_ids([*schema]))
+    told = {path: (field.metadata or {}).get(b"PARQUET:field_id") for path, field in fields.items()}
+    found = {path: None if number is None else int(number) for path, number in told.items()}
     if not any(number is not None for number in found.values()):
         if naming.mapped is None:
             raise UnsupportedError(
@@ -51,29 +51,11 @@ def need_names(file: SealedFile, naming: Naming) -> None:
             )
 
 
-def _need_case(file: SealedFile, schema: pa.Schema, naming: Naming) -> None:
-    held = {*schema.names}
+def _need_case(file: SealedFile, held: Collection[str], naming: Naming) -> None:
     lacking = {name.casefold(): name for name in naming.names if name not in held}
-    for name in held.difference(naming.names):
-        if (meant := lacking.get(name.casefold())) is not None:
+    known = {*naming.names}
+    for name in held:
+        if name not in known and (meant := lacking.get(name.casefold())) is not None:
             raise UnsupportedError(
                 f"the table's log calls this column {meant}", file=file.path, column=name, hint="rewrite the file"
             )
-
-
-def _ids(fields: list[pa.Field], above: str = "") -> Iterator[tuple[str, int | None]]:
-    for field in fields:
-        yield from _id(field, above + field.name)
-
-
-def _id(field: pa.Field, path: str) -> Iterator[tuple[str, int | None]]:
-    number = (field.metadata or {}).get(b"PARQUET:field_id")
-    yield path, None if number is None else int(number)
-    types, kind = pa.types, field.type
-    if types.is_struct(kind):
-        yield from _ids([*kind], f"{path}.")
-    elif types.is_map(kind):
-        yield from _id(kind.key_field, f"{path}.key")
-        yield from _id(kind.item_field, f"{path}.value")
-    elif types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        yield from _id(kind.value_field, f"{path}.element")

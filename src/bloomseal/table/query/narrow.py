@@ -142,6 +142,8 @@ def _known(
                 if leaf.name != one.column:
                     continue
                 found = _per_file(one, ProbeSet.of(values, leaf.type), numbers)
+            elif schema.may_hide(column):
+                continue
             for number in numbers.tolist():
                 maybe = None if found is None else found.get(number)
                 same = indexes.sighting(number, held, states).is_same

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from ..._cached import cached_property
+from ...columns import covers
 from ...errors import PolicyError, UsageError
 from ...format.expectation import Expectation
 from ...format.leaves import leaves_of
@@ -17,7 +18,7 @@ from ...read.plan import Asked, ReadPlan
 from ...spelling import named_columns, nearest
 from .conditions import Condition, Rest, alike, columns_of, rounds
 from .parts import TableParts
-from .schema import conform, fits, unified, widths_of
+from .schema import as_logged, conform, fits, unified
 
 if TYPE_CHECKING:
     from ...format.schema import Schema
@@ -225,7 +226,7 @@ class Query:
         if self.columns is None and parts.snapshot is not None:
             self.columns = list(parts.snapshot.schema.names)
         self.condition = Condition(filters, parts.partitions.values)
-        need_logged(parts, self.condition.columns)
+        need_logged(parts, self.condition.columns.union(self.columns or ()))
         self.kept: dict[int, Kept] = {}
         self.learnt: dict[Hashable, Learnt] = {}
 
@@ -284,17 +285,16 @@ class Query:
             kinds = {shape.filtered[name] for shape in shapes if name in shape.filtered}
             if not all(alike(one, other) for one, other in combinations(kinds, 2)):
                 return True
+            if not kinds and self.parts.logged and name not in self.parts.partitions.values:
+                return True  # no file has it yet: the log says what it can be asked for
             if any(map(rounds, kinds)) and (logged := self._logged_type(name)) is not None and logged not in kinds:
                 return True
         return False
 
     def _logged_type(self, name: str) -> ColumnType | None:
         """The type that the table's log gives a leaf; None: it gives none."""
-        top = name.split(".")[0]
-        if self.parts.snapshot is None or top not in self.parts.snapshot.schema.names:
-            return None
-        leaves = leaves_of(pa.schema([self.parts.snapshot.schema.field(top)]))
-        return leaves.leaf(name).type if leaves.has(name) else None
+        leaves = None if self.parts.snapshot is None else _leading_to(name, self.parts.snapshot.schema)
+        return leaves.leaf(name).type if leaves is not None and leaves.has(name) else None
 
     def target(self, numbers: Sequence[int], shapes: Sequence[Shape]) -> pa.Schema:
         """The schema of the answer, from the shapes of all files that the query may touch.
@@ -310,8 +310,9 @@ class Query:
             fields = self._logged(fields, self.parts.snapshot)
         elif self.columns is None:
             fields |= {name: pa.field(name, kind) for name, kind in known.items() if name not in fields}
-        for name in self.condition.columns - {*known}.union(*(shape.filtered for shape in shapes)):
-            raise no_such_column(name, self._names())
+        lacking = self.condition.columns - {*known}.union(*(shape.filtered for shape in shapes))
+        if lacking and not self.parts.logged:
+            raise no_such_column(min(lacking), self._names())
         order = list(fields) if self.columns is None else [self._top(name, fields, known) for name in self.columns]
         chosen = [fields[name] if name in fields else pa.field(name, known[name]) for name in dict.fromkeys(order)]
         return found if chosen == list(found) else pa.schema(chosen, found.metadata)
@@ -353,7 +354,9 @@ class Query:
                 said = "nothing" if wanted is None else wanted.type
                 raise UsageError(f"the files have {field.type}, and the table's log says {said}", column=name)
         nested = {
-            name: field.with_type(widths_of(field.type, logged[name].type))
+            name: field.with_type(
+                as_logged(field.type, logged[name].type, whole=self.columns is None or name in self.columns)
+            )
             for name, field in fields.items()
             if pa.types.is_nested(field.type)
         }
@@ -361,17 +364,25 @@ class Query:
 
 
 def need_logged(parts: TableParts, columns: Iterable[str]) -> None:
-    """Refuse columns that the table's log does not name: files still hold those that were dropped.
+    """Refuse columns, and what is inside them, that the table's log does not name: files still hold what was dropped.
 
     Raises:
         UsageError: such a column.
     """
     if parts.snapshot is None:
         return
-    names = parts.snapshot.schema.names
+    schema = parts.snapshot.schema
     for name in sorted(columns):
-        if name not in names and name.split(".")[0] not in names:
-            raise no_such_column(name, names)
+        if name not in schema.names and ((leaves := _leading_to(name, schema)) is None or not leaves.has(name)):
+            raise no_such_column(name, schema.names)
+
+
+def _leading_to(name: str, schema: pa.Schema) -> Schema | None:
+    """The columns of a table that a dotted path can lead into; None: there is none. A column's own name can have dots,
+    too.
+    """
+    fields = [field for field in schema if covers(field.name, name)]
+    return leaves_of(pa.schema(fields)) if fields else None
 
 
 def no_such_column(name: str, names: Sequence[str]) -> UsageError:

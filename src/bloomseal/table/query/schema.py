@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 else:
     pc = deferred("pyarrow.compute")
 
-__all__ = ["conform", "fits", "unified", "wider", "widths_of"]
+__all__ = ["as_logged", "conform", "fits", "unified", "wider"]
 
 _UNITS = ("s", "ms", "us", "ns")
 _FLOORED = {"s": "second", "ms": "millisecond", "us": "microsecond"}
@@ -105,23 +105,30 @@ def fits(stored: pa.DataType, logged: pa.DataType) -> bool:
     return any(same(stored) and same(logged) for same in alike)
 
 
-def widths_of(stored: pa.DataType, logged: pa.DataType) -> pa.DataType:
-    """A nested column's type as files have it, its numbers as wide as the table's log says: a value means there what
-    the wider type makes of it.
+def as_logged(stored: pa.DataType, logged: pa.DataType, *, whole: bool) -> pa.DataType:
+    """A nested column's type as files have it, but for what the table's log says: the fields of its structs, since
+    files still hold those that were dropped, and the width of its numbers, since a value means there what the wider
+    type makes of it.
+
+    Args:
+        whole: all of the column was asked for, and so fields that no file has yet.
     """
+
+    def inside(one: pa.Field, told: pa.DataType) -> pa.Field:
+        return one.with_type(as_logged(one.type, told, whole=whole))
+
     types = pa.types
     if types.is_struct(stored) and types.is_struct(logged):
-        told = {field.name: field.type for field in logged}
-        return pa.struct([one.with_type(widths_of(one.type, told.get(one.name, one.type))) for one in stored])
+        held = {field.name: field for field in stored}
+        return pa.struct(
+            [inside(held[one.name], one.type) if one.name in held else one.with_nullable(True)
+             for one in logged if whole or one.name in held]
+        )  # fmt: skip
     if types.is_map(stored) and types.is_map(logged):
-        key, item = stored.key_field, stored.item_field
-        return pa.map_(
-            key.with_type(widths_of(key.type, logged.key_type)),
-            item.with_type(widths_of(item.type, logged.item_type)),
-        )
-    for same, made in ((types.is_list, pa.list_), (types.is_large_list, pa.large_list)):
-        if same(stored) and (types.is_list(logged) or types.is_large_list(logged)):
-            return made(stored.value_field.with_type(widths_of(stored.value_type, logged.value_type)))
+        return pa.map_(inside(stored.key_field, logged.key_type), inside(stored.item_field, logged.item_type))
+    if _is_list(stored) and _is_list(logged):
+        made = pa.list_ if types.is_list(stored) else pa.large_list
+        return made(inside(stored.value_field, logged.value_type))
     numbers = types.is_integer(stored) or types.is_floating(stored) or types.is_decimal(stored)
     return logged if numbers and wider(stored, logged) == logged else stored
 
@@ -193,14 +200,23 @@ def _is_bytes(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))
 
 
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
 def _nested(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     types = pa.types
     if types.is_struct(one) and types.is_struct(other):
         fields = _fields([*one], [*other])
         return None if fields is None else pa.struct(fields)
-    if types.is_list(one) and types.is_list(other):
+    if _is_list(one) and _is_list(other):
         kind = wider(one.value_type, other.value_type)
-        return None if kind is None else pa.list_(one.value_field.with_type(kind).with_nullable(True))
+        # Whether offsets are wide is the writer's choice: of one table, Polars' files have wide ones, Spark's do not.
+        made = pa.list_ if types.is_list(one) and types.is_list(other) else pa.large_list
+        return None if kind is None else made(one.value_field.with_type(kind).with_nullable(True))
+    if types.is_map(one) and types.is_map(other):
+        key, item = wider(one.key_type, other.key_type), wider(one.item_type, other.item_type)
+        return None if key is None or item is None else pa.map_(key, one.item_field.with_type(item).with_nullable(True))
     return None
 
 
