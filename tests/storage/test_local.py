@@ -5,14 +5,17 @@ from __future__ import annotations
 import io
 import os
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import bloomseal as bs
+from bloomseal.audit import audit
 from bloomseal.errors import BloomsealError
 from bloomseal.keytools.material.store import MAX_STORE_BYTES, MaterialStore
+from bloomseal.rotation import Repair, rotate
 from bloomseal.storage.local import read_open, read_small
 from bloomseal.storage.ref import FileRef
 from bloomseal.storage.source import Source
@@ -97,11 +100,38 @@ def test_a_closed_file_reads_no_other_ones_bytes(tmp_path: Path) -> None:
             source.read(0, 10)
 
 
-def test_names_and_files_that_the_system_does_not_take(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800b", "a\0b/*.parquet", "p=\0/x", "\0.metadata.json", "~nobody\0"])
+def test_names_that_the_system_does_not_take(tmp_path: Path, name: str) -> None:
     """Python says so by a ValueError, which is nobody's to see."""
-    for ask in (bs.open_file, bs.open_table, bs.read_table):
-        with pytest.raises(bs.UsageError, match="takes no such name"):
-            ask("a\0b")
+    rows = pa.table({"a": [1]})
+    bs.write_table(rows, tmp_path / "a.parquet")
+    spec, repair = bs.EncryptionSpec(b"k" * 16), Repair(bs.DecryptionSpec(bs.ExplicitKeys(b"k" * 16), allow_ctr=True))
+    asks: list[Callable[[str], object]] = [
+        bs.open_file, bs.open_table, bs.read_table, bs.inspect, bs.verify, audit, bs.Keyring,
+        lambda name: bs.probe(name, "a", [1]), lambda name: bs.write_table(rows, name),
+        lambda name: bs.write_dataset(rows, name), lambda name: bs.Keyring(name, create=True),
+        lambda name: bs.seal_file(tmp_path / "a.parquet", name, encryption=spec),
+        lambda name: bs.attach_filters(name, {"a": True}), lambda name: rotate(name, repair),
+    ]  # fmt: skip
+    for ask in asks:
+        with pytest.raises(bs.UsageError, match="no name that a file can have"):
+            ask(name)
+    with pytest.raises(bs.PolicyError):
+        bs.Policy.load(name)
+    assert [one.name for one in tmp_path.iterdir()] == ["a.parquet"]
+
+
+def test_homes_and_lengths_that_the_system_does_not_know(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`pathlib` raises where `os.path` doesn't."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("~nobody-of-this-name/keys.json", "x" * 5000):
+        with pytest.raises(bs.KeyAccessError):
+            bs.Keyring(name)
+    with pytest.raises(bs.KeyAccessError):
+        bs.Keyring("x" * 5000, create=True)
+
+
+def test_a_file_object_that_was_closed(tmp_path: Path) -> None:
     bs.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
     held = io.BytesIO((tmp_path / "a.parquet").read_bytes())
     with bs.open_file(held) as file:

@@ -248,6 +248,17 @@ def test_a_file_that_a_log_names_twice_is_refused(ice: Ice, tmp_path: Path) -> N
         bs.open_table(delta)
 
 
+def test_a_name_in_a_log_that_no_file_can_have_is_told(tmp_path: Path) -> None:
+    """Nobody sealed the log; Python's ValueError for the NUL was everybody's."""
+    deltalake.write_deltalake(str(tmp_path), pa.table({"id": [1]}))
+    _log_more(tmp_path, {"add": _first_add(tmp_path) | {"path": "a%00b.parquet"}})
+    with pytest.raises(bs.UsageError, match="no name that a file can have"):
+        bs.open_table(tmp_path)
+    report = audit(tmp_path)
+    assert not report.ok
+    assert "no name that a file can have" in report.unseen[0]
+
+
 def test_a_delta_column_in_another_case_is_refused(tmp_path: Path) -> None:
     """Delta finds it whatever the case; by its name it was null."""
     deltalake.write_deltalake(str(tmp_path), pa.table({"id": [1, 2], "ssn": ["a", "b"]}))

@@ -88,5 +88,5 @@ def absolute_kms(kms: str) -> str:
     check_uri(kms)
     parts = urlsplit(kms)
     if parts.scheme == "keyring" and not parts.netloc and (path := unquote(parts.path)).strip("/"):
-        return "keyring://" + quote(str(Path(path).expanduser().absolute()))
+        return "keyring://" + quote(str(Path(os.path.expanduser(path)).absolute()))  # noqa: PTH111
     return kms

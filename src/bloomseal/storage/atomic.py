@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol, Self
 from ..errors import BloomsealError, UsageError
 from .aside import Aside, aside_name
 from .baton import waiting
-from .local import identity, open_regular, pread
+from .local import NO_NAME, can_name, identity, open_regular, pread
 from .ref import FileRef
 from .source import Buffer, Scratch, Source, type_at
 
@@ -303,8 +303,10 @@ def final_place(path: str | os.PathLike[str]) -> Path:
     Raises:
         UsageError: somebody else has put the link into a folder that everybody may write to, such as ``/tmp``. It would
             have us replace a file that he chooses. (Linux's `protected_symlinks` has the same rule; `realpath` goes
-            past it.)
+            past it.) Or no file can have the name.
     """
+    if not can_name(path):
+        raise UsageError(NO_NAME, file=os.fspath(path))
     place, seen = os.path.abspath(path), set[str]()  # noqa: PTH100
     while os.path.islink(place) and place not in seen:  # noqa: PTH114
         seen.add(place)

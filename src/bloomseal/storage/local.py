@@ -10,13 +10,33 @@ from typing import Final
 
 from ..errors import PolicyError
 
-__all__ = ["NoRegularFileError", "identity", "need_own", "open_regular", "pread", "read_open", "read_small"]
+__all__ = [
+    "NO_NAME",
+    "NoRegularFileError",
+    "can_name",
+    "identity",
+    "need_own",
+    "open_regular",
+    "pread",
+    "read_open",
+    "read_small",
+]
+
+NO_NAME: Final = "no name that a file can have: it holds a NUL, or what the system's encoding lacks"
 
 _LEAST: Final = 4096
 
 
 class NoRegularFileError(OSError):
     """A pipe, a device or a socket stands where a file should be."""
+
+
+def can_name(path: str | os.PathLike[str]) -> bool:
+    """Is it a name that a local file can have? Of others Python raises ValueErrors, whoever has chosen them."""
+    try:
+        return b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
 
 
 def open_regular(
@@ -33,6 +53,8 @@ def open_regular(
     Raises:
         OSError: it can't be opened, or is no regular file.
     """
+    if not can_name(path):
+        raise OSError(errno.EINVAL, NO_NAME)
     fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, mode, dir_fd=dir_fd)
     kind = os.fstat(fd).st_mode
     if stat.S_ISREG(kind):

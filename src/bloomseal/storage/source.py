@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Final, NoReturn, Self
 
 from ..errors import BloomsealError, FormatError, MissingFileError, UsageError
-from .local import NoRegularFileError, identity, open_regular, pread
+from .local import NO_NAME, NoRegularFileError, can_name, identity, open_regular, pread
 from .ref import FileRef
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ Buffer = bytes | bytearray | memoryview
 FilePlace = str | os.PathLike[str] | IO[bytes] | Buffer
 """A path or URI; a file object opened for bytes; to read from, also the bytes themselves."""
 
-_NOT_TAKEN: Final = "the storage takes no such name (two slashes in a row, a NUL), or the file was closed"
+_NOT_TAKEN: Final = "the storage takes no such name (two slashes in a row), or the file was closed"
 _PAGED: Final = 1 << 20
 
 
@@ -243,11 +243,12 @@ class Source:
 
     def read_into(self, scratch: Scratch, offset: int, length: int) -> memoryview:
         """As `read`, with the bytes in `scratch` where that saves fresh memory."""
-        if self.fd is None or not hasattr(os, "preadv") or not 0 <= offset <= offset + length <= self.size:
+        fd = self.fd  # another thread may close the file
+        if fd is None or not hasattr(os, "preadv") or not 0 <= offset <= offset + length <= self.size:
             return memoryview(self.read(offset, length))
         out = scratch.take(length)
         try:
-            done = os.preadv(self.fd, [out], offset)
+            done = os.preadv(fd, [out], offset)
         except OSError as error:
             raise BloomsealError(
                 f"can't read the file: {_reason(error)}", file=self.name, hint=_where_said(error)
@@ -330,6 +331,8 @@ def resolve_path(path: FilePlace | FileRef, filesystem: FileSystem | None = None
     if getattr(filesystem, "type_name", None) == "local":
         # pyarrow's own local file system is local too, so that files are locked and renamed there.
         filesystem = None
+    if filesystem is None and not can_name(text):
+        raise UsageError(NO_NAME, file=text)
     return FileRef(text, filesystem)
 
 

@@ -18,7 +18,7 @@ from ..._forked import renewed_in_child
 from ...encryption import SecretKey
 from ...errors import BloomsealError, Hint, KeyAccessError, UsageError
 from ...storage.atomic import final_place, replace_durably
-from ...storage.local import need_own, read_small
+from ...storage.local import NO_NAME, can_name, need_own, read_small
 from ..access import KmsAccessError, Problem, shown
 from ..material.wrapping import open_by_ctr, unwrap_locally, wrap_locally
 from ..protocols import KeyDates, KeyState, MasterVersion, VersionFacts
@@ -58,7 +58,7 @@ class Keyring:
 
     def __init__(self, path: str | os.PathLike[str], *, passphrase: str | None = None, create: bool = False) -> None:
         self._prepare(path, passphrase, must_protect=passphrase is not None)
-        if create and not self._path.exists():
+        if create and not os.path.exists(self._path):  # noqa: PTH110  # pathlib raises for long names
             with self._changing(missing_ok=True):
                 pass
         self._load()
@@ -66,7 +66,9 @@ class Keyring:
     def _prepare(self, path: str | os.PathLike[str], passphrase: str | None, *, must_protect: bool) -> None:
         if passphrase == "":
             raise UsageError("an empty passphrase protects nothing", hint="leave it out, or give one")
-        self._path = Path(path).expanduser().absolute()
+        if not can_name(path):
+            raise UsageError(NO_NAME, file=os.fspath(path))
+        self._path = Path(os.path.expanduser(path)).absolute()  # noqa: PTH111  # pathlib raises for unknown users
         self._passphrase = passphrase
         self._must_protect = must_protect
         self._seen: tuple[int, ...] | None = None

@@ -133,7 +133,7 @@ class _Walk:
         path = self._ref.path
         try:
             mode = os.stat(path).st_mode  # noqa: PTH116
-        except (OSError, ValueError) as error:
+        except OSError as error:
             raise _unseen("can't read the file", self._ref.path, error) from error
         if not stat.S_ISDIR(mode):
             self.listing.files = [Found(self._ref, posixpath.basename(path), Kind.DATA)]

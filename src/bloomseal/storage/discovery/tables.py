@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 from ..._text import articled
 from ...errors import BloomsealError, UnsupportedError, UsageError
 from ..formats import METADATA_ENDINGS, Format, named_format
+from ..local import NO_NAME, can_name
 from ..ref import FileRef
 from ..source import FilePlace, is_object, refusal, resolve_path, type_at
 from .files import exists, list_files
@@ -269,6 +270,9 @@ def _keep_live(
     for one in live:
         if one.elsewhere:
             listing.problems.append(Problem(one.path, "on another file system than its table"))
+            continue
+        if folder.filesystem is None and not can_name(one.path):
+            listing.problems.append(Problem(one.path, NO_NAME))
             continue
         inside = _inside(one, folder)
         if inside is None and not follow_links:
