@@ -569,3 +569,15 @@ def test_a_policy_names_what_is_in_a_list_in_either_way() -> None:
         table = {"footer_key": "footer", "columns": {name: {"filter": {"ndv": 100}}}}
         policy = Policy.from_dict({"version": 1, "kms": "keyring:///none", "tables": {"t": table}})
         assert [*promised(policy.for_table("t"), schema)] == ["tags.list.element"]
+
+
+def test_the_nearest_entry_counts_however_it_is_spelled() -> None:
+    """By the number of dots ``l.list.element`` was as near to ``a`` as ``l._elem.a``, whose key it did not get."""
+    from pyspark.sql.types import ArrayType, StringType, StructField, StructType
+
+    inner = StructType([StructField(name, StringType()) for name in "ab"])
+    schema = StructType([StructField("l", ArrayType(inner))])
+    columns = {"l._elem.a": {"key": "pii"}, "l.list.element": {"sensitivity": "internal"}}
+    tables = {"t": {"footer_key": "footer", "columns": columns}}
+    table = Policy.from_dict({"version": 1, "kms": "keyring:///none", "tables": tables}).for_table("t")
+    assert bss.options(table, schema=schema)["parquet.encryption.column.keys"] == "pii:l.list.element.a"

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from ..columns import covers
+from ..columns import covers, in_tables, nearest_entry
 from ..errors import UnsupportedError, UsageError
 from ..format.expectation import Expectation
 from ..limits import MAX_GCM_SEALS
@@ -41,7 +41,7 @@ def options(
         policy: a policy or its file.
         table: the table's name; may be left out where the policy has one table.
         schema: the frame's schema, against which names are checked, and by which a policy for a group reaches the
-            columns below it. Without it names are taken as they are.
+            columns below it. Without it each name is taken for a leaf's.
 
     Raises:
         UsageError: a column of the policy is not in the schema, or has a filter that Spark can't write.
@@ -114,17 +114,16 @@ def leaves(schema: StructType) -> dict[str, DataType]:
 def _columns(table: TablePolicy, schema: StructType | None) -> dict[str, ColumnPolicy]:
     """Leaf column → what the policy says of it; a group's policy reaches the leaves below it that have none."""
     if schema is None:
-        return dict(table.columns)
+        return {in_tables(name): column for name, column in table.columns.items()}
     known = leaves(schema)
-    found: dict[str, ColumnPolicy] = {}
-    for name in sorted(table.columns, key=lambda name: name.count(".")):
-        inside = [leaf for leaf in known if covers(name, leaf)]
-        if not inside:
+    for name in table.columns:
+        if not any(covers(name, leaf) for leaf in known):
             # Silently, the column that it was meant for would be written in plaintext.
             raise UsageError(
                 "the policy's column is not in the data", column=name, hint=f"the columns are {', '.join(known)}"
             )
-        found.update(dict.fromkeys(inside, table.columns[name]))
+    entries = {leaf: nearest_entry(table.columns, leaf) for leaf in known}
+    found = {leaf: entry for leaf, entry in entries.items() if entry is not None}
     for name, column in found.items():
         if column.filter is not None:
             _check_filter_type(name, known[name])

@@ -285,7 +285,7 @@ class Query:
             kinds = {shape.filtered[name] for shape in shapes if name in shape.filtered}
             if not all(alike(one, other) for one, other in combinations(kinds, 2)):
                 return True
-            if not kinds and self.parts.logged and name not in self.parts.partitions.values:
+            if not kinds and shapes and self.parts.logged and name not in self.parts.partitions.values:
                 return True  # no file has it yet: the log says what it can be asked for
             if any(map(rounds, kinds)) and (logged := self._logged_type(name)) is not None and logged not in kinds:
                 return True
