@@ -421,6 +421,21 @@ def test_a_journal_cut_off_in_a_line_is_read_up_to_it(ring: bs.Keyring, table: P
         opens(path, reading(ring), index)
 
 
+def test_a_journal_that_is_too_long_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was cut off behind the last line that was read."""
+    journal = tmp_path / "j.jsonl"
+    with Journal(journal, "x", "y") as log:
+        for number in range(10):
+            log.begin(str(number), (1,))
+    before = journal.read_bytes()
+    monkeypatch.setattr("bloomseal.rotation.journal._LONGEST", len(before) - 10)
+    with pytest.raises(bs.FormatError, match="a journal of more than"):
+        Journal(journal, "x", "y")
+    assert journal.read_bytes() == before
+    with Journal(journal, "x", "y", restart=True) as log:
+        assert not log.begun
+
+
 def test_neither_journal_nor_report_holds_a_key(ring: bs.Keyring, table: Path, tmp_path: Path) -> None:
     secret, fresh = b"0123456789abcdef", b"fedcba9876543210"
     path = tmp_path / "x.parquet"

@@ -216,6 +216,8 @@ class Journal:
 
     def _read(self, operation: str, digest: str) -> None:
         data = read_open(self._file.fileno(), _LONGEST)
+        if len(data) > _LONGEST:
+            raise FormatError(f"a journal of more than {_LONGEST} bytes", file=str(self.path), hint="--restart")
         whole = data.rfind(b"\n") + 1
         lines = data[:whole].splitlines(keepends=True)
         chain = Chain()

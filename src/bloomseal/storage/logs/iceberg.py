@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from ...errors import UnsupportedError, UsageError
+from ...limits import MAX_LOG_BYTES
 from ..formats import METADATA_ENDINGS
 from ..local import open_regular
 from ..ref import FileRef
@@ -36,6 +38,10 @@ __all__ = ["IcebergLog"]
 
 _NUMBER: Final = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _HINT: Final = "version-hint.text"
+_PACKED: Final = ".gz.metadata.json"
+_GZIP: Final = 31
+"""Of zlib: with gzip's header and check."""
+_PIECE: Final = 1 << 20
 _DATA, _BY_VALUE = 0, 2
 """Contents of files, as manifests number them; 1: rows that were deleted, by their places."""
 _SAME: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasbs": "wasb"}
@@ -59,7 +65,7 @@ class IcebergLog:
         self._ref = self.folder
         table = library("pyiceberg", "iceberg", _pyiceberg)
         with Source.open(metadata) as source:
-            need_readable(source.size, metadata.path)
+            need_readable(_length(source), metadata.path)
         self._table: Any = opened(ref, lambda: table(location(metadata)))
         self._version = version
         if version is not None and self._table.snapshot_by_id(version) is None:
@@ -200,6 +206,26 @@ def _mapped_names(fields: Any, above: str = "") -> Iterator[tuple[str, int]]:
             if field.field_id is not None:
                 yield above + name, field.field_id
             yield from _mapped_names(field.fields, f"{above}{name}.")
+
+
+def _length(source: Source) -> int:
+    """Of the metadata as the library reads them; it unpacks at once what says that it is packed, a thousand bytes from
+    each.
+    """
+    if not source.name.endswith(_PACKED):
+        return source.size
+    unpacking, length = zlib.decompressobj(_GZIP), 0
+    for begin in range(0, source.size, _PIECE):
+        packed = bytes(source.read(begin, min(_PIECE, source.size - begin)))
+        while packed and length <= MAX_LOG_BYTES:
+            try:
+                length += len(unpacking.decompress(packed, _PIECE))
+            except zlib.error:
+                return length  # the library will say so
+            packed = unpacking.unconsumed_tail
+            if unpacking.eof:
+                packed, unpacking = unpacking.unused_data, zlib.decompressobj(_GZIP)
+    return length
 
 
 def _newest(ref: FileRef) -> tuple[FileRef, FileRef, bool]:
