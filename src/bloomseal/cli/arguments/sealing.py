@@ -88,10 +88,10 @@ def sealing_options(*, again: bool = False) -> Callable[[Function], Function]:
     """Give a command ``sealing``, a `SealingOptions`.
 
     Args:
-        again: of files that are sealed already; what is not said stays as it is.
+        again: of files that are sealed already; without a key for the footer, what is not said stays as it is.
     """
     if again:
-        algorithm = bits = "as it is"
+        algorithm, bits = f"as it is; with --footer-key: {Algorithm.AES_GCM_V1}", "as it is; with --footer-key: 128"
         prefix = "--new-aad-prefix"
         footer = click.option("--plaintext-footer/--encrypted-footer", default=None, help="Change the footer's mode.")
     else:
