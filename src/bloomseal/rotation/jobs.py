@@ -360,8 +360,8 @@ def _make_place(file: DataFile, target: FileRef) -> None:
             Path(folder).mkdir(parents=True, exist_ok=True)
         else:
             target.filesystem.create_dir(folder, recursive=True)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
         raise BloomsealError(f"can't make the folder: {reason}", file=folder) from None
 
 

@@ -206,7 +206,7 @@ class SealedTable(ShownInNotebooks):
 
         Returns:
             File → one list per row group, one verdict per value, as `SealedFile.probe`. A file without the column
-            holds none of them.
+            holds none of them; one that names the layers of its lists in another way may hold any.
 
         Raises:
             UsageError: a column that no file has, a partition column, or a value of the wrong kind.

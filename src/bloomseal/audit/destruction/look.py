@@ -241,7 +241,7 @@ def _stamps(works: Iterable[Work]) -> list[Stamp]:
         assert ref.filesystem is not None  # noqa: S101
         try:
             info = ref.filesystem.get_file_info(path)
-        except OSError:
+        except (OSError, ValueError):  # the latter of a name that a store's client does not take
             return None
         return str(info.type), info.size, info.mtime_ns
 

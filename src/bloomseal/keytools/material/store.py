@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from ...errors import KeyAccessError
+from ...errors import KeyAccessError, UsageError
 from ...storage.aside import asides, remove_leftovers, turn
 from ...storage.atomic import put_in_place, replace_durably
 from ...storage.discovery.kinds import MATERIAL_PREFIX
@@ -57,10 +57,9 @@ class MaterialStore:
             text = self._read_bytes(fd)
         except FileNotFoundError:
             return {}
-        except OSError as error:
-            raise KeyAccessError(
-                f"the key material in {self.path} can't be read: {error.strerror or type(error).__name__}"
-            ) from None
+        except (OSError, ValueError) as error:  # the latter of a name that a store's client does not take
+            reason = getattr(error, "strerror", None) or type(error).__name__
+            raise KeyAccessError(f"the key material in {self.path} can't be read: {reason}") from None
         try:
             return dict((_remembered if len(text) <= _SMALL_BYTES else _parsed)(text))
         except KeyAccessError as error:
@@ -89,10 +88,11 @@ class MaterialStore:
                     self._write_bytes(data, sync_name)
                 elif before and not entries:
                     self._remove()
-        except OSError as error:
-            raise KeyAccessError(
-                f"the key material in {self.path} can't be written: {error.strerror or type(error).__name__}"
-            ) from None
+        except (OSError, ValueError) as error:
+            if isinstance(error, UsageError) and not isinstance(error, OSError):
+                raise
+            reason = getattr(error, "strerror", None) or type(error).__name__
+            raise KeyAccessError(f"the key material in {self.path} can't be written: {reason}") from None
 
     def supersede(
         self,

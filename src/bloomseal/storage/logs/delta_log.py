@@ -74,7 +74,7 @@ def _listed(folder: FileRef, found: History) -> list[FileInfo]:
 
     try:
         entries = (folder.filesystem or LocalFileSystem()).get_file_info(FileSelector(folder.path, recursive=True))
-    except OSError as error:
+    except (OSError, ValueError) as error:
         found.problems.append(f"{folder.path}: the log can't be listed ({type(error).__name__})")
         return []
     return [entry for entry in entries if entry.type is FileType.File]
