@@ -382,7 +382,7 @@ def test_columns_are_a_list_of_names(tmp_path: Path, columns: Any) -> None:
         (lambda _: bs.open_table(None), "a path is a str"),  # type: ignore[arg-type]
         (lambda _: bs.read_table(5), "a path is a str"),  # type: ignore[arg-type]
         (lambda it: bs.open_table(it, partition_types={"zip": pa.string()}), "takes a pyarrow schema, not dict"),
-        (lambda it: bs.open_table(it).read(threads="2"), "2 threads"),
+        (lambda it: bs.open_table(it).read(threads="2"), "number of threads"),
         (lambda it: bs.write_dataset(it, "t", partition_by=None), "takes a list of columns"),
     ],
 )

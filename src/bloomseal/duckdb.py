@@ -45,6 +45,7 @@ def register(
         UsageError: options for a table that is open already.
         As `SealedTable.scan`. What goes wrong while a query reads rows reaches the caller as an error of DuckDB.
     """
+    _need_connection(connection)
     found = as_table(table, options)
     connection.register(name, _Stream(found, columns, filters))
     return found
@@ -70,12 +71,19 @@ def lookup(
         UsageError: a relation of several columns, and as `register`.
         As `SealedTable.read`.
     """
+    _need_connection(connection)
     found = as_table(table, options)
     if type(values).__name__ == "DuckDBPyRelation":
         if len(values.columns) != 1:
             raise UsageError("values= takes a relation of one column", hint="relation.select(...)")
         values = [row[0] for row in values.fetchall()]
     return connection.from_arrow(found.read(columns, [(column, "in", values)]))
+
+
+def _need_connection(connection: Any) -> None:
+    if not hasattr(connection, "register") or not hasattr(connection, "from_arrow"):
+        kind = type(connection).__name__
+        raise UsageError(f"connection= takes a DuckDB connection, not {kind}", hint="duckdb.connect()")
 
 
 class _Stream:

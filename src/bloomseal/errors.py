@@ -70,6 +70,17 @@ class Hint(StrEnum):
     ROW_GROUP_SIZE = "row_group_size= alone decides its rows"
     EXISTING = 'existing="append" or "overwrite"'
     OVERWRITE = "another place, or overwrite=True"
+    UNSEAL_PLACE = "output=, or in_place=True"
+    OUTPUT = "output="
+    FOLLOW_LINKS = "look at the link; follow_links=True"
+    NO_PARTITIONS = "see who made the folder; open_table(partitions=False) leaves its name alone"
+    WITHOUT_COLUMN = "columns=[...] without it"
+    CONDITION = "filters="
+    KEYS_TO_WRAP = "keys= a Keyring, KeyTools or a KMS; or rekey"
+    ENCRYPTION = "encryption="
+    JOURNAL = "another place: journal="
+    ACCESS_LOG = "access_log=, or access_log in the policy"
+    OWN_WRITERS = "KeyTools(kms, authentic_writers=True)"
 
 
 class BloomsealError(Exception):

@@ -35,6 +35,17 @@ _IN_OPTIONS: Final = {
     Hint.EXISTING: "--existing append or overwrite",
     Hint.OVERWRITE: "another --out, or --overwrite",
     Hint.ROW_GROUP_SIZE: "--row-group-size alone decides its rows",
+    Hint.UNSEAL_PLACE: "--output FOLDER, or --in-place",
+    Hint.OUTPUT: "--output FOLDER",
+    Hint.FOLLOW_LINKS: "look at the link; the rotating commands follow it with --follow-links",
+    Hint.NO_PARTITIONS: "see who made the folder; named itself, it gives no column",
+    Hint.WITHOUT_COLUMN: "--columns without it",
+    Hint.CONDITION: "bloomseal read --where",
+    Hint.KEYS_TO_WRAP: "--keyring PATH or --kms URI; or rekey",
+    Hint.ENCRYPTION: "--policy FILE and --table NAME",
+    Hint.JOURNAL: "another place: --journal PATH",
+    Hint.ACCESS_LOG: "another place for access_log in the policy",
+    Hint.OWN_WRITERS: "leave the KMS to the policy",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import traceback
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
@@ -141,7 +142,7 @@ def _run_command(arguments: Sequence[str] | None) -> int:
             return _INTERRUPTED
         except click.ClickException as error:
             if state.debug:
-                raise
+                return _traced()
             if state.json or _asks_for_json(sys.argv[1:] if arguments is None else arguments):
                 _print_json_error(UsageError(error.format_message(), hint=_help_of(error)))
             else:
@@ -149,11 +150,11 @@ def _run_command(arguments: Sequence[str] | None) -> int:
             return _ERROR
         except BloomsealError as error:
             if state.debug:
-                raise
+                return _traced()
             _print_error(error, state)
         except Exception as error:
             if state.debug:
-                raise
+                return _traced()
             # A foreign message may quote what it was working on: only its type is told, or the system's own word.
             system = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else None
             what = f"the system says: {system}" if system else f"unexpected {type(error).__name__}"
@@ -161,6 +162,12 @@ def _run_command(arguments: Sequence[str] | None) -> int:
         if state.verbose and state.tools is not None:
             _print_counters(state)
         return _ERROR
+
+
+def _traced() -> int:
+    # Python itself would end by 1, which is an answer here.
+    traceback.print_exc()
+    return _ERROR
 
 
 def _reader_left() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ..rotation import RotationPlan, RotationReport
-from .render import facts, print_json, size, table
+from .render import facts, print_json, remark, size, table
 from .state import State
 
 __all__ = ["tell_plan", "tell_report"]
@@ -13,6 +13,7 @@ __all__ = ["tell_plan", "tell_report"]
 
 def tell_plan(planned: RotationPlan) -> None:
     """A dry run's answer."""
+    _tell_of_nothing(len(planned.files))
     if State.current().json:
         print_json(planned.to_dict())
         return
@@ -37,8 +38,15 @@ def tell_plan(planned: RotationPlan) -> None:
     )
 
 
+def _tell_of_nothing(files: int) -> None:
+    """A folder that was misspelt, and exists, is done at once."""
+    if not files:
+        remark("no data file was found there")
+
+
 def tell_report(report: RotationReport) -> None:
     """What a run did."""
+    _tell_of_nothing(len(report.files))
     if State.current().json:
         print_json(report.to_dict())
         return

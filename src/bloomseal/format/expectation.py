@@ -171,7 +171,7 @@ class Expectation:
             raise PolicyError(
                 f"{meant} must be encrypted, and the name of a folder, or the table's log, would give its values",
                 column=column,
-                hint="see who made the folder; open_table(partitions=False) leaves its name alone",
+                hint=Hint.NO_PARTITIONS,
             )
 
     def plaintext_column(self, column: str) -> None:

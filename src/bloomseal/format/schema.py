@@ -135,7 +135,7 @@ class Schema:
         Raises:
             UsageError: no such column, several of them, or several leaves below it.
         """
-        if named := self._by_name.get(name):
+        if named := self._by_name.get(_dotted(name)):
             if len(named) > 1:
                 # A dotted name can also be a path; an answer about the wrong one of two would be a false absent.
                 raise UsageError(f"{len(named)} columns have the same name or path", column=name)
@@ -166,7 +166,7 @@ class Schema:
         Raises:
             UsageError: no such column.
         """
-        found = self._below.get(name, [])
+        found = self._below.get(_dotted(name), [])
         if not found:
             near = nearest(name, [*self._by_name, *self.top_level])
             raise UsageError("no such column", column=name, hint=f"one of {', '.join(near)}" if near else None)
@@ -285,3 +285,9 @@ def _physical(raw: bytes) -> bytes:
         element.set_i32(1, PhysicalType.FIXED_LEN_BYTE_ARRAY)
         element.set_i32(2, 12)
     return element.to_bytes()
+
+
+def _dotted(name: object) -> str:
+    if isinstance(name, str):
+        return name
+    raise UsageError(f"a column's dotted path is a str, not {type(name).__name__}")

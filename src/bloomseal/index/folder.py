@@ -16,7 +16,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from ..encryption import Algorithm, SecretKey
-from ..errors import IntegrityError, MissingFileError, PolicyError, UsageError
+from ..errors import Hint, IntegrityError, MissingFileError, PolicyError, UsageError
 from ..keytools.sources import as_key_source
 from ..read.file import SealedFile
 from ..specs import EncryptionSpec, decryption_for, encryption_for
@@ -269,7 +269,7 @@ def _narrowed(encryption: Encryption, ref: FileRef, column: str) -> EncryptionSp
     """
     spec = encryption_for(encryption, ref)
     if spec is None:
-        raise UsageError("an index is sealed, and there is no key for it", column=column, hint="encryption=")
+        raise UsageError("an index is sealed, and there is no key for it", column=column, hint=Hint.ENCRYPTION)
     given = spec.column_keys or {}
     parts = column.split(".")
     names = [".".join(parts[:end]) for end in range(len(parts), 0, -1)]

@@ -106,9 +106,9 @@ def manifest_for(
         UsageError: numbers out of range.
     """
     if not 0 < false_places < 1:
-        raise UsageError("false_places= is the number of row groups read for nothing, in 0 to 1", hint="0.001")
+        raise UsageError("false_places is the number of row groups read for nothing, in 0 to 1", hint="0.001")
     if max_keys is not None and max_keys < 1:
-        raise UsageError("max_keys= is the most values of one query that the index is asked for", hint="100000")
+        raise UsageError("max_keys is the most values of one query that the index is asked for", hint="100000")
     return Manifest(path, secrets.token_bytes(SECRET_BYTES), bits_for(rows, false_places), false_places, pad, max_keys)
 
 

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import BloomsealError, KeyAccessError, UsageError
+from ..errors import BloomsealError, Hint, KeyAccessError, UsageError
 from ..storage.local import open_regular
 from .access import raised_by
 
@@ -140,7 +140,7 @@ class AccessLog:
             f"the access log can't be written ({reason}), and no key is handed out without it",
             column=column,
             retryable=True,
-            hint="access_log=, or access_log in the policy",
+            hint=Hint.ACCESS_LOG,
         )
 
 

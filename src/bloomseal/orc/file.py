@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import BloomsealError, FormatError
+from ..sbbf.probe import several
 from ..specs import DecryptionSpec, decryption_for
 from ..storage.ref import FileRef
 from ..storage.source import FilePlace, Scratch, Source
@@ -157,13 +158,12 @@ class OrcFile:
 
     def maybe_present(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
         """As `probe`: an array of shape (row groups, values), False where a value is absent."""
-        answers = [one.maybe for one in self.answers(column, values)]
-        return np.concatenate(answers) if answers else np.empty((0, len(values)), np.bool_)
+        none = np.empty((0, len(given := several(values))), np.bool_)
+        return np.concatenate([none, *(one.maybe for one in self.answers(column, given))])
 
     def answers(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> Iterator[Answers]:
         """As `probe`, stripe by stripe: arrays, which are not named yet."""
-        leaf, variant = self.leaf(column)
-        given = values if hasattr(values, "__len__") else list(values)
+        (leaf, variant), given = self.leaf(column), several(values)
         zones: dict[str, Asked] = {}
         for stripe in self.stripes:
             with self._at(stripe, column):

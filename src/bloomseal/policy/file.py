@@ -66,6 +66,8 @@ class Policy:
             PolicyError: it can't be read, or says something that is not understood. Nothing is skipped: a misspelt
                 setting could be the one that encrypts.
         """
+        if not isinstance(path, str | os.PathLike):
+            raise PolicyError(f"a policy's path is a str or an os.PathLike, not {type(path).__name__}")
         try:
             data = read_small(path, MAX_POLICY_BYTES)
             if len(data) > MAX_POLICY_BYTES:

@@ -340,7 +340,7 @@ class TablePolicy:
         elif self.authentic_writers and not tools.authentic_writers:
             raise PolicyError(
                 f"table {self.name}: authentic_writers, and key tools that do not ask for them",
-                hint="KeyTools(kms, authentic_writers=True)",
+                hint=Hint.OWN_WRITERS,
             )
         footer = {self.footer_key, *self.previous_footer_keys}
         own = {

@@ -14,6 +14,7 @@ from ..format.decode import read_row_group
 from ..format.schema import Schema
 from ..format.walk import Chunk
 from ..sbbf import KeySet, ProbeSet, SplitBlockBloomFilter
+from ..sbbf.probe import several
 from ..specs import DecryptionSpec
 from ..spelling import named_columns
 from ..storage.baton import waiting
@@ -81,6 +82,7 @@ class SealedFile(OpenedFile):
         Raises:
             As `probe`.
         """
+        values = several(values)
         answers = [hits.maybe for hits in self.hits(column, values)]
         return np.stack(answers) if answers else np.empty((0, len(values)), dtype=np.bool_)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ..errors import BloomsealError, KeyAccessError, UsageError
+from ..errors import BloomsealError, Hint, KeyAccessError, UsageError
 from ..format.opening import open_footer
 from ..format.walk import Walk
 from ..keytools import KeyTools, as_key_source
@@ -303,7 +303,7 @@ class Unseal(Job):
 
     def __post_init__(self) -> None:
         if (self.output is None) != self.in_place:
-            raise UsageError("either a folder for the plaintext files, or in place", hint="output=, or in_place=True")
+            raise UsageError("either a folder for the plaintext files, or in place", hint=Hint.UNSEAL_PLACE)
 
     def plan(self, file: DataFile) -> FilePlan:
         decryption = opening(self.decryption, file.ref)
@@ -317,7 +317,7 @@ class Unseal(Job):
     def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:
         ref, target = file.ref, self.target(file)
         if self.in_place and ref.filesystem is not None:
-            raise UsageError("in place only on a local file system", file=ref.path, hint="output=")
+            raise UsageError("in place only on a local file system", file=ref.path, hint=Hint.OUTPUT)
         with Source.open(ref) as source:
             if not is_encrypted(source, self.operation):
                 status = Status.ROTATED if begun else Status.NOTHING

@@ -33,7 +33,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from .._forked import new_lock
-from ..errors import BloomsealError, FormatError, UsageError
+from ..errors import BloomsealError, FormatError, Hint, UsageError
 from ..keytools.access_log import host_name, user_name
 from ..storage.local import open_regular, read_open
 from ..storage.shared_sync import SharedSync
@@ -196,7 +196,7 @@ class Journal:
             file.close()
             raise UsageError(
                 "the journal belongs to somebody else, or others can write to it", file=str(self.path),
-                hint="another place: --journal, or journal=",
+                hint=Hint.JOURNAL,
             )  # fmt: skip
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -210,9 +210,7 @@ class Journal:
         return file
 
     def _refused(self, error: OSError) -> UsageError:
-        return UsageError(
-            f"the journal can't be opened: {error.strerror}", file=str(self.path), hint="--journal, or journal="
-        )
+        return UsageError(f"the journal can't be opened: {error.strerror}", file=str(self.path), hint=Hint.JOURNAL)
 
     def _read(self, operation: str, digest: str) -> None:
         data = read_open(self._file.fileno(), _LONGEST)

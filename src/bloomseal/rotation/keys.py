@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ..encryption import SecretKey
-from ..errors import KeyAccessError, UsageError
+from ..errors import Hint, KeyAccessError, UsageError
 from ..keytools import KeyTools, as_key_source
 from ..keytools.access import KmsAccessError, Problem
 from ..keytools.cache import Cache
@@ -83,7 +83,7 @@ def key_tools(keys: Any) -> KeyTools:
         return source
     raise UsageError(
         f"{type(keys).__name__} has no master keys, so nothing is wrapped that could be wrapped anew",
-        hint="keys= a Keyring, KeyTools or a KMS; or rekey",
+        hint=Hint.KEYS_TO_WRAP,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..encryption import Algorithm
-from ..errors import KeyAccessError, UnsupportedError
+from ..errors import Hint, KeyAccessError, UnsupportedError
 from ..format.walk import Protection, Walk
 from ..keytools import KeyTools
 from ..keytools.tools import ToolsFileKeys
@@ -52,7 +52,7 @@ def like(walk: Walk, tools: KeyTools, keys: Any, target: Target, changes: dict[s
     if plain:
         own.update(dict.fromkeys(under_footer, footer_key))
         if not own:
-            raise UnsupportedError("only the footer is encrypted", file=walk.source.name, hint="encryption=")
+            raise UnsupportedError("only the footer is encrypted", file=walk.source.name, hint=Hint.ENCRYPTION)
     arguments: dict[str, Any] = {
         "footer_key": footer_key,
         "column_keys": own or None,

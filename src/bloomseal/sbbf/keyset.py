@@ -20,7 +20,7 @@ from .block import BLOCK_BYTES
 from .encoding import encode_value, stands_for_null, unwrap
 from .filter import SplitBlockBloomFilter
 from .hashing import hash_array
-from .probe import ProbeSet, as_arrow, stands_for_itself
+from .probe import ProbeSet, as_arrow, several, stands_for_itself
 from .types import ColumnType, PhysicalType
 
 __all__ = ["KeySet", "comparable", "interval"]
@@ -123,7 +123,7 @@ class KeySet:
         Raises:
             UsageError: a value of the wrong kind for the column.
         """
-        values = _without_nulls(values)
+        values = _without_nulls(several(values))
         # Hashes of different values may be equal, by chance or by somebody's choice, so it is values that are made
         # unique.
         plain = isinstance(values, pa.Array) and not isinstance(values, pa.ExtensionArray)

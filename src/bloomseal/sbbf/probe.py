@@ -16,7 +16,7 @@ from .filter import SplitBlockBloomFilter
 from .hashing import hash_array, hash_bytes
 from .types import ColumnType, PhysicalType
 
-__all__ = ["ProbeSet", "as_arrow", "stands_for_itself"]
+__all__ = ["ProbeSet", "as_arrow", "as_column", "several", "stands_for_itself"]
 
 U64 = npt.NDArray[np.uint64]
 Indices = npt.NDArray[np.intp]
@@ -59,8 +59,7 @@ class ProbeSet:
         Raises:
             UsageError: a value of the wrong kind for the column.
         """
-        if isinstance(values, str | bytes | bytearray | memoryview) or not isinstance(values, Iterable):
-            raise UsageError("probe values come as a sequence", hint="a list, also for a single value")
+        values = several(values)
         fast = _from_array(values, column_type)
         if fast is not None:
             return cls(*fast)
@@ -118,6 +117,39 @@ class ProbeSet:
 _Parts = tuple[U64, _Unusual | None]
 _WORTH_AN_ARRAY: Final = 64
 """A shorter list is encoded value by value."""
+
+
+def several(values: Any) -> Any:
+    """The values, also if they come only once; refused where they are one. To Python a text is its letters, and a frame
+    the names of its columns: those are absent, and the values that were meant may be there.
+
+    Raises:
+        UsageError: it is none.
+    """
+    single = isinstance(values, str | bytes | bytearray | memoryview) or not isinstance(values, Iterable)
+    if single or hasattr(values, "columns") or getattr(values, "ndim", 1) != 1:
+        raise UsageError(
+            "probe values come as a sequence", hint="a list, also for a single value; one column of a frame"
+        )
+    values = as_column(values)
+    return values if hasattr(values, "__len__") else list(values)
+
+
+def as_column(values: Any) -> Any:
+    """What speaks Arrow, and is neither numpy's nor over it, as an array of Arrow's; anything else as it is. A Series
+    of Polars would give moments without their nanoseconds, which no row has.
+
+    Raises:
+        UsageError: it is no column.
+    """
+    if isinstance(getattr(values, "dtype", None), np.dtype):
+        return values
+    if hasattr(values, "__arrow_c_stream__") and not isinstance(values, pa.ChunkedArray):
+        try:
+            return pa.chunked_array(values)
+        except (pa.ArrowException, TypeError, ValueError):
+            raise UsageError("the values come as a list, an array or a Series") from None
+    return values
 
 
 def _from_array(values: Any, column_type: ColumnType) -> _Parts | None:

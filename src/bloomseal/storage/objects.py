@@ -18,9 +18,18 @@ from .._forked import new_lock
 from ..errors import UsageError
 from .local import pread
 
-__all__ = ["NO_MARKERS", "abstract_filesystem", "as_filesystem", "file_object", "fsspec_location", "need_empty", "put"]
+__all__ = [
+    "NO_MARKERS",
+    "TO_PYARROW",
+    "abstract_filesystem",
+    "as_filesystem",
+    "file_object",
+    "fsspec_location",
+    "need_empty",
+    "put",
+]
 
-_TO_PYARROW: Final = frozenset({"file", "s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss", "mock"})
+TO_PYARROW: Final = frozenset({"file", "s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss", "mock"})
 NO_MARKERS: Final = ("s3", "gcs", "abfs")
 """Stores without folders: an empty object in the place of one serves nobody."""
 _PIECE_BYTES: Final = 1 << 20
@@ -60,7 +69,7 @@ def fsspec_location(uri: str) -> tuple[FileSystem, str] | None:
         UsageError: fsspec knows the scheme, and can't open it.
     """
     scheme = uri.partition("://")[0]
-    if scheme in _TO_PYARROW:
+    if scheme in TO_PYARROW:
         return None
     try:
         import fsspec
@@ -136,7 +145,7 @@ def file_object(value: Any) -> tuple[FileSystem, str]:
     if isinstance(value, bytes | bytearray | memoryview | pa.Buffer):
         value = pa.BufferReader(value)
     if isinstance(value, io.TextIOBase):
-        raise UsageError("a file object opened as text", file=name, hint="open it in binary mode: open(path, 'wb')")
+        raise UsageError("a file object opened as text", file=name, hint="open it in binary mode: 'rb' or 'wb'")
     if getattr(value, "closed", False):
         raise UsageError("the file object is closed", file=name)
     return PyFileSystem(_OneFile(value, name)), name
@@ -217,7 +226,7 @@ class _OneFile(FileSystemHandler):  # type: ignore[misc]
         self._need_own(path)
         value = self._value
         if not (hasattr(value, "read") and hasattr(value, "seek") and getattr(value, "readable", lambda: True)()):
-            raise OSError(0, "the file object is not open to read")
+            raise UsageError("the file object is not open to read", file=self._name, hint="open(path, 'rb')")
         return pa.PythonFile(_Reading(self._value, self._name), mode="r")
 
     def open_input_stream(self, path: str) -> pa.PythonFile:

@@ -306,7 +306,8 @@ def resolve_path(path: FilePlace | FileRef, filesystem: FileSystem | None = None
     if not isinstance(text, str):
         if not is_object(path):
             kind = type(path).__name__
-            raise UsageError(f"a path is a str or an os.PathLike of str, or an open binary file, not {kind}")
+            hint = "with fsspec.open(...) as file" if kind == "OpenFile" else None
+            raise UsageError(f"a path is a str or an os.PathLike of str, or an open binary file, not {kind}", hint=hint)
         from .objects import file_object
 
         own, name = file_object(path)
@@ -320,13 +321,18 @@ def resolve_path(path: FilePlace | FileRef, filesystem: FileSystem | None = None
     elif "://" in text:
         from pyarrow.fs import FileSystem
 
-        from .objects import fsspec_location
+        from .objects import TO_PYARROW, fsspec_location
 
         try:
             filesystem, text = fsspec_location(text) or FileSystem.from_uri(text)
         except (ValueError, OSError) as error:
             if isinstance(error, UsageError):
                 raise
+            if (scheme := text.partition("://")[0]) not in TO_PYARROW:
+                what = f"no storage is known by the scheme {scheme}"
+                raise UsageError(
+                    what, file=text, hint="filesystem=, or pip install the library that fsspec asks"
+                ) from error
             raise refusal("can't open the location", text, error) from error
     if getattr(filesystem, "type_name", None) == "local":
         # pyarrow's own local file system is local too, so that files are locked and renamed there.

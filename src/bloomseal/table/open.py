@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pyarrow as pa
 
-from ..errors import UsageError
+from ..errors import BloomsealWarning, UsageError
 from ..format.expectation import Expectation
 from ..read.door import open_file
+from ..spelling import nearest
 from ..storage.discovery.tables import Places, find_files, is_one_file
 from ..storage.source import FilePlace
 from .query.partitions import Partitions
 from .query.parts import TableParts
+from .query.workers import workers
 from .sealed import SealedTable
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
     from ..policy import TablePolicy
     from ..specs import DecryptionSpec
+    from ..storage.discovery.kinds import Found
 
 __all__ = ["as_table", "open_table", "read_table"]
 
@@ -69,12 +73,38 @@ def open_table(
         known = Partitions.of_log(found.files, found.live, found.snapshot)
     elif partitions:
         known = Partitions.of_folders(found.files, partition_types)
+        _tell_of_folders_above(found.files, known)
+        if partition_types is not None and (
+            odd := [name for name in partition_types.names if name not in known.values]
+        ):
+            near = ", ".join(nearest(odd[0], list(known.values)))
+            what = "partition_types= names a column that no folder gives"
+            raise UsageError(what, column=odd[0], hint=f"one of {near}" if near else None)
     else:
         known = Partitions({})
     if not known.stored:
         for name in known.values:
             Expectation.of_table(decryption).outside(name)
     return SealedTable(TableParts(found.files, known, found.snapshot, decryption, follow_links), use_index, trust)
+
+
+def _tell_of_folders_above(files: Sequence[Found], known: Partitions) -> None:
+    """Warn where files or folders were named one by one, as shells do with ``lake/*/*.parquet``, and what tells their
+    rows apart stands above them: pyarrow and Spark leave such columns out, too.
+    """
+    above: dict[str, set[str | None]] = {}
+    for root in {found.ref.path.removesuffix(found.relative) for found in files}:
+        for part in root.split("/"):
+            name, equals, value = part.partition("=")
+            if equals and name and name not in known.values:
+                above.setdefault(name, set()).add(value)
+    if lost := sorted(name for name, values in above.items() if len(values) > 1):
+        warnings.warn(
+            f"{', '.join(lost)} in the names of folders above the given places: no column; name the table's folder "
+            "instead, or a pattern in quotes",
+            BloomsealWarning,
+            stacklevel=3,
+        )
 
 
 def as_table(table: SealedTable | Places, options: dict[str, Any]) -> SealedTable:
@@ -120,6 +150,9 @@ def read_table(
             have none in common.
         FormatError, IntegrityError, KeyAccessError, PolicyError: as for a single file; one bad file refuses the read.
     """
+    if isinstance(path, SealedTable):
+        raise UsageError("the table is open already", hint="table.read(columns, filters)")
+    workers(threads)
     if version is None and is_one_file(path, filesystem):
         with open_file(cast(FilePlace, path), decryption=decryption, filesystem=filesystem) as file:
             return file.read(columns, filters, int96_unit=int96_unit)

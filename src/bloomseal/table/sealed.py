@@ -11,10 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from .._cached import cached_property
-from ..errors import UnsupportedError, UsageError
+from ..errors import Hint, UnsupportedError, UsageError
 from ..notebook import ShownInNotebooks
 from ..read.file import ReadStats, SealedFile, Verdict
 from ..read.verdict import Hits, verdicts
+from ..sbbf.probe import several
 from .query.indexes import Indexes
 from .query.narrow import Narrowed, known_values, narrowed, shapes_of
 from .query.parts import TableParts
@@ -220,6 +221,7 @@ class SealedTable(ShownInNotebooks):
         Raises:
             As `probe`.
         """
+        values = several(values)
         found = self._ask(column, values)
         none = np.zeros(len(values), dtype=np.bool_)
         rows = [np.logical_or.reduce([none, *(one.maybe for one in hits)]) for _, hits in found]
@@ -333,8 +335,13 @@ class SealedTable(ShownInNotebooks):
 
     def _ask(self, column: str, values: Sequence[Any] | pa.Array | pa.ChunkedArray) -> list[tuple[str, list[Hits]]]:
         """Path, and the answer of each row group of each file."""
+        if not isinstance(column, str):
+            raise UsageError(f"a column's dotted path is a str, not {type(column).__name__}")
+        values = several(values)
         if column in self._parts.partitions.values and not self._parts.partitions.stored:
-            raise UsageError("the column is in the folders' names, where no filter is", column=column, hint="filters=")
+            raise UsageError(
+                "the column is in the folders' names, where no filter is", column=column, hint=Hint.CONDITION
+            )
         need_logged(self._parts, [column])
         asked = values if isinstance(values, pa.Array | pa.ChunkedArray) else list(values)
         known = known_values(self._indexes, column, asked, self.files)

@@ -148,6 +148,8 @@ def _is(data: Any, module: str, name: str) -> bool:
 
 def _refused(data: Any) -> UsageError:
     kind = type(data).__name__
+    if hasattr(data, "__arrow_c_stream__") and hasattr(data, "columns"):
+        return UsageError(f"the {kind} can't become Arrow: a column's type is none of Arrow's", hint="cast it before")
     return UsageError(f"data= takes {_FITS}; not {kind}", hint=_ADVICE.get(kind))
 
 

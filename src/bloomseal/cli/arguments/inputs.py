@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +21,7 @@ from .csv_input import COMPRESSIONS, CsvReader
 from .json_input import JsonReader
 from .standard_input import StandardInput
 
-__all__ = ["FORMATS", "Input", "open_input", "parse_type"]
+__all__ = ["FORMATS", "Input", "kind_of", "open_input", "parse_type"]
 
 FORMATS: Final = ("csv", "parquet", "arrow", "ndjson")
 _EXTENSIONS: Final = {
@@ -71,14 +72,13 @@ def open_input(
         UsageError: no such file, an unknown kind, no such column.
         FormatError: the input does not parse, or a value does not fit its type. The message names no value.
     """
-    plain = PurePath(path).with_suffix("") if PurePath(path).suffix.lower() in COMPRESSIONS else PurePath(path)
     if kind in (None, "parquet") and _is_table(path):
         kind = "table"
-    if kind is None and (kind := _EXTENSIONS.get(plain.suffix.lower())) is None:
+    if kind is None and (kind := kind_of(path)) is None:
         raise UsageError("what kind of file is the input?", file=path, hint=f"--input-format {'|'.join(FORMATS)}")
     if delimiter is not None and (kind != "csv" or len(delimiter.encode()) != 1 or delimiter in '"\r\n'):
         raise UsageError("a delimiter is one character of ASCII between the values of CSV", hint="--delimiter ';'")
-    delimiter = delimiter or ("\t" if plain.suffix.lower() == ".tsv" else ",")
+    delimiter = delimiter or ("\t" if _suffix(path) == ".tsv" else ",")
     known = dict(types)
 
     def broken(error: Exception) -> FormatError:
@@ -114,6 +114,16 @@ def open_input(
         yield found
 
 
+def kind_of(path: str) -> str | None:
+    """One of `FORMATS`, by the name's end; None where that says none of them."""
+    return _EXTENSIONS.get(_suffix(path))
+
+
+def _suffix(path: str) -> str:
+    plain = PurePath(path)
+    return (plain.with_suffix("") if plain.suffix.lower() in COMPRESSIONS else plain).suffix.lower()
+
+
 def parse_type(text: str) -> pa.DataType:
     """A type as pyarrow prints it: ``string``, ``int64``, ``date32``, ``decimal(12, 2)``, ``timestamp[us, UTC]``, ...
 
@@ -137,7 +147,7 @@ def _open_parquet(path: str, types: Mapping[str, pa.DataType], stack: contextlib
     import pyarrow.parquet as pq
 
     if path == "-":
-        raise UsageError("Parquet is read from its end, so not from standard input")
+        raise UsageError("Parquet is read from its end, so not from standard input", hint="a file")
     with open(path, "rb") as raw:
         raw.seek(-min(4, raw.seek(0, 2)), 2)
         if raw.read() == b"PARE":
@@ -234,7 +244,9 @@ def _unreadable(path: str, error: OSError) -> UsageError:
             f"the input does not inflate as {suffix}: it is cut off, or something else", file=path,
             hint=f"the whole file, or a name without {suffix} if it is not packed",
         )  # fmt: skip
-    return UsageError(f"the input can't be read: {error.strerror or type(error).__name__}", file=path)
+    # Arrow's own text repeats the name, and adds numbers.
+    why = os.strerror(error.errno) if error.errno else error.strerror or type(error).__name__
+    return UsageError(f"the input can't be read: {why}", file=path)
 
 
 def _broken(path: str, kind: str, error: Exception, bad: BadLine | None) -> FormatError:

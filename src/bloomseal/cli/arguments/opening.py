@@ -89,6 +89,8 @@ class OpeningOptions:
         Args:
             paths: as for `PolicyOptions.load`.
         """
+        if "-" in paths:
+            raise UsageError("Parquet is read from its end, so not from standard input", hint="a file; ./- is one, too")
         if (policy := self.policy.load(self.keys, paths)) is not None:
             return self._adjusted(policy)
         keys = self.keys.reading()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import math
 import re
+import struct
 import sys
 import uuid
 from decimal import Decimal, InvalidOperation
@@ -80,6 +82,17 @@ def read_lines(path: str) -> list[str]:
         raise UsageError("the values are not text in UTF-8", file=path) from None
 
 
+def _float(text: str, column_type: ColumnType) -> float:
+    """A number that the column's width takes for infinite is none of its values: no row equals it."""
+    value = float(text)
+    width = {PhysicalType.DOUBLE: "<d", PhysicalType.FLOAT: "<f"}.get(column_type.physical, "<e")
+    if math.isinf(value) and any(map(str.isdigit, text)):
+        raise ValueError
+    if not math.isinf(value):
+        struct.pack(width, value)  # OverflowError
+    return value
+
+
 def _parse(text: str, kind: str, column_type: ColumnType) -> Any:
     if kind in ("int", "float", "decimal") and "_" in text:
         raise ValueError  # Python's own notation
@@ -89,7 +102,7 @@ def _parse(text: str, kind: str, column_type: ColumnType) -> Any:
         case "int":
             return int(text)
         case "float":
-            return float(text)
+            return _float(text, column_type)
         case "bool":
             return {"true": True, "false": False}[text.lower()]
         case "decimal":

@@ -123,6 +123,8 @@ def read(
       bloomseal read people.parquet --where-in ssn=wanted.txt --format csv --keyring keys.json
       bloomseal read lake/customers --where "country = 'DE'" --output de.parquet --policy policy.toml --table customers
     """
+    if not all(item.strip() for item in columns):
+        raise UsageError("--columns without a name", hint="leave it out for all columns")
     wanted = [name.strip() for item in columns for name in item.split(",") if name.strip()] or None
     kind, zipped = _output_kind(output)
     if output is not None:

@@ -30,7 +30,7 @@ from ...table.hive import check_partitioning
 from ...table.writing import SealedWriter
 from ...write.writer import resolve_filters
 from ..arguments.filters import filter_option, parse_filters
-from ..arguments.inputs import FORMATS, Input, parse_type
+from ..arguments.inputs import FORMATS, Input, kind_of, parse_type
 from ..arguments.keys import KeyOptions, key_options
 from ..arguments.opening import PolicyOptions, policy_options
 from ..arguments.places import need_elsewhere
@@ -209,6 +209,10 @@ def _check_target(target: str, sources: Sequence[str], in_folder: bool) -> None:
             hint = "a file's name in it; --rows-per-file N or --partition-by COLUMN fill a folder"
             raise UsageError("the output is a folder", file=target, hint=hint)
         need_elsewhere(target, sources, "another name; bloomseal seal encrypts Parquet files where they are")
+        if kind_of(target) not in (None, "parquet"):
+            # Most likely OUTPUT was forgotten, and the last INPUT would be lost.
+            hint = "OUTPUT comes last, and ends in .parquet; bloomseal read --output writes CSV and the like"
+            raise UsageError("the output would be Parquet, and its name says something else", file=target, hint=hint)
 
 
 @contextlib.contextmanager

@@ -55,7 +55,7 @@ def check_moments(values: pa.ChunkedArray, unit: str, *, cut: bool = False) -> N
                 "INT96 moments outside of the years 1677 to 2262, which nanoseconds can't hold"
                 if unit == "ns"
                 else "INT96 moments that microseconds can't hold",
-                hint=Hint.INT96_US if unit == "ns" else "columns=[...] without it",
+                hint=Hint.INT96_US if unit == "ns" else Hint.WITHOUT_COLUMN,
             )
         if not cut and (rest % step).any():
             raise UnsupportedError("INT96 moments finer than a microsecond", hint=Hint.INT96_NS)

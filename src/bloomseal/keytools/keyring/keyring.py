@@ -66,6 +66,8 @@ class Keyring:
     def _prepare(self, path: str | os.PathLike[str], passphrase: str | None, *, must_protect: bool) -> None:
         if passphrase == "":
             raise UsageError("an empty passphrase protects nothing", hint="leave it out, or give one")
+        if not isinstance(path, str | os.PathLike):
+            raise UsageError(f"a keyring's path is a str or an os.PathLike, not {type(path).__name__}")
         if not can_name(path):
             raise UsageError(NO_NAME, file=os.fspath(path))
         self._path = Path(os.path.expanduser(path)).absolute()  # noqa: PTH111  # pathlib raises for unknown users

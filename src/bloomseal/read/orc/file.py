@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ..._cached import cached_property
 from ...columns import covers
-from ...errors import BloomsealError, UnsupportedError, UsageError
+from ...errors import BloomsealError, Hint, UnsupportedError, UsageError
 from ...format.expectation import Expectation
 from ...format.hashes.truth import Truth
 from ...format.schema import Leaf, Schema
@@ -228,7 +228,9 @@ class SealedOrcFile(SealedFile):
         with self._at():
             self._expectation.names(schema)
         if lacking := [name for name in known.without if columns is None or name in columns]:
-            raise UnsupportedError("a type that only ORC has", file=self.path, column=lacking[0], hint="columns=[...]")
+            raise UnsupportedError(
+                "a type that only ORC has", file=self.path, column=lacking[0], hint=Hint.WITHOUT_COLUMN
+            )
         names = list(dict.fromkeys(schema.top_level if columns is None else columns))
         if not names:
             raise UsageError(

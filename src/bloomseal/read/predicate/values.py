@@ -12,6 +12,7 @@ import pyarrow as pa
 from ..._forked import new_recursive_lock
 from ...errors import UsageError
 from ...sbbf.encoding import stands_for_null, unwrap
+from ...sbbf.probe import as_column
 
 __all__ = ["Values"]
 
@@ -28,7 +29,7 @@ class Values(tuple[Any, ...]):
     """
 
     def __new__(cls, values: Iterable[Any]) -> Values:
-        given = _as_arrow(values)
+        given = as_column(values)
         made = super().__new__(cls, _listed(given))
         made._known, made._lock = {}, new_recursive_lock()
         made._texts = given.cast(pa.large_string()) if _whole_texts(given) else None
@@ -101,22 +102,6 @@ def _listed(values: Any) -> Iterable[Any]:
         values = values if finer or isinstance(kind, pa.BaseExtensionType) else _python(values, kind)
     if not isinstance(values, Iterable):
         raise UsageError("the values come as a list, an array or a Series")
-    return values
-
-
-def _as_arrow(values: Any) -> Any:
-    """What speaks Arrow, and is neither numpy's nor over it, as an array of Arrow's; anything else as it is.
-
-    Raises:
-        UsageError: it is no column.
-    """
-    if isinstance(getattr(values, "dtype", None), np.dtype):
-        return values
-    if hasattr(values, "__arrow_c_stream__") and not isinstance(values, pa.ChunkedArray):
-        try:
-            values = pa.chunked_array(values)
-        except (pa.ArrowException, TypeError, ValueError):
-            raise UsageError("the values come as a list, an array or a Series") from None
     return values
 
 

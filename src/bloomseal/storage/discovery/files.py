@@ -12,7 +12,7 @@ import posixpath
 import stat
 from typing import TYPE_CHECKING, Final
 
-from ...errors import BloomsealError, UsageError
+from ...errors import BloomsealError, Hint, UsageError
 from ..formats import METADATA_ENDINGS, format_of, may_hold_data
 from ..ref import FileRef
 from ..source import Source, refusal, resolve_path, type_at
@@ -57,9 +57,7 @@ def refuse_outside(source: Source, roots: tuple[str, ...]) -> None:
     """
     real = source.real_path
     if real is not None and not real.startswith(roots):
-        raise UsageError(
-            "the file lies outside the table now", file=source.ref.path, hint="look at the link; follow_links=True"
-        )
+        raise UsageError("the file lies outside the table now", file=source.ref.path, hint=Hint.FOLLOW_LINKS)
 
 
 def refuse_outside_of(source: Source, folder: str) -> None:

@@ -114,7 +114,7 @@ def find_files(
     for path in listed:
         _add(result, path, filesystem, version, everything, follow_links, alone=len(listed) == 1)
     if version is not None and not result.logs:
-        raise UsageError("version= is for Delta and Iceberg tables", file=os.fspath(listed[0]))
+        raise UsageError("versions are for Delta and Iceberg tables", file=os.fspath(listed[0]))
     if any(problem.leads_out for problem in result.problems):
         # What lies at another place that was named is found there.
         roots = [os.path.realpath(resolve_path(path, filesystem).path) for path in listed]
@@ -328,7 +328,9 @@ def _refuse_part_of_table(ref: FileRef) -> None:
     while True:
         if looks_at and (layout := _log_in(FileRef(above, ref.filesystem))) is not None:
             what = "pattern names files" if parted else "folder is a part"
-            raise UsageError(f"the {what} of {articled(layout)} table", file=ref.path, hint=f"filters= over {above}")
+            raise UsageError(
+                f"the {what} of {articled(layout)} table", file=ref.path, hint=f"{above} as a whole, and a condition"
+            )
         name = posixpath.basename(above)
         if not ("=" in name or name == _DATA):
             return

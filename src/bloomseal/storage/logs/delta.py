@@ -46,7 +46,7 @@ class DeltaLog:
         if ref.filesystem is None:
             _need_regular(os.path.join(ref.path, "_delta_log"))  # noqa: PTH118
         if version is not None and (isinstance(version, bool) or not isinstance(version, int) or version < 0):
-            raise UsageError(f"{version!r} is no version of a Delta table", file=ref.path, hint="version= a number")
+            raise UsageError(f"{version!r} is no version of a Delta table", file=ref.path, hint="a whole number")
         try:
             self._table: Any = opened(ref, lambda: table(location(ref), version=version))
         except UsageError:

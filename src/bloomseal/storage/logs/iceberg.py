@@ -250,7 +250,7 @@ def _newest(ref: FileRef) -> tuple[FileRef, FileRef, bool]:
         raise UsageError(
             f"newer metadata lie beside these: {numbered[newest][0]}",
             file=ref.path,
-            hint="the folder, and version= a snapshot's id",
+            hint="the folder, and a snapshot's id as the version",
         )
     if named:
         return folder, ref, len(numbered[newest]) == 1

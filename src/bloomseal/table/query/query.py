@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ..._cached import cached_property
 from ...columns import covers
-from ...errors import PolicyError, UsageError
+from ...errors import Hint, PolicyError, UsageError
 from ...format.expectation import Expectation
 from ...format.leaves import leaves_of
 from ...read.file import ReadStats, SealedFile
@@ -102,7 +102,7 @@ class Fragment:
             folder = query.parts.folder_with(twice[0], number)
             raise UsageError(
                 f"the column is in the file, and in the name of {folder}", file=self.file.path, column=twice[0],
-                hint="partitions=False leaves the folders' names alone",
+                hint=Hint.NO_PARTITIONS,
             )  # fmt: skip
         if known.stored and (lacking := [name for name in known.values if not schema.has(name)]):
             expected = Expectation.of_table(query.parts.decryption)

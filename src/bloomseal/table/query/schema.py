@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ..._lazy import deferred
-from ...errors import UsageError
+from ...errors import Hint, UsageError
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -53,7 +53,7 @@ def unified(schemas: Iterable[tuple[str, pa.Schema]]) -> pa.Schema:
                     f"{field.type} here and {known.type} in {owner[field.name]}: no type holds both",
                     file=path,
                     column=field.name,
-                    hint="columns=[...] without it, or files written anew",
+                    hint=Hint.WITHOUT_COLUMN,
                 )
             if kind != known.type:
                 owner[field.name] = path

@@ -77,5 +77,7 @@ def workers(threads: int | None) -> int:
         UsageError: fewer than one, or no whole number.
     """
     if threads is not None and (not isinstance(threads, SupportsIndex) or int(threads) < 1):
-        raise UsageError(f"{threads} threads", hint="threads= of at least 1; None for one per processor")
+        raise UsageError(
+            f"no such number of threads: {threads!r}", hint="threads= of at least 1; None for one per processor"
+        )
     return threads or os.cpu_count() or 1
