@@ -108,6 +108,16 @@ def test_nanoseconds_of_a_series_of_polars(folder: Path, kind: str) -> None:
     assert bs.read_table(f"t.{kind}", filters=[("t", "in", series)]).num_rows == 2
 
 
+def test_nanoseconds_of_a_relation_of_duckdb(folder: Path) -> None:
+    moments = {"t": pa.array([1, 1_001], pa.timestamp("ns")), "tm": pa.array([1, 1_001], pa.time64("ns"))}
+    bs.write_table(pa.table(moments), "t.parquet", bloom_filters=["t", "tm"])
+    connection = duckdb.connect()
+    connection.register("moments", bs.read_table("t.parquet"))
+    for column in moments:
+        wanted = connection.table("moments").select(column)
+        assert len(bloomseal.duckdb.lookup(connection, "t.parquet", column, wanted).fetchall()) == 2
+
+
 def test_values_that_come_once_are_asked_of_every_file(folder: Path) -> None:
     assert bs.open_table("lake").maybe_present("ssn", (one for one in ["1"])).shape == (2, 1)
     with bs.open_file("p.parquet") as file:

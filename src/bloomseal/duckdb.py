@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from .errors import UsageError
 from .read.predicate.condition import shared
 from .table.open import as_table
@@ -76,7 +78,9 @@ def lookup(
     if type(values).__name__ == "DuckDBPyRelation":
         if len(values.columns) != 1:
             raise UsageError("values= takes a relation of one column", hint="relation.select(...)")
-        values = [row[0] for row in values.fetchall()]
+        # Python's moments and times end at microseconds: no row would equal them.
+        fine = getattr(pa.table(values.limit(0)).schema.types[0], "unit", None) == "ns"
+        values = pa.table(values).column(0) if fine else [row[0] for row in values.fetchall()]
     return connection.from_arrow(found.read(columns, [(column, "in", values)]))
 
 

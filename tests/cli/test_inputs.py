@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -153,6 +154,8 @@ def test_what_does_not_read_is_named(run: Run, folder: Path, name: str, data: by
         (["2024-01-01 10:00:00"], pa.timestamp("ms"), [dt.datetime(2024, 1, 1, 10)]),
         (["2024-01-01T10:00:00+01:00"], pa.timestamp("ms", "UTC"), [dt.datetime(2024, 1, 1, 9, tzinfo=UTC)]),
         (["2024-01-01T10:00:00Z", "2024-01-01T10:00:00"], pa.string(), None),
+        (["2024-01-01T10:00:00.5"], pa.timestamp("ns"), [pd.Timestamp("2024-01-01T10:00:00.5")]),
+        (["2024", "2025"], pa.string(), None),
         (["07495", "+49"], pa.string(), None),
         (["12", "13"], pa.string(), None),
         ([1, 2.5], pa.float64(), None),

@@ -61,7 +61,7 @@ class JsonReader:
         reader = json.open_json(stream, read_options=json.ReadOptions(block_size=BLOCK_BYTES), parse_options=options)
         batches = iter(stack.enter_context(reader))
         first = next(batches, None)
-        guessed = [field.name for field in found if field.name not in types and pa.types.is_timestamp(field.type)]
+        guessed = [field.name for field in plain if field.name not in types and pa.types.is_string(field.type)]
         wanted = {**{name: _moments(first, name) for name in guessed}, **types}
         self.schema = pa.schema([field.with_type(wanted.get(field.name, field.type)) for field in reader.schema])
         given = [name for name in self.schema.names if name not in types]

@@ -27,6 +27,7 @@ from ..arguments.opening import OpeningOptions, opening_options, trust_option, u
 from ..arguments.places import need_elsewhere
 from ..arguments.values import parse_value, read_lines
 from ..render import json_line, plain, progress, remark, table
+from ..rows import flat, rows_of
 from ..state import PATH, State, common_options
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["read"]
 
 _ROWS_ON_SCREEN: Final = 50
-_BATCH_ROWS: Final = 8192
 _GROUP_ROWS: Final = 1 << 17
 _EXTENSIONS: Final = {
     ".parquet": "parquet",
@@ -150,7 +150,7 @@ def read(
                 with _standard_output() as stream:
                     _write_rows(schema, rows, stream, state.format)
     if screen:
-        table(shown.column_names, ([_shown(value) for value in row.values()] for row in _rows([shown])))
+        table(shown.column_names, ([_shown(value) for value in row.values()] for row in rows_of([shown])))
         if rows.found > rows.given:
             remark(f"{rows.found - rows.given} more rows; --limit shows more, --output writes all to a file")
     elif output is not None and output != "-":
@@ -276,12 +276,6 @@ def _lines(item: str) -> tuple[str, list[str]]:
     return column, read_lines(path)
 
 
-def _rows(batches: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[dict[str, Any]]:
-    for batch in batches:
-        for start in range(0, batch.num_rows, _BATCH_ROWS):
-            yield from batch.slice(start, _BATCH_ROWS).to_pylist()
-
-
 def _shown(value: Any) -> Any:
     if isinstance(value, dict | list):
         return json.dumps(plain(value), ensure_ascii=False)
@@ -319,34 +313,16 @@ def _write_rows(
         from pyarrow import csv
 
         options = csv.WriteOptions(delimiter="," if kind == "csv" else "\t")
-        with csv.CSVWriter(stream, _flat(pa.Table.from_batches([], schema)).schema, write_options=options) as writer:
+        with csv.CSVWriter(stream, flat(pa.Table.from_batches([], schema)).schema, write_options=options) as writer:
             for batch in rows:
-                writer.write_table(_flat(pa.Table.from_batches([batch])))
+                writer.write_table(flat(pa.Table.from_batches([batch])))
         return
-    for row in _rows(rows):
+    for row in rows_of(rows):
         stream.write(json_line(row).encode() + b"\n")
-
-
-def _flat(rows: pa.Table) -> pa.Table:
-    """CSV has no nested values: they become JSON text."""
-    for index, field in enumerate(rows.schema):
-        if (
-            pa.types.is_nested(field.type)
-            or isinstance(field.type, pa.BaseExtensionType)
-            or pa.types.is_binary(field.type)
-        ):
-            texts = [None if value is None else _text(value) for value in rows.column(index).to_pylist()]
-            rows = rows.set_column(index, field.name, pa.array(texts, pa.string()))
-    return rows
 
 
 def _spelt(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _text(value: Any) -> str:
-    value = plain(value)
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _write_file(schema: pa.Schema, rows: Iterable[pa.RecordBatch], path: str, kind: str, zipped: bool) -> None:
