@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.orc
 import pytest
 
@@ -135,3 +136,11 @@ def test_columns_of_folders_above_the_named_places_are_told_of(folder: Path) -> 
         for same in ("lake", "lake/*/*.parquet", ["lake"], "lake/country=DE", ["lake/country=DE", "p.parquet"]):
             bs.open_table(same)
         assert duckdb.sql("select 1").fetchall() == [(1,)]
+
+
+def test_days_that_python_has_not_are_asked_for(folder: Path) -> None:
+    days = pa.array([0, 2**30, None], pa.date32())
+    bs.write_table(pa.table({"d": days}), "d.parquet", bloom_filters=["d"])
+    assert bs.read_table("d.parquet", filters=[("d", "in", days)]).num_rows == 2
+    assert bs.read_table("d.parquet", filters=pc.field("d").isin(days.drop_null())).num_rows == 2
+    assert bs.open_table("d.parquet").maybe_present("d", days).all()

@@ -72,6 +72,14 @@ def test_nanoseconds_need_no_pandas(run: Run, folder: Path, kind: str) -> None:
     assert "1970-01-01T00:00:00.000000001" in bare.stdout
 
 
+def test_advice_about_nanoseconds_and_spans_needs_no_pandas(run: Run, folder: Path) -> None:
+    rows = {"t": pa.array([1, 2], pa.timestamp("ns")), "span": pa.array([1, 2], pa.duration("ns"))}
+    bs.write_table(pa.table(rows), folder / "t.parquet", bloom_filters=["t"])
+    command = [sys.executable, "-c", _WITHOUT_PANDAS, "advise", "t.parquet", "--format", "json"]
+    bare = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (bare.returncode, bare.stderr) == (0, "")
+
+
 def test_years_beyond_python(run: Run, folder: Path) -> None:
     far = {
         "d": pa.array([5_000_000, 0], pa.date32()),

@@ -29,6 +29,8 @@ import bloomseal as bs
         (["%C3%A9%3D", "é="], pa.string(), ["é=", "é="]),
         (["__HIVE_DEFAULT_PARTITION__", "7"], pa.int32(), [None, 7]),
         (["__HIVE_DEFAULT_PARTITION__"], pa.null(), [None]),
+        ([""], pa.null(), [None]),
+        (["", "7"], pa.int32(), [None, 7]),
     ],
 )  # fmt: skip
 def test_types_of_partition_columns(tmp_path: Path, raws: list[str], kind: pa.DataType, values: list[Any]) -> None:

@@ -194,10 +194,12 @@ def _look(file: SealedFile, leaf: Leaf, sample: _Sample, each: int, queried: Seq
 def _some(file: SealedFile, group: int, leaf: Leaf) -> list[Any]:
     column = leaf_values(read_row_group(file.walk, group, [leaf.index]).column(0))
     found = column.drop_null() if len(column) else column
+    if pa.types.is_duration(found.type):
+        found = found.cast(pa.int64())  # as they are asked for
     if not len(found):
         return []
     steps = np.random.default_rng(group).integers(0, len(found), _VALUES)
-    return list(pc.take(found, pa.array(steps)).to_pylist())
+    return list(pc.take(found, pa.array(steps)))  # Python holds no nanoseconds, and no far years
 
 
 def _advice(sample: _Sample, size: _Size, asked_for: Mapping[str, int] | None) -> ColumnAdvice:

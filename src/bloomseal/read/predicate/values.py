@@ -119,6 +119,9 @@ def _python(values: Any, kind: pa.DataType) -> Iterable[Any]:
         values, kind = values.cast(pa.large_string()), pa.large_string()
     plain = types.is_integer(kind) or types.is_string(kind) or types.is_large_string(kind)
     if values.null_count or not plain or values.type != kind or len(values) < _WORTH_NUMPY:
-        return cast("list[Any]", values.to_pylist())
+        try:
+            return cast("list[Any]", values.to_pylist())
+        except (ValueError, OverflowError):
+            return list(values)  # days beyond the year 9999, and what else Python can't hold
     chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
     return [one for chunk in chunks for one in chunk.to_numpy(zero_copy_only=False).tolist()]

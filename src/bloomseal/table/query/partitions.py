@@ -121,11 +121,11 @@ def columns_of_folders(relative: str, path: str) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     for part in relative.split("/")[:-1]:
         name, equals, value = part.partition("=")
-        if not (equals and name and value):
+        if not (equals and name):
             continue
         if (name := _decoded(name)) in found:
             raise UsageError("two folders on the way give the same column", file=path, column=name)
-        found[name] = None if value == NULL else _decoded(value)
+        found[name] = None if value in ("", NULL) else _decoded(value)
     return found
 
 
