@@ -109,6 +109,17 @@ def test_nanoseconds_of_a_series_of_polars(folder: Path, kind: str) -> None:
     assert bs.read_table(f"t.{kind}", filters=[("t", "in", series)]).num_rows == 2
 
 
+@pytest.mark.parametrize("kind", [pl.Categorical, pl.Enum(["1", "2", "9"])])
+def test_categories_of_polars(folder: Path, kind: Any) -> None:
+    series = pl.Series(["1", None, "9"], dtype=kind)
+    column = pa.chunked_array(series)
+    for values in (series, column, column.chunk(0)):
+        with bs.open_file("p.parquet") as file:
+            assert file.maybe_present("ssn", values).tolist() == [[True, True, False]]
+            assert file.survivors("ssn", file.key_set("ssn", values)).row_groups == (0,)
+        assert bs.read_table("p.parquet", filters=[("ssn", "in", values)]).num_rows == 1
+
+
 def test_nanoseconds_of_a_relation_of_duckdb(folder: Path) -> None:
     moments = {"t": pa.array([1, 1_001], pa.timestamp("ns")), "tm": pa.array([1, 1_001], pa.time64("ns"))}
     bs.write_table(pa.table(moments), "t.parquet", bloom_filters=["t", "tm"])

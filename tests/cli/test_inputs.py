@@ -7,6 +7,7 @@ import datetime as dt
 import gzip
 import io
 import json
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -202,3 +203,17 @@ def test_types_of_json_that_are_said(written: Any) -> None:
     found = pq.read_table("out.parquet").to_pylist()[0]
     assert (str(found["n"]), found["d"], found["x"]) == ("123456789012345678901", dt.date(2024, 1, 1), 2.0**53)
     assert written(text, "ndjson", "--type", "nobody=string").code == 2
+
+
+@pytest.mark.parametrize("kind", ["csv", "ndjson", "parquet"])
+def test_a_pipe_by_its_name_is_answered_with_standard_input(run: Run, folder: Path, kind: str) -> None:
+    """As a shell's ``<(program)`` is one: read a second time, it would have no rows."""
+    reading, writing = os.pipe()
+    os.write(writing, b"a\n1\n")
+    os.close(writing)
+    try:
+        done = run("write", f"/dev/fd/{reading}", "out.parquet", "--plaintext", "--input-format", kind)
+    finally:
+        os.close(reading)
+    assert done.code == 2
+    assert "- for standard input" in done.err

@@ -192,10 +192,20 @@ def as_arrow(values: Any) -> pa.Array | None:
         except pa.ArrowException:
             return None
     if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-    if not isinstance(values, pa.Array):
-        return None
-    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+        chunks = [_decoded(chunk) for chunk in values.chunks]
+        values = pa.chunked_array(chunks, chunks[0].type if chunks else values.type).combine_chunks()
+    return _decoded(values) if isinstance(values, pa.Array) else None
+
+
+def _decoded(array: pa.Array) -> pa.Array:
+    """Without a dictionary. Arrow takes nothing out of one of views, as Polars gives them."""
+    if not pa.types.is_dictionary(array.type):
+        return array
+    held = array.dictionary
+    if pa.types.is_string_view(held.type) or pa.types.is_binary_view(held.type):
+        held = held.cast(pa.large_string() if pa.types.is_string_view(held.type) else pa.large_binary())
+        array = pa.DictionaryArray.from_arrays(array.indices, held)
+    return array.dictionary_decode()
 
 
 def _from_ints(array: pa.Array, column_type: ColumnType) -> _Parts | None:

@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, Final
 
 import pyarrow as pa
@@ -238,6 +238,8 @@ def _guarded(
 
 
 def _unreadable(path: str, error: OSError) -> UsageError:
+    if path != "-" and Path(path).is_fifo():
+        return UsageError("the input is a pipe, which can't be read twice", file=path, hint="- for standard input")
     if error.strerror is None and PurePath(path).suffix.lower() in COMPRESSIONS:
         suffix = PurePath(path).suffix
         return UsageError(
