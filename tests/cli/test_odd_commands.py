@@ -70,6 +70,13 @@ def test_infinity_is_asked_for_by_its_name(places: Run) -> None:
     ).rows == [{"id": 1}]
 
 
+@pytest.mark.parametrize("text", ["1\r\n2\r\n", "\ufeff1\n2\n", "1\r2\r", "\ufeff1\r2", "1\n\n2"])
+def test_values_from_any_machines_file(places: Run, folder: Path, text: str) -> None:
+    (folder / "wanted.txt").write_bytes(text.encode())
+    found = places("read", "p.parquet", "--allow-plaintext", "--where-in", "id=wanted.txt", "--format", "json").rows
+    assert [row["id"] for row in found] == [1, 2]
+
+
 def test_a_list_that_a_shell_made_of_a_pattern_is_told_of(places: Run) -> None:
     files = sorted(map(str, Path("lake").rglob("*.parquet")))
     done = places("read", *files, "--allow-plaintext", "--format", "csv")

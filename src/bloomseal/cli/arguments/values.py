@@ -74,8 +74,10 @@ def read_lines(path: str) -> list[str]:
     """
     try:
         data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-        # Not splitlines(): a value may hold the rarer separators that it also splits at.
-        return [line for text in data.decode("utf-8-sig").split("\n") if (line := text.removesuffix("\r"))]
+        text = data.decode("utf-8-sig")
+        # Not splitlines(): a value may hold the rarer separators that it also splits at. Old Macs end lines by \r.
+        lines = text.split("\n" if "\n" in text else "\r")
+        return [value for line in lines if (value := line.removesuffix("\r"))]
     except OSError as error:
         raise UsageError(f"the values can't be read: {error.strerror}", file=path) from None
     except UnicodeDecodeError:

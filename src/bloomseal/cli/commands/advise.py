@@ -74,7 +74,7 @@ def _row(one: ColumnAdvice) -> tuple[Any, ...]:
 def _asked(path: str, schema: Any) -> tuple[dict[str, list[Any]], int]:
     """Column → values that queries look for; and how many lines are no condition on this table."""
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"can't read the queries ({type(error).__name__})", file=path) from None
     asked: dict[str, list[Any]] = {}

@@ -291,7 +291,7 @@ def _demonstrate(
 
 def _lines(path: str) -> list[str]:
     try:
-        return Path(path).read_text(encoding="utf-8").splitlines()
+        return Path(path).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError):
         pass
     raise UsageError("the candidates can't be read as lines of text", file=path)

@@ -107,7 +107,7 @@ class Problem:
     @property
     def hint(self) -> str | None:
         """What to try."""
-        return "name its target too, or follow_links=True (--follow-links)" if self.leads_out else None
+        return "name its target too, or follow_links=True (--follow-links of a rotation)" if self.leads_out else None
 
 
 @dataclass
