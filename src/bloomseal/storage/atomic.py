@@ -111,9 +111,8 @@ class AtomicFile:
             return
         # A link stays a link: what it points to is replaced. But nobody has named a new file of a table, and whoever
         # writes to the table's folder may know its name: a link there is replaced itself.
-        if "\0" in ref.path or ref.path.endswith(os.sep):
-            what = "a path has no NUL" if "\0" in ref.path else "the output is a folder"
-            raise UsageError(what, file=ref.path, hint="a file's name in it")
+        if ref.path.endswith(os.sep):
+            raise UsageError("the output is a folder", file=ref.path, hint="a file's name in it")
         self._target = final_place(ref.path) if ref.root is None or replaces is not None else own_place(ref.path)
         try:
             self._aside = Aside(self._target, like=None if like is None else like.fd)
