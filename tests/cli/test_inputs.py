@@ -124,7 +124,7 @@ def test_open_quotes_in_packed_files(run: Run, folder: Path, pack: Any) -> None:
         ("in.csv", "a,b\n1,é\n".encode("utf-16"), ["UTF-16", "iconv"]),
         ("in.csv", b"a,b\n1,2\n3," + b"x" * 3_000_000 + b"\n", ["line 3 ", "MiB"]),
         ("in.csv.gz", b"a,b\n1,2\n", ["does not inflate", "without .gz"]),
-        ("in.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 10_000)[:-20], ["does not inflate", "cut off"]),
+        ("in.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 10_000, mtime=0)[:-20], ["does not inflate", "cut off"]),
         ("in.ndjson.gz", b'{"a":1}\n', ["does not inflate"]),
         ("in.ndjson", b'{"a":1}\n{"a":}\n', ["line 2 ", "no JSON object"]),
         ("in.json", b'[{"a":1}]\n', ["line 1 ", "no JSON object", "one object in each line"]),
