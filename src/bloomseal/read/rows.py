@@ -24,7 +24,7 @@ from .page_search import PageSearch, needles
 from .predicate.predicate import Left, Predicate, Term
 from .thin import thinned
 
-__all__ = ["read_matching"]
+__all__ = ["read_matching", "take"]
 
 _WORTHWHILE: Final = 0.5
 """Above this share of a column's pages, reading the whole column chunk at once is faster."""
@@ -79,7 +79,7 @@ def read_matching(
         # A top-level field is taken over from what was decoded only where it is wanted in the same shape.
         same = {leaves[i].path[0] for i in wanted} & {leaves[i].path[0] for i in looked_at}
         same -= {leaves[i].path[0] for i in set(wanted) ^ looked_at}
-        kept = _take(first.select(sorted(same)), hits)
+        kept = take(first.select(sorted(same)), hits)
         rest = group.columns([i for i in wanted if leaves[i].path[0] not in same], rows)
         schema = result_schema()
         columns = [(kept if name in same else rest).column(name) for name in schema.names]
@@ -180,12 +180,12 @@ class _RowGroup:
             table = read_pages(self._walk, self._row_group, selection, int96_unit=self._int96_unit)
             # The pages hold these rows: where they hold as many, they hold no others.
             exact = table.num_rows == (_count(rows) if isinstance(rows, list) else len(rows))
-            tables.append(table if exact else _take(table, np.searchsorted(_rows(spans), _rows(rows))))
+            tables.append(table if exact else take(table, np.searchsorted(_rows(spans), _rows(rows))))
         if whole:
             # Threads decode columns side by side: for a single one they are a price without a gain.
             unit, several = self._int96_unit, len(whole) > 1
             table = read_row_group(self._walk, self._row_group, whole, int96_unit=unit, use_threads=several)
-            tables.append(table if rows is None else _take(table, _rows(rows)))
+            tables.append(table if rows is None else take(table, _rows(rows)))
         if len(tables) == 1:
             return tables[0]
         return pa.table({name: table.column(name) for table in tables for name in table.column_names})
@@ -320,7 +320,8 @@ def _merged(spans: Iterable[tuple[int, int]]) -> Spans:
     return out
 
 
-def _take(table: pa.Table, rows: Rows) -> pa.Table:
+def take(table: pa.Table, rows: Rows) -> pa.Table:
+    """Its rows of these numbers, ascending, each once."""
     if len(rows) == table.num_rows or not table.num_columns:
         return table
     if int(rows.max(initial=-1)) >= table.num_rows:

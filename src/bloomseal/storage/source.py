@@ -357,9 +357,10 @@ def type_at(ref: FileRef) -> FileType:
 
 def refusal(what: str, path: str, error: Exception) -> UsageError:
     """The error for a path that storage refuses; a MissingFileError where nothing is there."""
+    if isinstance(error, UsageError) and not isinstance(error, OSError):
+        return error
     kind = MissingFileError if isinstance(error, FileNotFoundError) else UsageError
-    told = kind(f"{what}: {_reason(error)}", file=path, hint=_where_said(error))
-    return error if isinstance(error, UsageError) and not isinstance(error, OSError) else told
+    return kind(f"{what}: {_reason(error)}", file=path, hint=_where_said(error))
 
 
 def _reason(error: Exception) -> str:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import pyarrow as pa
 
 from ..errors import BloomsealError, BloomsealWarning, UsageError
+from ..format.plain import plain_schema, plain_table
 from ..notebook import ShownInNotebooks
 from ..policy import TablePolicy
 from ..specs import EncryptionSpec
 from ..write.arguments import FilterRequest, a_count
-from ..write.rows_in import Rows, plain_schema, rows_in
+from ..write.rows_in import Rows, rows_in
 from ..write.writer import DEFAULT_ROW_GROUP_SIZE, SealedWriter
 from .by_policy import index_by_policy
 from .folder import Existing, TargetFolder
@@ -240,7 +241,7 @@ class _Writing:
                 if not self._by:
                     self._put("", portion)
                     continue
-                for folder, rows in folders(portion.cast(self._schema), self._by, ambiguous=False):
+                for folder, rows in folders(plain_table(portion, self._schema), self._by, ambiguous=False):
                     self._folders.add(folder)
                     self._put(folder, rows)
         if not self._started and not self._by:

@@ -10,8 +10,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 import pyarrow as pa
 
 from ..errors import UsageError
+from ..format.plain import plain_schema, plain_table
 
-__all__ = ["Rows", "plain_schema", "rows_in"]
+__all__ = ["Rows", "rows_in"]
 
 T = TypeVar("T")
 
@@ -80,10 +81,10 @@ def _tabular(data: Any) -> Rows | None:
         schema = plain_schema(reader.schema)
         # A stream does not know its length; to ask a relation for its own runs the query once more.
         length = data.height if _is(data, "polars", "DataFrame") else None
-        return Rows(schema, (piece.cast(schema) for piece in _read(reader)), length)
+        return Rows(schema, (plain_table(piece, schema) for piece in _read(reader)), length)
     if hasattr(data, "__arrow_c_array__"):
         table = pa.Table.from_batches([_taken_in(pa.record_batch, data)])
-        return _tabular(table.cast(plain_schema(table.schema)))
+        return _tabular(plain_table(table, plain_schema(table.schema)))
     return None
 
 
@@ -151,32 +152,3 @@ def _refused(data: Any) -> UsageError:
     if hasattr(data, "__arrow_c_stream__") and hasattr(data, "columns"):
         return UsageError(f"the {kind} can't become Arrow: a column's type is none of Arrow's", hint="cast it before")
     return UsageError(f"data= takes {_FITS}; not {kind}", hint=_ADVICE.get(kind))
-
-
-def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema with texts, bytes and lists in place of views of them, which few of Arrow's own functions take."""
-    return pa.schema([field.with_type(_plain(field.type)) for field in schema], schema.metadata)
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_string_view(kind):
-        return pa.large_string()
-    if pa.types.is_binary_view(kind):
-        return pa.large_binary()
-    if pa.types.is_dictionary(kind):
-        return pa.dictionary(kind.index_type, _plain(kind.value_type), kind.ordered)
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_plain(field.type)) for field in kind])
-    if pa.types.is_map(kind):
-        key, item = kind.key_field, kind.item_field
-        return pa.map_(key.with_type(_plain(key.type)), item.with_type(_plain(item.type)), kind.keys_sorted)
-    for is_list, make in (
-        (pa.types.is_list, pa.list_),
-        (pa.types.is_list_view, pa.list_),
-        (pa.types.is_large_list, pa.large_list),
-        (pa.types.is_large_list_view, pa.large_list),
-        (pa.types.is_fixed_size_list, lambda value: pa.list_(value, kind.list_size)),
-    ):
-        if is_list(kind):
-            return make(kind.value_field.with_type(_plain(kind.value_field.type)))
-    return kind

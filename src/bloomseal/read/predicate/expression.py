@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from ..._lazy import deferred
 from ...errors import UsageError
+from ...format.plain import plain_schema, plain_table
 from .values import Values
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def evaluate(expression: pc.Expression, table: pa.Table) -> pa.ChunkedArray:
     from pyarrow import acero
 
     try:
+        table = plain_table(table, plain_schema(table.schema))
         plan = acero.Declaration.from_sequence(
             [
                 acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),

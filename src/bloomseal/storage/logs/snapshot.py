@@ -123,6 +123,7 @@ def fields_in(fields: Iterable[pa.Field], above: str = "") -> Iterator[tuple[str
     import pyarrow as pa
 
     types = pa.types
+    lists = (types.is_list, types.is_large_list, types.is_fixed_size_list, types.is_list_view, types.is_large_list_view)
     for one in fields:
         yield (path := above + one.name), one
         kind, inner = one.type, []
@@ -130,7 +131,7 @@ def fields_in(fields: Iterable[pa.Field], above: str = "") -> Iterator[tuple[str
             inner = [*kind]
         elif types.is_map(kind):
             inner = [kind.key_field.with_name("key"), kind.item_field.with_name("value")]
-        elif types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        elif any(is_list(kind) for is_list in lists):
             inner = [kind.value_field.with_name("element")]
         yield from fields_in(inner, f"{path}.")
 

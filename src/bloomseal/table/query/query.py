@@ -15,6 +15,7 @@ from ...format.expectation import Expectation
 from ...format.leaves import leaves_of
 from ...read.file import ReadStats, SealedFile
 from ...read.plan import Asked, ReadPlan
+from ...read.rows import take
 from ...spelling import named_columns, nearest
 from .conditions import Condition, Rest, alike, columns_of, rounds
 from .parts import TableParts
@@ -195,7 +196,7 @@ class Fragment:
             return rows
         hits = bound.hits(self._query.in_schema(self._number, rows, bound.schema))
         self.plan.stats.count(rows=len(hits) - rows.num_rows)
-        return rows.take(pa.array(hits)) if len(hits) else None
+        return take(rows, hits) if len(hits) else None
 
     def _least(self, schema: Schema, filters: Any) -> list[str]:
         """A column to count rows by, where none is asked for: one of the predicate's, which is read anyway."""
