@@ -163,6 +163,18 @@ def test_files_without_ids_go_by_the_name_mapping(ice: Ice) -> None:
         ice.open().read()
 
 
+@pytest.mark.parametrize("told", ["none", "", "1", "\u00b2"])
+def test_an_id_that_is_none_is_another_columns(ice: Ice, told: str) -> None:
+    """Arrow's own schema in a file can say anything: a text ended every read with Python's ValueError."""
+    ice.table.append(pa.table({"id": [1], "ssn": ["a"]}))
+    [path] = ice.folder.rglob("*.parquet")
+    kinds = {"id": pa.int64(), "ssn": pa.string()}
+    schema = pa.schema([pa.field(name, kind, metadata={"PARQUET:field_id": told}) for name, kind in kinds.items()])
+    pq.write_table(pa.table({"id": [1], "ssn": ["a"]}, schema=schema), path)
+    with OTHER_NAME:
+        bs.read_table(ice.folder)
+
+
 def test_names_inside_lists_and_maps_count_too(tmp_path: Path) -> None:
     inner = pa.struct({"x": pa.string()})
     schema = pa.schema({"id": pa.int64(), "l": pa.list_(inner), "m": pa.map_(pa.string(), inner)})

@@ -13,6 +13,8 @@ from ...errors import UnsupportedError
 from ...storage.logs.snapshot import fields_in
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ...read.file import SealedFile
     from ...storage.logs.snapshot import Naming
 
@@ -34,8 +36,7 @@ def need_names(file: SealedFile, naming: Naming) -> None:
     if not naming.ids:
         _need_case(file, fields, naming)
         return
-    told = {path: (field.metadata or {}).get(b"PARQUET:field_id") for path, field in fields.items()}
-    found = {path: None if number is None else int(number) for path, number in told.items()}
+    found = {path: _id(field) for path, field in fields.items()}
     if not any(number is not None for number in found.values()):
         if naming.mapped is None:
             raise UnsupportedError(
@@ -49,6 +50,12 @@ def need_names(file: SealedFile, naming: Naming) -> None:
             raise UnsupportedError(
                 "a column that was renamed, or dropped and added again", file=file.path, column=path, hint=_REWRITE
             )
+
+
+def _id(field: pa.Field) -> int | None:
+    """Any text can stand there, where the file's own schema has no number."""
+    told = (field.metadata or {}).get(b"PARQUET:field_id")
+    return None if told is None else int(told) if told.isdigit() else -1
 
 
 def _need_case(file: SealedFile, held: Collection[str], naming: Naming) -> None:
