@@ -188,6 +188,19 @@ def test_names_inside_lists_and_maps_count_too(tmp_path: Path) -> None:
         assert raised.value.column == new
 
 
+def test_a_struct_without_fields_in_the_log_is_no_column_of_parquet(ice: Ice) -> None:
+    ice.append(id=[1], ssn=["a"])
+    metadata = Path(ice.table.metadata_location.removeprefix("file://"))
+    told = json.loads(metadata.read_text())
+    told["schemas"][-1]["fields"].append(
+        {"id": 9, "name": "s", "required": False, "type": {"type": "struct", "fields": []}}
+    )
+    metadata.write_text(json.dumps(told))
+    for filters in ([("s.a", "==", "a")], pc.field("id") == 1):
+        with pytest.raises(bs.UnsupportedError, match="no Parquet file has"):
+            ice.open().read(filters=filters)
+
+
 def test_a_default_inside_a_struct_is_refused(tmp_path: Path) -> None:
     schema = pa.schema({"id": pa.int64(), "s": pa.struct({"x": pa.string()})})
     ice = Ice(tmp_path, schema)

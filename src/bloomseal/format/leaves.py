@@ -5,6 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from .._text import safe_text
+from ..errors import UnsupportedError
 from ..thrift import Struct
 from .layout import FileMeta
 from .schema import Schema
@@ -13,9 +15,17 @@ __all__ = ["leaves_of"]
 
 
 def leaves_of(schema: pa.Schema) -> Schema:
-    """An Arrow schema as the footer of a Parquet file with such columns would have it."""
+    """An Arrow schema as the footer of a Parquet file with such columns would have it.
+
+    Raises:
+        UnsupportedError: no Parquet file has such columns; a table's log can say that one does.
+    """
     out = pa.BufferOutputStream()
-    pq.write_metadata(schema, out)
+    try:
+        pq.write_metadata(schema, out)
+    except pa.ArrowException as error:
+        kinds = ", ".join(sorted({str(kind) for kind in schema.types}))
+        raise UnsupportedError(f"columns that no Parquet file has, among {safe_text(kinds)}") from error
     raw = out.getvalue().to_pybytes()
     size = int.from_bytes(raw[-8:-4], "little")
     return Schema(Struct.parse(raw[-8 - size : -8]).elements(FileMeta.SCHEMA))
