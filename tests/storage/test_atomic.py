@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from random import Random
 
 import pytest
+from fsspec.implementations.local import LocalFileSystem
+from pyarrow.fs import FSSpecHandler, PyFileSystem
 
 from bloomseal.keytools.material.store import MaterialStore
 from bloomseal.keytools.protocols import FileRef
-from bloomseal.storage.atomic import AtomicFile
+from bloomseal.storage.atomic import AtomicFile, put_in_place
 from bloomseal.storage.source import Source
 
 
@@ -103,3 +106,16 @@ def test_the_disk_begins_with_a_copy_before_it_is_whole(
         out.commit(lambda _: None)
     assert (tmp_path / "new").read_bytes() == content[:-5] + b"end"
     assert begun[:2] == [(0, 8 << 20), (8 << 20, 8 << 20)]
+
+
+def test_nothing_stays_beside_a_place_that_could_not_be_taken(tmp_path: Path) -> None:
+    class Failing(FSSpecHandler):  # type: ignore[misc]
+        def move(self, src: str, dest: str) -> None:
+            raise PermissionError(errno.EACCES, f"{src} to {dest}")
+
+    (tmp_path / "a").write_bytes(b"old")
+    with pytest.raises(PermissionError):
+        put_in_place(PyFileSystem(Failing(LocalFileSystem())), str(tmp_path / "a"), b"new")
+    assert [one.read_bytes() for one in tmp_path.iterdir()] == [b"old"]
+    put_in_place(PyFileSystem(FSSpecHandler(LocalFileSystem())), str(tmp_path / "a"), b"new")
+    assert [one.read_bytes() for one in tmp_path.iterdir()] == [b"new"]

@@ -370,12 +370,19 @@ def put_in_place(filesystem: FileSystem, path: str, data: bytes) -> None:
     """
     from .objects import NO_MARKERS, put
 
+    if filesystem.type_name in NO_MARKERS:
+        put(filesystem, path, data)
+        return
     folder, name = posixpath.split(path)
-    direct = filesystem.type_name in NO_MARKERS
-    aside = path if direct else posixpath.join(folder, aside_name(name))
-    put(filesystem, aside, data)
-    if not direct:
+    aside = posixpath.join(folder, aside_name(name))
+    try:
+        put(filesystem, aside, data)
         filesystem.move(aside, path)
+    except BaseException:
+        # Its name is another one each time: nobody would write over it.
+        with contextlib.suppress(OSError, ValueError):
+            filesystem.delete_file(aside)
+        raise
 
 
 def _opened(path: str) -> int | None:
