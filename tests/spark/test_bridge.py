@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 import bloomseal as bs
@@ -19,6 +20,7 @@ from bloomseal.errors import UnsupportedError
 from bloomseal.keytools import KmsAccessError
 from bloomseal.policy import Policy
 from bloomseal.spark.settings import promised
+from bloomseal.spark.writing import frames
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -581,3 +583,22 @@ def test_the_nearest_entry_counts_however_it_is_spelled() -> None:
     tables = {"t": {"footer_key": "footer", "columns": columns}}
     table = Policy.from_dict({"version": 1, "kms": "keyring:///none", "tables": tables}).for_table("t")
     assert bss.options(table, schema=schema)["parquet.encryption.column.keys"] == "pii:l.list.element.a"
+
+
+def test_a_check_asks_for_the_filters_of_the_nearest_entries(tmp_path: Path) -> None:
+    """Of a column that has an entry without a filter, below a group with one, files were to be removed."""
+    ring = bs.Keyring(tmp_path / "keys.json", create=True)
+    for name in ("footer", "pii"):
+        ring.create(name)
+    columns = {"s": {"key": "pii", "filter": {"ndv": 100}}, "s.b": {"key": "pii"}}
+    tables = {"t": {"footer_key": "footer", "columns": columns}}
+    table = Policy.from_dict({"version": 1, "kms": f"keyring://{ring.path}", "tables": tables}).for_table("t")
+    rows = pa.table({"s": [{"a": "x", "b": "y"}]})
+    for name in ("s.a", "s.b"):
+        bs.write_table(rows, path := tmp_path / f"{name}.parquet", encryption=table, bloom_filters={name: True})
+        with bs.open_file(path, decryption=table) as file:
+            if name == "s.a":
+                assert frames._look(file, str(path), table, None).filters == 1
+                continue
+            with pytest.raises(bs.PolicyError, match=r"column s\.a has no filter"):
+                frames._look(file, str(path), table, None)

@@ -360,7 +360,6 @@ def _check(
 def _look(file: SealedFile, path: str, table: TablePolicy, filters: Mapping[str, FilterSpec] | None) -> _Checked:
     # A footer that nobody has verified says nothing about the file that Spark will read.
     file.need_verified("check")
-    filters = table.bloom_filters() if filters is None else filters
     missing = [name for name in table.columns if not any(covers(name, leaf) for leaf in file.columns)]
     if missing:
         raise PolicyError(f"there is no column {missing[0]}")
@@ -369,7 +368,12 @@ def _look(file: SealedFile, path: str, table: TablePolicy, filters: Mapping[str,
         for chunk in file.walk.chunks(group):
             name = chunk.leaf.name
             check_protection(file, chunk, table)
-            spec = nearest_entry(filters, name)
+            # Spark writes what the nearest entry says, be it no filter below a group that has one.
+            if filters is None:
+                entry = nearest_entry(table.columns, name)
+                spec = None if entry is None else entry.filter
+            else:
+                spec = nearest_entry(filters, name)
             if spec is None or all_null(meta := file.walk.meta(chunk), chunk.leaf) or not meta.num_values:
                 continue
             opened = file.walk.filter(chunk)
