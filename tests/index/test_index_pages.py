@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import bloomseal as bs
@@ -178,6 +179,24 @@ def test_a_manifest_whose_places_contradict_each_other_is_refused(tmp_path: Path
         )
         with pytest.raises(bs.FormatError, match="contradicts itself"):
             replace(manifest, facts=facts).check()
+
+
+def test_a_file_of_more_pages_than_places_is_told_by_row_group(tmp_path: Path) -> None:
+    """Long fingerprints leave 18 bits for the place: 1,100 row groups of 256 places do not fit."""
+    path = tmp_path / "0.parquet"
+    schema = pa.schema([("k", pa.int64())])
+    with pq.ParquetWriter(path, schema, use_dictionary=False, max_rows_per_page=1, write_batch_size=1,
+                          write_page_index=True) as writer:  # fmt: skip
+        writer.write_table(pa.table({"k": range(300)}, schema))
+        for number in range(1_100):
+            writer.write_table(pa.table({"k": [1_000 + number]}, schema))
+    bs.seal_file(path, encryption=bs.EncryptionSpec(footer_key=b"f" * 16, column_keys={"k": b"c" * 16}))
+    index = table(tmp_path, "auto").index("k", encryption=ENCRYPTION)
+    assert index.build(false_places=1e-12).covered == 1
+    assert index.show().fingerprint_bits == 44
+    assert index.check().ok
+    for value, found in ((7, 1), (1_777, 1), (5_000, 0)):
+        assert table(tmp_path).read(filters=[("k", "==", value)]).num_rows == found
 
 
 def test_a_sighting_of_no_content_proves_nothing(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import bloomseal as bs
 from bloomseal.index import commit
 from bloomseal.index.folder import IndexFolder
+from bloomseal.index.update import Additions
 from index.test_index import ENCRYPTION, part
 from index.test_stores import opened, write
 
@@ -110,3 +112,14 @@ def test_new_runs_are_removed_where_the_old_manifest_is_there(tmp_path: Path, mo
         with pytest.raises(bs.BloomsealError, match="no room"):
             opened(tmp_path).index("k", encryption=ENCRYPTION).compact(everything=True)
     assert runs_in(str(tmp_path)) == before
+
+
+def test_a_manifest_that_nobody_could_read_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(f"{tmp_path}/0.parquet", part(0))
+    opened(tmp_path).index("k", encryption=ENCRYPTION).build()
+    write(f"{tmp_path}/1.parquet", part(1))
+    to = Additions.to
+    monkeypatch.setattr(Additions, "to", lambda self, current: replace(to(self, current), bits=61))
+    with pytest.raises(bs.FormatError, match="contradicts itself"):
+        opened(tmp_path).index("k", encryption=ENCRYPTION).update()
+    assert whole(str(tmp_path)) == 1

@@ -57,6 +57,7 @@ def commit(
             retired = {**(there.retired if there is not None else {}), **dict.fromkeys(left, now)}
             gone = [name for name, when in retired.items() if now - when > _GRACE]
             made = replace(made, retired={name: when for name, when in retired.items() if name not in gone})
+            made.check()  # what nobody could read does not take the place of what is read
             fault_point("index before manifest")
             begun = True
             folder.write_manifest(made, encryption)

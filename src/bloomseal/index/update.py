@@ -269,7 +269,9 @@ class _Update:
                 self.found.add(path, seen, fact["run"], fact["base"], fact["stride"])
                 report.refreshed += 1
                 return
-            if self._places + seen.groups * seen.stride > most_places(self._base.bits):
+            most = most_places(self._base.bits)
+            seen = seen.within(most)
+            if self._places + seen.groups * seen.stride > most:
                 self.flush()
             base, self._places = self._places, self._places + seen.groups * seen.stride
             # Where it breaks off, what was sorted in already is about places that no fact names.

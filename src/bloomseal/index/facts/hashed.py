@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -62,6 +62,10 @@ class SeenFile:
     doc: bytes
     content: bytes
     stride: int = 1
+
+    def within(self, most: int) -> SeenFile:
+        """The same, told by row group alone if it took more than so many places otherwise."""
+        return self if self.groups * self.stride <= most else replace(self, stride=1)
 
 
 def seen_file(file: SealedFile, column: str, state: FileState) -> SeenFile:

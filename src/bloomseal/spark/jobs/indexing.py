@@ -251,7 +251,7 @@ class _Job:
                 self._found.add(path, one.seen, fact["run"], fact["base"], fact["stride"])
                 report.refreshed += 1
             else:
-                rest.append(one)
+                rest.append(one._replace(seen=one.seen.within(most_places(base.bits))))
         try:
             self._hash(rest, base, files_per_task)
         except BaseException:
