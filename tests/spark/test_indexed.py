@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import pytest
 
 import bloomseal as bs
 import bloomseal.spark as bss
+from bloomseal.index.facts.members import Members
 
 from .indexed_tables import FILES, ROWS, ids, one, opened, ssn, turned
 
@@ -268,3 +270,30 @@ def test_rotations_leave_the_index_up_to_date(
         .num_rows
         == 1
     )
+
+
+def test_tasks_know_files_of_a_log_in_a_store_as_look_ups_do() -> None:
+    """An index by the store's tags would cover nothing of such a table when it is asked."""
+    from bloomseal.spark.jobs.indexing import _File, _Tasks
+
+    tasks = _Tasks(b"", "mock:///", "/lake/t", "ssn")
+    told = ["a", "", "b"]
+    files = [_File(number, f"/lake/t/{number}", f"{number}", told=one) for number, one in enumerate(told)]
+    states = [tasks.members(files).state(number) for number in range(3)]
+    assert states == Members(tasks.members(files).root, files, told, _unopened, logged=told).states()
+    assert states[0] != states[2]
+    assert states[1] is None
+
+
+def test_what_a_log_tells_stays_with_the_driver() -> None:
+    from bloomseal.spark.source.files.live import Rules
+    from bloomseal.storage.logs.snapshot import Naming
+
+    rules = Rules(Naming(("ssn",)), ("day",), {"/lake/t/0": "a"})
+    sent = pickle.loads(pickle.dumps(rules))  # noqa: S301 - our own
+    assert sent == rules
+    assert (rules.told, sent.told) == ({"/lake/t/0": "a"}, {})
+
+
+def _unopened(_: int) -> Any:
+    raise AssertionError
