@@ -13,7 +13,8 @@ from pyarrow.fs import FSSpecHandler, PyFileSystem
 
 from bloomseal.keytools.material.store import MaterialStore
 from bloomseal.keytools.protocols import FileRef
-from bloomseal.storage.atomic import AtomicFile, put_in_place
+from bloomseal.storage.atomic import AtomicFile
+from bloomseal.storage.objects import put_in_place
 from bloomseal.storage.source import Source
 
 

@@ -10,24 +10,20 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import posixpath
 import signal
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Protocol, Self
+from typing import IO, Any, Protocol, Self
 
 from ..errors import BloomsealError, UsageError
-from .aside import Aside, aside_name
+from .aside import Aside
 from .baton import waiting
 from .local import NO_NAME, can_name, identity, open_regular, pread
 from .ref import FileRef
 from .source import Buffer, Scratch, Source, type_at
-
-if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
 
 __all__ = [
     "AtomicFile",
@@ -35,7 +31,6 @@ __all__ = [
     "fault_point",
     "final_place",
     "identity_at",
-    "put_in_place",
     "replace_durably",
     "storage_errors",
 ]
@@ -360,29 +355,6 @@ def replace_durably(
     finally:
         if like is not None:
             os.close(like)
-
-
-def put_in_place(filesystem: FileSystem, path: str, data: bytes) -> None:
-    """`replace_durably` elsewhere: an object appears when its upload is complete, another file by a rename.
-
-    Raises:
-        OSError: the storage failed. Unless it did so at the very end, the old file is there.
-    """
-    from .objects import NO_MARKERS, put
-
-    if filesystem.type_name in NO_MARKERS:
-        put(filesystem, path, data)
-        return
-    folder, name = posixpath.split(path)
-    aside = posixpath.join(folder, aside_name(name))
-    try:
-        put(filesystem, aside, data)
-        filesystem.move(aside, path)
-    except BaseException:
-        # Its name is another one each time: nobody would write over it.
-        with contextlib.suppress(OSError, ValueError):
-            filesystem.delete_file(aside)
-        raise
 
 
 def _opened(path: str) -> int | None:

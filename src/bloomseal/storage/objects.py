@@ -6,6 +6,7 @@ import contextlib
 import errno
 import io
 import os
+import posixpath
 import stat
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from pyarrow.fs import FileInfo, FileSystem, FileSystemHandler, FileType, FSSpec
 
 from .._forked import new_lock
 from ..errors import UsageError
+from .aside import aside_name
 from .local import pread
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "fsspec_location",
     "need_empty",
     "put",
+    "put_in_place",
 ]
 
 TO_PYARROW: Final = frozenset({"file", "s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss", "mock"})
@@ -113,6 +116,27 @@ def put(filesystem: FileSystem, path: str, data: Any) -> None:
 
     with ThreadPoolExecutor(1) as uninterrupted:
         uninterrupted.submit(send).result()
+
+
+def put_in_place(filesystem: FileSystem, path: str, data: bytes) -> None:
+    """As `replace_durably`, elsewhere: an object appears when its upload is complete, another file by a rename.
+
+    Raises:
+        OSError: the storage failed. Unless it did so at the very end, the old file is there.
+    """
+    if filesystem.type_name in NO_MARKERS:
+        put(filesystem, path, data)
+        return
+    folder, name = posixpath.split(path)
+    aside = posixpath.join(folder, aside_name(name))
+    try:
+        put(filesystem, aside, data)
+        filesystem.move(aside, path)
+    except BaseException:
+        # Its name is another one each time: nobody would write over it.
+        with contextlib.suppress(OSError, ValueError):
+            filesystem.delete_file(aside)
+        raise
 
 
 def _send(stream: Any, data: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from ...errors import KeyAccessError, UsageError
 from ...storage.aside import asides, remove_leftovers, turn
-from ...storage.atomic import put_in_place, replace_durably
+from ...storage.atomic import replace_durably
 from ...storage.discovery.kinds import MATERIAL_PREFIX
 from ...storage.local import read_open, read_small
 from ...storage.ref import FileRef
@@ -153,6 +153,8 @@ class MaterialStore:
         if self._filesystem is None:
             replace_durably(Path(self.path), data, mode=0o666, beside=self._beside, sync_name=sync_name)
             return
+        from ...storage.objects import put_in_place  # loads pyarrow, which local files need not
+
         put_in_place(self._filesystem, self.path, data)
 
     def _remove(self) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ...errors import UnsupportedError
-from ...storage.logs.snapshot import fields_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,6 +31,8 @@ def need_names(file: SealedFile, naming: Naming) -> None:
     Raises:
         UnsupportedError: a column that was renamed, or dropped and added again; ids that nobody can tell.
     """
+    from ...storage.logs.snapshot import fields_in  # folders without a log need not load it
+
     fields = dict(fields_in(file.plan().empty.schema))
     if not naming.ids:
         _need_case(file, fields, naming)

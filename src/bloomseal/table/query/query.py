@@ -15,7 +15,6 @@ from ...format.expectation import Expectation
 from ...format.leaves import leaves_of
 from ...read.file import ReadStats, SealedFile
 from ...read.plan import Asked, ReadPlan
-from ...read.rows import take
 from ...spelling import named_columns, nearest
 from .conditions import Condition, Rest, alike, columns_of, rounds
 from .parts import TableParts
@@ -194,6 +193,8 @@ class Fragment:
         bound = None if self.left is None else self.left.bound
         if bound is None:
             return rows
+        from ...read.rows import take  # look-ups that leave nothing need not load it
+
         hits = bound.hits(self._query.in_schema(self._number, rows, bound.schema))
         self.plan.stats.count(rows=len(hits) - rows.num_rows)
         return take(rows, hits) if len(hits) else None

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Final
 
 from ....errors import BloomsealError, UsageError
 from ....keytools.material.store import MaterialStore, tidy
-from ....storage.atomic import fault_point, put_in_place
-from ....storage.objects import NO_MARKERS
+from ....storage.atomic import fault_point
+from ....storage.objects import NO_MARKERS, put_in_place
 from ....storage.ref import FileRef
 from ...listing import is_hidden, open_filesystem, split_uri
 from .linkless import LinklessFolder
