@@ -25,6 +25,13 @@ def test_predictions_are_within_a_fifth(tmp_path: Path, shape: str) -> None:
         assert advice.verdict == "neither"
 
 
+def test_filters_do_better_than_they_were_asked_to(tmp_path: Path) -> None:
+    """Of 130 values they take 256 bytes, where 157 would do: 0.1 % of 300 row groups are read for nothing, not 1 %."""
+    _, numbers = held(tmp_path, SHAPES["distinct numbers"], 10, 3_900, 130)
+    for one in numbers:
+        assert one.off <= 0.2, one
+
+
 def test_what_is_not_worth_it_says_why(tmp_path: Path) -> None:
     for number in range(60):
         ids = [(7919 * i + number) % 60_000 for i in range(1_000)]

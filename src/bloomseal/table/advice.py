@@ -261,12 +261,14 @@ def _covers(group: _Group, value: Any, leaf: Leaf) -> bool:
 def _costs(made: ColumnAdvice, sample: _Sample, size: _Size) -> None:
     rows = size.rows / size.groups
     spec = FilterSpec(fpp=size.fpp)
-    sizes = [spec.build(one.hashes).num_bytes + _SEALED for one in sample.groups]
-    made.filter_bytes = round(sum(sizes) / len(sizes) * size.groups)
+    built = [spec.build(one.hashes) for one in sample.groups]
+    made.filter_bytes = round((sum(one.num_bytes for one in built) / len(built) + _SEALED) * size.groups)
+    # Sizes are rounded up to powers of two: most filters do better than they were asked to.
+    fpp = sum(one.false_positive_probability() for one in built) / len(built)
     entries = made.distinct * size.groups
     made.index_bytes = round(entries * _bits_an_entry(entries, size, made.holding, sample.stride) / 8) + _RUN_BYTES
     made.read = made.covering
-    made.read_by_filter = made.holding + size.fpp * (made.covering - made.holding)
+    made.read_by_filter = made.holding + fpp * (made.covering - made.holding)
     made.read_by_index = made.holding + size.false_places
     made.files_opened = size.files
     a_file = size.groups / size.files
@@ -276,7 +278,7 @@ def _costs(made: ColumnAdvice, sample: _Sample, size: _Size) -> None:
     absent = max(made.covering - 1, 0)  # no row group is its own
     opened = size.files * _OPEN
     made.milliseconds = opened + (made.covering + absent) / 2 * rows * _ROW
-    filtered = (made.read_by_filter + size.fpp * absent) / 2 * rows * _ROW
+    filtered = (made.read_by_filter + fpp * absent) / 2 * rows * _ROW
     made.milliseconds_by_filter = opened + (made.covering + absent) / 2 * _FILTER + filtered
     # An index that tells pages leaves one of each large row group.
     known = made.files_opened_by_index * _OPEN + made.read_by_index * rows / max(sample.stride - 1, 1) * _ROW
