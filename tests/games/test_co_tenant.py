@@ -137,7 +137,7 @@ def test_a_folder_for_the_key_bridge_that_he_made_is_refused(
     shared: Path, me: CoTenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever is in it gets to run beside the keys."""
-    from bloomseal.spark.jar import _cache
+    from bloomseal.spark.jar import cache_folder
 
     (shared / "no folder").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(shared / "no folder"))
@@ -145,7 +145,7 @@ def test_a_folder_for_the_key_bridge_that_he_made_is_refused(
     place = shared / f"bloomseal-spark-{os.getuid()}"
     assert me.run("mkdir", place).returncode == 0
     with pytest.raises(bs.PolicyError, match="others can write"):
-        _cache()
+        cache_folder()
 
 
 def test_links_that_he_plants_lead_nowhere(here: World, shared: Path, me: CoTenant) -> None:

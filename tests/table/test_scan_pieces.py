@@ -110,7 +110,7 @@ def test_threads_are_at_least_one(folder: Path) -> None:
     table = bs.open_table(folder, decryption=SPEC)
     for threads in (0, -1):
         for work in (table.read, table.scan, table.verify):
-            with pytest.raises(bs.UsageError, match=f"{threads} threads"):
+            with pytest.raises(bs.UsageError, match=f"number of threads: {threads}"):
                 work(threads=threads)
 
 

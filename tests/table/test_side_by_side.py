@@ -93,7 +93,7 @@ def test_the_first_error_in_order_is_raised(table: bs.SealedTable) -> None:
     for handing_over in (False, True):
         with pytest.raises(FormatError, match="no 2"):
             side_by_side(work, range(40), 4, handing_over=handing_over)
-    with pytest.raises(UsageError, match="0 threads"):
+    with pytest.raises(UsageError, match="number of threads: 0"):
         table.read(threads=0)
 
 

@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import sys
-import threading
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
 
+from .._forked import new_lock
 from ..errors import BloomsealWarning, UsageError
 from ..policy import Policy, TablePolicy
 from .given import ACCESS, CRYPTO_FACTORY, absolute_kms, refuse_secrets, table_policy
@@ -45,7 +45,7 @@ __all__ = [
 
 T = TypeVar("T")
 _NAME: Final = "bloomseal.session"
-_registering: Final = threading.Lock()
+_registering: Final = new_lock()
 """Of two threads that register one name at the same time Spark refuses the later: somebody has it."""
 _policies: dict[str, Policy] = {}
 _metrics: dict[str, Accumulator[Metrics]] = {}
