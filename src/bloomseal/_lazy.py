@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
-__all__ = ["deferred", "lazily", "uninterrupted"]
+__all__ = ["deferred", "lazily"]
 
 
 class _Deferred:
@@ -27,23 +25,6 @@ def deferred(name: str) -> Any:
     load as a first look-up takes that finds nothing.
     """
     return _Deferred(name)
-
-
-def uninterrupted(name: str) -> ModuleType:
-    """The module of this name, which a thread of its own loads: Ctrl-C comes to the main thread alone, and numba, of
-    which it left a half, could not be loaded again in this process.
-    """
-    from concurrent.futures import ThreadPoolExecutor
-
-    if threading.current_thread() is threading.main_thread():
-        with ThreadPoolExecutor(1) as pool:
-            try:
-                loading = pool.submit(import_module, name)
-            except RuntimeError:
-                pass  # the interpreter ends, and begins no thread any more
-            else:
-                return loading.result()
-    return import_module(name)
 
 
 def lazily(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:

@@ -7,6 +7,7 @@ when a batch would take that sum past the price of loading. Nobody waits twice a
 
 from __future__ import annotations
 
+from importlib import import_module
 from itertools import pairwise
 from struct import Struct
 from types import ModuleType
@@ -16,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from .._lazy import uninterrupted
+from .._uninterrupted import uninterrupted
 from ..errors import FormatError
 from . import numpy_kernels
 
@@ -87,7 +88,8 @@ def _kernels_for(cost: int) -> ModuleType | None:
     if _kernels is None:
         _spent += cost
         if _spent >= _LOADING:
-            _kernels = uninterrupted(f"{__package__}.kernels")
+            # Of numba an interrupt left a half, which could not be loaded again in this process.
+            _kernels = uninterrupted(lambda: import_module(f"{__package__}.kernels"))
     return _kernels
 
 

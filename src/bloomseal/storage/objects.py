@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSystem, FileSystemHandler, FileType, FSSpecHandler, PyFileSystem
 
 from .._forked import new_lock
+from .._uninterrupted import uninterrupted
 from ..errors import UsageError
 from .aside import aside_name
 from .local import pread
@@ -93,8 +94,8 @@ def put(filesystem: FileSystem, path: str, data: Any) -> None:
     """Send a whole object to its place.
 
     A stream of Arrow's or fsspec's can only be closed, and dropped it closes itself: the object is then complete, with
-    whatever it has. So nothing may break in between. An interrupt (Ctrl-C) comes to the main thread alone: another one
-    sends, and the interrupt is raised after it. A stream that fails does not complete.
+    whatever it has. So nothing may break in between: an interrupt (Ctrl-C) is raised after it. A stream that fails does
+    not complete.
 
     Args:
         data: bytes, or a map of a file.
@@ -106,7 +107,6 @@ def put(filesystem: FileSystem, path: str, data: Any) -> None:
     if isinstance(filesystem, PyFileSystem) and abstract is None:
         _send(filesystem.open_output_stream(path), data)  # the caller's own object, and it may be bound to his thread
         return
-    from concurrent.futures import ThreadPoolExecutor
 
     def send() -> None:
         if abstract is None:
@@ -114,8 +114,7 @@ def put(filesystem: FileSystem, path: str, data: Any) -> None:
         else:
             _send_to_fsspec(abstract.open(path, "wb"), data)
 
-    with ThreadPoolExecutor(1) as uninterrupted:
-        uninterrupted.submit(send).result()
+    uninterrupted(send)
 
 
 def put_in_place(filesystem: FileSystem, path: str, data: bytes) -> None:
