@@ -153,7 +153,12 @@ def decryption_for(decryption: DecryptionSpec | TablePolicy | None, file: FileRe
             f"decryption= takes a DecryptionSpec or a table's policy, not {type(decryption).__name__}",
             hint="DecryptionSpec(keys=...)",
         )
-    return DecryptionSpec(**decryption.decryption_arguments(file))
+    if decryption.aad_prefix is not None:
+        return DecryptionSpec(**decryption.decryption_arguments(file))
+    if (known := decryption.made.get("decryption")) is None:
+        known = decryption.made["decryption"] = DecryptionSpec(**decryption.decryption_arguments(file))
+    spec: DecryptionSpec = known
+    return spec
 
 
 def _kept(choice: Any) -> KeyChoice:

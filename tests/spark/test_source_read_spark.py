@@ -5,6 +5,8 @@ them.
 from __future__ import annotations
 
 import datetime as dt
+import gc
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -322,3 +324,14 @@ def test_the_files_name_is_refused_in_conditions(spark: SparkSession, sealed: tu
     path, policy = sealed
     with pytest.raises(bs.UsageError, match=r"input_file_name\(\)"):
         bss.read(spark, path, where="input_file_name() LIKE '%part%'", policy=policy)
+
+
+def test_workers_do_not_look_through_what_they_have_loaded(spark: SparkSession, sealed: tuple[Path, Policy]) -> None:
+    def frozen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.record_batch({"count": [gc.get_freeze_count()]})
+
+    bss.read(spark, sealed[0], columns=["id"]).count()
+    counts = spark.range(8, numPartitions=8).mapInArrow(frozen, "count bigint").collect()
+    assert max(row["count"] for row in counts) > 0  # that of a worker which has read
+    assert gc.get_freeze_count() == 0

@@ -25,7 +25,7 @@ class SecretKey:
         KeyAccessError: another length. The message names the length only.
     """
 
-    __slots__ = ("__weakref__", "_value", "fingerprint", "generated")
+    __slots__ = ("__weakref__", "_fingerprint", "_value", "generated")
 
     def __init__(self, value: bytes, *, generated: bool = False) -> None:
         value = bytes(value)
@@ -35,8 +35,7 @@ class SecretKey:
             )
         self._value = value
         self.generated = generated
-        # A hash under a label of its own: the fingerprint can't be confused with any other digest of the key.
-        self.fingerprint: str = hashlib.sha256(b"bloomseal key fingerprint\x00" + value).hexdigest()[:16]
+        self._fingerprint: str | None = None
 
     @classmethod
     def generate(cls, bits: int = 128) -> SecretKey:
@@ -44,6 +43,14 @@ class SecretKey:
         if bits not in (128, 192, 256):
             raise UsageError(f"keys of {bits} bits do not exist in AES", hint="128, 192 or 256")
         return cls(os.urandom(bits // 8), generated=True)
+
+    @property
+    def fingerprint(self) -> str:
+        """Says which key it is, without saying the key."""
+        if self._fingerprint is None:
+            # A hash under a label of its own, which can't be confused with any other digest of the key.
+            self._fingerprint = hashlib.sha256(b"bloomseal key fingerprint\x00" + self._value).hexdigest()[:16]
+        return self._fingerprint
 
     @property
     def bits(self) -> int:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..encryption import FRAME_BYTES, ModuleCipher, ModuleType, framed_length
 from ..errors import BloomsealError, FormatError, IntegrityError, UnsupportedError
@@ -17,8 +17,7 @@ from ..thrift.structs import BloomFilterHeader, decode_at
 __all__ = ["FilterBytes", "read_filter"]
 
 
-@dataclass(frozen=True, slots=True)
-class FilterBytes:
+class FilterBytes(NamedTuple):
     """A filter as read from the file.
 
     Attributes:

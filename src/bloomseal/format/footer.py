@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from typing import NamedTuple
 
 from .._cached import cached_property
 from ..encryption import (
@@ -34,7 +34,7 @@ __all__ = ["FileCrypto", "Footer", "FooterKind", "Peek", "peek", "seal_footer", 
 _KEEP_CHUNKS = 20_000
 # So many chunks of a row group are decoded one by one; who asks for more most likely wants all.
 _SINGLE_CHUNKS = 4
-# Of so few columns, to decode all takes no longer than to decode one: the second one that is asked for brings all.
+# Of so few columns, to decode all takes no longer than to decode one.
 _NARROW = 8
 # Files of one table have one schema: so many are remembered, to be taken apart once.
 _REMEMBERED = 16
@@ -45,8 +45,7 @@ _COLUMNS_FIRST = b"\x19"
 """Header of the list that every writer puts first into a row group, RowGroup.columns."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileCrypto:
+class FileCrypto(NamedTuple):
     """A file's EncryptionAlgorithm and footer key metadata.
 
     Attributes:
@@ -90,8 +89,7 @@ class FooterKind(StrEnum):
     ENCRYPTED = "encrypted"
 
 
-@dataclass(frozen=True, slots=True)
-class Peek:
+class Peek(NamedTuple):
     """A footer before any key is asked for: all of it is the word of whoever wrote the bytes.
 
     Attributes:
@@ -258,18 +256,17 @@ class Footer:
             UsageError: there is no such row group.
             FormatError: broken Thrift, another number of columns than the schema has, or as `row_group`.
         """
-        self.row_group(row_group)
         # No lock: threads that ask at once may both decode.
+        if (known := self._decoded.get(row_group)) is not None and (chunk := known.get(column)) is not None:
+            return chunk
+        self.row_group(row_group)
         leaves = len(self.schema.leaves)
-        if row_group not in self._decoded and len(self.row_groups) * leaves > _KEEP_CHUNKS:
+        if known is None and len(self.row_groups) * leaves > _KEEP_CHUNKS:
             self._decoded.clear()
         chunks = self._decoded.setdefault(row_group, {})
-        if (chunk := chunks.get(column)) is None:
-            single = 1 if leaves <= _NARROW else _SINGLE_CHUNKS
-            decoded = self._decode(row_group, column, every=len(chunks) >= single)
-            chunks.update(decoded)
-            chunk = decoded[column]
-        return chunk
+        decoded = self._decode(row_group, column, every=leaves <= _NARROW or len(chunks) >= _SINGLE_CHUNKS)
+        chunks.update(decoded)
+        return decoded[column]
 
     def chunk_raw(self, row_group: int, column: int) -> bytes:
         """The raw ColumnChunk."""

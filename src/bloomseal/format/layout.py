@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..errors import FormatError
 from ..limits import MAX_FOOTER_BYTES
@@ -83,8 +82,7 @@ class Meta:
     """Fields that the clear copy of an encrypted column's metadata must not hold, since they tell of values."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tail:
+class Tail(NamedTuple):
     """The last part of a file.
 
     Attributes:

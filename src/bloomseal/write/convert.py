@@ -244,7 +244,7 @@ def _assemble(
             # A filter stays until the row group is written: opened into memory of its own, or copied out of what was
             # read.
             elif (found := walk.stored_filter(chunk, (stored, Scratch()))) is not None:
-                carried = found if found.sealed else replace(found, bitset=bytes(found.bitset))
+                carried = found if found.sealed else found._replace(bitset=bytes(found.bitset))
                 if (kept := _carried(walk, chunk, carried, keys, rebuild, report)) is not None:
                     filters[chunk.leaf.index] = kept
         assembler.add_row_group(walk, group, filters)

@@ -7,7 +7,6 @@ known: key metadata stands beside it, and the sealed bytes are spliced.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Final
 
 from ..errors import FormatError, KeyAccessError
@@ -58,7 +57,7 @@ def rewrapped_footer(walk: Walk, replacements: Mapping[bytes, bytes]) -> bytes:
             hint=error.hint,
         ) from None
     old = footer.crypto.footer_key_metadata
-    crypto = replace(footer.crypto, footer_key_metadata=replacements.get(old, old))
+    crypto = footer.crypto._replace(footer_key_metadata=replacements.get(old, old))
     metadata = footer.struct.copy()
     groups = [_group(walk, index, replacements) for index in range(len(footer.row_groups))]
     if groups != footer.row_groups:

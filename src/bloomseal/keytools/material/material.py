@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 _TYPE: Final = "PKMT1"
+_JSON: Final = json.JSONDecoder()
 _REMEMBERED: Final = 64
 _REMEMBERED_METADATA: Final = 512
 """Of 256 files that a table keeps open, those of the footer and of a column."""
@@ -207,10 +208,11 @@ def parse_object(text: str | bytes, what: str, limit: int = MAX_KEY_METADATA_BYT
     if len(text) > limit:
         raise KeyAccessError(f"{what} of {len(text)} bytes; the limit is {limit}")
     try:
-        fields = json.loads(text)
-        # Escapes can make lone surrogates. UTF-8 has none, so that whatever encodes a name or a wrapped key would fail.
-        raw = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
-        if not raw.isascii() or b"\\u" in raw:
+        # Escapes, and texts, can have lone surrogates. UTF-8 has none, so that whatever encodes a name or a wrapped key
+        # would fail.
+        text = text.decode() if isinstance(text, bytes) else text
+        fields = _JSON.decode(text)
+        if not text.isascii() or "\\u" in text:
             json.dumps(fields, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         fields = None

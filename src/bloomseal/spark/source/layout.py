@@ -17,7 +17,7 @@ from .pushdown import Bound, Condition, bind
 from .types import Convert, converter, file_schema, leaves_below, position_of, select
 
 if TYPE_CHECKING:
-    from ...read.predicate.predicate import Predicate
+    from ...read.plan import Asked
 
 __all__ = ["Layout"]
 
@@ -31,7 +31,7 @@ class Layout:
         bound: the conditions on the file's own types.
         wanted: the leaves to read.
         by_rows: single rows can be read. Not those of INT96, which must be decoded to microseconds.
-        predicate: the conditions as the first file's plan has them.
+        asked: what the first file's plan asks of it, and of every other one.
     """
 
     names: dict[str, str | None]
@@ -39,7 +39,7 @@ class Layout:
     wanted: list[Leaf]
     by_rows: bool
     converters: dict[tuple[str, pa.DataType], Convert] = field(default_factory=dict)
-    predicate: Predicate | None = None
+    asked: Asked | None = None
 
     @classmethod
     def of(
@@ -71,6 +71,16 @@ class Layout:
         wanted = sorted({leaf.index: leaf for leaf in wanted}.values(), key=lambda leaf: leaf.index)
         bound = bind(conditions, stored, lacking, file.leaves, masked)
         return cls(names, bound, wanted, all(leaf.type.physical is not PhysicalType.INT96 for leaf in wanted))
+
+    @property
+    def columns(self) -> list[str] | None:
+        """Dotted paths of what is read; None where nothing is."""
+        return [leaf.name for leaf in self.wanted] or None
+
+    @property
+    def terms(self) -> list[Any] | None:
+        """The conditions, as `SealedFile.plan` takes them; None where there are none."""
+        return list(self.bound.terms) or None
 
     def _convert(self, column: str, kind: st.DataType, array: pa.ChunkedArray) -> list[pa.Array]:
         """A decoded column's chunks as Spark wants them."""

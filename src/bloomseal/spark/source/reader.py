@@ -15,6 +15,7 @@ from pyspark.sql import types as st
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ...errors import BloomsealError, BloomsealWarning, UsageError
+from ..workers import settled
 from .files.live import Rules
 from .files.tree import DataFile, Tree, typed
 from .merging import merged
@@ -36,7 +37,7 @@ _THREADS: Final = 8
 _FILE_COST: Final = 1024 * 1024
 """What opening a file costs, in bytes that could be read instead."""
 _LEAST_TASK: Final = 4 * 1024 * 1024
-_SELECTIVE: Final = 8
+_SELECTIVE: Final = 16
 """How much more of a table a task is given where a column must equal something: filters will rule out most of it."""
 
 
@@ -175,6 +176,7 @@ class TableReader(DataSourceReader):
         finally:
             stats.add_kms(before, settings.kms_counters())
             self._count(stats)
+            settled()
 
     def _count(self, stats: SourceStats) -> None:
         if self._defaults.metrics is not None:

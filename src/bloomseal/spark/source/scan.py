@@ -187,7 +187,7 @@ class Scan:
         layout = self.layout(file, frozenset())
         if layout.bound.impossible:
             return []
-        predicate = file.plan([leaf.name for leaf in layout.wanted] or None, list(layout.bound.terms) or None).predicate
+        predicate = file.plan(layout.columns, layout.terms).predicate
         return [[]] if predicate is None else predicate.any_of
 
     def __getstate__(self) -> dict[str, Any]:
@@ -224,8 +224,7 @@ class _Reading:
             stats.files_pruned_by_schema += self._piece.part == 0
             stats.bytes_pruned += sum(self._bytes(group) for group in groups)
             return
-        columns = [leaf.name for leaf in layout.wanted] or None
-        plan = self._plan(columns, list(bound.terms) or None, layout)
+        plan = self._plan(layout)
         for group in groups:
             left = self._left(plan, bound, group)
             if not left:
@@ -240,9 +239,12 @@ class _Reading:
                 stats.rows += found[1]
                 yield from scan.converted(layout, *found, self._piece.values)
 
-    def _plan(self, columns: list[str] | None, terms: list[Any] | None, layout: Layout) -> Any:
-        plan = self._file.plan(columns, layout.predicate or terms)
-        layout.predicate = plan.predicate
+    def _plan(self, layout: Layout) -> Any:
+        # Files of one layout have one schema, which is all that a plan's arguments are held against.
+        if layout.asked is not None:
+            return self._file.plan_as(layout.asked)
+        plan = self._file.plan(layout.columns, layout.terms)
+        layout.asked = plan.asked
         return plan
 
     def _decoded(self, plan: Any, layout: Layout, group: int) -> tuple[pa.Table | None, int] | None:
@@ -322,8 +324,8 @@ class _OrcReading(_Reading):
     _file: SealedOrcFile
     _pruned: Pruned | None = None
 
-    def _plan(self, columns: list[str] | None, terms: list[Any] | None, layout: Layout) -> OrcPlan | None:  # noqa: ARG002
-        return None if columns is None else self._file.plan(columns, terms)
+    def _plan(self, layout: Layout) -> OrcPlan | None:
+        return None if layout.columns is None else self._file.plan(layout.columns, layout.terms)
 
     def _left(self, plan: OrcPlan | None, bound: Bound, group: int) -> int:  # noqa: ARG002
         if plan is None:

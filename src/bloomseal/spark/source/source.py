@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql.datasource import DataSource
 
+from ..workers import settled
+
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
         DataSourceReader,
@@ -69,4 +71,6 @@ class BloomsealSource(DataSource):
     def _settings(self) -> SourceOptions:
         from .options import SourceOptions
 
-        return SourceOptions.parse(self.options, self.defaults)
+        settings = SourceOptions.parse(self.options, self.defaults)
+        settled()
+        return settings
