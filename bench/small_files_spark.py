@@ -1,8 +1,8 @@
 """`python -m bench.small_files_spark FOLDER make | join KEYS | lookup | scan | write | jobs [NAME…] | memory`: Spark
-over 6,000 small files and four big ones, on two cores.
+over 6,000 small files and sixteen big ones, on two cores.
 
 ``make`` leaves 6,000 files of 500 rows in FOLDER, six copies of 1,000, sealed and in plaintext, both with filters, and
-four of 500,000 rows. Then each job stands beside the same Spark's own, over the sealed files and over the plaintext
+sixteen of 500,000 rows, four copies of four; ``write`` writes four of them anew. Then each job stands beside the same Spark's own, over the sealed files and over the plaintext
 ones. Told are the least time by the clock and the least processor time of all processes, the JVM's included, after four
 runs to warm up; and the ratios to Spark over plaintext. ``jobs`` tells how much faster verify, audit, rewrap and rekey
 (or those that are named) are with two tasks than with one, over 48 files of 1,000,000 rows, beside tasks that do
@@ -34,8 +34,8 @@ from .many_files_spark import processor
 from .sparkside import KEYRING, POLICY, Jobs
 
 _FILES, _COPIES, _ROWS = 1_000, 6, 500
-_BIG_FILES, _BIG_ROWS = 4, 500_000
-_JOB_FILES, _JOB_COPIES, _JOB_ROWS = 24, 2, 1_000_000
+_BIG_FILES, _BIG_COPIES, _BIG_ROWS = 4, 4, 500_000
+_JOB_FILES, _JOB_COPIES, _JOB_ROWS = 24, 4, 1_000_000
 _RUNS, _WARM_UP = 5, 4
 _PIECE = 8 << 20
 
@@ -56,7 +56,7 @@ def make(folder: Path) -> None:
     )
     table = bs.Policy.load(folder / POLICY).for_table("people")
     filters = {"ssn": bs.FilterSpec(fpp=0.001, ndv=_ROWS), "email": bs.FilterSpec(fpp=0.00001, ndv=_ROWS)}
-    for kind, count, copies, rows in (("small", _FILES, _COPIES, _ROWS), ("big", _BIG_FILES, 1, _BIG_ROWS)):
+    for kind, count, copies, rows in (("small", _FILES, _COPIES, _ROWS), ("big", _BIG_FILES, _BIG_COPIES, _BIG_ROWS)):
         sealed, clear = folder / f"{kind}-sealed", folder / f"{kind}-clear"
         sealed.mkdir()
         clear.mkdir()
@@ -265,7 +265,7 @@ def main() -> None:
             }
         )
     elif what == "write":
-        source = str(folder / "big-clear")
+        source = str(folder / "big-clear" / "0*.parquet")
         compare(
             {
                 "bss.write": lambda: jobs.write(source, "checked"),
