@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import pyarrow as pa
 import pytest
 
 import bloomseal as bs
 import bloomseal.spark as bss
 from bloomseal.policy import Policy
+from bloomseal.spark.writing import frames
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -146,6 +151,81 @@ def test_of_writes_at_the_same_time_no_row_is_lost(
             told = list(pool.map(append, (0, 100, 200)))
         assert ids(spark, tmp_path / str(number)) == [*range(32), *range(100, 132), *range(200, 232)]
         assert door == "source" or told == [32, 32, 32]
+
+
+def test_without_turns_no_row_is_lost_either(
+    spark: SparkSession,
+    rows: Callable[[int, int], DataFrame],
+    policy: Policy,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As other users and machines write, and Spark itself: nobody orders them."""
+    monkeypatch.setattr(frames, "in_turn", lambda _: contextlib.nullcontext())
+    for number in range(3):
+        folder, together = tmp_path / str(number), threading.Barrier(3)
+
+        def append(start: int, folder: Path = folder, together: threading.Barrier = together) -> None:
+            frame = rows(start, start + 32).repartition(16)
+            together.wait(60)
+            if start:
+                bss.write(frame, folder, mode="append")
+            else:
+                frame.write.mode("append").options(**bss.options(policy, "t")).parquet(str(folder))
+
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(append, (0, 100, 200)))
+        assert ids(spark, folder) == [*range(32), *range(100, 132), *range(200, 232)]
+        assert not (folder / "_temporary").exists()
+
+
+def test_a_write_whose_rows_were_taken_away_fails(
+    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path
+) -> None:
+    """By a committer that removes the temporary folder of all, as Spark's own does in sessions without ours."""
+    bss.write(rows(0, 4), tmp_path / "t")
+    temporary = tmp_path / "t" / "_temporary"
+
+    def takes_away(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        shutil.rmtree(temporary)
+        yield from batches
+
+    frame = rows(10, 14).coalesce(1)
+    with pytest.raises(bs.BloomsealError, match="removed what this one had written"):
+        bss.write(frame.mapInArrow(takes_away, frame.schema), tmp_path / "t", mode="append")
+    assert ids(spark, tmp_path / "t") == [0, 1, 2, 3]
+
+
+def test_temporary_folders_of_killed_drivers_go(
+    rows: Callable[[int, int], DataFrame], spark: SparkSession, tmp_path: Path
+) -> None:
+    bss.write(rows(0, 4), tmp_path / "t")
+    fresh, old = (tmp_path / "t" / "_temporary" / name for name in ("1", "2"))
+    for folder in (fresh, old):
+        folder.mkdir(parents=True)
+    os.utime(old, (0, 0))
+    bss.write(rows(4, 8), tmp_path / "t", mode="append")
+    assert fresh.exists()
+    assert not old.exists()
+    assert ids(spark, tmp_path / "t") == list(range(8))
+
+
+def test_an_application_keeps_its_own_committer(
+    spark: SparkSession, rows: Callable[[int, int], DataFrame], policy: Policy, tmp_path: Path
+) -> None:
+    name, theirs = (
+        "spark.sql.parquet.output.committer.class",
+        "org.apache.hadoop.mapreduce.lib.output.FileOutputCommitter",
+    )
+    ours = bss.options(policy, "t")[name]
+    assert ours == "bloomseal.spark.OwnFolder"
+    spark.conf.set(name, theirs)
+    try:
+        assert name not in bss.options(policy, "t")
+    finally:
+        spark.conf.unset(name)
+    bss.write(rows(0, 4), tmp_path / "t", options={name: theirs})
+    assert ids(spark, tmp_path / "t") == [0, 1, 2, 3]
 
 
 def test_threads_may_begin_at_the_same_time(

@@ -20,13 +20,24 @@ from typing import Any, Final
 from ..errors import BloomsealError, MissingDependencyError, PolicyError
 from .runtime import java_home
 
-__all__ = ["KMS_CLIENT", "SEALED_ONLY", "SEALED_READS", "bridge_jar", "build_jar", "cache_folder", "kept_file"]
+__all__ = [
+    "KMS_CLIENT",
+    "OWN_FOLDER",
+    "SEALED_ONLY",
+    "SEALED_READS",
+    "bridge_jar",
+    "build_jar",
+    "cache_folder",
+    "kept_file",
+]
 
 KMS_CLIENT: Final = "bloomseal.spark.KeyBridge"
+OWN_FOLDER: Final = "bloomseal.spark.OwnFolder"
 SEALED_ONLY: Final = "bloomseal.spark.SealedOnly"
 SEALED_READS: Final = "bloomseal.spark.SealedReads"
 _SOURCES: Final = (
-    "Measures.java", "Figures.java", "KeyBridge.java", "Logged.java", "SealedOnly.java", "SealedReads.java"
+    "Measures.java", "Figures.java", "KeyBridge.java", "Logged.java", "SealedOnly.java", "SealedReads.java",
+    "OwnFolder.java",
 )  # fmt: skip
 """In this order: each may use those before it."""
 _NEED_JAVA: Final = "set JAVA_HOME, or pip install 'bloomseal[jvm]'"

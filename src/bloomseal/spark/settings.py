@@ -13,7 +13,7 @@ from ..format.expectation import Expectation
 from ..limits import MAX_GCM_SEALS
 from ..policy import ColumnPolicy, Policy, TablePolicy
 from .given import CRYPTO_FACTORY, table_policy
-from .jar import KMS_CLIENT
+from .jar import KMS_CLIENT, OWN_FOLDER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["bridge_options", "check_lookalikes", "check_native", "has_plain_text", "leaves", "options", "promised"]
 
+_COMMITTER: Final = "spark.sql.parquet.output.committer.class"
+_SPARKS_COMMITTER: Final = "org.apache.parquet.hadoop.ParquetOutputCommitter"
 _PLAIN_TEXT: Final = ("string", "boolean", "byte", "short", "integer", "long", "date")
 
 _ADAPTIVE_BYTES: Final = 4 * 1024 * 1024
@@ -64,6 +66,7 @@ def options(
         "parquet.writer.version": "PARQUET_1_0",
         # A summary file would repeat all footers, in clear.
         "parquet.summary.metadata.level": "NONE",
+        **_own_folder(),
     }
     columns = _columns(chosen, schema)
     if chosen.uniform:
@@ -83,6 +86,17 @@ def options(
         found["parquet.bloom.filter.max.bytes"] = str(largest)
         found["parquet.bloom.filter.adaptive.enabled"] = "true"  # only where no number of distinct values is given
     return found
+
+
+def _own_folder() -> dict[str, str]:
+    """The committer that loses no rows beside others. One that the application has chosen stays: object stores have
+    committers of their own.
+    """
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.getActiveSession()
+    chosen = _SPARKS_COMMITTER if spark is None else str(spark.conf.get(_COMMITTER))
+    return {_COMMITTER: OWN_FOLDER} if chosen == _SPARKS_COMMITTER else {}
 
 
 def promised(table: TablePolicy, schema: StructType | None) -> dict[str, FilterSpec]:
@@ -219,6 +233,8 @@ def bridge_options(df: DataFrame, table: TablePolicy, stored: StructType, extra:
     """
     check_native(df.sparkSession, df.schema)
     settings = options(table, schema=stored)
+    if any(name.lower() == _COMMITTER for name in extra):
+        settings.pop(_COMMITTER, None)
     lowered = {name.lower() for name in settings}
     if clash := sorted(name for name in extra if name.lower() in lowered or "encryption" in name.lower()):
         raise UsageError(f"{', '.join(clash)} would contradict the policy", hint="change the policy")

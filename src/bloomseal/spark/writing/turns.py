@@ -1,7 +1,7 @@
-"""One write at a time to a table through Spark's own committer.
+"""One write at a time to a table through Spark's own writer.
 
-All its jobs share one temporary folder below the table, and each removes it when it is done. Of two at the same time
-the earlier one so takes away what tasks of the other have committed, and that one's job ends well without these rows.
+Its overwrite empties the table's folder first, of what another write has under way there too, and that one fails
+(`OwnFolder.java`). In turns both end well.
 """
 
 from __future__ import annotations
