@@ -155,8 +155,11 @@ def decryption_for(decryption: DecryptionSpec | TablePolicy | None, file: FileRe
         )
     if decryption.aad_prefix is not None:
         return DecryptionSpec(**decryption.decryption_arguments(file))
-    if (known := decryption.made.get("decryption")) is None:
-        known = decryption.made["decryption"] = DecryptionSpec(**decryption.decryption_arguments(file))
+    columns, known = decryption.made.get("decryption", (None, None))
+    # Nothing keeps anybody from changing this dict, and which columns must be encrypted is made of it.
+    if columns != decryption.columns:
+        columns, known = dict(decryption.columns), DecryptionSpec(**decryption.decryption_arguments(file))
+        decryption.made["decryption"] = columns, known
     spec: DecryptionSpec = known
     return spec
 

@@ -15,7 +15,7 @@ import bloomseal as bs
 from bloomseal.encryption import Algorithm
 from bloomseal.errors import BloomsealError, IntegrityError, KeyAccessError, PolicyError
 from bloomseal.keytools import Keyring
-from bloomseal.policy import Policy, Sensitivity, TablePolicy
+from bloomseal.policy import ColumnPolicy, Policy, Sensitivity, TablePolicy
 
 EXAMPLE = Path(__file__).parents[2] / "keys" / "policy.example.toml"
 TABLE = pa.table({"customer_id": [1, 2], "ssn": ["a", "b"], "email": ["c", "d"]})
@@ -178,6 +178,19 @@ def test_plaintext_where_the_policy_wants_a_key_is_refused(
     write(people, path, column_keys={"email": "footer"}, keys=keyring)
     with pytest.raises(PolicyError, match="ssn"):
         read(people, path)
+
+
+def test_a_column_that_the_policy_gets_later_is_asked_of_every_file_from_then_on(
+    keyring: Keyring, tmp_path: Path
+) -> None:
+    table = {"footer_key": "footer", "columns": {"ssn": {"key": "pii"}}}
+    policy = Policy.from_dict({"version": 1, "tables": {"t": table}}, kms=keyring).for_table("t")
+    write(policy, tmp_path / "a.parquet")
+    assert bs.read_table(tmp_path / "a.parquet", decryption=policy).num_rows == 2
+    columns: Any = policy.columns
+    columns["email"] = ColumnPolicy(key="contact")
+    with pytest.raises(PolicyError, match="plaintext"):
+        bs.read_table(tmp_path / "a.parquet", decryption=policy)
 
 
 def test_writing_under_a_key_that_the_policy_lacks_is_refused(people: TablePolicy, tmp_path: Path) -> None:
