@@ -6,7 +6,7 @@ sixteen of 500,000 rows, four copies of four; ``write`` writes four of them anew
 Spark's own, over the sealed files and over the plaintext ones. Told are the least time by the clock and the least
 processor time of all processes, the JVM's included, after four runs to warm up; and the ratios to Spark over plaintext.
 ``jobs`` tells how much faster verify, audit, rewrap and rekey (or those that are named) are with two tasks than with
-one, over 48 files of 1,000,000 rows, beside tasks that do nothing but AES-GCM; and the same without what an empty job
+one, over 96 files of 1,000,000 rows, beside tasks that do nothing but AES-GCM; and the same without what an empty job
 takes, which is Spark's own start. ``rewrap``, which copies files, also stands beside tasks that do nothing but copy and
 sync them: that is what disk and memory give. ``memory`` tells how big the JVM's heap and its Python processes are after
 each ten of a hundred queries.
