@@ -34,8 +34,10 @@ __all__ = ["FileCrypto", "Footer", "FooterKind", "Peek", "peek", "seal_footer", 
 _KEEP_CHUNKS = 20_000
 # So many chunks of a row group are decoded one by one; who asks for more most likely wants all.
 _SINGLE_CHUNKS = 4
-# Of so few columns, to decode all takes no longer than to decode one.
+# Of so few columns, the second one that is asked for brings all; the first one does in files of few row groups. Many of
+# those are mostly ruled out by one column, and all would take twice the time and five times the memory.
 _NARROW = 8
+_FEW_GROUPS = 16
 # Files of one table have one schema: so many are remembered, to be taken apart once.
 _REMEMBERED = 16
 _SMALL_LISTS = 4096
@@ -264,7 +266,8 @@ class Footer:
         if known is None and len(self.row_groups) * leaves > _KEEP_CHUNKS:
             self._decoded.clear()
         chunks = self._decoded.setdefault(row_group, {})
-        decoded = self._decode(row_group, column, every=leaves <= _NARROW or len(chunks) >= _SINGLE_CHUNKS)
+        single = _SINGLE_CHUNKS if leaves > _NARROW else 0 if len(self.row_groups) <= _FEW_GROUPS else 1
+        decoded = self._decode(row_group, column, every=len(chunks) >= single)
         chunks.update(decoded)
         return decoded[column]
 
