@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import json
 import os
@@ -199,6 +200,12 @@ def test_a_passphrase_file_that_is_none(
     monkeypatch.setenv("BLOOMSEAL_KEYRING_PASSPHRASE_FILE", "passphrase")
     with pytest.raises(PolicyError, match="no absolute path"):
         Keyring(tmp_path / "keys.json")
+
+
+def test_a_keyring_that_an_editor_saved_with_a_byte_order_mark_opens(keyring: Keyring, passphrase: str | None) -> None:
+    wrapped = keyring.wrap_key(bytes(16), "pii")
+    keyring.path.write_bytes(codecs.BOM_UTF8 + keyring.path.read_bytes())
+    assert Keyring(keyring.path, passphrase=passphrase).unwrap_key(wrapped, "pii") == bytes(16)
 
 
 def test_a_missing_file_says_so(tmp_path: Path) -> None:

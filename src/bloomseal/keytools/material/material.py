@@ -6,6 +6,7 @@ flat JSON: the data key wrapped under a master key, directly or through a key en
 
 from __future__ import annotations
 
+import codecs
 import functools
 import json
 from dataclasses import dataclass, field
@@ -208,9 +209,9 @@ def parse_object(text: str | bytes, what: str, limit: int = MAX_KEY_METADATA_BYT
     if len(text) > limit:
         raise KeyAccessError(f"{what} of {len(text)} bytes; the limit is {limit}")
     try:
-        # Escapes, and texts, can have lone surrogates. UTF-8 has none, so that whatever encodes a name or a wrapped key
-        # would fail.
-        text = text.decode() if isinstance(text, bytes) else text
+        # Editors put a mark before UTF-8. Escapes, and texts, can have lone surrogates, which UTF-8 has not, so that
+        # whatever encodes a name or a wrapped key would fail.
+        text = text.removeprefix(codecs.BOM_UTF8).decode() if isinstance(text, bytes) else text
         fields = _JSON.decode(text)
         if not text.isascii() or "\\u" in text:
             json.dumps(fields, ensure_ascii=False).encode()
