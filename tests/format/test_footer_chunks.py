@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from bloomseal.errors import FormatError
 from bloomseal.format.footer import _FEW_GROUPS, _NARROW, _SINGLE_CHUNKS, Footer
 from bloomseal.format.layout import read_tail
 from bloomseal.storage.source import Source
@@ -36,3 +37,12 @@ def test_of_many_row_groups_one_column_does_not_bring_all(groups: int, columns: 
             assert meta is not None
             assert meta.data_page_offset == known.row_group(group).column(asked).data_page_offset
             assert len(footer._decoded[group]) == (asked + 1 if asked < alone else columns)
+
+
+@pytest.mark.parametrize("column", [-1, 3])
+def test_a_column_that_is_not_there(column: int) -> None:
+    footer = Footer(read_tail(Source.memory(_file(1, 3))).data, 4, None, True)
+    for _ in range(2):
+        with pytest.raises(FormatError, match="of 3 columns"):
+            footer.chunk(0, column)
+        footer.chunk(0, 0)

@@ -256,13 +256,16 @@ class Footer:
 
         Raises:
             UsageError: there is no such row group.
-            FormatError: broken Thrift, another number of columns than the schema has, or as `row_group`.
+            FormatError: broken Thrift, another number of columns than the schema has, or none of that number; or as
+                `row_group`.
         """
         # No lock: threads that ask at once may both decode.
         if (known := self._decoded.get(row_group)) is not None and (chunk := known.get(column)) is not None:
             return chunk
         self.row_group(row_group)
         leaves = len(self.schema.leaves)
+        if not 0 <= column < leaves:
+            raise FormatError(f"no column {column} in a schema of {leaves} columns", row_group=row_group)
         if known is None and len(self.row_groups) * leaves > _KEEP_CHUNKS:
             self._decoded.clear()
         chunks = self._decoded.setdefault(row_group, {})
