@@ -6,6 +6,7 @@ import os
 from collections.abc import Generator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from support.jvm import JavaUnavailableError, Jvm, start_jvm
@@ -29,6 +30,10 @@ def parquet_test_data() -> Path:
         pytest.skip("PARQUET_TEST_DATA does not name a folder with the files of apache/parquet-testing")
     return folder
 
+
+# A test asserts nothing about a clock, and an example takes longer where other tests run beside it.
+hypothesis.settings.register_profile("without a clock", deadline=None)
+hypothesis.settings.load_profile("without a clock")
 
 # JVMs of tests live for a minute or two: to optimise their code for longer costs more than it brings.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
