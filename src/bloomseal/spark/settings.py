@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -66,7 +67,7 @@ def options(
         "parquet.writer.version": "PARQUET_1_0",
         # A summary file would repeat all footers, in clear.
         "parquet.summary.metadata.level": "NONE",
-        **_own_folder(),
+        **_own_folder(_active()),
     }
     columns = _columns(chosen, schema)
     if chosen.uniform:
@@ -88,13 +89,16 @@ def options(
     return found
 
 
-def _own_folder() -> dict[str, str]:
+def _active() -> SparkSession | None:
+    """The session of this thread, if there is one: options can be made where there is no Spark."""
+    sql: Any = sys.modules.get("pyspark.sql")
+    return None if sql is None else sql.SparkSession.getActiveSession()
+
+
+def _own_folder(spark: SparkSession | None) -> dict[str, str]:
     """The committer that loses no rows beside others. One that the application has chosen stays: object stores have
     committers of their own.
     """
-    from pyspark.sql import SparkSession
-
-    spark = SparkSession.getActiveSession()
     chosen = _SPARKS_COMMITTER if spark is None else str(spark.conf.get(_COMMITTER))
     return {_COMMITTER: OWN_FOLDER} if chosen == _SPARKS_COMMITTER else {}
 
@@ -233,8 +237,10 @@ def bridge_options(df: DataFrame, table: TablePolicy, stored: StructType, extra:
     """
     check_native(df.sparkSession, df.schema)
     settings = options(table, schema=stored)
-    if any(name.lower() == _COMMITTER for name in extra):
-        settings.pop(_COMMITTER, None)
+    # The frame's session may be another one than the thread's.
+    settings.pop(_COMMITTER, None)
+    if not any(name.lower() == _COMMITTER for name in extra):
+        settings |= _own_folder(df.sparkSession)
     lowered = {name.lower() for name in settings}
     if clash := sorted(name for name in extra if name.lower() in lowered or "encryption" in name.lower()):
         raise UsageError(f"{', '.join(clash)} would contradict the policy", hint="change the policy")
