@@ -158,17 +158,18 @@ def test_what_was_cut_off_is_an_error_until_a_write_finishes_it(
     assert ids(settings) == [3, 4, 5]
 
 
+@pytest.mark.parametrize("job", ["0", "1804289383"])
 def test_spark_s_own_overwrite_is_waited_for_and_its_append_is_not(
-    settings: SourceOptions, write: Write, monkeypatch: pytest.MonkeyPatch
+    settings: SourceOptions, write: Write, monkeypatch: pytest.MonkeyPatch, job: str
 ) -> None:
     """It begins with taking `_SUCCESS` away, and ends with putting it back."""
     monkeypatch.setattr("bloomseal.spark.source.files.settled._PATIENCE", 0.1)
     write(1)
     table = Path(settings.paths[0])
-    (table / "_temporary" / "0").mkdir(parents=True)
+    (table / "_temporary" / job).mkdir(parents=True)
     assert ids(settings) == [1]
     (table / "_SUCCESS").unlink()
     with pytest.raises(BloomsealError, match="under way"):
         ids(settings)
-    (table / "_temporary" / "0").rmdir()
+    (table / "_temporary" / job).rmdir()
     assert ids(settings) == [1]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import random
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -179,6 +182,142 @@ def test_without_turns_no_row_is_lost_either(
         assert not (folder / "_temporary").exists()
 
 
+@pytest.fixture
+def beside() -> Iterator[Callable[[Callable[[], bool]], Any]]:
+    """Does the same again and again in a thread, until it is done or the test is over."""
+    over = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+
+        def repeat(step: Callable[[], bool]) -> None:
+            while not over.is_set() and not step():
+                pass
+
+        yield lambda step: pool.submit(repeat, step)
+        over.set()
+
+
+def test_writes_end_well_while_others_begin_and_end(
+    rows: Callable[[int, int], DataFrame],
+    policy: Policy,
+    spark: SparkSession,
+    tmp_path: Path,
+    beside: Callable[[Callable[[], bool]], Any],
+) -> None:
+    """Whoever ends removes the folder above all, if it is empty: also just when another one begins."""
+    folder, removed = tmp_path / "t", 0
+    bss.write(rows(0, 4), folder)
+
+    def remove() -> bool:
+        nonlocal removed
+        with contextlib.suppress(OSError):
+            (folder / "_temporary").rmdir()
+            removed += 1
+        return removed == 3
+
+    done = beside(remove)
+    rows(4, 8).write.mode("append").options(**bss.options(policy, "t")).parquet(str(folder))
+    done.result(1)
+    assert ids(spark, folder) == list(range(8))
+
+
+def test_what_others_do_while_a_write_tidies_up_does_not_fail_it(
+    rows: Callable[[int, int], DataFrame],
+    policy: Policy,
+    spark: SparkSession,
+    tmp_path: Path,
+    beside: Callable[[Callable[[], bool]], Any],
+) -> None:
+    """Its rows are in the table then: written again, they would be there twice."""
+    folder = tmp_path / "t"
+    bss.write(rows(0, 4), folder)
+    temporary = folder / "_temporary"
+
+    def begin_and_end(written: threading.Event) -> bool:
+        if not any(temporary.glob("*/_temporary/_began")):
+            return written.is_set()
+        while not written.is_set():
+            try:
+                os.rmdir(temporary)  # noqa: PTH106  # as fast as can be
+                os.mkdir(temporary)  # noqa: PTH102
+            except OSError:
+                pass
+        return True
+
+    for start in range(4, 40, 4):
+        written = threading.Event()
+        done = beside(functools.partial(begin_and_end, written))
+        try:
+            rows(start, start + 4).write.mode("append").options(**bss.options(policy, "t")).parquet(str(folder))
+        finally:
+            written.set()
+        done.result(10)
+    assert sorted(row.id for row in spark.read.parquet(str(folder)).collect()) == list(range(40))
+
+
+def test_two_that_make_the_same_folder_of_a_partition_both_add_to_it(
+    spark: SparkSession,
+    rows: Callable[[int, int], DataFrame],
+    policy: Policy,
+    tmp_path: Path,
+    beside: Callable[[Callable[[], bool]], Any],
+) -> None:
+    """Moved to where a folder is already, one lands in it (`k=1/k=1`), and the table can't be read any more."""
+    chances = random.Random(7)
+
+    def make_next(folder: Path) -> bool:
+        """As another write does, just when the commit comes to it."""
+        if not (task := next(iter(folder.glob("_temporary/*/task_*")), None)):
+            return False
+        for name in [one.name for one in task.iterdir()]:
+            end = time.perf_counter() + chances.uniform(0, 60e-6)
+            while time.perf_counter() < end:
+                pass
+            with contextlib.suppress(FileExistsError):
+                (folder / name).mkdir()
+                (folder / name / "_another").touch()
+            end = time.perf_counter() + 0.05
+            with contextlib.suppress(OSError):
+                while any((task / name).iterdir()) and time.perf_counter() < end:
+                    pass
+        return True
+
+    frame = rows(0, 200).selectExpr("id", "ssn", "id AS k")
+    committer = "spark.sql.parquet.output.committer.class"
+    options = {committer: bss.options(policy, "t")[committer]}  # that alone, for the sake of speed
+    for number in range(4):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        beside(functools.partial(make_next, folder))
+        frame.write.mode("append").options(**options).partitionBy("k").parquet(str(folder))
+        assert not list(folder.glob("k=*/k=*"))
+
+
+def test_a_read_waits_for_an_overwrite_with_a_folder_of_its_own(
+    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bloomseal.spark.source.files.settled._PATIENCE", 0.1)
+    folder, go = tmp_path / "t", tmp_path / "go"
+    bss.write(rows(0, 4), folder)
+
+    def waits(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        while not go.exists():
+            time.sleep(0.05)
+        yield from batches
+
+    frame = rows(10, 14)
+    with ThreadPoolExecutor(1) as pool:
+        under_way = pool.submit(bss.write, frame.mapInArrow(waits, frame.schema), folder, mode="overwrite")
+        try:
+            while (folder / "_SUCCESS").exists() or not list(folder.glob("_temporary/*")):
+                time.sleep(0.01)
+            with pytest.raises(bs.BloomsealError, match="under way"):
+                bss.read(spark, folder, columns=["id"]).collect()
+        finally:
+            go.touch()
+        under_way.result()
+    assert ids(spark, folder) == [10, 11, 12, 13]
+
+
 def test_a_write_whose_rows_were_taken_away_fails(
     spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path
 ) -> None:
@@ -200,13 +339,16 @@ def test_temporary_folders_of_killed_drivers_go(
     rows: Callable[[int, int], DataFrame], spark: SparkSession, tmp_path: Path
 ) -> None:
     bss.write(rows(0, 4), tmp_path / "t")
-    fresh, old = (tmp_path / "t" / "_temporary" / name for name in ("1", "2"))
-    for folder in (fresh, old):
+    fresh, old, ours, timeless = (tmp_path / "t" / "_temporary" / name for name in "1234")
+    for folder in (fresh, old, ours, timeless):
         folder.mkdir(parents=True)
-    os.utime(old, (0, 0))
+    (ours / "_temporary").mkdir()
+    (ours / "_temporary" / "_began").touch()
+    os.utime(old, (1000, 1000))
+    os.utime(ours, (1000, 1000))
+    os.utime(timeless, (0, 0))  # as object stores have it that know no time of a folder
     bss.write(rows(4, 8), tmp_path / "t", mode="append")
-    assert fresh.exists()
-    assert not old.exists()
+    assert sorted(path.name for path in (tmp_path / "t" / "_temporary").iterdir()) == ["1", "3", "4"]
     assert ids(spark, tmp_path / "t") == list(range(8))
 
 
@@ -224,6 +366,8 @@ def test_an_application_keeps_its_own_committer(
         assert name not in bss.options(policy, "t")
     finally:
         spark.conf.unset(name)
+    with pytest.raises(bs.UsageError, match="would contradict"):  # of which Spark would take no notice
+        bss.write(rows(0, 4), tmp_path / "t", options={name.upper(): theirs})
     bss.write(rows(0, 4), tmp_path / "t", options={name: theirs})
     assert ids(spark, tmp_path / "t") == [0, 1, 2, 3]
 

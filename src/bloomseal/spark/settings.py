@@ -239,7 +239,7 @@ def bridge_options(df: DataFrame, table: TablePolicy, stored: StructType, extra:
     settings = options(table, schema=stored)
     # The frame's session may be another one than the thread's.
     settings.pop(_COMMITTER, None)
-    if not any(name.lower() == _COMMITTER for name in extra):
+    if _COMMITTER not in extra:
         settings |= _own_folder(df.sparkSession)
     lowered = {name.lower() for name in settings}
     if clash := sorted(name for name in extra if name.lower() in lowered or "encryption" in name.lower()):

@@ -2,7 +2,7 @@
 
 A commit of ours stands as a plan from before its first file moves until after its last old one is gone, and makes
 ``_SUCCESS`` anew (`..commit.placing`). Spark's own writer takes ``_SUCCESS`` away with the old files, and has a folder
-``_temporary/0`` until it puts it back; while it appends, both are there. So who finds neither under way, before and
+in ``_temporary`` until it puts it back; while it appends, both are there. So who finds neither under way, before and
 after his look, with the same ``_SUCCESS``, has seen a state of the table.
 """
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["settled"]
 
 _OURS: Final = "_bloomseal_temporary"
-_SPARKS: Final = "_temporary/0"
+_SPARKS: Final = "_temporary"
+"""Of each job a folder in it: ``0``, or a number of its own (`OwnFolder.java`)."""
 _SUCCESS: Final = "_SUCCESS"
 _PATIENCE: Final = 10.0
 """Seconds that a reader waits for a commit to end: moving files takes milliseconds."""
@@ -88,7 +89,8 @@ def _state(base: str | None, folder: str) -> _State:
         success, sparks, ours = filesystem.get_file_info(names)
         under_way = None
         if sparks.type is FileType.Directory and success.type is FileType.NotFound:
-            under_way = sparks.path
+            jobs = filesystem.get_file_info(FileSelector(sparks.path, allow_not_found=True))
+            under_way = next((job.path for job in jobs if job.type is FileType.Directory), None)
         if ours.type is FileType.Directory:
             jobs = filesystem.get_file_info(FileSelector(ours.path, allow_not_found=True))
             plans = filesystem.get_file_info(
