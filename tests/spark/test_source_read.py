@@ -415,6 +415,34 @@ def test_one_bad_file_is_named(people: Path, policy: TablePolicy) -> None:
         read(people, policy=policy, schema="id bigint")
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"column_keys": {"id": "footer"}, "complete": False},
+        {"column_keys": {}, "complete": True},
+        {"column_keys": {"name": "other"}, "complete": True},
+        {},
+    ],
+    ids=["in clear", "under the footer key", "under another key", "a plaintext file"],
+)
+@pytest.mark.parametrize("wanted", [NAMES[7], "zzz"], ids=["asked", "ruled out by bounds"])
+def test_a_later_file_with_the_same_columns_passes_no_check_for_the_first_one(
+    people: Path, policy: TablePolicy, keys: bs.Keyring, changed: dict[str, Any], wanted: str
+) -> None:
+    """One plan serves both."""
+    keys.create("other")
+    file = people / "part 3.parquet"
+    with bs.open_file(file, decryption=policy) as opened:
+        table, columns = opened.read(), opened.leaves.raw
+    arguments = policy.encryption_arguments(file) | {"keys": keys} | changed
+    encryption = bs.EncryptionSpec(**arguments) if changed else None
+    bs.write_table(table, file, encryption=encryption, row_group_size=10)
+    with bs.open_file(file, decryption=bs.DecryptionSpec(keys, aad_prefix="people/") if changed else None) as opened:
+        assert opened.leaves.raw == columns
+    with pytest.raises(bs.PolicyError, match="part 3"):
+        read(people, ds.EqualTo(("name",), wanted), policy=policy, schema="id bigint, name string")
+
+
 def test_columns_without_a_key(tmp_path: Path, people: Path, policy: TablePolicy, keys: bs.Keyring) -> None:
     keys.disable("pii")
     assert read(people, policy=policy, schema="id bigint, real double").num_rows == 400
