@@ -7,14 +7,14 @@ import gc
 import os
 from typing import Final
 
-__all__ = ["settled"]
+__all__ = ["keep_loaded"]
 
 _REUSED: Final = "SPARK_REUSE_WORKER"
 """Spark sets it in the environment of workers that it will use again."""
 
 
 @functools.cache
-def settled() -> None:
+def keep_loaded() -> None:
     """What a reused worker has loaded by now stays for good; nothing in other processes.
 
     Spark has a worker look for garbage behind each task. Modules are none, and to go through them takes 30 ms, of each

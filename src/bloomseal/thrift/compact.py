@@ -67,14 +67,13 @@ class Struct:
         """
         struct = cls()
         data, previous = cursor.data, 0
-        fields = struct.fields
         while True:
             byte = cursor._byte()
             if byte == 0:
                 return struct
             wire, delta = byte & 0x0F, byte >> 4
             field = previous + delta if delta else _unzigzag(cursor.varint())
-            if field in fields:
+            if field in struct.fields:
                 raise FormatError(f"broken Thrift: field {field} stands twice")
             start = cursor.position
             if field == remember and wire == WireType.LIST:

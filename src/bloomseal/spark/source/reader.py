@@ -15,7 +15,7 @@ from pyspark.sql import types as st
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ...errors import BloomsealError, BloomsealWarning, UsageError
-from ..workers import settled
+from ..workers import keep_loaded
 from .files.live import Rules
 from .files.tree import DataFile, Tree, typed
 from .merging import merged
@@ -176,7 +176,7 @@ class TableReader(DataSourceReader):
         finally:
             stats.add_kms(before, settings.kms_counters())
             self._count(stats)
-            settled()
+            keep_loaded()
 
     def _count(self, stats: SourceStats) -> None:
         if self._defaults.metrics is not None:

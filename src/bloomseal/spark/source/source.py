@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql.datasource import DataSource
 
-from ..workers import settled
+from ..workers import keep_loaded
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -72,5 +72,5 @@ class BloomsealSource(DataSource):
         from .options import SourceOptions
 
         settings = SourceOptions.parse(self.options, self.defaults)
-        settled()
+        keep_loaded()
         return settings
