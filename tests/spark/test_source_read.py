@@ -419,11 +419,12 @@ def test_one_bad_file_is_named(people: Path, policy: TablePolicy) -> None:
     "changed",
     [
         {"column_keys": {"id": "footer"}, "complete": False},
+        {"column_keys": {"name": "pii"}, "complete": False},
         {"column_keys": {}, "complete": True},
         {"column_keys": {"name": "other"}, "complete": True},
         {},
     ],
-    ids=["in clear", "under the footer key", "under another key", "a plaintext file"],
+    ids=["in clear", "another column in clear", "under the footer key", "under another key", "a plaintext file"],
 )
 @pytest.mark.parametrize("wanted", [NAMES[7], "zzz"], ids=["asked", "ruled out by bounds"])
 def test_a_later_file_with_the_same_columns_passes_no_check_for_the_first_one(
