@@ -20,18 +20,16 @@ from .block import BLOCK_BYTES
 from .encoding import encode_value, stands_for_null, unwrap
 from .filter import SplitBlockBloomFilter
 from .hashing import hash_array
+from .order import ORDERED_BYTES, ORDERED_INTS, Comparable, comparable, interval, signed
 from .probe import ProbeSet, as_arrow, several, stands_for_itself
 from .types import ColumnType, PhysicalType
 
-__all__ = ["KeySet", "comparable", "interval"]
+__all__ = ["KeySet"]
 
 U64 = npt.NDArray[np.uint64]
 Indices = npt.NDArray[np.intp]
 Bools = npt.NDArray[np.bool_]
-Comparable = int | bytes
 
-_ORDERED_BYTES: Final = ("string", "enum", "json", "bson", "uuid", "")
-_ORDERED_INTS: Final = ("int", "date", "time", "timestamp", "decimal", "")
 _PLACE_BYTES: Final = 8
 _SIGN: Final = np.uint64(1 << 63)
 _HEAD: Final = struct.Struct("<I")
@@ -282,7 +280,7 @@ class KeySet:
                 return 0 if head < self._prefix else len(self._places)
             rest = bound[len(self._prefix) :][:_PLACE_BYTES]
             bound = int.from_bytes(rest.ljust(_PLACE_BYTES, b"\x00"))
-        elif _signed(self._type):
+        elif signed(self._type):
             bound += int(_SIGN)
         return int(np.searchsorted(self._places, np.uint64(bound), side=side))
 
@@ -294,38 +292,6 @@ class KeySet:
 
     def __reduce__(self) -> Any:
         raise UsageError("a KeySet is not pickled: its hashes tell the values", hint="dump, and seal what it gives")
-
-
-def comparable(data: bytes, column_type: ColumnType) -> Comparable | None:
-    """A plain encoding as something that is ordered as the column's statistics are; None where that is not known.
-
-    Floats are left out (their statistics may hide NaN or a signed zero), and so are INT96 and binary decimals.
-    """
-    physical, kind = column_type.physical, column_type.kind
-    if physical in (PhysicalType.INT32, PhysicalType.INT64) and kind in _ORDERED_INTS:
-        if len(data) != (4 if physical is PhysicalType.INT32 else 8):
-            return None
-        return int.from_bytes(data, "little", signed=_signed(column_type))
-    if physical in (PhysicalType.BYTE_ARRAY, PhysicalType.FIXED_LEN_BYTE_ARRAY) and kind in _ORDERED_BYTES:
-        # A bound may be cut short; longer than the column's values it is none of theirs.
-        return None if column_type.type_length is not None and len(data) > column_type.type_length else bytes(data)
-    return None
-
-
-def interval(low: bytes, high: bytes, column_type: ColumnType) -> tuple[Comparable, Comparable] | None:
-    """Two bounds in plain encoding as they are ordered; None where they prove nothing.
-
-    That is: a type whose order is not known; a length that the type does not have; a minimum above the maximum; and an
-    empty maximum, which some writers leave where they have none.
-    """
-    least, greatest = comparable(low, column_type), comparable(high, column_type)
-    if least is None or greatest is None or greatest == b"" or type(least) is not type(greatest):
-        return None
-    return None if least > greatest else (least, greatest)  # type: ignore[operator]
-
-
-def _signed(column_type: ColumnType) -> bool:
-    return column_type.logical.signed if column_type.logical and column_type.kind == "int" else True
 
 
 def _without_nulls(values: Any) -> Any:
@@ -344,9 +310,9 @@ def _without_nulls(values: Any) -> Any:
 def _places(values: Any, owners: Indices, column_type: ColumnType) -> tuple[U64, bytes] | None:
     """The places of the values that `owners` names, and what they all begin with; None where bounds prove nothing."""
     physical, kind = column_type.physical, column_type.kind
-    if physical in (PhysicalType.INT32, PhysicalType.INT64) and kind in _ORDERED_INTS:
+    if physical in (PhysicalType.INT32, PhysicalType.INT64) and kind in ORDERED_INTS:
         return _of_ints(_integers(values, owners, column_type), column_type), b""
-    if physical in (PhysicalType.BYTE_ARRAY, PhysicalType.FIXED_LEN_BYTE_ARRAY) and kind in _ORDERED_BYTES:
+    if physical in (PhysicalType.BYTE_ARRAY, PhysicalType.FIXED_LEN_BYTE_ARRAY) and kind in ORDERED_BYTES:
         return _of_bytes(_strings(values, owners, column_type))
     return None
 
@@ -364,7 +330,7 @@ def _integers(values: Any, owners: Indices, column_type: ColumnType) -> npt.NDAr
 
 
 def _of_ints(numbers: npt.NDArray[Any], column_type: ColumnType) -> U64:
-    if _signed(column_type):
+    if signed(column_type):
         return numbers.astype(np.int64).view(np.uint64) ^ _SIGN
     return numbers.astype(np.uint64)
 

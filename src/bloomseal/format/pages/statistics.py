@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...sbbf import ColumnType, encode_value
-from ...sbbf.keyset import Comparable, comparable, interval
+from ...sbbf.order import Comparable, comparable, interval
 from ...thrift.structs import ColumnMetaData, Statistics
 from ..schema import Leaf
 

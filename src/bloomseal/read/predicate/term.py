@@ -14,7 +14,7 @@ from ...errors import UsageError
 from ...format.pages.statistics import asked, outside
 from ...format.schema import Leaf
 from ...sbbf import KeySet, ProbeSet, encode_value
-from ...sbbf.keyset import Comparable
+from ...sbbf.order import Comparable
 from .compare import all_plain, comparable, equal_any, is_null, nowhere, ordered, wanted
 from .values import Values
 
