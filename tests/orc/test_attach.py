@@ -21,7 +21,7 @@ from support.orc_java import java_orc_rows, java_orc_write
 
 from .generated import columns
 
-_COLUMNS = ["i16", "i32", "i64", "f32", "f64", "text", "data", "day", "dec15", "dec38", "group.inner", "list._elem"]
+_COLUMNS = ["i16", "i32", "i64", "f64", "text", "data", "day", "dec15", "dec38", "group.inner", "list._elem"]
 
 
 @pytest.fixture

@@ -65,7 +65,8 @@ def crafted(
         types = field(4, field(1, 12) + field(2, b"\x01") + field(3, b"a")) + field(4, field(1, 4))
     body = b"ORC" + index + streams
     stripe = field(1, 3) + field(2, len(index)) + field(3, 0) + field(4, len(streams)) + field(5, rows)
-    whole = field(3, stripe) + types + field(6, rows) + field(8, stride) + field(9, 1) + footer
+    whole = field(3, stripe) + types + field(6, rows) + field(8, stride) + field(9, 1)
+    whole += field(12, b"2.2.2") + footer
     end = field(1, len(whole)) + field(2, 0) + field(6, 6) + postscript + field(8000, b"ORC")
     return body + whole + end + bytes([len(end)])
 

@@ -196,7 +196,7 @@ def test_the_verbs_of_files(folder: Path) -> None:
     assert len(bs.inspect(folder)) == 3
     report = bs.verify(folder / "0.orc", filters=True)
     assert report.ok
-    assert report.filters_true == 11 * 16
+    assert report.filters_true == 11 * 15
     assert not report.complete
     assert bs.probe(folder, "list.list.element", [5, 500])[str(folder / "0.orc")][0][1] == bs.Verdict.ABSENT
     with bs.open_file(folder / "0.orc") as file:

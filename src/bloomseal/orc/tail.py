@@ -82,6 +82,7 @@ class Tail:
         self.writer = _WRITERS.get(footer.number(9))
         """None for a writer that nobody has measured."""
         self.software = footer.text(12)
+        """The version of the writer; empty where it names none."""
         self.num_rows = footer.number(6)
         self.row_index_stride = footer.number(8)
         self.hybrid_calendar = footer.number(11) != _HYBRID_UNLESS
@@ -93,6 +94,11 @@ class Tail:
         self.encrypted = self.encryption.columns if self.encryption else frozenset[int]()
         """Ids of the columns that are encrypted or masked for some reader."""
         self.stripes = _stripes(footer, self.row_index_stride, metadata[0] - statistics, self.encryption)
+
+    @property
+    def application(self) -> str:
+        """The writer, as `bloomseal.writers` spells it."""
+        return {Writer.JAVA: "ORC Java", Writer.CPP: "ORC C++", None: ""}[self.writer]
 
     def inflate(self, data: memoryview, limit: int) -> memoryview:
         return inflate(data, self.compression, self.block_size, limit)

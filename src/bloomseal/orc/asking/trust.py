@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ...writers import Claim, known_wrong
 from ..filters import FilterKind
 from ..schema import MOMENTS, Column, Kind
 from ..tail import Tail, Writer
@@ -13,6 +14,12 @@ __all__ = ["timestamps_untrusted", "why_untrusted"]
 _ORC_135: Final = 6
 """The writer version of the Java writer that first hashed timestamps independently of the zone."""
 _OLD_TEXTS: Final = (Kind.STRING, Kind.CHAR, Kind.VARCHAR, Kind.DECIMAL)
+_CLAIMS: Final = {
+    Kind.FLOAT: Claim.ORC_FLOAT_FILTERS,
+    Kind.BYTE: Claim.ORC_TINYINT_FILTERS,
+    Kind.CHAR: Claim.ORC_CHAR_FILTERS,
+}
+"""What more is asked about filters over columns of a kind."""
 _UTC: Final = ("GMT", "UTC")
 
 
@@ -35,10 +42,10 @@ def why_untrusted(column: Column, kind: int, tail: Tail, zone: str) -> str | Non
             return "untrusted: texts were hashed in the writer's own character set"
         if column.kind in MOMENTS:
             return "untrusted: timestamps were hashed by the writer's time zone"
-    if tail.writer is Writer.CPP and column.kind is Kind.BYTE:
-        return "untrusted: this writer's tinyint filters miss values"
-    if tail.writer is Writer.CPP and column.kind is Kind.CHAR:
-        return "untrusted: this writer's char filters miss values"
+    claims = (Claim.ORC_FILTERS, _CLAIMS.get(column.kind))
+    for row in (known_wrong(claim, tail.application, tail.software) for claim in claims if claim is not None):
+        if row is not None:
+            return f"untrusted: {row}"
     return timestamps_untrusted(column, tail, zone) if column.kind in MOMENTS else None
 
 

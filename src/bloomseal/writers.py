@@ -1,0 +1,97 @@
+"""Writers known to be wrong: one table, with its source beside each row.
+
+A filter or a statistic rules rows out. What a row of `KNOWN_WRONG` names does not: it is *maybe*, whatever it says. To
+add a row, find what it is about among `Claim`, or add it there, and ask `known_wrong` where the claim is used.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Final, NamedTuple
+
+__all__ = ["KNOWN_WRONG", "Claim", "KnownWrong", "application_and_version", "known_wrong"]
+
+Version = tuple[int, int, int]
+
+_VERSION: Final = re.compile(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?(.*)", re.ASCII | re.DOTALL)
+_UNRELEASED: Final = ("-", ".dev", "a", "b", "rc")
+_LONGEST: Final = 256
+_SEEN: Final = "seen in its files"
+"""The source of a row of which no bug is public."""
+
+
+class Claim(Enum):
+    """What a file says of its values, and readers would rule rows out by."""
+
+    ORC_FILTERS = "ORC: Bloom filters"
+    ORC_FLOAT_FILTERS = "ORC: Bloom filters over FLOAT"
+    ORC_TINYINT_FILTERS = "ORC: Bloom filters over TINYINT"
+    ORC_CHAR_FILTERS = "ORC: Bloom filters over CHAR"
+
+
+class KnownWrong(NamedTuple):
+    """A row of the table.
+
+    Attributes:
+        claim: what is not believed.
+        application: who wrote it, as the file spells it; case does not count.
+        why: in words, for reports.
+        source: the public bug.
+        since, before: the first version that is wrong, and the first one that no longer is; None: no such end.
+        unnamed: is a file wrong, too, that names the application and no version?
+    """
+
+    claim: Claim
+    application: str
+    why: str
+    source: str
+    since: Version | None = None
+    before: Version | None = None
+    unnamed: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.application}: {self.why} ({self.source})"
+
+
+KNOWN_WRONG: Final = (
+    # ORC files name a version since 1.6.11, and have filters since 1.6.0: one without a version has wrong ones.
+    KnownWrong(Claim.ORC_FILTERS, "ORC C++", "it hashed otherwise", "ORC-1024", before=(1, 6, 12)),
+    KnownWrong(Claim.ORC_FILTERS, "ORC C++", "it hashed otherwise", "ORC-1024", (1, 7, 0), (1, 7, 1), unnamed=False),
+    KnownWrong(Claim.ORC_FLOAT_FILTERS, "ORC C++", "it hashes doubles and stores them as floats", _SEEN),
+    KnownWrong(Claim.ORC_TINYINT_FILTERS, "ORC C++", "its filters over tinyint miss values", _SEEN),
+    KnownWrong(Claim.ORC_CHAR_FILTERS, "ORC C++", "its filters over char miss values", _SEEN),
+)
+
+
+def known_wrong(claim: Claim, application: str, version: str | None) -> KnownWrong | None:
+    """Why what a writer says does not count; None where it does.
+
+    Args:
+        application, version: as the file names them, such as `application_and_version` gives them. A version that is
+            none, such as an empty text, is taken for one that is not named.
+    """
+    named = _parsed(version or "")
+    rows = (row for row in KNOWN_WRONG if row.claim is claim and row.application.lower() == application.lower())
+    return next((row for row in rows if (row.unnamed if named is None else _within(named, row))), None)
+
+
+def application_and_version(created_by: str) -> tuple[str, str | None]:
+    """Parquet's ``created_by``, ``parquet-mr version 1.8.1 (build …)``, taken apart."""
+    application, _, version = created_by.partition(" version ")
+    return application.strip(), version.partition(" (")[0].strip() or None
+
+
+def _within(named: tuple[Version, bool], row: KnownWrong) -> bool:
+    version, released = named
+    # What precedes the first good release may lack the repair.
+    early = row.before is not None and (version < row.before or (version == row.before and not released))
+    return (row.since is None or version >= row.since) and (row.before is None or early)
+
+
+def _parsed(version: str) -> tuple[Version, bool] | None:
+    """The first three numbers, and whether it is a release rather than what comes before one."""
+    if (found := _VERSION.match(version[:_LONGEST].strip())) is None:
+        return None
+    major, minor, patch = (int(part or 0) for part in found.groups()[:3])
+    return (major, minor, patch), not found[4].lower().startswith(_UNRELEASED)

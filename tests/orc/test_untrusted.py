@@ -1,0 +1,64 @@
+"""Filters of writers known to be wrong are *maybe*, whatever they say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import bloomseal as bs
+from bloomseal import Verdict, orc
+
+from .altered import by_version
+from .generated import write
+
+ROWS = pa.table({"i": [7, 1 << 40], "t": ["a", "b"], "d": [1.5, 2.5], "f": pa.array([1.5, 2.5], pa.float32())})
+
+
+@pytest.mark.parametrize("version", ["1.6.0", "1.6.11", "1.7.0", "1.7.1-SNAPSHOT", None, ""])
+def test_filters_with_other_hashes_are_maybe(version: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "old.orc"
+    write(ROWS, path)
+    assert bs.open_table(path).read(filters=[("t", "==", "aa")]).num_rows == 0
+    by_version(path, version)
+    with orc.open_file(path) as file:
+        assert all("ORC-1024" in str(info.untrusted) for info in file.filters)
+        assert file.probe("i", [7, 8])[0].verdicts == [Verdict.NO_FILTER] * 2
+        assert file.maybe_present("t", ["a", "aa"]).all()
+    table = bs.open_table(path)
+    assert table.read(filters=[("t", "==", "aa")]).num_rows == 0
+    assert (table.stats.pruned_by_filter, table.stats.decoded) == (0, 1)
+    report = bs.verify(path, filters=True)
+    assert (report.filters_true, len(report.filters_unasked)) == (0, 4)
+
+
+@pytest.mark.parametrize("version", ["1.6.12", "1.7.1", "2.2.2"])
+def test_repaired_versions_are_believed(version: str, tmp_path: Path) -> None:
+    path = tmp_path / "new.orc"
+    write(ROWS, path)
+    by_version(path, version)
+    with orc.open_file(path) as file:
+        assert file.probe("t", ["a", "aa"])[0].verdicts == [Verdict.MAYBE_PRESENT, Verdict.ABSENT]
+
+
+def test_filters_over_float_prove_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "f.orc"
+    write(ROWS, path)
+    with orc.open_file(path) as file:
+        (answer,) = file.probe("f", [2.0])
+        assert answer.verdicts == [Verdict.NO_FILTER]
+        assert "stores them as floats" in str(answer.untrusted)
+        assert file.probe("d", [2.0])[0].verdicts == [Verdict.ABSENT]
+
+
+@pytest.mark.parametrize(("column", "version"), [("f", "2.2.2"), ("t", "1.7.0"), ("t", None)])
+def test_attach_refuses_what_nobody_would_believe(column: str, version: str | None, tmp_path: Path) -> None:
+    """A filter of ours can't be told from one of the file's writer."""
+    path = tmp_path / "a.orc"
+    write(ROWS, path)
+    by_version(path, version)
+    before = path.read_bytes()
+    with pytest.raises(bs.UsageError, match="nobody would believe a filter here"):
+        bs.attach_filters(path, {column: bs.FilterSpec()})
+    assert path.read_bytes() == before
