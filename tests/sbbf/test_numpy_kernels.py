@@ -11,7 +11,7 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bloomseal.sbbf import SplitBlockBloomFilter, batch, block, kernels, numpy_kernels
+from bloomseal.sbbf import SplitBlockBloomFilter, batch, block, kernels, numpy_kernels, reference
 
 HASHES = st.lists(st.integers(0, (1 << 64) - 1), max_size=60)
 BLOCKS = st.integers(1, 70)
@@ -35,11 +35,11 @@ def test_inserting_and_checking(blocks: int, inserted: list[int], asked: list[in
     everything = [*inserted, *asked]
     answers = [block.filter_check(specified, value) for value in everything]
     assert all(answers[: len(inserted)])
-    for way in (numpy_kernels, kernels):
+    for way in (reference, kernels):
         words = np.zeros(blocks * block.WORDS, dtype=np.uint32)
         way.insert(words, as_array(inserted))
         assert words.reshape(-1, block.WORDS).tolist() == specified
-    assert numpy_kernels.check(words, as_array(everything)).tolist() == answers
+    assert reference.check(words, as_array(everything)).tolist() == answers
     bloom_filter = SplitBlockBloomFilter.from_bitset(words.tobytes())
     assert [bloom_filter.check_hash(value) for value in everything] == answers
     found = np.empty(len(everything), dtype=np.bool_)
@@ -49,7 +49,7 @@ def test_inserting_and_checking(blocks: int, inserted: list[int], asked: list[in
 
 @given(st.integers(0, (1 << 32) - 1))
 def test_masks(x: int) -> None:
-    assert numpy_kernels.masks(as_array([x]))[0].tolist() == block.mask(x)
+    assert reference.masks(as_array([x]))[0].tolist() == block.mask(x)
     assert all(word.bit_count() == 1 for word in block.mask(x))
 
 
@@ -57,20 +57,20 @@ def test_masks(x: int) -> None:
 def test_block_numbers(blocks: int, hashes: list[int]) -> None:
     """Up to the greatest z of the specification, where the product needs all of its 64 bits."""
     specified = [block.block_index(blocks, value) for value in hashes]
-    assert numpy_kernels.block_indices(as_array(hashes), blocks).tolist() == specified
+    assert reference.block_indices(as_array(hashes), blocks).tolist() == specified
     assert max(specified) < blocks
 
 
 def test_more_values_than_one_step_takes() -> None:
     hashes = np.random.default_rng(1).integers(0, 1 << 64, 100_000, dtype=np.uint64)
     by_numpy, by_numba = np.zeros(1 << 16, np.uint32), np.zeros(1 << 16, np.uint32)
-    numpy_kernels.insert(by_numpy, hashes)
+    reference.insert(by_numpy, hashes)
     kernels.insert(by_numba, hashes)
     assert (by_numpy == by_numba).all()
     strangers = ~hashes
     found = np.empty(len(hashes), np.bool_)
     kernels.check(by_numba, strangers, found)
-    assert (numpy_kernels.check(by_numpy, strangers) == found).all()
+    assert (reference.check(by_numpy, strangers) == found).all()
     assert 0 < np.count_nonzero(found) < len(hashes)
 
 
@@ -214,4 +214,19 @@ def test_exact_probability(blocks: int, hashes: list[int]) -> None:
             product *= word.bit_count() / 32
         expected += product / blocks
     words = np.array(in_plain_python(blocks, hashes), dtype=np.uint32).reshape(-1)
-    assert abs(numpy_kernels.false_positive_probability(words) - expected) < 1e-12
+    assert abs(reference.false_positive_probability(words) - expected) < 1e-12
+
+
+@given(st.lists(st.binary(max_size=40), max_size=60))
+def test_kernels_that_are_handed_in_hash_as_the_reference_does(values: list[bytes]) -> None:
+    data = np.frombuffer(b"".join(values) or b"\0", dtype=np.uint8)
+    offsets = np.cumsum([0, *map(len, values)]).astype(np.int64)
+    expected = [xxhash.xxh64_intdigest(value) for value in values]
+    for compiled in (None, kernels):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(batch, "_kernels_for", lambda _, compiled=compiled: compiled)
+            for way in (reference, batch):
+                assert way.hash_spans(data, offsets).tolist() == expected
+                rows = np.frombuffer(b"".join(value.ljust(40, b"\0") for value in values), dtype=np.uint8)
+                padded = [xxhash.xxh64_intdigest(value.ljust(40, b"\0")) for value in values]
+                assert way.hash_fixed(rows, 40, len(values)).tolist() == padded

@@ -1,4 +1,4 @@
-"""The batch operations, each by the cheapest way for its size: xxhash or numpy for few values, numba for many.
+"""The operations on whole arrays, each by the cheapest way for its size: numpy for few values, numba for many.
 
 Loading the compiled kernels costs some tenths of a second: a single look-up must not pay that, a writer must not do
 without. So the time spent without them is added up (from costs per value that were measured once), and they are loaded
@@ -8,7 +8,6 @@ when a batch would take that sum past the price of loading. Nobody waits twice a
 from __future__ import annotations
 
 from importlib import import_module
-from itertools import pairwise
 from struct import Struct
 from types import ModuleType
 from typing import Final, NamedTuple
@@ -18,14 +17,13 @@ import numpy.typing as npt
 import xxhash
 
 from .._uninterrupted import uninterrupted
-from ..errors import FormatError
-from . import numpy_kernels
+from . import numpy_kernels, reference
+from .reference import outside
 
 __all__ = [
     "Among",
     "check",
     "expect",
-    "false_positive_probability",
     "find_prefixed",
     "hash_fixed",
     "hash_prefixed",
@@ -106,14 +104,14 @@ def expect(values: int) -> None:
 
 def insert(words: U32, hashes: U64) -> None:
     """Insert hashes (n,) into words (blocks × 8,), in place."""
-    (_kernels_for(_INSERT * len(hashes)) or numpy_kernels).insert(words, hashes)
+    (_kernels_for(_INSERT * len(hashes)) or reference).insert(words, hashes)
 
 
 def check(words: U32, hashes: U64) -> Bools:
     """One bool per hash: False where it was never inserted."""
     kernels = _kernels_for(_CHECK * len(hashes))
     if kernels is None:
-        return numpy_kernels.check(words, hashes)
+        return reference.check(words, hashes)
     found = np.empty(len(hashes), dtype=np.bool_)
     kernels.check(words, hashes, found)
     return found
@@ -126,13 +124,11 @@ def hash_fixed(data: U8, width: int, count: int) -> U64:
         FormatError: `data` is not exactly that long.
     """
     if len(data) != count * width:
-        raise _outside()
+        raise outside()
     kernels = _kernels_for(_LANE * (width // 8 + 1) * count)
     if kernels is None and width > count:
         # A few wide values: numpy would take a step for every eight bytes of them.
-        view = data.data
-        digests = [xxhash.xxh64_intdigest(view[i * width : (i + 1) * width]) for i in range(count)]
-        return np.array(digests, dtype=np.uint64)
+        return reference.hash_fixed(data, width, count)
     if kernels is None:
         return numpy_kernels.hash_rows(data.reshape(count, width))
     hashes = np.empty(count, dtype=np.uint64)
@@ -153,22 +149,18 @@ def hash_spans(data: U8, offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64])
     """
     width = _width(offsets)
     kernels = _kernels_for((_SPAN if width is None else _LANE * (width // 8 + 1)) * len(offsets))
-    hashes = np.empty(len(offsets) - 1, dtype=np.uint64)
+    count = len(offsets) - 1
     if kernels is not None:
+        hashes = np.empty(count, dtype=np.uint64)
         hash_kernel = kernels.hash_spans32 if offsets.dtype == np.int32 else kernels.hash_spans64
         if not hash_kernel(data.ctypes.data, len(data), offsets, hashes):
-            raise _outside()
+            raise outside()
         return hashes
     if width is not None:
         if offsets[0] < 0 or offsets[-1] > len(data):
-            raise _outside()
-        return numpy_kernels.hash_rows(data[offsets[0] : offsets[-1]].reshape(len(hashes), width))
-    view, ends = data.data, offsets.tolist()
-    if ends[0] < 0 or ends[-1] > len(data) or bool((offsets[1:] < offsets[:-1]).any()):
-        raise _outside()
-    for i, (start, end) in enumerate(pairwise(ends)):
-        hashes[i] = xxhash.xxh64_intdigest(view[start:end])
-    return hashes
+            raise outside()
+        return numpy_kernels.hash_rows(data[offsets[0] : offsets[-1]].reshape(count, width))
+    return reference.hash_spans(data, offsets)
 
 
 def _width(offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64]) -> int | None:
@@ -244,35 +236,14 @@ def hash_views(views: U8, buffers: list[U8], valid: Bools) -> U64:
     Raises:
         FormatError: a view that leaves its buffer.
     """
-    count = len(valid)
-    if len(views) != 16 * count:
-        raise _outside()
-    hashes = np.zeros(count, dtype=np.uint64)
-    kernels = _kernels_for(_VIEW * count)
-    if kernels is not None:
-        addresses = np.array([buffer.ctypes.data for buffer in buffers], dtype=np.int64)
-        sizes = np.array([len(buffer) for buffer in buffers], dtype=np.int64)
-        if not kernels.hash_views(views.ctypes.data, addresses, sizes, valid, hashes):
-            raise _outside()
-        return hashes
-    fields = views.view(np.uint32).reshape(count, 4)
-    inline = views.data
-    for i in np.flatnonzero(valid).tolist():
-        length, _, index, start = fields[i].tolist()
-        if length <= 12:
-            data = inline[16 * i + 4 : 16 * i + 4 + length]
-        elif index < len(buffers) and start + length <= len(buffers[index]):
-            data = buffers[index].data[start : start + length]
-        else:
-            raise _outside()
-        hashes[i] = xxhash.xxh64_intdigest(data)
+    kernels = _kernels_for(_VIEW * len(valid))
+    if kernels is None:
+        return reference.hash_views(views, buffers, valid)
+    if len(views) != 16 * len(valid):
+        raise outside()
+    hashes = np.zeros(len(valid), dtype=np.uint64)
+    addresses = np.array([buffer.ctypes.data for buffer in buffers], dtype=np.int64)
+    sizes = np.array([len(buffer) for buffer in buffers], dtype=np.int64)
+    if not kernels.hash_views(views.ctypes.data, addresses, sizes, valid, hashes):
+        raise outside()
     return hashes
-
-
-def false_positive_probability(words: U32) -> float:
-    """The exact probability, from the bits of words (blocks × 8,)."""
-    return numpy_kernels.false_positive_probability(words)
-
-
-def _outside() -> FormatError:
-    return FormatError("an Arrow array points outside its own buffers")

@@ -12,10 +12,11 @@ import numpy.typing as npt
 from .. import limits
 from .._text import articled
 from ..errors import FormatError, UsageError
-from . import batch
+from . import reference
 from .block import BLOCK_BYTES, WORDS, bitset_check, halves
 from .encoding import encode_value
 from .hashing import hash_bytes
+from .operations import kernels
 from .sizing import check_fpp
 from .types import ColumnType
 
@@ -137,11 +138,11 @@ class SplitBlockBloomFilter:
     def insert_hashes(self, hashes: npt.NDArray[np.uint64]) -> None:
         """Insert 64-bit hashes, an array of shape (n,)."""
         self._own()
-        batch.insert(self._words, _as_hashes(hashes))
+        kernels().insert(self._words, _as_hashes(hashes))
 
     def check_hashes(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
         """One bool per hash of an array of shape (n,): False where it was never inserted."""
-        return batch.check(self._words, _as_hashes(hashes))
+        return kernels().check(self._words, _as_hashes(hashes))
 
     # The whole filter --------------------------------------------------------------------------------------------
 
@@ -191,7 +192,7 @@ class SplitBlockBloomFilter:
 
     def false_positive_probability(self) -> float:
         """The probability that a hash never inserted is found: exact, from the bits as they are."""
-        return batch.false_positive_probability(self._words)
+        return reference.false_positive_probability(self._words)
 
     @property
     def fill(self) -> float:

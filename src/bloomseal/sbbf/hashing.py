@@ -11,7 +11,7 @@ import xxhash
 
 from .._text import articled
 from ..errors import FormatError, UsageError
-from . import batch
+from .operations import kernels
 from .types import ColumnType, PhysicalType
 
 __all__ = ["hash_array", "hash_bytes"]
@@ -170,16 +170,16 @@ def _hash_slots(array: pa.Array, column_type: ColumnType, valid: npt.NDArray[np.
         wide = pa.types.is_large_string(arrow) or pa.types.is_large_binary(arrow)
         offsets: npt.NDArray[Any] = np.frombuffer(buffers[1], dtype=np.int64 if wide else np.int32)
         offsets = np.require(offsets[array.offset : array.offset + len(array) + 1], requirements="A")
-        return batch.hash_spans(_bytes_of(buffers[2]), offsets)
+        return kernels().hash_spans(_bytes_of(buffers[2]), offsets)
     if _has_views(arrow):
         views = _bytes_of(buffers[1])[16 * array.offset : 16 * (array.offset + len(array))]
         looked_at = np.ones(len(array), dtype=np.bool_) if valid is None else valid
-        return batch.hash_views(views, [_bytes_of(buffer) for buffer in buffers[2:]], looked_at)
+        return kernels().hash_views(views, [_bytes_of(buffer) for buffer in buffers[2:]], looked_at)
     width = arrow.byte_width
     values = _bytes_of(buffers[1])[width * array.offset : width * (array.offset + len(array))]
     if pa.types.is_decimal(arrow):
         values, width = _decimal_bytes(values.reshape(-1, width), column_type)
-    return batch.hash_fixed(values, width, len(array))
+    return kernels().hash_fixed(values, width, len(array))
 
 
 def _decimal_bytes(rows: U8, column_type: ColumnType) -> tuple[U8, int]:

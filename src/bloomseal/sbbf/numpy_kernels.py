@@ -1,6 +1,6 @@
-"""numpy versions of the batch operations: good for small batches, where loading numba would cost more than it saves.
+"""numpy versions of two batch operations: good where loading numba would cost more than it saves.
 
-Property tests hold them to `block` and to the xxhash library, and `kernels` to them.
+Property tests hold them to the xxhash library, and `kernels` to them.
 """
 
 from __future__ import annotations
@@ -10,83 +10,18 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from .block import SALT, WORDS
-
-__all__ = ["block_indices", "check", "false_positive_probability", "hash_rows", "insert", "masks", "tally"]
+__all__ = ["hash_rows", "tally"]
 
 U64 = npt.NDArray[np.uint64]
-U32 = npt.NDArray[np.uint32]
 
-_SALT: Final = np.array(SALT, dtype=np.uint32)
 _CHUNK: Final = 1 << 15
-"""Values per step: keeps the temporary (values × 8 words) arrays inside the cache."""
-_FEW: Final = 64
-"""So few hashes are looked up all words at once: a call of numpy's costs more than its work."""
+"""Numbers per step: keeps the temporary arrays inside the cache."""
 
 _P1: Final = np.uint64(0x9E3779B185EBCA87)
 _P2: Final = np.uint64(0xC2B2AE3D27D4EB4F)
 _P3: Final = np.uint64(0x165667B19E3779F9)
 _P4: Final = np.uint64(0x85EBCA77C2B2AE63)
 _P5: Final = np.uint64(0x27D4EB2F165667C5)
-
-
-def block_indices(hashes: U64, number_of_blocks: int) -> U64:
-    """The block that each hash selects."""
-    return ((hashes >> np.uint64(32)) * np.uint64(number_of_blocks)) >> np.uint64(32)
-
-
-def masks(hashes: U64) -> U32:
-    """The masks of the lower halves of the hashes, shape (n, 8)."""
-    low = hashes.astype(np.uint32)
-    return np.uint32(1) << ((low[:, None] * _SALT) >> np.uint32(27))
-
-
-def insert(words: U32, hashes: U64) -> None:
-    """Insert hashes (n,) into words (blocks × 8,), in place."""
-    blocks = words.reshape(-1, WORDS)
-    for start in range(0, len(hashes), _CHUNK):
-        part = hashes[start : start + _CHUNK]
-        np.bitwise_or.at(blocks, block_indices(part, len(blocks)), masks(part))
-
-
-def check(words: U32, hashes: U64) -> npt.NDArray[np.bool_]:
-    """One bool per hash: False where it was never inserted."""
-    blocks = words.reshape(-1, WORDS)
-    found = np.empty(len(hashes), dtype=np.bool_)
-    for start in range(0, len(hashes), _CHUNK):
-        part = hashes[start : start + _CHUNK]
-        found[start : start + _CHUNK] = _check(blocks, part) if len(part) > _FEW else _check_whole(blocks, part)
-    return found
-
-
-def _check_whole(blocks: U32, hashes: U64) -> npt.NDArray[np.bool_]:
-    wanted = masks(hashes)
-    whole: npt.NDArray[np.bool_] = ((blocks[block_indices(hashes, len(blocks))] & wanted) == wanted).all(axis=1)
-    return whole
-
-
-def _check(blocks: U32, hashes: U64) -> npt.NDArray[np.bool_]:
-    """Word by word: about half of the hashes that are not there leave with every word."""
-    found = np.zeros(len(hashes), dtype=np.bool_)
-    places, low = block_indices(hashes, len(blocks)) * np.uint64(WORDS), hashes.astype(np.uint32)
-    words, left = blocks.reshape(-1), np.arange(len(hashes))
-    for word in range(WORDS):
-        bits = words[places + np.uint64(word)] >> ((low * _SALT[word]) >> np.uint32(27))
-        kept = np.flatnonzero(bits & np.uint32(1))
-        if len(kept) < len(left):
-            left, places, low = left[kept], places[kept], low[kept]
-    found[left] = True
-    return found
-
-
-def false_positive_probability(words: U32) -> float:
-    """Mean over the blocks of Π over the eight words of (set bits / 32): exact, from the bits."""
-    blocks = words.reshape(-1, WORDS)
-    total = 0.0
-    for start in range(0, len(blocks), _CHUNK):
-        set_bits = np.bitwise_count(blocks[start : start + _CHUNK])
-        total += float(np.prod(set_bits / np.float64(32), axis=1).sum())
-    return total / len(blocks)
 
 
 def hash_rows(rows: npt.NDArray[np.uint8]) -> U64:

@@ -1,0 +1,155 @@
+"""The operations on whole arrays as the specifications have them, in numpy and by the xxhash library.
+
+Property tests hold them to `block`. Faster kernels can be handed in (`operations`), and are held to these.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from ..errors import FormatError
+from .block import SALT, WORDS
+
+__all__ = [
+    "block_indices",
+    "check",
+    "false_positive_probability",
+    "hash_fixed",
+    "hash_spans",
+    "hash_views",
+    "insert",
+    "masks",
+    "outside",
+]
+
+U64 = npt.NDArray[np.uint64]
+U32 = npt.NDArray[np.uint32]
+U8 = npt.NDArray[np.uint8]
+Bools = npt.NDArray[np.bool_]
+
+_SALT: Final = np.array(SALT, dtype=np.uint32)
+_CHUNK: Final = 1 << 15
+"""Values per step: keeps the temporary (values × 8 words) arrays inside the cache."""
+_FEW: Final = 64
+"""So few hashes are looked up all words at once: a call of numpy's costs more than its work."""
+_INLINE: Final = 12
+"""Bytes that an Arrow view holds itself."""
+
+
+def block_indices(hashes: U64, number_of_blocks: int) -> U64:
+    """The block that each hash selects."""
+    return ((hashes >> np.uint64(32)) * np.uint64(number_of_blocks)) >> np.uint64(32)
+
+
+def masks(hashes: U64) -> U32:
+    """The masks of the lower halves of the hashes, shape (n, 8)."""
+    low = hashes.astype(np.uint32)
+    return np.uint32(1) << ((low[:, None] * _SALT) >> np.uint32(27))
+
+
+def insert(words: U32, hashes: U64) -> None:
+    """Insert hashes (n,) into words (blocks × 8,), in place."""
+    blocks = words.reshape(-1, WORDS)
+    for start in range(0, len(hashes), _CHUNK):
+        part = hashes[start : start + _CHUNK]
+        np.bitwise_or.at(blocks, block_indices(part, len(blocks)), masks(part))
+
+
+def check(words: U32, hashes: U64) -> Bools:
+    """One bool per hash: False where it was never inserted."""
+    blocks = words.reshape(-1, WORDS)
+    found = np.empty(len(hashes), dtype=np.bool_)
+    for start in range(0, len(hashes), _CHUNK):
+        part = hashes[start : start + _CHUNK]
+        found[start : start + _CHUNK] = _check(blocks, part) if len(part) > _FEW else _check_whole(blocks, part)
+    return found
+
+
+def _check_whole(blocks: U32, hashes: U64) -> Bools:
+    wanted = masks(hashes)
+    whole: Bools = ((blocks[block_indices(hashes, len(blocks))] & wanted) == wanted).all(axis=1)
+    return whole
+
+
+def _check(blocks: U32, hashes: U64) -> Bools:
+    """Word by word: about half of the hashes that are not there leave with every word."""
+    found = np.zeros(len(hashes), dtype=np.bool_)
+    places, low = block_indices(hashes, len(blocks)) * np.uint64(WORDS), hashes.astype(np.uint32)
+    words, left = blocks.reshape(-1), np.arange(len(hashes))
+    for word in range(WORDS):
+        bits = words[places + np.uint64(word)] >> ((low * _SALT[word]) >> np.uint32(27))
+        kept = np.flatnonzero(bits & np.uint32(1))
+        if len(kept) < len(left):
+            left, places, low = left[kept], places[kept], low[kept]
+    found[left] = True
+    return found
+
+
+def false_positive_probability(words: U32) -> float:
+    """Mean over the blocks of Π over the eight words of (set bits / 32): exact, from the bits."""
+    blocks = words.reshape(-1, WORDS)
+    total = 0.0
+    for start in range(0, len(blocks), _CHUNK):
+        set_bits = np.bitwise_count(blocks[start : start + _CHUNK])
+        total += float(np.prod(set_bits / np.float64(32), axis=1).sum())
+    return total / len(blocks)
+
+
+def hash_fixed(data: U8, width: int, count: int) -> U64:
+    """XXH64 of `count` consecutive values of `width` bytes each.
+
+    Raises:
+        FormatError: `data` is not exactly that long.
+    """
+    if len(data) != count * width:
+        raise outside()
+    view = data.data
+    digests = [xxhash.xxh64_intdigest(view[i * width : (i + 1) * width]) for i in range(count)]
+    return np.array(digests, dtype=np.uint64)
+
+
+def hash_spans(data: U8, offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64]) -> U64:
+    """XXH64 of the bytes between each two neighbouring offsets; one hash fewer than there are offsets.
+
+    Raises:
+        FormatError: offsets that fall, or that leave `data`.
+    """
+    view, ends = data.data, offsets.tolist()
+    if ends[0] < 0 or ends[-1] > len(data) or bool((offsets[1:] < offsets[:-1]).any()):
+        raise outside()
+    digests = [xxhash.xxh64_intdigest(view[start:end]) for start, end in pairwise(ends)]
+    return np.array(digests, dtype=np.uint64)
+
+
+def hash_views(views: U8, buffers: list[U8], valid: Bools) -> U64:
+    """XXH64 of Arrow views (16 bytes each: length, then either the bytes or prefix, buffer index and offset).
+
+    Null slots, where `valid` is False, are not looked at: what stands there is undefined.
+
+    Raises:
+        FormatError: a view that leaves its buffer.
+    """
+    if len(views) != 16 * len(valid):
+        raise outside()
+    hashes = np.zeros(len(valid), dtype=np.uint64)
+    fields = views.view(np.uint32).reshape(len(valid), 4)
+    for i in np.flatnonzero(valid).tolist():
+        length, _, index, start = fields[i].tolist()
+        if length <= _INLINE:
+            data = views.data[16 * i + 4 : 16 * i + 4 + length]
+        elif index < len(buffers) and start + length <= len(buffers[index]):
+            data = buffers[index].data[start : start + length]
+        else:
+            raise outside()
+        hashes[i] = xxhash.xxh64_intdigest(data)
+    return hashes
+
+
+def outside() -> FormatError:
+    """The error of an Arrow array whose offsets or views leave its buffers."""
+    return FormatError("an Arrow array points outside its own buffers")
