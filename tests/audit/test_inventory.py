@@ -17,7 +17,7 @@ from bloomseal.audit.facts.inventory import SCHEMA
 from bloomseal.audit.rendering.html import to_html
 from bloomseal.audit.rendering.sarif import to_sarif
 from bloomseal.keytools import KeyTools
-from bloomseal.keytools.protocols import KeyDates
+from bloomseal.keytools.kms_protocols import KeyDates
 from support.lab import ROW_GROUP, ROWS, Lab, chunks, edit_chunks, people
 
 GROUPS = ROWS // ROW_GROUP

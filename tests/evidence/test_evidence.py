@@ -23,7 +23,7 @@ from bloomseal.cli.main import main
 from bloomseal.evidence.bundle.archive import unpack
 from bloomseal.evidence.bundle.manifest import checked
 from bloomseal.keytools import KeyTools
-from bloomseal.keytools.protocols import KeyDates, KeyState
+from bloomseal.keytools.kms_protocols import KeyDates, KeyState
 from bloomseal.policy import ColumnPolicy, KeyPolicy, Policy, Sensitivity, TablePolicy
 from bloomseal.rotation import Rekey, Rewrap, Unseal, rotate
 from bloomseal.thrift import Struct

@@ -17,10 +17,10 @@ from ..format.opening import open_footer
 from ..format.walk import Walk
 from ..keytools import KmsAccessError, Problem
 from ..keytools.access import raised_by
+from ..keytools.kms_protocols import LocalKeyKms
 from ..keytools.local_keys import version_of
 from ..keytools.material.material import KeyMaterial, KeyMetadata
 from ..keytools.material.store import MaterialStore
-from ..keytools.protocols import LocalKeyKms
 from ..orc import OrcFile
 from ..specs import DecryptionSpec
 from ..storage.formats import Format, format_of

@@ -10,8 +10,8 @@ from typing import Any
 from ..errors import BloomsealError
 from ..keytools import Keyring, KeyTools, KmsAccessError, as_key_source
 from ..keytools.access import raised_by
+from ..keytools.kms_protocols import DatedKms, StatefulKms, VersionedKms
 from ..keytools.pinned import PinnedKeys
-from ..keytools.protocols import DatedKms, StatefulKms, VersionedKms
 
 __all__ = ["KeyAtKms", "VersionAtKms", "ask", "kms_of"]
 

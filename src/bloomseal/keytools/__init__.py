@@ -16,19 +16,13 @@ if TYPE_CHECKING:
     from .keyring.keyring import Keyring
     from .kms.counters import Counters
     from .kms.registry import client_for, register_kms
-    from .local_keys import MasterKeys
-    from .material.material import KeyDescription, KeyMaterial, KeyMetadata
-    from .protocols import (
+    from .kms_protocols import (
         AuthenticatingKms,
         ChangingKms,
         ClockedKms,
         DatedKms,
-        FileKeys,
         KeyDates,
-        KeyRetriever,
-        KeySource,
         KeyState,
-        KmsClient,
         LocalKeyKms,
         MasterVersion,
         RewrappingKms,
@@ -38,6 +32,9 @@ if TYPE_CHECKING:
         VersionFacts,
         WitnessKms,
     )
+    from .local_keys import MasterKeys
+    from .material.material import KeyDescription, KeyMaterial, KeyMetadata
+    from .protocols import FileKeys, KeyRetriever, KeySource, KmsClient
     from .sources import as_key_source
     from .tools import KeyTools
 
@@ -80,35 +77,35 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
     __getattr__, __dir__ = lazily(
         __name__,
         {
-            "AuthenticatingKms": "protocols",
-            "ChangingKms": "protocols",
-            "ClockedKms": "protocols",
+            "AuthenticatingKms": "kms_protocols",
+            "ChangingKms": "kms_protocols",
+            "ClockedKms": "kms_protocols",
             "Counters": "kms.counters",
-            "DatedKms": "protocols",
+            "DatedKms": "kms_protocols",
             "ExplicitKeys": "explicit",
             "FileKeys": "protocols",
             "FileRef": ".storage.ref",
-            "KeyDates": "protocols",
+            "KeyDates": "kms_protocols",
             "KeyDescription": "material.material",
             "KeyMaterial": "material.material",
             "KeyMetadata": "material.material",
             "KeyRetriever": "protocols",
             "KeySource": "protocols",
-            "KeyState": "protocols",
+            "KeyState": "kms_protocols",
             "KeyTools": "tools",
             "Keyring": "keyring.keyring",
             "KmsAccessError": "access",
             "KmsClient": "protocols",
-            "LocalKeyKms": "protocols",
+            "LocalKeyKms": "kms_protocols",
             "MasterKeys": "local_keys",
-            "MasterVersion": "protocols",
+            "MasterVersion": "kms_protocols",
             "Problem": "access",
-            "RewrappingKms": "protocols",
-            "SigningKms": "protocols",
-            "StatefulKms": "protocols",
-            "VersionFacts": "protocols",
-            "VersionedKms": "protocols",
-            "WitnessKms": "protocols",
+            "RewrappingKms": "kms_protocols",
+            "SigningKms": "kms_protocols",
+            "StatefulKms": "kms_protocols",
+            "VersionFacts": "kms_protocols",
+            "VersionedKms": "kms_protocols",
+            "WitnessKms": "kms_protocols",
             "as_key_source": "sources",
             "client_for": "kms.registry",
             "register_kms": "kms.registry",

@@ -58,7 +58,7 @@ from ..storage.ref import FileRef
 from .access import KmsAccessError, Problem
 from .access_log import AccessLog
 from .kms.calls import started
-from .protocols import VersionedKms
+from .kms_protocols import VersionedKms
 from .tools import KeyTools
 
 __all__ = ["ACCESS_LOG", "PROTOCOL", "KeyHelper", "main"]

@@ -11,9 +11,10 @@ from ..errors import UsageError
 from .access import KmsAccessError, Problem
 from .keyring.keyring import Keyring
 from .kms.calls import KmsCalls
+from .kms_protocols import LocalKeyKms
 from .material.wrapping import open_by_ctr
 from .pinned import PinnedKeys
-from .protocols import KmsClient, LocalKeyKms
+from .protocols import KmsClient
 
 __all__ = ["LocalKeyCalls", "MasterKeys", "local_key_calls", "version_of"]
 

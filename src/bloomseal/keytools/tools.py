@@ -15,10 +15,11 @@ from .cache import Cache
 from .fresh import FreshKeys
 from .kms.calls import KmsCalls, client_of
 from .kms.counters import Counters
+from .kms_protocols import VersionedKms
 from .material.beside import MaterialBeside
 from .material.material import DEFAULT_INSTANCE, KeyDescription, KeyMaterial, KeyMetadata
 from .material.wrapping import kek_id, unwrap_locally
-from .protocols import KmsClient, VersionedKms
+from .protocols import KmsClient
 
 __all__ = ["KeyTools", "ToolsFileKeys"]
 

@@ -18,9 +18,9 @@ from ..keytools import KeyTools, as_key_source
 from ..keytools.access import KmsAccessError, Problem
 from ..keytools.cache import Cache
 from ..keytools.kms.calls import KmsCalls
+from ..keytools.kms_protocols import RewrappingKms, VersionedKms
 from ..keytools.material.material import KeyMaterial, KeyMetadata, material_fields
 from ..keytools.pinned import PinnedKeys
-from ..keytools.protocols import RewrappingKms, VersionedKms
 from ..policy import TablePolicy
 
 __all__ = [

@@ -18,10 +18,11 @@ from ..._cached import cached_property
 from ...encryption import SecretKey
 from ...errors import BloomsealError, KeyAccessError
 from ...keytools import Keyring, KmsAccessError, MasterVersion
+from ...keytools.kms_protocols import DatedKms, StatefulKms, VersionedKms
 from ...keytools.local_keys import version_of
 from ...keytools.material.material import DEFAULT_INSTANCE, KeyMaterial, KeyMetadata
 from ...keytools.material.store import MaterialStore
-from ...keytools.protocols import DatedKms, KeyRetriever, StatefulKms, VersionedKms
+from ...keytools.protocols import KeyRetriever
 from ...storage.ref import FileRef
 from .witness import Witness
 

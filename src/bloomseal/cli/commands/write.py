@@ -20,7 +20,7 @@ from ...errors import PolicyError, UsageError
 from ...format.footer import Footer
 from ...format.layout import read_tail
 from ...keytools import KeyTools
-from ...keytools.protocols import KeyState, StatefulKms
+from ...keytools.kms_protocols import KeyState, StatefulKms
 from ...policy import TablePolicy
 from ...sbbf import FilterSpec
 from ...specs import EncryptionSpec, encryption_for

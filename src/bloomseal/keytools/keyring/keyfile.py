@@ -26,9 +26,9 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from ...encryption import SecretKey
 from ...errors import Hint, KeyAccessError
 from ..access import shown
+from ..kms_protocols import KeyState
 from ..material.material import parse_object
 from ..material.wrapping import unb64
-from ..protocols import KeyState
 
 __all__ = ["MAX_KEYRING_BYTES", "KeyVersion", "MasterKey", "PassphraseKeys", "check_succession", "dump", "load"]
 

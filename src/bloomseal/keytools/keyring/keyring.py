@@ -20,8 +20,8 @@ from ...errors import BloomsealError, Hint, KeyAccessError, UsageError
 from ...storage.atomic import final_place, replace_durably
 from ...storage.local import NO_NAME, can_name, need_own, read_small
 from ..access import KmsAccessError, Problem, shown
+from ..kms_protocols import KeyDates, KeyState, MasterVersion, VersionFacts
 from ..material.wrapping import open_by_ctr, unwrap_locally, wrap_locally
-from ..protocols import KeyDates, KeyState, MasterVersion, VersionFacts
 from . import keyfile
 from .keyfile import KeyVersion, MasterKey, PassphraseKeys
 from .passphrase import PASSPHRASE_VARIABLE, passphrase_of_environment

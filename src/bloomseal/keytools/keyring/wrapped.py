@@ -9,9 +9,9 @@ from typing import Final
 from ...encryption import SecretKey
 from ...errors import KeyAccessError
 from ..access import KmsAccessError, Problem
+from ..kms_protocols import KeyState, VersionFacts
 from ..material.material import parse_object
 from ..material.wrapping import unwrap_locally
-from ..protocols import KeyState, VersionFacts
 from .keyfile import KeyVersion, MasterKey
 
 __all__ = ["KMS", "binding", "facts", "find", "parse", "usable", "witness"]

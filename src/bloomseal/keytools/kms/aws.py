@@ -23,8 +23,8 @@ from urllib.parse import parse_qs, urlsplit
 from ..._forked import renewed_in_child
 from ...errors import UsageError
 from ..access import KmsAccessError, Problem, shown
+from ..kms_protocols import KeyDates, KeyState, MasterVersion, VersionFacts
 from ..material.wrapping import unb64
-from ..protocols import KeyDates, KeyState, MasterVersion, VersionFacts
 from .common import Diagnosis, NeverPickled, answered, is_here, vendor_library
 from .signing import DIGESTS, curve_of
 

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from ...errors import UsageError
 from ..access import KmsAccessError, Problem, shown
-from ..protocols import KeyDates, KeyState
+from ..kms_protocols import KeyDates, KeyState
 from .common import Diagnosis, NeverPickled, answered, is_here, pack, unpack, vendor_library
 
 __all__ = ["AzureKeyVault", "from_uri"]

@@ -22,7 +22,8 @@ from ...errors import BloomsealError, KeyAccessError, UsageError
 from ...limits import MAX_KEY_METADATA_BYTES
 from ...storage.baton import waiting
 from ..access import KmsAccessError, Problem, raised_by
-from ..protocols import AuthenticatingKms, KmsClient, MasterVersion, RewrappingKms, VersionFacts, WitnessKms
+from ..kms_protocols import AuthenticatingKms, MasterVersion, RewrappingKms, VersionFacts, WitnessKms
+from ..protocols import KmsClient
 from .counters import Counters
 
 if TYPE_CHECKING:

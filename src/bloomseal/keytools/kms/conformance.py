@@ -23,7 +23,8 @@ from typing import Any, Final
 from ...encryption import SecretKey
 from ...errors import KeyAccessError
 from ..access import KmsAccessError, Problem
-from ..protocols import DatedKms, KeyState, KmsClient, RewrappingKms, StatefulKms, VersionedKms
+from ..kms_protocols import DatedKms, KeyState, RewrappingKms, StatefulKms, VersionedKms
+from ..protocols import KmsClient
 from .calls import KmsCalls
 
 __all__ = ["CHECKS", "Check", "CheckResult", "KmsClientConformance", "Outcome", "check_client"]

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from ...errors import UsageError
 from ..access import KmsAccessError, Problem, shown
-from ..protocols import KeyDates, KeyState
+from ..kms_protocols import KeyDates, KeyState
 from .common import Diagnosis, NeverPickled, answered, pack, unpack, vendor_library
 
 __all__ = ["GcpKms", "from_uri"]

@@ -25,7 +25,7 @@ from urllib.parse import unquote
 from ..._forked import renewed_in_child
 from ...errors import UsageError
 from ..access import KmsAccessError, Problem, shown
-from ..protocols import KeyDates, KeyState, MasterVersion, VersionFacts
+from ..kms_protocols import KeyDates, KeyState, MasterVersion, VersionFacts
 from .common import Diagnosis, NeverPickled, answered, pack, unpack, vendor_library
 from .signing import public_key_in, signature_in
 

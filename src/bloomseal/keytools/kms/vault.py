@@ -28,8 +28,8 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from ..._forked import renewed_in_child
 from ...errors import UsageError
 from ..access import KmsAccessError, Problem, shown
+from ..kms_protocols import KeyDates, KeyState, MasterVersion, VersionFacts
 from ..material.wrapping import unb64
-from ..protocols import KeyDates, KeyState, MasterVersion, VersionFacts
 from .common import Diagnosis, NeverPickled, answered, is_here, vendor_library
 from .signing import der
 
