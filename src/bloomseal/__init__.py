@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from . import evidence as evidence
     from . import orc as orc
     from . import rotation as rotation
+    from .decryption import DecryptionSpec
     from .errors import (
         BloomsealError,
         BloomsealWarning,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from .read.file import SealedFile, Verdict
     from .rotation.rewrap import RewrapReport, rewrap
     from .sbbf import FilterSpec, SplitBlockBloomFilter
-    from .specs import DecryptionSpec, EncryptionSpec
+    from .specs import EncryptionSpec
     from .table.dataset import DatasetReport, write_dataset
     from .table.open import open_table, read_table
     from .table.report import TableVerifyReport
@@ -98,7 +99,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and refuses other
             "BloomsealWarning": "errors",
             "ConversionReport": "write.convert",
             "DatasetReport": "table.dataset",
-            "DecryptionSpec": "specs",
+            "DecryptionSpec": "decryption",
             "EncryptionSpec": "specs",
             "ExplicitKeys": "keytools",
             "FilterSpec": "sbbf",

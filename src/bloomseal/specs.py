@@ -1,11 +1,12 @@
-"""The caller's word about keys: to write with (`EncryptionSpec`) and to read with (`DecryptionSpec`)."""
+"""The caller's word about the keys to write with, and what a policy says of one file, as specifications."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .decryption import DecryptionSpec, as_prefix
 from .encryption import Algorithm, SecretKey
 from .errors import Hint, UsageError
 from .spelling import named_options
@@ -14,7 +15,7 @@ from .storage.ref import FileRef
 if TYPE_CHECKING:
     from .policy import TablePolicy
 
-__all__ = ["DecryptionSpec", "EncryptionSpec", "KeyChoice", "decryption_for", "encryption_for"]
+__all__ = ["EncryptionSpec", "KeyChoice", "decryption_for", "encryption_for"]
 
 KeyChoice = str | bytes | SecretKey | tuple[bytes | SecretKey, bytes | str]
 """A master key's name (str), a data key, or a data key with the key metadata to store for it."""
@@ -61,7 +62,7 @@ class EncryptionSpec:
             object.__setattr__(self, "algorithm", Algorithm(self.algorithm))
         except ValueError:
             raise UsageError(f"unknown algorithm {self.algorithm}", hint=" or ".join(Algorithm)) from None
-        object.__setattr__(self, "aad_prefix", _as_prefix(self.aad_prefix))
+        object.__setattr__(self, "aad_prefix", as_prefix(self.aad_prefix))
         if self.key_bits not in (128, 192, 256):
             raise UsageError(f"AES has no keys of {self.key_bits} bits", hint="128, 192 or 256")
         # From here on a data key is an object that shows a fingerprint and refuses to be pickled.
@@ -82,53 +83,6 @@ class EncryptionSpec:
             f"<EncryptionSpec {self.algorithm}, {'plaintext' if self.plaintext_footer else 'encrypted'} footer, "
             f"columns: {', '.join(sorted(self.column_keys or {})) or 'all (uniform)'}>"
         )
-
-
-@named_options
-@dataclass(frozen=True)
-class DecryptionSpec:
-    """The keys that open a file, and the caller's expectations. Handing one over says: this file is encrypted.
-
-    Args:
-        keys: `ExplicitKeys`, any `KeyRetriever`, a `Keyring`, a `KeyTools`, a KMS client, or a KMS URI.
-        aad_prefix: the prefix that the file must have been written with. Required where the file does not store it,
-            compared where it does, refused where the file knows of none.
-        encrypted_columns: columns that must be encrypted; a plaintext column or a plaintext filter among them is a
-            PolicyError. The columns of `ExplicitKeys.column_keys` are taken as such without saying.
-        complete: every column must be encrypted, as `encrypted_columns` has it.
-        previous_aad_prefixes: prefixes that older files may have been written with instead.
-        allow_plaintext: accept a plaintext file (the key tools of other implementations always do; an attacker who
-            may replace files then chooses what is read).
-        allow_ctr: open pages under AES_GCM_CTR_V1. Nothing authenticates those, nor, under an encrypted footer, the
-            file's word that it is of that algorithm: whoever may alter the file changes chosen values.
-        allow_unverified_footer: accept a plaintext footer whose signature can't be checked for want of the footer key.
-            Row groups could then be missing, so that *absent* is said of the row groups seen, not of the file.
-        int96_utc: INT96 timestamps are canonical UTC instants, so that they can be looked up.
-        access_log: who is told of every key that is opened, as for `EncryptionSpec`.
-    """
-
-    keys: Any
-    aad_prefix: bytes | str | None = None
-    encrypted_columns: Collection[str] = field(default=())
-    allow_plaintext: bool = False
-    allow_unverified_footer: bool = False
-    int96_utc: bool = False
-    complete: bool = False
-    previous_aad_prefixes: Collection[bytes | str] = field(default=())
-    allow_ctr: bool = False
-    access_log: Any = None
-
-    def __post_init__(self) -> None:
-        if isinstance(self.encrypted_columns, str):
-            raise UsageError("encrypted_columns= takes a list of names")
-        if isinstance(self.previous_aad_prefixes, str | bytes):
-            raise UsageError("previous_aad_prefixes= takes a list of prefixes")
-        object.__setattr__(self, "aad_prefix", _as_prefix(self.aad_prefix))
-        previous = tuple(prefix for one in self.previous_aad_prefixes if (prefix := _as_prefix(one)))
-        object.__setattr__(self, "previous_aad_prefixes", previous)
-
-    def __repr__(self) -> str:
-        return f"<DecryptionSpec keys: {type(self.keys).__name__}>"
 
 
 def encryption_for(encryption: EncryptionSpec | TablePolicy | None, file: FileRef | str) -> EncryptionSpec | None:
@@ -177,9 +131,3 @@ def _kept(choice: Any) -> KeyChoice:
             raise UsageError("a pair is a data key and its key metadata", hint="the data key as bytes")
         case _:
             raise UsageError(f"a key is a master key's name, or a data key as bytes, not {type(choice).__name__}")
-
-
-def _as_prefix(prefix: bytes | str | None) -> bytes | None:
-    if not prefix:
-        return None
-    return prefix.encode() if isinstance(prefix, str) else bytes(prefix)

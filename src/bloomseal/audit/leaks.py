@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from ..decryption import DecryptionSpec
 from ..errors import BloomsealError, UsageError
 from ..format.hashes.chunk_hashes import chunk_hashes
 from ..format.opening import KeysAtHand, open_footer
 from ..format.walk import Chunk, Protection, Walk
 from ..sbbf import ColumnType, PhysicalType, ProbeSet, SplitBlockBloomFilter
-from ..specs import DecryptionSpec
 from ..storage.source import Source
 from .pattern import Pattern
 

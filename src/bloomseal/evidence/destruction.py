@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from ..audit import may_destroy
+from ..decryption import DecryptionSpec
 from ..errors import BloomsealError, KeyAccessError, UsageError
 from ..format.footer import FooterKind, peek
 from ..format.opening import open_footer
@@ -22,7 +23,6 @@ from ..keytools.local_keys import version_of
 from ..keytools.material.material import KeyMaterial, KeyMetadata
 from ..keytools.material.store import MaterialStore
 from ..orc import OrcFile
-from ..specs import DecryptionSpec
 from ..storage.formats import Format, format_of
 from ..storage.ref import FileRef
 from ..storage.source import Source

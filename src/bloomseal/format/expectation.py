@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ..columns import covers, folded, meant_by
+from ..decryption import DecryptionSpec
 from ..encryption import Algorithm
 from ..errors import Hint, PolicyError
-from ..specs import DecryptionSpec
 from .schema import Schema
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from copy import copy
 from typing import TYPE_CHECKING
 
+from ..decryption import DecryptionSpec
 from ..encryption import ModuleCipher, ModuleType, SecretKey, module_aad
 from ..errors import BloomsealError, Hint, IntegrityError, KeyAccessError, PolicyError
 from ..keytools import as_key_source
 from ..keytools.access import raised_by
 from ..keytools.protocols import KeyRetriever
-from ..specs import DecryptionSpec
 from ..storage.source import Source
 from .expectation import NO_EXPECTATION, Expectation
 from .footer import FileCrypto, Footer, FooterKind, Peek, peek

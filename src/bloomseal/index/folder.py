@@ -29,8 +29,8 @@ from .place import place_at
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
+    from ..decryption import DecryptionSpec
     from ..policy import TablePolicy
-    from ..specs import DecryptionSpec
 
 __all__ = ["Decryption", "Encryption", "IndexFolder", "columns_in", "leaf_of"]
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import numpy as np
 import numpy.typing as npt
 
+from ..decryption import DecryptionSpec
 from ..errors import BloomsealError, FormatError
 from ..sbbf.probe import several
-from ..specs import DecryptionSpec, decryption_for
+from ..specs import decryption_for
 from ..storage.ref import FileRef
 from ..storage.source import FilePlace, Scratch, Source
 from .asking.answers import Answers, RowGroupVerdicts, asked_of_stripe, undecided

@@ -16,12 +16,12 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from .._forked import new_lock
 from ..columns import meant_by
+from ..decryption import DecryptionSpec
 from ..encryption import SecretKey
 from ..errors import BloomsealError, FormatError, Hint, IntegrityError, KeyAccessError, PolicyError, UnsupportedError
 from ..keytools.access_log import AccessLog
 from ..keytools.local_keys import LocalKeyCalls, local_key_calls
 from ..limits import MAX_ORC_FOOTER_BYTES
-from ..specs import DecryptionSpec
 from ..storage.source import Source
 from .encryption import Encryption, Variant
 from .protobuf import Message

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.fs import FileSystem
 
+    from ..decryption import DecryptionSpec
     from ..format.inspect import Inspection
     from ..format.verify import VerifyReport
     from ..policy import TablePolicy
-    from ..specs import DecryptionSpec
 
 __all__ = ["inspect", "open_file", "probe", "verify"]
 

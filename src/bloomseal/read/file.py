@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..decryption import DecryptionSpec
 from ..errors import UnsupportedError, UsageError
 from ..format.decode import read_row_group
 from ..format.schema import Schema
 from ..format.walk import Chunk
 from ..sbbf import KeySet, ProbeSet, SplitBlockBloomFilter
 from ..sbbf.probe import several
-from ..specs import DecryptionSpec
 from ..spelling import named_columns
 from ..storage.baton import waiting
 from ..storage.ref import FileRef

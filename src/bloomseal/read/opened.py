@@ -16,8 +16,8 @@ from ..storage.source import Source
 from .plan import likeness
 
 if TYPE_CHECKING:
+    from ..decryption import DecryptionSpec
     from ..policy import TablePolicy
-    from ..specs import DecryptionSpec
 
 __all__ = ["OpenedFile", "RowGroupInfo"]
 

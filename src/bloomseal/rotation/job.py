@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, ClassVar, Final
 
+from ..decryption import DecryptionSpec
 from ..encryption import SecretKey
 from ..errors import UsageError
 from ..keytools import KeyTools
 from ..policy import TablePolicy
-from ..specs import DecryptionSpec, EncryptionSpec
+from ..specs import EncryptionSpec
 from ..storage.ref import FileRef
 from .files import DataFile, mark_of
 from .outcome import FileOutcome, FilePlan

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ..decryption import DecryptionSpec
 from ..errors import BloomsealError, Hint, KeyAccessError, UsageError
 from ..format.opening import open_footer
 from ..format.walk import Walk
@@ -17,7 +18,7 @@ from ..keytools import KeyTools, as_key_source
 from ..keytools.material.material import KeyMetadata
 from ..keytools.pinned import PinnedKeys
 from ..policy import TablePolicy
-from ..specs import DecryptionSpec, EncryptionSpec
+from ..specs import EncryptionSpec
 from ..storage.ref import FileRef
 from ..storage.source import Source, resolve_path
 from ..write.convert import ConversionReport, convert, unseal_file

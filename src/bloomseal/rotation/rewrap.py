@@ -8,6 +8,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..decryption import DecryptionSpec
 from ..errors import BloomsealError, FormatError, KeyAccessError, MissingFileError, UsageError
 from ..format.footer import FooterKind
 from ..format.opening import open_footer
@@ -18,7 +19,7 @@ from ..keytools.material.material import FOOTER_KEY_REFERENCE, KeyMaterial, KeyM
 from ..keytools.material.store import MaterialStore
 from ..notebook import ShownInNotebooks
 from ..policy import TablePolicy
-from ..specs import DecryptionSpec, decryption_for
+from ..specs import decryption_for
 from ..storage.ref import FileRef
 from ..storage.source import Source, resolve_path
 from ..write.key_metadata import exchange_key_metadata, key_metadata_in_use

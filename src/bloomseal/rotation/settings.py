@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, Final
 
+from ..decryption import DecryptionSpec
 from ..encryption import Algorithm
 from ..errors import FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError, UsageError
 from ..format.footer import FooterKind, Peek, peek
@@ -16,7 +17,7 @@ from ..format.walk import Walk
 from ..keytools import ExplicitKeys, KeyTools
 from ..keytools.material.material import KeyMetadata
 from ..policy import TablePolicy
-from ..specs import DecryptionSpec, EncryptionSpec, decryption_for, encryption_for
+from ..specs import EncryptionSpec, decryption_for, encryption_for
 from ..storage.formats import Format, format_of
 from ..storage.ref import FileRef
 from ..storage.source import Source

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..decryption import DecryptionSpec
 from ..errors import KeyAccessError
 from ..format.opening import open_footer
 from ..format.walk import Walk
 from ..keytools.material.material import KeyMetadata
 from ..keytools.material.store import MaterialStore
-from ..specs import DecryptionSpec
 from ..storage.ref import FileRef
 from ..storage.source import Source
 from ..write.key_metadata import key_metadata_in_use

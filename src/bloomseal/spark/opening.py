@@ -18,9 +18,9 @@ from ..storage.source import Source
 from .listing import open_filesystem
 
 if TYPE_CHECKING:
+    from ..decryption import DecryptionSpec
     from ..format.walk import Chunk
     from ..read.file import SealedFile
-    from ..specs import DecryptionSpec
 
 __all__ = ["check_protection", "open_table_file", "refuse_links_out", "table_of"]
 

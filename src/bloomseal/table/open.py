@@ -22,8 +22,8 @@ from .sealed import SealedTable
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
+    from ..decryption import DecryptionSpec
     from ..policy import TablePolicy
-    from ..specs import DecryptionSpec
     from ..storage.discovery.kinds import Found
 
 __all__ = ["as_table", "open_table", "read_table"]

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.fs import FileSystem
 
+    from ..decryption import DecryptionSpec
     from ..format.inspect import Inspection
     from ..format.verify import VerifyReport
     from ..orc import OrcRewriteReport
     from ..policy import TablePolicy
     from ..read.file import Verdict
-    from ..specs import DecryptionSpec
     from ..write.attach import AttachReport, Progress
     from ..write.writer import FilterRequest
     from .report import TableVerifyReport

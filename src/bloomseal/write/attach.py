@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..decryption import DecryptionSpec
 from ..encryption import ModuleCipher, ModuleType
 from ..errors import BloomsealError, FormatError, KeyAccessError, UnsupportedError
 from ..format.footer import Footer, plain_footer, seal_footer, sign_footer
@@ -21,7 +22,7 @@ from ..format.schema import Leaf
 from ..format.walk import Chunk, Walk
 from ..notebook import ShownInNotebooks
 from ..sbbf import FilterSpec, SplitBlockBloomFilter
-from ..specs import DecryptionSpec, decryption_for
+from ..specs import decryption_for
 from ..storage.atomic import AtomicFile, fault_point
 from ..storage.ref import FileRef
 from ..storage.source import Source

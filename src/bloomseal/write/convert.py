@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from ..decryption import DecryptionSpec
 from ..encryption import ModuleType
 from ..errors import BloomsealError, FormatError, Hint, UsageError
 from ..format.filter_bytes import FilterBytes
@@ -18,7 +19,7 @@ from ..format.walk import Chunk, Protection, Walk
 from ..keytools.material.material import KeyDescription
 from ..notebook import ShownInNotebooks
 from ..sbbf import FilterSpec, PhysicalType
-from ..specs import DecryptionSpec, EncryptionSpec, decryption_for, encryption_for
+from ..specs import EncryptionSpec, decryption_for, encryption_for
 from ..storage.atomic import AtomicFile, fault_point
 from ..storage.ref import FileRef
 from ..storage.source import Scratch, Source, resolve_path

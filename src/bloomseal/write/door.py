@@ -15,9 +15,9 @@ from .writer import FilterRequest
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
+    from ..decryption import DecryptionSpec
     from ..orc import OrcRewriteReport
     from ..policy import TablePolicy
-    from ..specs import DecryptionSpec
 
 __all__ = ["attach_filters"]
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from ..decryption import DecryptionSpec
 from ..errors import FormatError, KeyAccessError
 from ..format.footer import Footer, seal_footer, sign_footer
 from ..format.layout import Column, FileMeta, Group
 from ..format.opening import open_footer
 from ..format.walk import Protection, Walk
-from ..specs import DecryptionSpec
 from ..storage.atomic import AtomicFile, fault_point
 from ..storage.source import Source
 from ..thrift import Struct

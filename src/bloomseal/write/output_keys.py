@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import cast
 
 from ..columns import nearest_entry
+from ..decryption import DecryptionSpec
 from ..encryption import Algorithm, ModuleCipher, ModuleType, SecretKey, module_aad, page_aads
 from ..errors import BloomsealError, PolicyError
 from ..format.expectation import UNIQUE_BYTES, Expectation
@@ -17,7 +18,7 @@ from ..keytools import as_key_source
 from ..keytools.access_log import AccessLog, wrapped_by
 from ..keytools.material.material import KeyDescription
 from ..keytools.protocols import CommittingKeys, ConfirmingKeys, FileKeys
-from ..specs import DecryptionSpec, EncryptionSpec, KeyChoice
+from ..specs import EncryptionSpec, KeyChoice
 from ..storage.ref import FileRef
 from ..thrift import Struct, WireType, encode_binary
 

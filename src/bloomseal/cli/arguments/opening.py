@@ -12,9 +12,9 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from ...decryption import DecryptionSpec
 from ...errors import UsageError
 from ...policy import Policy, TablePolicy
-from ...specs import DecryptionSpec
 from ...storage.ref import FileRef
 from ..state import PATH, State
 from .grouped import grouped

@@ -16,10 +16,10 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import click
 import pyarrow as pa
 
+from ...decryption import DecryptionSpec
 from ...errors import BloomsealError, UsageError
 from ...read.door import open_file
 from ...read.file import ReadStats
-from ...specs import DecryptionSpec
 from ...storage.atomic import final_place
 from ...storage.discovery.tables import is_one_file
 from ...table.open import open_table

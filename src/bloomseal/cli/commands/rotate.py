@@ -8,12 +8,13 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from ...decryption import DecryptionSpec
 from ...errors import PolicyError, UsageError
 from ...keytools import KeyTools
 from ...policy import TablePolicy
 from ...rotation import Job, Rekey, Repair, Rewrap, Seal, Status, Unseal, plan, rotate
 from ...sbbf import FilterSpec
-from ...specs import DecryptionSpec, EncryptionSpec
+from ...specs import EncryptionSpec
 from ..arguments.filters import filter_option, parse_filters
 from ..arguments.grouped import grouped
 from ..arguments.keys import KeyOptions, key_options, open_keyring

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from ...decryption import DecryptionSpec
 from ...encryption import SecretKey
 from ...errors import BloomsealError, FormatError, IntegrityError, UnsupportedError, UsageError
-from ...specs import DecryptionSpec
 from ...storage.atomic import AtomicFile, fault_point
 from ...storage.source import Source
 from ..asking.trust import why_untrusted

@@ -6,9 +6,10 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ...decryption import DecryptionSpec
 from ...errors import BloomsealError, UsageError
 from ...sbbf import FilterSpec
-from ...specs import DecryptionSpec, decryption_for
+from ...specs import decryption_for
 from ...storage.atomic import AtomicFile
 from ...storage.ref import FileRef
 from ...storage.source import Source

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ..._cached import cached_property
 from ...columns import covers
+from ...decryption import DecryptionSpec
 from ...errors import BloomsealError, Hint, UnsupportedError, UsageError
 from ...format.expectation import Expectation
 from ...format.hashes.truth import Truth
@@ -20,7 +21,7 @@ from ...format.schema import Leaf, Schema
 from ...format.verify import VerifyReport
 from ...orc import BloomFilter, Column, OrcFile
 from ...orc.index import need_range
-from ...specs import DecryptionSpec, decryption_for
+from ...specs import decryption_for
 from ...storage.baton import waiting
 from ...storage.formats import Format
 from ...storage.source import Source

@@ -23,12 +23,12 @@ from ...table.query.sift import Sifted, sifted
 from ..listing import open_filesystem
 
 if TYPE_CHECKING:
+    from ...decryption import DecryptionSpec
     from ...format.schema import Leaf
     from ...index.facts.sighting import Sighting
     from ...policy import TablePolicy
     from ...read.file import SealedFile
     from ...sbbf import KeySet
-    from ...specs import DecryptionSpec
     from .files.live import Rules
     from .options import Placed
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote
 
 from ..._cached import cached_property
+from ...decryption import DecryptionSpec
 from ...errors import PolicyError, UsageError
 from ...format.expectation import Expectation
 from ...policy import Policy, TablePolicy
-from ...specs import DecryptionSpec
 from ...storage.ref import FileRef
 from ..given import kms_uri, refuse_secrets, table_policy
 from ..listing import open_filesystem, split_uri

@@ -24,12 +24,7 @@ from .layout import Layout
 from .options import SourceOptions
 from .pushdown import Bound, Condition
 from .stats import SourceStats
-from .types import (
-    DECODING,
-    arrow_type,
-    forget_arrow_schema,
-    position_of,
-)
+from .types import DECODING, arrow_type, forget_arrow_schema, position_of
 
 if TYPE_CHECKING:
     from ...index.facts.sighting import Kept

@@ -17,8 +17,8 @@ from .naming import need_names
 from .partitions import Partitions, columns_of_folders
 
 if TYPE_CHECKING:
+    from ...decryption import DecryptionSpec
     from ...policy import TablePolicy
-    from ...specs import DecryptionSpec
     from ...storage.logs.snapshot import Snapshot
 
 __all__ = ["TableParts"]
