@@ -23,7 +23,7 @@ from bloomseal.audit.rendering.sarif import to_sarif
 from bloomseal.cli.main import main
 from bloomseal.format.expectation import Expectation
 from bloomseal.format.footer import peek
-from bloomseal.format.opening import KeysAtHand
+from bloomseal.format.keys_at_hand import KeysAtHand
 from bloomseal.keytools import KeyTools
 from bloomseal.keytools.kms import registry
 from bloomseal.keytools.protocols import FileRef

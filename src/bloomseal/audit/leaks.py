@@ -14,7 +14,8 @@ import numpy as np
 from ..decryption import DecryptionSpec
 from ..errors import BloomsealError, UsageError
 from ..format.hashes.chunk_hashes import chunk_hashes
-from ..format.opening import KeysAtHand, open_footer
+from ..format.keys_at_hand import KeysAtHand
+from ..format.opening import open_footer
 from ..format.walk import Chunk, Protection, Walk
 from ..sbbf import ColumnType, PhysicalType, ProbeSet, SplitBlockBloomFilter
 from ..storage.source import Source

@@ -14,8 +14,9 @@ from ..thrift import Cursor, Struct
 from ..thrift.structs import BloomFilterHeader, KeyValue, decode, decode_at
 from .expectation import NO_EXPECTATION
 from .footer import Footer, FooterKind, peek
+from .keys_at_hand import KeysAtHand
 from .layout import Column, FileMeta, Meta
-from .opening import KeysAtHand, open_footer
+from .opening import open_footer
 from .walk import Chunk, Protection, Walk
 
 __all__ = ["ColumnFacts", "Inspection", "inspect_parquet"]

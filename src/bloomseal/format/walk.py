@@ -16,8 +16,8 @@ from ..thrift.structs import ColumnMetaData, SealedColumnMetaData, decode
 from .chunk import Chunk, Protection
 from .filter_bytes import FilterBytes, read_filter
 from .footer import Footer
+from .keys_at_hand import KeysAtHand
 from .layout import Column
-from .opening import KeysAtHand
 from .pages.page import Page, read_page
 from .schema import Leaf
 

@@ -20,16 +20,14 @@ import socket
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ..errors import BloomsealError, Hint, KeyAccessError, UsageError
 from ..storage.local import open_regular
 from .access import raised_by
+from .material.material import wrapped_by
 
-if TYPE_CHECKING:
-    from .material.material import KeyDescription
-
-__all__ = ["Access", "AccessLog", "host_name", "user_name", "wrapped_by"]
+__all__ = ["Access", "AccessLog", "host_name", "user_name"]
 
 _LOGGER: Final = "logging:"
 _LONGEST_ID: Final = 200
@@ -189,16 +187,6 @@ def _append(path: str, access: Access) -> None:
             raise OSError(None, "the disk is full")
     finally:
         os.close(number)
-
-
-def wrapped_by(keys: Any, key_metadata: bytes) -> KeyDescription | None:
-    """What a file's keys (`FileKeys.describe`) tell of key metadata; None where they don't. Costs no call."""
-    describe = getattr(keys, "describe", None)
-    try:
-        told: KeyDescription | None = None if describe is None else describe(key_metadata)
-    except BloomsealError:
-        return None
-    return told
 
 
 def _named(keys: Any, key_metadata: bytes) -> tuple[str | None, str | None, str | None]:

@@ -18,7 +18,7 @@ from .kms.counters import Counters
 from .kms_protocols import VersionedKms
 from .material.beside import MaterialBeside
 from .material.material import DEFAULT_INSTANCE, KeyDescription, KeyMaterial, KeyMetadata
-from .material.wrapping import kek_id, unwrap_locally
+from .material.retriever import MaterialRetriever, Unwrap, data_key
 from .protocols import KmsClient
 
 __all__ = ["KeyTools", "ToolsFileKeys"]
@@ -180,10 +180,11 @@ class KeyTools:
         Raises:
             KeyAccessError: see `Problem`; or broken material.
         """
-        if material.kek_id is None or material.wrapped_kek is None:
-            return self.unwrap(material.wrapped_dek, material.master_key, calls)
-        kek = self.unwrap(material.wrapped_kek, material.master_key, calls)
-        return unwrap_locally(material.wrapped_dek, kek, kek_id(material.kek_id))
+        return data_key(material, self.unwrapper(calls))
+
+    def unwrapper(self, calls: KmsCalls) -> Unwrap:
+        """As `unwrap`, by these calls."""
+        return lambda wrapped, master_key: self.unwrap(wrapped, master_key, calls)
 
     def unwrap(self, wrapped: str, master_key: str, calls: KmsCalls) -> SecretKey:
         """What the KMS has wrapped, from the cache where it is there.
@@ -235,10 +236,11 @@ class KeyTools:
         raise TypeError("KeyTools are never pickled: they hold keys; let each process make its own")
 
 
-class ToolsFileKeys:
+class ToolsFileKeys(MaterialRetriever):
     """The keys of one file, through `KeyTools`."""
 
     def __init__(self, tools: KeyTools, ref: FileRef) -> None:
+        super().__init__(ref.path)
         self._tools = tools
         self._ref = ref
         self._calls = tools._kms
@@ -246,21 +248,14 @@ class ToolsFileKeys:
         self._counters: list[SealCounter] = []
         self._made: list[tuple[str | None, KeyMaterial, SecretKey]] = []
 
-    def retrieve_key(self, key_metadata: bytes, column: str | None) -> SecretKey:
-        """The data key that `key_metadata` stands for.
+    def unwrapper(self, url: str | None) -> Unwrap:
+        """The KMS that the file names, of those that the caller allows."""
+        self._calls = self._tools.calls_for(url)
+        return self._tools.unwrapper(self._calls)
 
-        Raises:
-            KeyAccessError: see `Problem`; or no key metadata of key tools; or a KMS that is not allowed.
-        """
-        try:
-            material = self._material(KeyMetadata.from_bytes(key_metadata))
-            if column is None:
-                # The footer key's KMS is the file's. What a column's material says of itself chooses none: nothing but
-                # the footer authenticates it.
-                self._calls = self._tools.calls_for(material.kms_instance_url)
-            return self._tools.data_key(material, self._calls)
-        except BloomsealError as error:
-            raise error.at(file=self._ref.path or None, column=column) from None
+    def find(self, reference: str) -> KeyMaterial:
+        """As `MaterialBeside.find`."""
+        return self._beside.find(reference)
 
     def new_key(self, master_key: str, column: str | None, bits: int) -> tuple[SecretKey, bytes]:
         """A fresh data key wrapped under `master_key`, and its key metadata.
@@ -276,7 +271,7 @@ class ToolsFileKeys:
         try:
             material = self._tools._fresh.material_for(key, master_key, self._tools.wrap)
         except BloomsealError as error:
-            raise error.at(file=self._ref.path or None, column=column) from None
+            raise error.at(file=self._path, column=column) from None
         self._made.append((column, material, key))
         if column is None:
             instance_id, instance_url = self._tools._instance
@@ -293,12 +288,11 @@ class ToolsFileKeys:
             try:
                 self._tools._fresh.read_back(material, key)
             except BloomsealError as error:
-                raise error.at(file=self._ref.path or None, column=column) from None
+                raise error.at(file=self._path, column=column) from None
 
     def describe(self, key_metadata: bytes) -> KeyDescription:
         """As `KeyTools.describe`."""
-        metadata = KeyMetadata.from_bytes(key_metadata)
-        material = self._material(metadata)
+        reference, material = KeyMetadata.from_bytes(key_metadata).reference, self.material(key_metadata)
         kms = self._calls.client
         version = None
         if isinstance(kms, VersionedKms):
@@ -308,8 +302,8 @@ class ToolsFileKeys:
                 version = None  # another KMS's wrapping; or a foreign client that fails as it likes
         return KeyDescription(
             master_key=material.master_key,
-            internal=metadata.reference is None,
-            reference=metadata.reference,
+            internal=reference is None,
+            reference=reference,
             is_footer_key=material.is_footer_key,
             kek_id=material.kek_id,
             kms_instance_url=material.kms_instance_url,
@@ -318,7 +312,7 @@ class ToolsFileKeys:
 
     def master_key_of(self, key_metadata: bytes) -> str:
         """The master key that `describe` tells, without asking the KMS client for its version."""
-        return self._material(KeyMetadata.from_bytes(key_metadata)).master_key
+        return self.material(key_metadata).master_key
 
     def store(self) -> None:
         """Make external key material durable; nothing where it is internal. See `MaterialBeside.store`.
@@ -339,9 +333,6 @@ class ToolsFileKeys:
     def beside(self) -> dict[str, str]:
         """As `MaterialBeside.entries`."""
         return self._beside.entries()
-
-    def _material(self, metadata: KeyMetadata) -> KeyMaterial:
-        return self._beside.find(metadata.reference or "") if metadata.material is None else metadata.material
 
     def _metadata(self, material: KeyMaterial) -> KeyMetadata:
         return KeyMetadata(material=material) if self._tools.internal else self._beside.add(material)

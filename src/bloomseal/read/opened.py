@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from ..errors import Hint
-from ..format.opening import KeysAtHand, keys_again, need_verified, open_footer
+from ..format.keys_at_hand import KeysAtHand, need_verified
+from ..format.opening import keys_again, open_footer
 from ..format.schema import Leaf, Schema
 from ..format.walk import Walk
 from ..specs import decryption_for

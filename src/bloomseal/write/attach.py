@@ -16,8 +16,9 @@ from ..encryption import ModuleCipher, ModuleType
 from ..errors import BloomsealError, FormatError, KeyAccessError, UnsupportedError
 from ..format.footer import Footer, plain_footer, seal_footer, sign_footer
 from ..format.hashes.chunk_hashes import chunk_hashes
+from ..format.keys_at_hand import KeysAtHand
 from ..format.layout import Column, FileMeta, Group, Meta
-from ..format.opening import KeysAtHand, open_footer
+from ..format.opening import open_footer
 from ..format.schema import Leaf
 from ..format.walk import Chunk, Walk
 from ..notebook import ShownInNotebooks

@@ -13,7 +13,8 @@ from ..errors import BloomsealError, FormatError, Hint, UsageError
 from ..format.filter_bytes import FilterBytes
 from ..format.hashes.chunk_hashes import chunk_hashes
 from ..format.hashes.truth import held_against_values
-from ..format.opening import need_verified, open_footer
+from ..format.keys_at_hand import need_verified
+from ..format.opening import open_footer
 from ..format.verify import verify_walk
 from ..format.walk import Chunk, Protection, Walk
 from ..keytools.material.material import KeyDescription

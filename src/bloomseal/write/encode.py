@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 
 from ..errors import Hint, UsageError
 from ..format.footer import Footer
+from ..format.keys_at_hand import KeysAtHand
 from ..format.layout import Meta, read_tail
-from ..format.opening import KeysAtHand
 from ..format.walk import Walk
 from ..storage.source import Buffer, Source
 from ..thrift import Struct

@@ -15,8 +15,8 @@ from ..format.footer import FileCrypto
 from ..format.schema import Leaf, Schema
 from ..format.walk import Protection
 from ..keytools import as_key_source
-from ..keytools.access_log import AccessLog, wrapped_by
-from ..keytools.material.material import KeyDescription
+from ..keytools.access_log import AccessLog
+from ..keytools.material.material import KeyDescription, wrapped_by
 from ..keytools.protocols import CommittingKeys, ConfirmingKeys, FileKeys
 from ..specs import EncryptionSpec, KeyChoice
 from ..storage.ref import FileRef

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..._text import articled
-from ...errors import KeyAccessError
+from ...errors import BloomsealError, KeyAccessError
 from ...limits import MAX_KEY_METADATA_BYTES
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "KeyMetadata",
     "material_fields",
     "parse_object",
+    "wrapped_by",
 ]
 
 _TYPE: Final = "PKMT1"
@@ -189,6 +190,16 @@ class KeyDescription:
     @property
     def double_wrapping(self) -> bool:
         return self.kek_id is not None
+
+
+def wrapped_by(keys: Any, key_metadata: bytes) -> KeyDescription | None:
+    """What a file's keys (`ToolsFileKeys.describe`) tell of key metadata; None where they don't. Costs no call."""
+    describe = getattr(keys, "describe", None)
+    try:
+        told: KeyDescription | None = None if describe is None else describe(key_metadata)
+    except BloomsealError:
+        return None
+    return told
 
 
 def _get(fields: dict[str, Any], name: str, kind: type, default: object = _MISSING) -> Any:

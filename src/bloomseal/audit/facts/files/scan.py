@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from ....errors import BloomsealError, FormatError, IntegrityError, KeyAccessError, UnsupportedError
 from ....format.expectation import Expectation
 from ....format.footer import FileCrypto, Footer, FooterKind, Peek, peek
-from ....format.opening import KeysAtHand, authenticated
+from ....format.keys_at_hand import KeysAtHand, authenticated
 from ....format.schema import Schema
 from ....format.walk import Chunk, Walk
 from ....keytools import KmsAccessError
