@@ -1,18 +1,12 @@
-"""A key source that accepts a file's keys only under the master keys that were agreed on.
-
-Key material names its master key, and whoever may replace files may name one of his own choice that the KMS lets us
-use. Then everything authenticates, under the wrong key. With pins such a file is refused.
-"""
+"""A key source that accepts a file's keys only under the master keys that were agreed on (`Pins`)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ..columns import nearest_entry
 from ..encryption import SecretKey
-from ..errors import PolicyError
 from ..storage.ref import FileRef
-from .access import shown
+from .pins import Pins
 from .tools import KeyTools, ToolsFileKeys
 
 __all__ = ["PinnedFileKeys", "PinnedKeys"]
@@ -23,9 +17,7 @@ class PinnedKeys:
 
     Args:
         tools: where the keys come from.
-        footer: master keys that may wrap the footer key.
-        columns: dotted path of a column, or of a group above several → master keys that may wrap its key.
-        others: master keys for columns that `columns` does not cover; none by default.
+        footer, columns, others: as of `Pins`.
     """
 
     def __init__(
@@ -37,32 +29,15 @@ class PinnedKeys:
         others: Collection[str] = (),
     ) -> None:
         self.tools = tools
-        self._footer = frozenset(footer)
-        self._columns = {name: frozenset(keys) for name, keys in columns.items()}
-        self._others = frozenset(others)
+        self._pins = Pins(footer, columns, others)
 
     def for_file(self, ref: FileRef, *, writing: bool = False) -> PinnedFileKeys:
         """The keys of one file."""
         return PinnedFileKeys(self, self.tools.for_file(ref, writing=writing))
 
     def check(self, master_key: str, column: str | None) -> None:
-        """Accept `master_key` for a column, or for the footer where that is None.
-
-        Raises:
-            PolicyError: another one was agreed on.
-        """
-        accepted = self._footer if column is None else self._for_column(column)
-        if master_key not in accepted:
-            what = "the footer" if column is None else "the column"
-            raise PolicyError(
-                f"{what} is sealed under master key {shown(master_key)}, and the policy has {' or '.join(map(shown, sorted(accepted))) or 'none'}",
-                column=column,
-                hint="if the key was changed on purpose, name the old one among previous_keys",
-            )
-
-    def _for_column(self, column: str) -> frozenset[str]:
-        accepted = nearest_entry(self._columns, column)
-        return self._others if accepted is None else accepted
+        """As `Pins.check`."""
+        self._pins.check(master_key, column)
 
     def __repr__(self) -> str:
         return f"<PinnedKeys over {self.tools!r}>"
