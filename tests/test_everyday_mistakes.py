@@ -16,7 +16,7 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.keytools import KmsAccessError
-from bloomseal.storage.source import Source
+from bloomseal.storage.places import open_source
 
 SECRET = "s.this-is-a-token"
 
@@ -216,7 +216,7 @@ def test_the_cause_of_a_failed_read_survives_every_layer(people: str, ring: bs.K
     with pytest.raises(bs.BloomsealError, match="can't read the file") as caught:
         opened.read()
     assert isinstance(caught.value.__cause__, OSError)
-    with Source.open(people) as source:
+    with open_source(people) as source:
         assert source.size > 0
 
 

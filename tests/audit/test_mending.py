@@ -29,7 +29,7 @@ from bloomseal.keytools.kms import registry
 from bloomseal.keytools.protocols import FileRef
 from bloomseal.policy import ColumnPolicy, Policy, TablePolicy
 from bloomseal.sbbf import FilterSpec
-from bloomseal.storage.source import Source
+from bloomseal.storage.places import open_source
 from bloomseal.write.assemble import sign_footer
 from support.jvm import Jvm
 from support.lab import Case, Lab, chunks, people, told
@@ -83,7 +83,7 @@ def _signed_again(lab: Lab, rule: str) -> Case:
 
 
 def _sign_again(lab: Lab, path: Path) -> None:
-    with Source.open(path) as source:
+    with open_source(path) as source:
         seen = peek(source)
         (crypto, *_) = seen.crypto(Expectation())
         cipher = KeysAtHand(crypto, KeyTools(lab.keyring).for_file(FileRef(str(path)))).footer()

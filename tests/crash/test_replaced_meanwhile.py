@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
+from bloomseal.storage.places import open_source
 from bloomseal.storage.source import Source
 
 KEYS = b"f" * 16
@@ -26,7 +27,7 @@ def test_a_replacement_right_after_opening_is_noticed(
     bs.write_table(OLD, path, encryption=ENCRYPTION)
     bs.write_table(NEW, theirs, encryption=ENCRYPTION)
     content = theirs.read_bytes()
-    opened = Source.open
+    opened = open_source
 
     def open_then_lose(*arguments: object, **options: object) -> Source:
         source = opened(*arguments, **options)  # type: ignore[arg-type]

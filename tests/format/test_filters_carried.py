@@ -12,7 +12,7 @@ import bloomseal as bs
 from bloomseal.encryption import ModuleType
 from bloomseal.format.opening import open_footer
 from bloomseal.format.walk import FilterBytes, Walk
-from bloomseal.storage.source import Source
+from bloomseal.storage.places import open_source
 from bloomseal.thrift import Struct
 from bloomseal.write import assemble, attach, writer
 
@@ -67,7 +67,7 @@ def _write(path: Path, future: pytest.MonkeyPatch, spec: bs.EncryptionSpec | Non
 
 
 def _filters(path: Path, decryption: bs.DecryptionSpec | None, column: int) -> list[FilterBytes]:
-    with Source.open(path) as source:
+    with open_source(path) as source:
         walk = Walk(source, *open_footer(source, decryption))
         found = [walk.stored_filter(walk.chunk(group, column)) for group in range(3)]
         assert all(found)

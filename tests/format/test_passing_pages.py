@@ -10,6 +10,7 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.format import walk
+from bloomseal.storage.places import open_source
 from bloomseal.storage.source import Source
 
 KEYS: dict[str, Any] = {"footer_key": b"f" * 16, "column_keys": {"id": b"c" * 16}}
@@ -34,7 +35,7 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def opened(path: Path) -> bs.SealedFile:
-    with Source.open(str(path)) as source:
+    with open_source(str(path)) as source:
         sealed = bytes(source.read(source.size - 4, 4)) == b"PARE"
     return bs.open_file(path, decryption=SPEC if sealed else None)
 

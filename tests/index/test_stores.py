@@ -184,6 +184,7 @@ def test_tables_of_several_folders(tmp_path: Path) -> None:
 def test_a_look_up_reads_a_run_by_two_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tail with footer, column index and offset index; and the page in question."""
     from bloomseal.index.runs import shard
+    from bloomseal.storage.places import open_source
     from bloomseal.storage.source import Source
 
     monkeypatch.setattr(shard, "_KEPT_ENTRIES", 0)
@@ -192,7 +193,7 @@ def test_a_look_up_reads_a_run_by_two_requests(tmp_path: Path, monkeypatch: pyte
     write(str(tmp_path / "1.parquet"), rows.slice(50_000))
     opened(tmp_path).index("k", encryption=ENCRYPTION).build()
     reads: list[tuple[str, int]] = []
-    plain = Source.open.__func__
+    plain = open_source.__func__
 
     def counted(cls: Any, path: Any, filesystem: Any = None) -> Source:
         source = plain(cls, path, filesystem)
@@ -272,7 +273,7 @@ def test_iceberg_tables(tmp_path: Path) -> None:
 
 def test_names_of_a_table_with_a_log_count_in_a_store(memory: str) -> None:
     from bloomseal.index.facts.members import Members
-    from bloomseal.storage.source import resolve_path
+    from bloomseal.storage.places import resolve_path
 
     table = opened(memory)
     whole = table._indexes.only

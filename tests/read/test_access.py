@@ -11,6 +11,7 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.format.layout import TAIL_BYTES
+from bloomseal.storage.places import open_source
 from bloomseal.storage.source import Source
 
 ROWS, GROUPS = 40_000, 8
@@ -32,7 +33,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def counted(path: Path) -> tuple[bs.SealedFile, list[tuple[int, int]]]:
     """The file, and the ranges that are read from it."""
-    source = Source.open(path)
+    source = open_source(path)
     ranges: list[tuple[int, int]] = []
     watched = Source(
         source.ref, source.size, lambda at, n: (ranges.append((at, n)), source.read(at, n))[1], source.close

@@ -15,7 +15,7 @@ from bloomseal.keytools.material.store import MaterialStore
 from bloomseal.keytools.protocols import FileRef
 from bloomseal.storage.atomic import AtomicFile
 from bloomseal.storage.objects import put_in_place
-from bloomseal.storage.source import Source
+from bloomseal.storage.places import open_source
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
@@ -101,7 +101,7 @@ def test_the_disk_begins_with_a_copy_before_it_is_whole(
     monkeypatch.setattr(os, "posix_fadvise", noted)
     if not by_kernel:
         monkeypatch.delattr(os, "copy_file_range", raising=False)
-    with Source.open(str(tmp_path / "old")) as source, AtomicFile(FileRef(str(tmp_path / "new"))) as out:
+    with open_source(str(tmp_path / "old")) as source, AtomicFile(FileRef(str(tmp_path / "new"))) as out:
         out.copy_from(source, len(content) - 5)
         out.write(b"end")
         out.commit(lambda _: None)

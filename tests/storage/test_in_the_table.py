@@ -8,8 +8,8 @@ import pytest
 
 from bloomseal import UsageError
 from bloomseal.storage.discovery.files import real_root, refuse_outside, refuse_outside_of
+from bloomseal.storage.places import open_source
 from bloomseal.storage.ref import FileRef
-from bloomseal.storage.source import Source
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def place(tmp_path: Path) -> Path:
 )
 def test_by_its_name_as_by_its_real_path(place: Path, folder: str, name: str, inside: bool) -> None:
     root = f"{place}/{folder}"
-    with Source.open(FileRef(f"{place}/table/{name}")) as source:
+    with open_source(FileRef(f"{place}/table/{name}")) as source:
         for refuse in (
             lambda: refuse_outside(source, (real_root(root),)),
             lambda: refuse_outside_of(source, root),
@@ -43,11 +43,11 @@ def test_by_its_name_as_by_its_real_path(place: Path, folder: str, name: str, in
 
 
 def test_a_folder_that_became_a_link_has_another_real_path(place: Path) -> None:
-    with Source.open(FileRef(f"{place}/table/part/inside")) as source:
+    with open_source(FileRef(f"{place}/table/part/inside")) as source:
         refuse_outside_of(source, f"{place}/table")
         (place / "table").rename(place / "moved")
         (place / "table").symlink_to(place / "elsewhere")
         with pytest.raises(UsageError, match="outside the table now"):
             refuse_outside_of(source, f"{place}/table")
-    with Source.open(FileRef(f"{place}/moved/part/inside")) as source:
+    with open_source(FileRef(f"{place}/moved/part/inside")) as source:
         refuse_outside_of(source, f"{place}/moved")

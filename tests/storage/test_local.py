@@ -17,8 +17,8 @@ from bloomseal.errors import BloomsealError
 from bloomseal.keytools.material.store import MAX_STORE_BYTES, MaterialStore
 from bloomseal.rotation import Repair, rotate
 from bloomseal.storage.local import read_open, read_small
+from bloomseal.storage.places import open_source
 from bloomseal.storage.ref import FileRef
-from bloomseal.storage.source import Source
 
 
 @pytest.mark.parametrize("length", [0, 1, 4095, 4096, 9999, 10_000, 10_001, 30_000])
@@ -83,7 +83,7 @@ def test_the_kernel_hands_out_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyP
     file, real = tmp_path / "large", os.pread
     file.write_bytes(data := os.urandom(10_000))
     monkeypatch.setattr(os, "pread", lambda fd, length, offset: real(fd, min(length, 4096), offset))
-    with Source.open(file) as source:
+    with open_source(file) as source:
         assert source.read(1, 9_999) == data[1:]
 
 
@@ -91,10 +91,10 @@ def test_a_closed_file_reads_no_other_ones_bytes(tmp_path: Path) -> None:
     """The next file that is opened gets the number of the descriptor that was closed."""
     for name in ("one", "other"):
         (tmp_path / name).write_bytes(name.encode() * 10)
-    source = Source.open(tmp_path / "one")
+    source = open_source(tmp_path / "one")
     number = source.fd
     source.close()
-    with Source.open(tmp_path / "other") as other:
+    with open_source(tmp_path / "other") as other:
         assert other.fd == number
         with pytest.raises(BloomsealError, match="Bad file descriptor"):
             source.read(0, 10)

@@ -19,7 +19,7 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.policy import TablePolicy
-from bloomseal.storage.source import resolve_path
+from bloomseal.storage.places import resolve_path
 from support.forks import holds_in_a_child
 
 ROWS = pa.table({"id": list(range(1000)), "ssn": [f"s{i}" for i in range(1000)]})

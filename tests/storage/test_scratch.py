@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from bloomseal.storage import source
-from bloomseal.storage.source import lend
+from bloomseal.storage.lent import lend
 
 
 def in_a_thread(work: Callable[[], int]) -> int:

@@ -13,6 +13,7 @@ from bloomseal.encryption import ModuleCipher, ModuleType, framed_length, module
 from bloomseal.format.footer import Footer
 from bloomseal.format.opening import open_footer
 from bloomseal.format.walk import Walk
+from bloomseal.storage.places import open_source
 from bloomseal.storage.source import Source
 from bloomseal.write.key_metadata import key_metadata_in_use
 
@@ -78,7 +79,7 @@ class Sealed:
 
 
 def opened(path: Path, decryption: bs.DecryptionSpec) -> Walk:
-    source = Source.open(path)
+    source = open_source(path)
     return Walk(source, *open_footer(source, decryption))
 
 

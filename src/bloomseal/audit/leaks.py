@@ -18,7 +18,7 @@ from ..format.keys_at_hand import KeysAtHand
 from ..format.opening import open_footer
 from ..format.walk import Chunk, Protection, Walk
 from ..sbbf import ColumnType, PhysicalType, ProbeSet, SplitBlockBloomFilter
-from ..storage.source import Source
+from ..storage.places import open_source
 from .pattern import Pattern
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def demonstrate(
         UsageError: no such column, candidates of the wrong kind, or no filter in clear: nothing leaks.
         BloomsealError: the file can't be read, or its footer is encrypted and no key is at hand.
     """
-    with Source.open(path, filesystem) as source:
+    with open_source(path, filesystem) as source:
         decryption = None if keys is None else DecryptionSpec(keys, allow_plaintext=True, allow_unverified_footer=True)
         footer, hand = open_footer(source, decryption, keyless=True)
         leaf = footer.schema.leaf(column)
@@ -169,7 +169,7 @@ def pace(
     Raises:
         UsageError: no such column. BloomsealError: the file can't be read.
     """
-    with Source.open(path, filesystem) as source:
+    with open_source(path, filesystem) as source:
         decryption = None if keys is None else DecryptionSpec(keys, allow_plaintext=True, allow_unverified_footer=True)
         footer, hand = open_footer(source, decryption, keyless=True)
         leaf = footer.schema.leaf(column)

@@ -24,8 +24,8 @@ from ..keytools.material.material import KeyMaterial, KeyMetadata
 from ..keytools.material.store import MaterialStore
 from ..orc import OrcFile
 from ..storage.formats import Format, format_of
+from ..storage.places import open_source
 from ..storage.ref import FileRef
-from ..storage.source import Source
 from ..write.key_metadata import key_metadata_in_use
 from .versions import ask
 
@@ -195,7 +195,7 @@ def _attempt(ref: FileRef, column: str | None, outcome: str, why: str, problem: 
 
 def _local_keys(ref: FileRef) -> list[tuple[str, str, int, bytes]] | None:
     """Column, master key, its version and the encrypted local key, of each encrypted column; None: no ORC file."""
-    with Source.open(ref) as source:
+    with open_source(ref) as source:
         if format_of(source) is not Format.ORC:
             return None
         encryption = OrcFile(source).encryption
@@ -205,7 +205,7 @@ def _local_keys(ref: FileRef) -> list[tuple[str, str, int, bytes]] | None:
 
 
 def _materials(ref: FileRef, keys: Any) -> list[tuple[str | None, KeyMaterial]]:
-    with Source.open(ref) as source:
+    with open_source(ref) as source:
         seen = peek(source)
         if seen.kind is FooterKind.PLAINTEXT:
             raise UsageError("a plaintext file has no keys")

@@ -11,7 +11,8 @@ from ..encryption import ModuleType
 from ..errors import BloomsealError, FormatError, Hint, IntegrityError, KeyAccessError
 from ..notebook import ShownInNotebooks
 from ..sbbf import SplitBlockBloomFilter
-from ..storage.source import Scratch, leased
+from ..storage.lent import leased
+from ..storage.source import Scratch
 from .filter_bytes import FilterBytes
 from .hashes.truth import held_against_values
 from .pages.page import check_doubtful

@@ -21,8 +21,8 @@ from ..keytools.sources import as_key_source
 from ..read.file import SealedFile
 from ..specs import EncryptionSpec, decryption_for, encryption_for
 from ..storage.discovery.kinds import INDEX_FOLDER
+from ..storage.places import open_source
 from ..storage.ref import FileRef
-from ..storage.source import Source
 from .manifest import FileState, Manifest, Shard, state_of
 from .place import place_at
 
@@ -121,7 +121,7 @@ class IndexFolder:
                 data.
         """
         ref = self.place.ref(name)
-        source = Source.open(ref)
+        source = open_source(ref)
         try:
             if known is not None and (spec := decryption_for(decryption, ref)) is not None and spec.keys is not None:
                 decryption = replace(spec, keys=_KnownKeys(spec.keys, ref, known))

@@ -15,8 +15,9 @@ from ..decryption import DecryptionSpec
 from ..errors import BloomsealError, FormatError
 from ..sbbf.probe import several
 from ..specs import decryption_for
+from ..storage.places import FilePlace, open_source
 from ..storage.ref import FileRef
-from ..storage.source import FilePlace, Scratch, Source
+from ..storage.source import Scratch, Source
 from .asking.answers import Answers, RowGroupVerdicts, asked_of_stripe, undecided
 from .asking.trust import why_untrusted as reason
 from .asking.values import Asked
@@ -393,7 +394,7 @@ def open_file(
         UnsupportedError: a compression that is not ours.
         UsageError: the file can't be opened.
     """
-    source = Source.open(path, filesystem)
+    source = open_source(path, filesystem)
     try:
         return OrcFile(source, decryption_for(decryption, source.name))
     except BaseException:

@@ -18,8 +18,8 @@ from ..columns import nearest_entry
 from ..encryption import Algorithm
 from ..errors import Hint, PolicyError
 from ..limits import MAX_GCM_SEALS
+from ..storage.places import resolve_path
 from ..storage.ref import FileRef
-from ..storage.source import resolve_path
 from .keys import KeyPolicy
 
 if TYPE_CHECKING:

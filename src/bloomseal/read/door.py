@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..storage.formats import Format, format_of, named_format
+from ..storage.places import FilePlace, open_source
 from ..storage.ref import FileRef
-from ..storage.source import FilePlace, Source
+from ..storage.source import Source
 from .file import SealedFile
 from .verdict import Verdict
 
@@ -51,7 +52,7 @@ def open_file(
     Raises:
         FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError, UsageError.
     """
-    source = Source.open(path, filesystem)
+    source = open_source(path, filesystem)
     try:
         if _is_orc(source):
             from .orc.file import SealedOrcFile
@@ -71,7 +72,7 @@ def inspect(path: FilePlace | FileRef, *, filesystem: FileSystem | None = None) 
     """
     from ..format.inspect import inspect_parquet
 
-    with Source.open(path, filesystem) as source:
+    with open_source(path, filesystem) as source:
         if _is_orc(source):
             from .orc.inspect import inspect_orc
 

@@ -18,8 +18,10 @@ from ..sbbf import KeySet, ProbeSet, SplitBlockBloomFilter
 from ..sbbf.probe import several
 from ..spelling import named_columns
 from ..storage.baton import waiting
+from ..storage.lent import lend
+from ..storage.places import FilePlace, open_source
 from ..storage.ref import FileRef
-from ..storage.source import FilePlace, Source, lend
+from ..storage.source import Source
 from .filters import believed_filter
 from .opened import OpenedFile, RowGroupInfo
 from .plan import Asked, ReadPlan, ReadStats
@@ -285,7 +287,7 @@ def open_file(
     Raises:
         FormatError, IntegrityError, KeyAccessError, PolicyError, UnsupportedError, UsageError.
     """
-    source = Source.open(path, filesystem)
+    source = open_source(path, filesystem)
     try:
         return SealedFile(source, decryption)
     except BaseException:

@@ -18,7 +18,8 @@ from ..format.decode import read_pages, read_row_group
 from ..format.minifile import PageSelection
 from ..format.pages.page import Page
 from ..format.walk import Chunk, Walk
-from ..storage.source import Scratch, leased
+from ..storage.lent import leased
+from ..storage.source import Scratch
 from .page_places import Pages, Rows, Spans, bounds_of_pages, indexed_pages
 from .page_search import PageSearch, needles
 from .predicate.predicate import Left, Predicate, Term

@@ -19,8 +19,8 @@ from ..keytools.material.material import KeyMetadata
 from ..keytools.pinned import PinnedKeys
 from ..policy import TablePolicy
 from ..specs import EncryptionSpec
+from ..storage.places import open_source, resolve_path
 from ..storage.ref import FileRef
-from ..storage.source import Source, resolve_path
 from ..write.convert import ConversionReport, convert, unseal_file
 from ..write.writer import FilterRequest
 from .files import DataFile, unchanged
@@ -170,7 +170,7 @@ class Rekey(Job):
         if is_orc(file.ref):
             return plan_rekey(file, self.decryption, self._orc_target(file))
         decryption = opening(self.decryption, file.ref)
-        with Source.open(file.ref) as source:
+        with open_source(file.ref) as source:
             walk = opened(source, decryption)
             spec = self._spec(walk, decryption)
             calls = unwraps(walk, decryption) | wraps(spec, walk.footer.schema, file.name)
@@ -184,7 +184,7 @@ class Rekey(Job):
         if begun and self.encryption is not None and opens_with(ref, sealing(self.encryption, ref)):
             # Explicit keys open only the old file or only the new one, so this one is the new one.
             return FileOutcome(file.name, Status.ROTATED, why="done just before the interruption", old_size=file.size)
-        with Source.open(ref) as source:
+        with open_source(ref) as source:
             walk = opened(source, decryption)
             spec = self._spec(walk, decryption)
             refuse_old_keys(walk, spec)
@@ -249,7 +249,7 @@ class Seal(Job):
     passes: ClassVar[int] = 2
 
     def plan(self, file: DataFile) -> FilePlan:
-        with Source.open(file.ref) as source:
+        with open_source(file.ref) as source:
             if is_encrypted(source, self.operation):
                 refuse_half_sealed(source, self.encryption)
                 return FilePlan(file.name, "none", "encrypted already", file.size)
@@ -259,7 +259,7 @@ class Seal(Job):
 
     def run(self, file: DataFile, progress: Progress | None = None, *, begun: bool = False) -> FileOutcome:
         ref, target = file.ref, self.target(file)
-        with Source.open(ref) as source:
+        with open_source(ref) as source:
             if is_encrypted(source, self.operation):
                 refuse_half_sealed(source, self.encryption)
                 status = Status.ROTATED if begun else Status.NOTHING
@@ -308,7 +308,7 @@ class Unseal(Job):
 
     def plan(self, file: DataFile) -> FilePlan:
         decryption = opening(self.decryption, file.ref)
-        with Source.open(file.ref) as source:
+        with open_source(file.ref) as source:
             if not is_encrypted(source, self.operation):
                 return FilePlan(file.name, "none", "plaintext already", file.size)
             walk = opened(source, decryption)
@@ -319,7 +319,7 @@ class Unseal(Job):
         ref, target = file.ref, self.target(file)
         if self.in_place and ref.filesystem is not None:
             raise UsageError("in place only on a local file system", file=ref.path, hint=Hint.OUTPUT)
-        with Source.open(ref) as source:
+        with open_source(ref) as source:
             if not is_encrypted(source, self.operation):
                 status = Status.ROTATED if begun else Status.NOTHING
                 if begun:

@@ -17,8 +17,8 @@ from ..keytools import KeyTools
 from ..orc import OrcFile, OrcRewriteReport
 from ..orc.rewrite.verbs import rekey, repair_filters
 from ..storage.formats import Format, format_of
+from ..storage.places import open_source
 from ..storage.ref import FileRef
-from ..storage.source import Source
 from .files import DataFile
 from .job import Job, Progress
 from .keys import Target
@@ -33,7 +33,7 @@ _BEFORE: Final = "done just before the interruption; copies of the old file stil
 
 def is_orc(ref: FileRef) -> bool:
     """By its last bytes, whatever its name says."""
-    with Source.open(ref) as source:
+    with open_source(ref) as source:
         return format_of(source) is Format.ORC
 
 
@@ -41,7 +41,7 @@ def identity(ref: FileRef) -> bytes | None:
     """What is another with every rekey of an ORC file: a digest of its encrypted local keys, empty where nothing is
     encrypted; None for a file of another format.
     """
-    with Source.open(ref) as source:
+    with open_source(ref) as source:
         if format_of(source) is not Format.ORC:
             return None
         file = OrcFile(source)
@@ -81,7 +81,7 @@ def rekey_file(file: DataFile, decryption: Decryption, target: Target, progress:
 def _master_keys(file: DataFile, decryption: Decryption, target: Target) -> tuple[dict[str, str], dict[Hashable, int]]:
     """Master key → the one to take its place, and the calls to the KMS."""
     path = file.ref.path
-    with Source.open(file.ref) as source:
+    with open_source(file.ref) as source:
         found = OrcFile(source, opening(decryption, file.ref))
         if found.encryption is None:
             hint = "the engine that writes ORC files encrypts them"

@@ -20,8 +20,9 @@ from ..keytools.material.store import MaterialStore
 from ..notebook import ShownInNotebooks
 from ..policy import TablePolicy
 from ..specs import decryption_for
+from ..storage.places import open_source, resolve_path
 from ..storage.ref import FileRef
-from ..storage.source import Source, resolve_path
+from ..storage.source import Source
 from ..write.key_metadata import exchange_key_metadata, key_metadata_in_use
 from .files import ChangedError, in_turn, mark_of
 from .keys import Rewrapper, material_of, target_of, with_material
@@ -146,7 +147,7 @@ def rewrap_file(
     """
     # Before it is opened: a file put in its place afterwards then differs.
     before = mark_of(ref)
-    with Source.open(ref) as source:
+    with open_source(ref) as source:
         try:
             one = _One(source, decryption, rewrapper, dry_run, sync_name)
             one.collect()

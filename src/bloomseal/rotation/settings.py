@@ -19,6 +19,7 @@ from ..keytools.material.material import KeyMetadata
 from ..policy import TablePolicy
 from ..specs import EncryptionSpec, decryption_for, encryption_for
 from ..storage.formats import Format, format_of
+from ..storage.places import open_source
 from ..storage.ref import FileRef
 from ..storage.source import Source
 from ..write.key_metadata import key_metadata_in_use
@@ -94,7 +95,7 @@ def opens_with(ref: FileRef, spec: EncryptionSpec) -> bool:
     """Is the file sealed with these explicit keys already?"""
     if isinstance(spec.footer_key, str):
         return False
-    with Source.open(ref) as source:
+    with open_source(ref) as source:
         try:
             return open_footer(source, reading(spec))[0].verified
         except (IntegrityError, KeyAccessError, PolicyError):

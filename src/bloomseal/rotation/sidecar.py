@@ -10,8 +10,8 @@ from ..format.opening import open_footer
 from ..format.walk import Walk
 from ..keytools.material.material import KeyMetadata
 from ..keytools.material.store import MaterialStore
+from ..storage.places import open_source
 from ..storage.ref import FileRef
-from ..storage.source import Source
 from ..write.key_metadata import key_metadata_in_use
 
 __all__ = ["entries_beside", "prune"]
@@ -44,7 +44,7 @@ def _references(ref: FileRef, decryption: DecryptionSpec | None) -> tuple[set[st
     of_footer: str | None = None
     if decryption is None:
         return needed, of_footer
-    with Source.open(ref) as source:
+    with open_source(ref) as source:
         footer, keys = open_footer(source, decryption)
         if not footer.verified:
             keys.footer()  # raises: a footer that nobody has verified could name anything, or nothing

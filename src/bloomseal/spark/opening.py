@@ -13,6 +13,7 @@ from ..read.door import open_file as open_any
 from ..read.file import open_file
 from ..storage.discovery.files import refuse_outside_of
 from ..storage.formats import Format, format_of
+from ..storage.places import open_source
 from ..storage.ref import FileRef
 from ..storage.source import Source
 from .listing import open_filesystem
@@ -58,7 +59,7 @@ def open_table_file(
         file = open_file(ref, decryption=decryption)
     except FormatError:
         # Only asked now: of a Parquet file it would be one request more.
-        with Source.open(ref) as source:
+        with open_source(ref) as source:
             is_orc = format_of(source) is Format.ORC
         if not is_orc:
             raise

@@ -22,8 +22,9 @@ from ..errors import BloomsealError, UsageError
 from .aside import Aside
 from .baton import waiting
 from .local import NO_NAME, can_name, identity, open_regular, pread
+from .places import type_at
 from .ref import FileRef
-from .source import Buffer, Scratch, Source, type_at
+from .source import Buffer, Scratch, Source
 
 __all__ = [
     "AtomicFile",

@@ -2,43 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import mmap
 import os
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Final, NoReturn, Self
+from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 from ..errors import BloomsealError, FormatError, MissingFileError, UsageError
-from .local import NO_NAME, NoRegularFileError, can_name, identity, open_regular, pread
+from .local import NoRegularFileError, identity
 from .ref import FileRef
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem, FileType
+    pass
 
-__all__ = [
-    "Buffer",
-    "FilePlace",
-    "Scratch",
-    "Source",
-    "fresh",
-    "is_object",
-    "leased",
-    "lend",
-    "refusal",
-    "resolve_path",
-    "type_at",
-]
+__all__ = ["Buffer", "Scratch", "Source", "fresh", "refusal"]
 
 Buffer = bytes | bytearray | memoryview
-
-FilePlace = str | os.PathLike[str] | IO[bytes] | Buffer
-"""A path or URI; a file object opened for bytes; to read from, also the bytes themselves."""
 
 _NOT_TAKEN: Final = "the storage takes no such name (two slashes in a row), or the file was closed"
 _PAGED: Final = 1 << 20
@@ -74,61 +56,10 @@ class Scratch:
         return memoryview(self._buffer)[:length]
 
 
-_KEPT: Final = 16 << 20
-_lent = threading.local()
-_left_behind: list[dict[int, Scratch]] = []
-
-
-class _Held:
-    """One thread's scratches. What a thread that ends leaves behind is the next one's, and nobody's else: threads of a
-    caller's, as Polars has them, are new ones to Python whenever they call.
-    """
-
-    def __init__(self) -> None:
-        try:
-            self.scratches = _left_behind.pop()
-        except IndexError:
-            self.scratches = {}
-
-    def __del__(self, behind: list[dict[int, Scratch]] = _left_behind, most: int = _KEPT) -> None:
-        # By arguments: the module's names are gone when the interpreter ends.
-        if not behind:
-            behind.append({number: one for number, one in self.scratches.items() if one.size <= most})
-
-
-def lend(number: int) -> Scratch:
-    """This thread's scratch of that number, which keeps up to 16 MiB from one use to the next.
-
-    Whoever borrows it is done with it before anything else on the thread can borrow the same number.
-    """
-    if not hasattr(_lent, "held"):
-        _lent.held = _Held()
-    held: dict[int, Scratch] = _lent.held.scratches
-    scratch = held.get(number)
-    if scratch is None or scratch.size > _KEPT:
-        scratch = held[number] = Scratch()
-    return scratch
-
-
-@contextlib.contextmanager
-def leased(number: int) -> Iterator[Scratch]:
-    """As `lend`, and nothing else on the thread can borrow it meanwhile: for uses in which a caller's code may run.
-
-    A key retriever, which is asked at the first use of a key, may itself read.
-    """
-    scratch = lend(number)
-    held: dict[int, Scratch] = _lent.held.scratches
-    del held[number]
-    try:
-        yield scratch
-    finally:
-        held[number] = scratch
-
-
 class Source:
     """A file opened for reading at positions; threads may share it.
 
-    Obtain it with `Source.open` (local path, URI or any ``pyarrow.fs`` file system) or `Source.memory`.
+    Obtain it with `open_source` (local path, URI or any ``pyarrow.fs`` file system) or `Source.memory`.
     """
 
     __slots__ = ("_close", "_read", "fd", "ref", "size")
@@ -175,29 +106,6 @@ class Source:
             return os.readlink(f"/proc/self/fd/{self.fd}")  # noqa: PTH115
         except OSError:
             return None
-
-    @classmethod
-    def open(cls, path: FilePlace | FileRef, filesystem: FileSystem | None = None) -> Source:
-        """Open a file, see `resolve_path`.
-
-        Raises:
-            MissingFileError: there is no such file.
-            UsageError: it can't be opened.
-        """
-        ref = path if isinstance(path, FileRef) else resolve_path(path, filesystem)
-        try:
-            if ref.filesystem is None:
-                fd = open_regular(ref.path)
-                return cls(ref, os.fstat(fd).st_size, partial(pread, fd), partial(os.close, fd), fd)
-            if not ref.named:
-                from .objects import plain_file
-
-                if (plain := plain_file(ref.filesystem)) is not None:
-                    return cls(ref, *plain, lambda: None)
-            file = ref.filesystem.open_input_file(ref.path)
-            return cls(ref, file.size(), lambda offset, length: file.read_at(length, offset), file.close)
-        except (OSError, ValueError) as error:
-            raise refusal("can't open the file", ref.path, error) from error
 
     @classmethod
     def memory(cls, data: Buffer, name: str = "memory") -> Source:
@@ -281,78 +189,6 @@ class Source:
 
 def _closed(*_: int) -> NoReturn:
     raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-
-
-def is_object(value: object) -> bool:
-    """Is it an open file, or bytes, rather than a path or several?"""
-    return isinstance(value, bytes | bytearray | memoryview) or any(
-        hasattr(value, name) for name in ("read", "write", "to_pybytes")
-    )
-
-
-def resolve_path(path: FilePlace | FileRef, filesystem: FileSystem | None = None) -> FileRef:
-    """Where a file is: the one place that tells.
-
-    Args:
-        path: a path; a URI such as ``s3://bucket/key``, which pyarrow or else fsspec knows; an open file; or bytes.
-        filesystem: of pyarrow or fsspec; None means local.
-
-    Raises:
-        UsageError: none of these, or a location that can't be opened.
-    """
-    if isinstance(path, FileRef):
-        return path
-    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
-    if not isinstance(text, str):
-        if not is_object(path):
-            kind = type(path).__name__
-            hint = "with fsspec.open(...) as file" if kind == "OpenFile" else None
-            raise UsageError(f"a path is a str or an os.PathLike of str, or an open binary file, not {kind}", hint=hint)
-        from .objects import file_object
-
-        own, name = file_object(path)
-        if filesystem is not None:
-            raise UsageError("a file object is on no file system", file=name, hint="filesystem=None")
-        return FileRef(name, own, named=False)
-    if filesystem is not None:
-        from .objects import as_filesystem
-
-        filesystem = as_filesystem(filesystem)
-    elif "://" in text:
-        from pyarrow.fs import FileSystem
-
-        from .objects import TO_PYARROW, fsspec_location
-
-        try:
-            filesystem, text = fsspec_location(text) or FileSystem.from_uri(text)
-        except (ValueError, OSError) as error:
-            if isinstance(error, UsageError):
-                raise
-            if (scheme := text.partition("://")[0]) not in TO_PYARROW:
-                what = f"no storage is known by the scheme {scheme}"
-                raise UsageError(
-                    what, file=text, hint="filesystem=, or pip install the library that fsspec asks"
-                ) from error
-            raise refusal("can't open the location", text, error) from error
-    if getattr(filesystem, "type_name", None) == "local":
-        # pyarrow's own local file system is local too, so that files are locked and renamed there.
-        filesystem = None
-    if filesystem is None and not can_name(text):
-        raise UsageError(NO_NAME, file=text)
-    return FileRef(text, filesystem)
-
-
-def type_at(ref: FileRef) -> FileType:
-    """What stands at a place on a file system that is not local.
-
-    Raises:
-        UsageError: nobody could look: not seen is not absent.
-    """
-    assert ref.filesystem is not None  # noqa: S101
-    try:
-        return ref.filesystem.get_file_info(ref.path).type
-    except (OSError, ValueError) as error:
-        raise refusal("can't look at the place", ref.path, error) from error
 
 
 def refusal(what: str, path: str, error: Exception) -> UsageError:

@@ -22,8 +22,8 @@ from ..storage.discovery.kinds import LOGS, Kind, is_hidden, kind_of
 from ..storage.formats import METADATA_ENDINGS, format_of
 from ..storage.local import identity
 from ..storage.objects import NO_MARKERS
+from ..storage.places import FilePlace, open_source, resolve_path
 from ..storage.ref import FileRef
-from ..storage.source import FilePlace, Source, resolve_path
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -99,7 +99,7 @@ class TargetFolder:
         if kind_of(relative) is Kind.DATA:
             return True
         try:
-            with Source.open(self._at(relative)) as source:
+            with open_source(self._at(relative)) as source:
                 return format_of(source) is not None
         except BloomsealError:
             return False

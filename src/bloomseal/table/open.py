@@ -13,7 +13,7 @@ from ..format.expectation import Expectation
 from ..read.door import open_file
 from ..spelling import nearest
 from ..storage.discovery.tables import Places, find_files, is_one_file
-from ..storage.source import FilePlace
+from ..storage.places import FilePlace
 from .query.partitions import Partitions
 from .query.parts import TableParts
 from .query.workers import workers

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from ..policy import TablePolicy
 from ..specs import EncryptionSpec
+from ..storage.places import FilePlace
 from ..storage.ref import FileRef
-from ..storage.source import FilePlace
 from ..write import writer
 from ..write.rows_in import rows_in
 from ..write.writer import DEFAULT_ROW_GROUP_SIZE, FilterLayout, FilterRequest

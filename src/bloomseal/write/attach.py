@@ -25,6 +25,7 @@ from ..notebook import ShownInNotebooks
 from ..sbbf import FilterSpec, SplitBlockBloomFilter
 from ..specs import decryption_for
 from ..storage.atomic import AtomicFile, fault_point
+from ..storage.places import open_source
 from ..storage.ref import FileRef
 from ..storage.source import Source
 from ..thrift import Struct
@@ -92,7 +93,7 @@ def attach_filters(
         FormatError, IntegrityError, UsageError; BloomsealError where the storage failed or somebody else changed the
             file meanwhile. In every case the file is as it was.
     """
-    with Source.open(path, filesystem) as source:
+    with open_source(path, filesystem) as source:
         decryption = decryption_for(decryption, source.ref)
         footer, keys = open_footer(source, decryption)
         _need_footer_key(source, footer, keys)

@@ -22,8 +22,9 @@ from ..notebook import ShownInNotebooks
 from ..sbbf import FilterSpec, PhysicalType
 from ..specs import EncryptionSpec, decryption_for, encryption_for
 from ..storage.atomic import AtomicFile, fault_point
+from ..storage.places import open_source, resolve_path
 from ..storage.ref import FileRef
-from ..storage.source import Scratch, Source, resolve_path
+from ..storage.source import Scratch, Source
 from .assemble import AnyFilter, Assembler
 from .key_metadata import key_metadata_in_use
 from .output_keys import OutputKeys
@@ -187,7 +188,7 @@ def convert(
         if last_look is not None:
             last_look()
 
-    with Source.open(path, filesystem) as source:
+    with open_source(path, filesystem) as source:
         target = source.ref if output is None else resolve_path(output, filesystem)
         if source.ref.filesystem is None:
             target = replace(target, like=source.ref.path)

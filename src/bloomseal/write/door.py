@@ -6,8 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 from ..storage.formats import Format, format_of, named_format
+from ..storage.places import open_source
 from ..storage.ref import FileRef
-from ..storage.source import Source
 from . import attach
 from .attach import AttachReport, Progress
 from .writer import FilterRequest
@@ -37,7 +37,7 @@ def attach_filters(
     Raises:
         As those.
     """
-    with Source.open(path, filesystem) as source:
+    with open_source(path, filesystem) as source:
         orc = (format_of(source) or named_format(source.name)) is Format.ORC
     if orc:
         from ..orc.rewrite.verbs import attach_filters as attach_to_orc

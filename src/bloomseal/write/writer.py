@@ -23,8 +23,9 @@ from ..format.walk import Walk
 from ..sbbf import SplitBlockBloomFilter
 from ..specs import EncryptionSpec, encryption_for
 from ..storage.atomic import AtomicFile
+from ..storage.places import FilePlace, resolve_path
 from ..storage.ref import FileRef
-from ..storage.source import FilePlace, Source, resolve_path
+from ..storage.source import Source
 from .arguments import FilterLayout, FilterRequest, a_count, check_options, is_a, resolve_filters
 from .assemble import Assembler
 from .encode import Encoder

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ...errors import UsageError
 from ...keytools import Keyring
-from ...storage.source import Source
+from ...storage.places import open_source
 from .answer import ALL_VERSIONS, FORMAT
 
 __all__ = ["check_evidence"]
@@ -82,7 +82,7 @@ def check_evidence(
 
 
 def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    with Source.open(path) as source:
+    with open_source(path) as source:
         data = bytes(source.read(0, min(source.size, _LONGEST)))
     try:
         told = json.loads(data)

@@ -23,6 +23,7 @@ from ...storage import aside
 from ...storage.discovery.kinds import Found, Kind
 from ...storage.formats import Format, format_of
 from ...storage.local import open_regular
+from ...storage.places import open_source
 from ...storage.source import Source
 
 __all__ = ["Content", "Leftover", "look_at", "target_of"]
@@ -74,7 +75,7 @@ def look_at(found: Found) -> Leftover | None:
         return None
     columns: tuple[str, ...] = ()
     try:
-        with Source.open(ref) as source:
+        with open_source(ref) as source:
             content, columns = _content(source, ref.path)
     except FileNotFoundError:
         return None

@@ -13,8 +13,8 @@ from ...storage.discovery.kinds import Found, Kind, is_of_index
 from ...storage.logs.delta import DeltaLog
 from ...storage.logs.iceberg import IcebergLog
 from ...storage.logs.snapshot import LiveFile
+from ...storage.places import resolve_path
 from ...storage.ref import FileRef
-from ...storage.source import resolve_path
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

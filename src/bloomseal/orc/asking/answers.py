@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...storage.source import leased
+from ...storage.lent import leased
 from ...verdict import Verdict
 from ..index import Bounds, StripeIndex, bounds, entry_statistics
 from ..streams import Stream

@@ -11,8 +11,8 @@ from ...errors import BloomsealError, UsageError
 from ...sbbf import FilterSpec
 from ...specs import decryption_for
 from ...storage.atomic import AtomicFile
+from ...storage.places import open_source
 from ...storage.ref import FileRef
-from ...storage.source import Source
 from ..asking.trust import why_untrusted
 from ..encryption import Variant
 from ..file import OrcFile
@@ -132,7 +132,7 @@ def _rewritten(
     progress: Progress | None,
     rotate: Mapping[str, str] | None = None,
 ) -> OrcRewriteReport:
-    with Source.open(path, filesystem) as source:
+    with open_source(path, filesystem) as source:
         spec = decryption_for(decryption, source.ref)
         file = OrcFile(source, spec)
         report = OrcRewriteReport(file.path, dry_run, old_size=source.size, new_size=source.size)

@@ -17,7 +17,7 @@ from ...errors import UsageError
 from ...orc import Column, OrcFile
 from ...orc.asking.values import Asked
 from ...orc.protobuf import Message
-from ...storage.source import leased
+from ...storage.lent import leased
 from ..predicate.predicate import Predicate, Term
 from .bounds import Said, said
 

@@ -27,7 +27,7 @@ from ...rotation.journal import Journal, NoJournal, default_journal, job_digest
 from ...rotation.orc import identity as orc_identity
 from ...rotation.run import OUTSIDE, Run
 from ...rotation.settings import opening
-from ...storage.source import Source
+from ...storage.places import open_source
 from ..listing import TableFiles, list_files, open_filesystem, qualified, split_uri
 from ..opening import refuse_links_out, table_of
 from .common import as_frame, described, job_table, packs
@@ -293,7 +293,7 @@ def _identity(table: TablePolicy, file: DataFile) -> bytes:
     """What is another with every new sealing, and stays when keys are only wrapped anew; empty for a plaintext file."""
     if (local_keys := orc_identity(file.ref)) is not None:
         return local_keys
-    with Source.open(file.ref) as source:
+    with open_source(file.ref) as source:
         crypto = open_footer(source, opening(table, file.ref))[0].crypto
     return b"" if crypto is None else crypto.aad_unique
 
@@ -374,7 +374,7 @@ def _found(name: str, base: str | None, table: TablePolicy) -> DataFile:
         UsageError: it is gone, or a link out of the table has taken its place since it was listed.
     """
     file = find_files(name, open_filesystem(base))[0]
-    with Source.open(file.ref) as source:
+    with open_source(file.ref) as source:
         refuse_links_out(source, table.root)
     return file
 

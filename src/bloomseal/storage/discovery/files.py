@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from ...errors import BloomsealError, Hint, UsageError
 from ..formats import METADATA_ENDINGS, format_of, may_hold_data
+from ..places import open_source, resolve_path, type_at
 from ..ref import FileRef
-from ..source import Source, refusal, resolve_path, type_at
+from ..source import Source, refusal
 from .kinds import (
     LOGS,
     MATERIAL_PREFIX,
@@ -285,7 +286,7 @@ class _Walk:
         if last.endswith(METADATA_ENDINGS) and posixpath.basename(posixpath.dirname(name)) == "metadata":
             return None  # of Iceberg, which compresses its own
         try:
-            with Source.open(path, self._ref.filesystem) as source:
+            with open_source(path, self._ref.filesystem) as source:
                 return may_hold_data(source)
         except BloomsealError:
             return None  # gone meanwhile: it was just read
@@ -293,7 +294,7 @@ class _Walk:
     def _ends_as_data(self, path: str) -> bool | None:
         """Does the file end as Parquet or ORC does? None where it can't be read."""
         try:
-            with Source.open(path, self._ref.filesystem) as source:
+            with open_source(path, self._ref.filesystem) as source:
                 return format_of(source) is not None
         except BloomsealError:
             return None if os.path.lexists(path) or self._ref.filesystem is not None else False  # gone meanwhile

@@ -15,8 +15,9 @@ from ..._text import articled
 from ...errors import BloomsealError, UnsupportedError, UsageError
 from ..formats import METADATA_ENDINGS, Format, named_format
 from ..local import NO_NAME, can_name
+from ..places import FilePlace, is_object, resolve_path, type_at
 from ..ref import FileRef
-from ..source import FilePlace, is_object, refusal, resolve_path, type_at
+from ..source import refusal
 from .files import exists, list_files
 from .kinds import LOGS, Found, Kind, Layout, Listing, NothingThereError, Problem, UnseenError
 from .pattern import PathPattern

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...errors import BloomsealError
+from ..places import open_source
 from ..ref import FileRef
-from ..source import Source
 from .snapshot import History, in_table, need_readable
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _listed(folder: FileRef, found: History) -> list[FileInfo]:
 
 
 def _from_json(ref: FileRef) -> Iterator[str]:
-    with Source.open(ref) as source:
+    with open_source(ref) as source:
         need_readable(source.size, ref.path)
         text = bytes(source.read(0, source.size))
     for line in text.splitlines():
@@ -90,7 +90,7 @@ def _from_json(ref: FileRef) -> Iterator[str]:
 
 
 def _from_parquet(ref: FileRef) -> Iterator[str]:
-    with Source.open(ref) as source:
+    with open_source(ref) as source:
         table = pq.ParquetFile(pa.BufferReader(bytes(source.read(0, source.size))))
         wanted = [name for name in _NAMING if name in table.schema_arrow.names]
         for batch in table.iter_batches(columns=[f"{name}.path" for name in wanted]):

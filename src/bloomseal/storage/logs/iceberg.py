@@ -19,6 +19,7 @@ from ...errors import UnsupportedError, UsageError
 from ...limits import MAX_LOG_BYTES
 from ..formats import METADATA_ENDINGS
 from ..local import open_regular
+from ..places import open_source
 from ..ref import FileRef
 from ..source import Source, refusal
 from .snapshot import (
@@ -64,7 +65,7 @@ class IcebergLog:
         self.folder, metadata, self._newest = _newest(ref)
         self._ref = self.folder
         table = library("pyiceberg", "iceberg", _pyiceberg)
-        with Source.open(metadata) as source:
+        with open_source(metadata) as source:
             need_readable(_length(source), metadata.path)
         self._table: Any = opened(ref, lambda: table(location(metadata)))
         self._version = version
@@ -276,7 +277,7 @@ def _names(ref: FileRef) -> list[str]:
 
 def _hint(ref: FileRef) -> int | None:
     try:
-        with Source.open(ref) as source:
+        with open_source(ref) as source:
             text = bytes(source.read(0, min(source.size, 64))).decode("ascii", errors="replace").strip()
     except UsageError:
         return None

@@ -20,6 +20,7 @@ from ....keytools.access_log import AccessLog
 from ....keytools.protocols import KeySource
 from ....limits import MAX_GCM_SEALS
 from ....storage.formats import Format, format_of
+from ....storage.places import open_source
 from ....storage.ref import FileRef
 from ....storage.source import Source
 from ....thrift.structs import decode
@@ -73,7 +74,7 @@ class Scanner:
         """A file's facts. Never raises for what is in the file."""
         facts = FileFacts(ref)
         try:
-            with Source.open(ref) as source:
+            with open_source(ref) as source:
                 facts.size = source.size
                 facts.modified = _modified(source)
                 self._scan(facts, source)

@@ -17,8 +17,8 @@ from ....errors import BloomsealError, FormatError, UnsupportedError
 from ....storage.discovery.kinds import LOGS, Layout
 from ....storage.formats import METADATA_ENDINGS
 from ....storage.logs.snapshot import need_readable
+from ....storage.places import open_source
 from ....storage.ref import FileRef
-from ....storage.source import Source
 from ...listing import open_filesystem, split_uri
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def sink_files(base: str | None, root: str) -> frozenset[str] | None:
         ]
         live: dict[str, bool] = {}
         for path in wanted:
-            with Source.open(FileRef(path, open_filesystem(base))) as opened:
+            with open_source(FileRef(path, open_filesystem(base))) as opened:
                 need_readable(opened.size, path)
                 live |= _noted(bytes(opened.read(0, opened.size)), path)
     except OSError as error:
