@@ -40,6 +40,27 @@ def test_filters_over_floats_count_of_no_version() -> None:
     assert known_wrong(Claim.ORC_FLOAT_FILTERS, "ORC Java", None) is None
 
 
+@pytest.mark.parametrize(
+    ("created_by", "wrong"),
+    [
+        ("parquet-cpp version 1.5.1-SNAPSHOT", True),
+        ("parquet-cpp-arrow version 2.0.0", True),
+        ("parquet-cpp-arrow version 4.0.1", True),
+        ("parquet-cpp-arrow version 5.0.0-SNAPSHOT", True),
+        ("Arrow2 - Native Rust implementation of Arrow", True),
+        ("Polars", True),
+        ("parquet-cpp-arrow version 5.0.0", False),
+        ("parquet-cpp-arrow version 26.0.1", False),
+        ("Polars (python) version 2.1.0 (build 7f902bd3ffd27ff82d14278a09a295ff2f7aed92)", False),
+        ("parquet-mr version 1.8.1 (build 4aba4dae7bb0d4edbcf7923ae1339f28fd3f7fcf)", False),
+        ("", False),
+    ],
+)
+def test_numbers_of_nulls_in_parquet(created_by: str, wrong: bool) -> None:
+    found = known_wrong(Claim.PARQUET_NULL_COUNTS, *application_and_version(created_by))
+    assert (found is not None) == wrong
+
+
 def test_each_row_has_a_source() -> None:
     assert all(row.source and row.why and row.application for row in KNOWN_WRONG)
     assert all(row.since is None or row.before is None or row.since < row.before for row in KNOWN_WRONG)

@@ -19,6 +19,7 @@ _UNRELEASED: Final = ("-", ".dev", "a", "b", "rc")
 _LONGEST: Final = 256
 _SEEN: Final = "seen in its files"
 """The source of a row of which no bug is public."""
+_NO_NULL_SEEN: Final = "it counts no null in columns that were dictionaries"
 
 
 class Claim(Enum):
@@ -28,6 +29,7 @@ class Claim(Enum):
     ORC_FLOAT_FILTERS = "ORC: Bloom filters over FLOAT"
     ORC_TINYINT_FILTERS = "ORC: Bloom filters over TINYINT"
     ORC_CHAR_FILTERS = "ORC: Bloom filters over CHAR"
+    PARQUET_NULL_COUNTS = "Parquet: numbers of nulls"
 
 
 class KnownWrong(NamedTuple):
@@ -61,6 +63,12 @@ KNOWN_WRONG: Final = (
     KnownWrong(Claim.ORC_FLOAT_FILTERS, "ORC C++", "it hashes doubles and stores them as floats", _SEEN),
     KnownWrong(Claim.ORC_TINYINT_FILTERS, "ORC C++", "its filters over tinyint miss values", _SEEN),
     KnownWrong(Claim.ORC_CHAR_FILTERS, "ORC C++", "its filters over char miss values", _SEEN),
+    KnownWrong(Claim.PARQUET_NULL_COUNTS, "parquet-cpp-arrow", _NO_NULL_SEEN, "ARROW-12513", before=(5, 0, 0)),
+    # Arrow's C++ writer, as it called itself before Arrow 2.
+    KnownWrong(Claim.PARQUET_NULL_COUNTS, "parquet-cpp", _NO_NULL_SEEN, "ARROW-12513"),
+    KnownWrong(Claim.PARQUET_NULL_COUNTS, "Arrow2 - Native Rust implementation of Arrow", _NO_NULL_SEEN, _SEEN),
+    # Polars names its version since it counts rightly.
+    KnownWrong(Claim.PARQUET_NULL_COUNTS, "Polars", "it counts nulls once for each page", "pola-rs/polars#29321"),
 )
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
-from tests.support.surgery import booleans, change_chunk, change_column_index, statistics, written
+from tests.support.surgery import booleans, change_chunk, change_column_index, created_by, statistics, written
 
 import bloomseal as bs
 from bloomseal.format.layout import Meta
@@ -168,3 +169,102 @@ def test_offset_index_with_pages_out_of_their_place(tmp_path: Path) -> None:
 def test_row_groups_that_say_nothing_of_nulls(tmp_path: Path) -> None:
     data = change_chunk(_paged(OPTIONAL), lambda meta: meta.remove(Meta.STATISTICS))
     _all_found(_file(tmp_path, data), OPTIONAL)
+
+
+def _false_bounds_but(counts: list[int]) -> Callable[[Struct], None]:
+    """Bounds that no value lies between, beside these numbers of nulls."""
+
+    def change(index: Struct) -> None:
+        for field in (2, 3):
+            index.set_list(field, [b"\x04\xff\xff\xff\x7f"] * 3, WireType.BINARY)
+        index.set_list(5, [_zigzag(count) for count in counts], WireType.I64)
+
+    return change
+
+
+def _zigzag(number: int) -> bytes:
+    return bytes([number << 1 ^ number >> 31])
+
+
+@pytest.mark.parametrize("counts", [[0, 0, 4], [0, 5, 0], [-1, 0, 0], [4, 4, 4], [0, 1, 0]])
+@pytest.mark.parametrize("table", [REQUIRED, OPTIONAL])
+def test_bounds_beside_nulls_that_are_not_there_hide_nothing(
+    tmp_path: Path, table: pa.Table, counts: list[int]
+) -> None:
+    """The chunk's statistics count none, and a page of four rows has no five, and with bounds not four."""
+    _all_found(_file(tmp_path, change_column_index(_paged(table), _false_bounds_but(counts))), table)
+
+
+def test_bounds_of_pages_are_believed_where_their_nulls_fit(tmp_path: Path) -> None:
+    """So that the cases above are refused for their own reason."""
+    with _file(tmp_path, change_column_index(_paged(OPTIONAL), _false_bounds_but([0, 0, 0]))) as file:
+        assert not file.read(filters=[("x", "==", 3)]).num_rows
+
+
+# Writers that count nulls wrongly ---------------------------------------------------------------------------------
+
+DICTIONARY = pa.table({"c": pa.array(["a", None, "b", None]).dictionary_encode(), "n": [1, 2, 3, 4]})
+NULLS = pc.field("c").is_null()
+BAD = ["parquet-cpp-arrow version 4.0.1", "parquet-cpp version 1.5.1-SNAPSHOT", "Polars"]
+KEYS = bs.ExplicitKeys(footer_key=b"f" * 16, column_keys={"c": b"c" * 16})
+SPEC = bs.EncryptionSpec(footer_key=b"f" * 16, column_keys={"c": b"c" * 16})
+
+
+def _miscounted(folder: Path, writer: str, nulls: int = 0, **bounds: bytes) -> Path:
+    """Statistics that count other nulls than are there."""
+    data = change_chunk(written(DICTIONARY), statistics(null_count=nulls, **bounds))
+    (folder / "t.parquet").write_bytes(created_by(data, writer))
+    return folder / "t.parquet"
+
+
+@pytest.mark.parametrize("writer", BAD)
+def test_nulls_that_a_writer_did_not_count(tmp_path: Path, writer: str) -> None:
+    path = _miscounted(tmp_path, writer, min_value=b"a", max_value=b"b")
+    keys = bs.DecryptionSpec(KEYS)
+    assert bs.read_table(path, filters=NULLS).column("n").to_pylist() == [2, 4]
+    sealed, again = tmp_path / "sealed.parquet", tmp_path / "again.parquet"
+    bs.seal_file(path, sealed, encryption=SPEC)
+    bs.rekey(sealed, again, decryption=keys, encryption=SPEC)
+    for file in (sealed, again):
+        for _ in range(2):
+            with bs.open_file(file, decryption=keys) as opened:
+                assert opened.walk.footer.created_by == writer
+                assert opened.read(filters=NULLS).column("n").to_pylist() == [2, 4]
+            bs.attach_filters(file, {"c": bs.FilterSpec()}, decryption=keys)
+
+
+@pytest.mark.parametrize("writer", BAD)
+def test_nulls_that_a_writer_counted_too_often(tmp_path: Path, writer: str) -> None:
+    """As many as there are values, and no bounds that contradict it."""
+    path = _miscounted(tmp_path, writer, 4)
+    assert bs.read_table(path, filters=[("c", "==", "b")]).column("n").to_pylist() == [3]
+    with bs.open_file(path) as file:
+        assert file.survivors("c", file.key_set("c", ["b"])).row_groups == (0,)
+
+
+def test_nulls_that_a_writer_counted_are_believed(tmp_path: Path) -> None:
+    """So that the cases above are refused for their own reason."""
+    path = _miscounted(tmp_path, "parquet-cpp-arrow version 5.0.0", min_value=b"a", max_value=b"b")
+    assert not bs.read_table(path, filters=NULLS).num_rows
+    path = _miscounted(tmp_path, "Polars (python) version 2.1.0", 4)
+    assert not bs.read_table(path, filters=[("c", "==", "b")]).num_rows
+
+
+def test_nulls_of_a_struct_are_nulls_of_its_fields(tmp_path: Path) -> None:
+    """Arrow's writer leaves them out of a dictionary's count: here it counts none."""
+    fields = [pa.array(["a", "b", "a"]).dictionary_encode()]
+    struct = pa.StructArray.from_arrays(fields, ["c"], mask=pa.array([False, True, False]))
+    (tmp_path / "t.parquet").write_bytes(written(pa.table({"s": struct, "n": [1, 2, 3]})))
+    nulls = pc.field("s", "c").is_null()
+    assert bs.read_table(tmp_path / "t.parquet", filters=nulls).column("n").to_pylist() == [2]
+
+
+def test_nulls_that_a_writer_did_not_count_behind_an_index(tmp_path: Path) -> None:
+    _miscounted(tmp_path, BAD[0], min_value=b"a", max_value=b"b")
+    (tmp_path / "t").mkdir()
+    bs.seal_file(tmp_path / "t.parquet", tmp_path / "t" / "t.parquet", encryption=SPEC)
+    table = bs.open_table(tmp_path / "t", decryption=bs.DecryptionSpec(KEYS))
+    assert table.index("c", encryption=SPEC).build().ok
+    either = NULLS | (pc.field("c") == "b")
+    assert table.read(filters=NULLS).column("n").to_pylist() == [2, 4]
+    assert table.read(filters=either).column("n").to_pylist() == [2, 3, 4]

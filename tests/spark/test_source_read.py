@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.support.surgery import change_chunk, statistics, written
 
 import bloomseal as bs
 from bloomseal.policy import Policy, TablePolicy
@@ -209,6 +210,13 @@ def test_floats_as_spark_compares_them(tmp_path: Path) -> None:
     assert read(path, ds.EqualTo(("x",), nan)).num_rows >= 1
     # float32(0.7) is less than the double 0.7, and would not be less than what that is rounded to.
     assert read(path, ds.LessThan(("f",), 0.7), schema="f double").num_rows == 5
+
+
+def test_a_number_of_nulls_that_nobody_counted_hides_none(tmp_path: Path) -> None:
+    """None are counted, and no bounds are given: some writers leave the number as it was at the start."""
+    data = written(pa.table({"x": pa.array([None, None, 3], pa.int64())}))
+    (tmp_path / "n.parquet").write_bytes(change_chunk(data, statistics(null_count=0)))
+    assert read(tmp_path / "n.parquet", ds.IsNull(("x",))).column("x").null_count == 2
 
 
 def test_nanoseconds_are_floored_and_still_found(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from bloomseal.format.layout import Column, FileMeta, Group, Meta
 from bloomseal.thrift import Struct, WireType
 
-__all__ = ["booleans", "change_chunk", "change_column_index", "change_element", "statistics", "written"]
+__all__ = ["booleans", "change_chunk", "change_column_index", "change_element", "created_by", "statistics", "written"]
 
 Change = Callable[[Struct], object]
 _MAGIC = b"PAR1"
@@ -40,6 +40,11 @@ def change_chunk(data: bytes, change: Change, column: int = 0, row_group: int = 
         chunk.set_struct(Column.META, inner)
 
     return _with_footer(data, lambda footer: _in_chunk(footer, column, row_group, meta))
+
+
+def created_by(data: bytes, writer: str) -> bytes:
+    """The file as if somebody else had written it."""
+    return _with_footer(data, lambda footer: footer.set_binary(FileMeta.CREATED_BY, writer.encode()))
 
 
 def statistics(**fields: Any) -> Change:

@@ -24,6 +24,7 @@ from ..storage.source import Source
 from ..thrift import Cursor, Struct
 from ..thrift.compact import SeenLists
 from ..thrift.structs import ColumnChunk, RowGroup, RowGroupHead, decode, decode_at, decode_element
+from ..writers import Claim, application_and_version, known_wrong
 from .expectation import Expectation
 from .layout import MAGIC, MAGIC_ENCRYPTED, FileMeta, Group, read_tail
 from .schema import Schema
@@ -223,6 +224,12 @@ class Footer:
     @property
     def created_by(self) -> str:
         return (self.struct.binary(FileMeta.CREATED_BY) or b"").decode(errors="replace")
+
+    @cached_property
+    def counts_nulls(self) -> bool:
+        """Do its writer's numbers of nulls mean something? Never where nobody has authenticated who that was."""
+        writer = application_and_version(self.created_by)
+        return self.verified and known_wrong(Claim.PARQUET_NULL_COUNTS, *writer) is None
 
     @cached_property
     def type_ordered(self) -> list[bool]:

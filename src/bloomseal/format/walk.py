@@ -125,7 +125,8 @@ class Walk:
         return module_aad(self._file_aad, kind, ordinal, chunk.leaf.index, page)
 
     def meta(self, chunk: Chunk) -> ColumnMetaData:
-        """The chunk's metadata: opened where it is sealed, and checked against schema and file.
+        """The chunk's metadata: opened where it is sealed, and checked against schema and file. Its statistics count no
+        nulls where the writer's numbers of them mean nothing.
 
         Raises:
             FormatError, IntegrityError, KeyAccessError.
@@ -141,6 +142,8 @@ class Walk:
             else:
                 raise FormatError("a column chunk without metadata", **chunk.place)  # type: ignore[arg-type]
             self._check(chunk, meta)
+            if meta.statistics is not None and not self.footer.counts_nulls:
+                meta.statistics.null_count = None
             chunk.meta = meta
         return chunk.meta
 

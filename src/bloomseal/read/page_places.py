@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ..encryption import ModuleType
 from ..format.pages.page import Page
+from ..format.pages.statistics import null_count
 from ..format.walk import Chunk, Walk
 from ..thrift.structs import ColumnIndex, OffsetIndex, decode
 from .predicate.predicate import Term
@@ -70,22 +71,30 @@ class PageBounds(NamedTuple):
     nulls: int | None
 
     def ruled_out(self, term: Term) -> bool:
-        """Does it prove that no value satisfies the term, if the page has as many rows as nulls where it is a null
-        page?
-        """
+        """Does it prove that no value satisfies the term, if it `fits` the page's rows?"""
         return self.nulls is not None if self.null else term.outside(self.low, self.high)
+
+    def fits(self, rows: int) -> bool:
+        """Can a page of so many rows be so? Of a page that is null all rows are, of one with bounds not all."""
+        return self.nulls is None or (self.nulls == rows if self.null else 0 <= self.nulls < rows)
 
 
 def bounds_of_pages(walk: Walk, chunk: Chunk) -> list[PageBounds]:
-    """The column index of a flat column, page by page; empty where there is none, or one that makes no sense."""
+    """The column index of a flat column, page by page; empty where there is none, or one that makes no sense, or that
+    counts other nulls than the chunk's statistics.
+    """
     raw = walk.index(chunk, ModuleType.COLUMN_INDEX)
     if raw is None:
         return []
     index = decode(ColumnIndex, raw)
     null, lows, highs = index.null_pages or [], index.min_values or [], index.max_values or []
     # Some writers without statistics call every page null, in REQUIRED columns too: only a count of nulls can prove it.
-    unknown: list[int | None] = [None] * len(null)
-    counts = (index.null_counts if chunk.leaf.definition else None) or unknown
+    counts: list[int] | list[None] = [None] * len(null)
+    if index.null_counts and walk.footer.counts_nulls:
+        counts = index.null_counts
+        in_all = null_count(walk.meta(chunk), chunk.leaf) if chunk.leaf.definition else 0
+        if in_all is not None and sum(index.null_counts) != in_all:
+            return []
     if not len(null) == len(lows) == len(highs) == len(counts):
         return []
     return [PageBounds(*one) for one in zip(null, lows, highs, counts, strict=True)]

@@ -205,15 +205,11 @@ class _RowGroup:
         pages = self._pages(leaf) if any(ruled_out) else None
         if pages is None or len(ruled_out) != len(pages.offsets):
             return every
-        spans = map(pages.span, range(len(listed)))
-        return _merged(
-            [
-                (first, end)
-                for (first, end), one, out in zip(spans, listed, ruled_out, strict=True)
-                # A page of nulls has one for each of its rows; whoever counts others did not look.
-                if not out or (one.null and one.nulls != end - first)
-            ]
-        )
+        spans = [pages.span(page) for page in range(len(listed))]
+        # Whoever counts more nulls than a page has rows, or fewer on a page of nulls, did not look.
+        if not all(one.fits(end - first) for (first, end), one in zip(spans, listed, strict=True)):
+            return every
+        return _merged(span for span, out in zip(spans, ruled_out, strict=True) if not out)
 
     def _holding(self, term: Term, within: Spans) -> Spans | None:
         """The rows, of those `within`, on pages that could hold the term's values; None where a search does not pay."""

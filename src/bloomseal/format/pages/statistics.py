@@ -9,7 +9,7 @@ from ...sbbf.order import Comparable, comparable, interval
 from ...thrift.structs import ColumnMetaData, Statistics
 from ..schema import Leaf
 
-__all__ = ["all_null", "asked", "bounds", "no_nulls", "null_count", "outside"]
+__all__ = ["all_null", "asked", "bounds", "has_values", "no_nulls", "null_count", "outside"]
 
 
 def all_null(meta: ColumnMetaData, leaf: Leaf) -> bool:
@@ -23,11 +23,18 @@ def null_count(meta: ColumnMetaData, leaf: Leaf) -> int | None:
     return found.null_count if found else None
 
 
-def no_nulls(meta: ColumnMetaData, leaf: Leaf) -> bool:
-    """Does the chunk hold no null? Only bounds beside a count of none show that its writer counted at all."""
+def has_values(meta: ColumnMetaData, leaf: Leaf) -> bool:
+    """Do the statistics prove that a value of the chunk is not null? Bounds are bounds of something."""
     found = _believed(meta, leaf)
-    counted = found is not None and found.min_value is not None and found.max_value is not None
-    return leaf.definition == 0 or (counted and null_count(meta, leaf) == 0)
+    return found is not None and found.min_value is not None and found.max_value is not None
+
+
+def no_nulls(meta: ColumnMetaData, leaf: Leaf) -> bool:
+    """Does the chunk hold no null? Only bounds beside a count of none show that its writer counted at all. Inside a
+    struct writers count the nulls of the field, and some leave out those of the struct, which are nulls of it, too.
+    """
+    flat = len(leaf.path) == 1
+    return leaf.definition == 0 or (flat and has_values(meta, leaf) and null_count(meta, leaf) == 0)
 
 
 def bounds(meta: ColumnMetaData, leaf: Leaf, type_ordered: bool) -> tuple[bytes, bytes] | None:

@@ -20,7 +20,7 @@ import numpy as np
 from pyspark.sql import types as st
 
 from ...errors import UsageError
-from ...format.pages.statistics import all_null, null_count
+from ...format.pages.statistics import all_null, no_nulls
 from ...format.schema import Leaf, Schema
 from ...format.walk import Walk
 from ...read.predicate.like import successor
@@ -212,7 +212,7 @@ class Bound:
             return walk.meta(walk.chunk(row_group, leaf.index))
 
         return any(all_null(meta(leaf), leaf) for leaf in self.valid) or any(
-            null_count(meta(leaf), leaf) == 0 for leaf in self.null
+            no_nulls(meta(leaf), leaf) for leaf in self.null
         )
 
 

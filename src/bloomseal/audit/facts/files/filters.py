@@ -5,9 +5,9 @@ from __future__ import annotations
 from ....errors import BloomsealError, IntegrityError, UnsupportedError
 from ....format.filter_bytes import FilterBytes
 from ....format.hashes.truth import held_against_values
+from ....format.pages.statistics import has_values
 from ....format.walk import Chunk, Walk
 from ....sbbf import PhysicalType, SplitBlockBloomFilter
-from ....thrift.structs import ColumnMetaData
 from .file import FilterFacts
 
 __all__ = ["filter_facts"]
@@ -33,7 +33,7 @@ def filter_facts(walk: Walk, chunk: Chunk, truth: bool) -> FilterFacts | None:
         bloom.kind = "BLOCK, XXHASH, UNCOMPRESSED"  # the walk refuses any other
         bloom.num_bytes, bloom.fill = parsed.num_bytes, parsed.fill
         bloom.fpp, bloom.ndv = parsed.false_positive_probability(), parsed.estimated_ndv()
-        bloom.empty = parsed.is_empty and _has_values(walk.meta(chunk))
+        bloom.empty = parsed.is_empty and has_values(walk.meta(chunk), chunk.leaf)
         if bloom.empty and chunk.leaf.type.physical is PhysicalType.BOOLEAN:
             bloom.empty = None  # parquet-java never inserts booleans
     except UnsupportedError as error:
@@ -55,9 +55,3 @@ def _hold_against_values(bloom: FilterFacts, walk: Walk, chunk: Chunk, found: Fi
         bloom.unasked = truth.unasked
         if truth.unasked is None:
             bloom.values, bloom.denied = truth.values, truth.denied
-
-
-def _has_values(meta: ColumnMetaData) -> bool:
-    """Do the statistics prove it? Without them a chunk could be all nulls."""
-    nulls = meta.statistics.null_count if meta.statistics else None
-    return nulls is not None and nulls < (meta.num_values or 0)
