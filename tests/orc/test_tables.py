@@ -19,6 +19,7 @@ from bloomseal import orc
 from bloomseal.errors import FormatError, PolicyError, UnsupportedError, UsageError
 from bloomseal.orc import Column, OrcFile
 from bloomseal.orc.protobuf import Message
+from bloomseal.orc.statistics import GroupStatistics
 from bloomseal.read.orc.file import OrcPlan, SealedOrcFile
 from support.orc_files import orc_file, orc_ring
 
@@ -118,9 +119,11 @@ def test_statistics_are_parsed_where_filters_leave_a_row_group(tmp_path: Path, m
     parsed: list[int] = []
     whole = OrcFile.parsed
 
-    def counted(file: OrcFile, stripe: int, column: Column, entries: list[memoryview]) -> list[Message]:
-        parsed.append(len(entries))
-        return whole(file, stripe, column, entries)
+    def counted(
+        file: OrcFile, stripe: int, column: Column, known: GroupStatistics, at: list[int]
+    ) -> list[Message | None]:
+        parsed.append(len(at))
+        return whole(file, stripe, column, known, at)
 
     monkeypatch.setattr(OrcFile, "parsed", counted)
     for filters, found, most in (

@@ -23,11 +23,12 @@ from .asking.trust import why_untrusted as reason
 from .asking.values import Asked
 from .encryption import Encryption, Variant, number_of
 from .filters import BloomFilter, FilterKind, Filters
-from .index import FilterInfo, StripeIndex, bounds, entry_statistics, need_range
+from .index import FilterInfo, StripeIndex, bounds, need_range
 from .keys import LocalKeys, expect, opening
 from .protobuf import Message
 from .rows.clear import ClearFile, clear_file
 from .schema import Column, Schema
+from .statistics import GroupStatistics, fitting
 from .streams import Stream
 from .tail import Stripe, Tail, read_tail
 
@@ -248,7 +249,7 @@ class OrcFile:
 
     def stripe_statistics(self, stripe: int, column: Column) -> Message | None:
         """The ``ColumnStatistics`` of a column over a whole stripe; None where the file has none that may prove
-        anything.
+        anything, for those that contradict the stripe's rows do not.
 
         Raises:
             KeyAccessError: the column is encrypted, and its key can't be had.
@@ -256,35 +257,32 @@ class OrcFile:
         """
         with self._at(self.stripes[stripe], column.name):
             variant = self._variant(column)
-            if variant is not None:
-                if not self._keys.allow_ctr:
-                    return None
-                found = self._keys.stripe_statistics(variant, column)
-                return found[stripe] if found else None
-            statistics = self._tail.stripe_statistics
-            columns = statistics[stripe].every(1) if statistics else []
-            return Message(columns[column.id]) if len(columns) == len(self.schema.columns) else None
+            if variant is not None and not self._keys.allow_ctr:
+                return None
+            chain = [(one, self._of_stripe(stripe, one, variant)) for one in self.schema.down_to(column.id)]
+            return fitting(chain, self.stripes[stripe].num_rows)
 
-    def row_index(self, stripe: int, column: Column) -> list[memoryview] | None:
-        """The ``RowIndexEntry`` of each row group; None where they are missing or may prove nothing.
+    def _of_stripe(self, stripe: int, column: Column, variant: Variant | None) -> Message | None:
+        """Statistics of a column, or of one around it, as the file has them."""
+        if variant is not None and column.id >= variant.root.id:
+            found = self._keys.stripe_statistics(variant, column)
+            return found[stripe] if found else None
+        statistics = self._tail.stripe_statistics
+        columns = statistics[stripe].every(1) if statistics else []
+        return Message(columns[column.id]) if len(columns) == len(self.schema.columns) else None
 
-        Raises:
-            As `stripe_statistics`.
-        """
+    def statistics(self, stripe: int, column: Column) -> GroupStatistics | None:
+        """As `stripe_statistics`, of each row group; None without a row index."""
         with self._at(where := self.stripes[stripe], column.name):
             variant = self._variant(column)
             if variant is not None and not self._keys.allow_ctr:
                 return None
-            return self._index(where).row_index(column.id, number_of(variant))
+            return self._index(where).statistics(column.id, number_of(variant))
 
-    def parsed(self, stripe: int, column: Column, entries: Iterable[memoryview]) -> list[Message]:
-        """The ``ColumnStatistics`` in entries of `row_index`."""
+    def parsed(self, stripe: int, column: Column, known: GroupStatistics, at: Iterable[int]) -> list[Message | None]:
+        """Take apart what `statistics` gave, for these row groups."""
         with self._at(self.stripes[stripe], column.name), self._opening(column):
-            return [entry_statistics(entry) for entry in entries]
-
-    def statistics(self, stripe: int, column: Column) -> list[Message] | None:
-        """As `stripe_statistics`, of each row group."""
-        return None if (entries := self.row_index(stripe, column)) is None else self.parsed(stripe, column, entries)
+            return [known.of(group) for group in at]
 
     def filter_stream(self, stripe: int, column: Column) -> Stream | None:
         """Where the filters lie that a probe of the column asks; of an encrypted one those under its local key."""

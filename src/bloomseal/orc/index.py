@@ -14,12 +14,13 @@ from ..limits import MAX_ORC_FOOTER_BYTES, MAX_ORC_INDEX_BYTES
 from ..storage.source import Scratch, Source
 from .filters import FilterKind, Filters, parsed_filter
 from .keys import LocalKeys, opening
-from .protobuf import Message, fields, parts, signed, zigzag
+from .protobuf import Message, fields, parts, zigzag
 from .schema import MOMENTS, Column
+from .statistics import GroupStatistics
 from .streams import Stream, StreamKind, placed
 from .tail import Stripe, Tail
 
-__all__ = ["Bounds", "FilterInfo", "StripeIndex", "bounds", "entry_statistics", "nanoseconds", "need_range"]
+__all__ = ["Bounds", "FilterInfo", "StripeIndex", "bounds", "nanoseconds", "need_range"]
 
 _DAY: Final = 86_400_000_000_000
 _PYARROW: Final = int(pa.__version__.partition(".")[0])
@@ -64,15 +65,19 @@ class Bounds:
     greatest: int | None = None
 
 
-def bounds(statistics: Message) -> Bounds:
-    """Take a ``ColumnStatistics`` apart; unknown kinds of statistics bound nothing."""
+def bounds(statistics: Message | None) -> Bounds:
+    """Take a ``ColumnStatistics`` apart that `fitting` gave; unknown kinds of statistics bound nothing."""
     least = greatest = None
+    if statistics is None:
+        return Bounds(False)
     for field in (2, 7):  # IntegerStatistics, DateStatistics: minimum and maximum are sint64 and sint32
         if field in statistics:
             ends = Message(statistics.bytes(field))
             least = zigzag(ends.number(1)) if 1 in ends else None
             greatest = zigzag(ends.number(2)) if 2 in ends else None
-    return Bounds(1 in statistics and signed(statistics.number(1)) == 0, least, greatest)
+    if least is not None and greatest is not None and least > greatest:
+        least = greatest = None
+    return Bounds(statistics.number(1) == 0, least, greatest)
 
 
 def nanoseconds(statistics: Message) -> tuple[int, int] | None:
@@ -166,12 +171,16 @@ class StripeIndex:
     def bounds(self, column: int, variant: int | None = None) -> list[Bounds] | None:
         """One per row group; None without a row index."""
         found = self.statistics(column, variant)
-        return None if found is None else list(map(bounds, found))
+        return None if found is None else [bounds(found.of(group)) for group in range(self.stripe.num_row_groups)]
 
-    def statistics(self, column: int, variant: int | None = None) -> list[Message] | None:
-        """The ``ColumnStatistics`` of each row group; None without a row index."""
-        found = self.row_index(column, variant)
-        return None if found is None else list(map(entry_statistics, found))
+    def statistics(self, column: int, variant: int | None = None) -> GroupStatistics | None:
+        """Those of each row group; None without a row index."""
+        if (entries := self.row_index(column, variant)) is None:
+            return None
+        *around, own = self._tail.schema.down_to(column)
+        chain = [(one, self.row_index(one.id, self._tail.variant_at(one, variant))) for one in around]
+        rows = self.stripe.num_rows
+        return GroupStatistics([*chain, (own, entries)], rows, self._tail.row_index_stride or rows)
 
     def row_index(self, column: int, variant: int | None = None) -> list[memoryview] | None:
         """The ``RowIndexEntry`` of each row group; None without a row index."""
@@ -271,8 +280,3 @@ class StripeIndex:
             count = f"more than {len(found) - 1}" if len(found) > self.stripe.num_row_groups else str(len(found))
             raise FormatError(f"{count} {what} for {self.stripe.num_row_groups} row groups")
         return found
-
-
-def entry_statistics(entry: memoryview) -> Message:
-    """The ``ColumnStatistics`` of a ``RowIndexEntry``."""
-    return Message(Message(entry).bytes(2))

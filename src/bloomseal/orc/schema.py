@@ -124,6 +124,10 @@ class Schema:
         above = (one for one in self.columns if one.id < leaf.id <= one.last)
         return next((one for one in above if one.kind is not Kind.STRUCT), leaf)
 
+    def down_to(self, column: int) -> list[Column]:
+        """The columns around a column, from the top-level one on, and itself."""
+        return [one for one in self.columns[1 : column + 1] if column <= one.last]
+
     def _add(self, types: list[memoryview], name: str, depth: int) -> int:
         if depth > MAX_SCHEMA_DEPTH:
             raise FormatError(f"a schema nested deeper than {MAX_SCHEMA_DEPTH}")

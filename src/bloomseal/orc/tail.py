@@ -14,7 +14,7 @@ from ..storage.source import Source
 from .chunks import Compression, InPlace, inflate, inflate_in_place
 from .encryption import Encryption, check_length, read_encryption
 from .protobuf import Message
-from .schema import Schema
+from .schema import Column, Schema
 
 __all__ = ["MAGIC", "Stripe", "Tail", "Writer", "read_tail"]
 
@@ -99,6 +99,14 @@ class Tail:
     def application(self) -> str:
         """The writer, as `bloomseal.writers` spells it."""
         return {Writer.JAVA: "ORC Java", Writer.CPP: "ORC C++", None: ""}[self.writer]
+
+    def variant_at(self, column: Column, variant: int | None) -> int | None:
+        """The variant of a column around a leaf that is read from this variant: that one, or None for a column in clear
+        around all of the variant's.
+        """
+        if variant is None or self.encryption is None or column.id < self.encryption.variants[variant].root.id:
+            return None
+        return variant
 
     def inflate(self, data: memoryview, limit: int) -> memoryview:
         return inflate(data, self.compression, self.block_size, limit)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ...storage.lent import leased
 from ...verdict import Verdict
-from ..index import Bounds, StripeIndex, bounds, entry_statistics
+from ..index import Bounds, StripeIndex, bounds
 from ..streams import Stream
 from .values import Asked
 
@@ -110,9 +110,9 @@ def asked_of_stripe(
                         maybe[group] &= asked.maybe_in(one)
     # Most row groups are ruled out by now, and their statistics, of which a stripe has many, are not parsed.
     left = np.flatnonzero(maybe.any(axis=1) | empty).tolist()
-    entries = index.row_index(column, variant) if left else None
+    statistics = index.statistics(column, variant) if left else None
     for group in left:
-        within = possible if entries is None else possible & asked.within(bounds(entry_statistics(entries[group])))
+        within = possible if statistics is None else possible & asked.within(bounds(statistics.of(group)))
         if empty[group] and within.any():
             maybe[group], believed[group], untrusted[group] = within, False, _EMPTY
         else:

@@ -4,7 +4,6 @@ compare themselves with. Nobody authenticates them; where a writer is known to g
 
 from __future__ import annotations
 
-import math
 import struct
 from decimal import Decimal, InvalidOperation
 from typing import Final, NamedTuple
@@ -44,15 +43,16 @@ class Said(NamedTuple):
 NOTHING_SAID: Final = Said()
 
 
-def said(statistics: Message, column: Column, leaf: Leaf, tail: Tail, zone: str, *, merged: bool) -> Said:
+def said(statistics: Message | None, column: Column, leaf: Leaf, tail: Tail, zone: str, *, merged: bool) -> Said:
     """Take a ``ColumnStatistics`` apart.
 
     Args:
+        statistics: None where there are none that fit the rows (`bloomseal.orc.statistics`).
         leaf: the column, as terms know it.
         zone: the stripe's writer time zone.
         merged: of a whole stripe, that is made of those of its row groups.
     """
-    if 1 not in statistics:
+    if statistics is None:
         return NOTHING_SAID
     values = signed(statistics.number(1))
     nulls = statistics.number(10, 1)
@@ -74,7 +74,8 @@ def _between(
     if kind in (Kind.STRING, Kind.VARCHAR):
         ends = Message(statistics.bytes(4))
         sure = tail.writer is Writer.CPP or tail.writer_version >= _HIVE_8732
-        return (bytes(ends.bytes(1)), bytes(ends.bytes(2))) if sure and 1 in ends and 2 in ends else None
+        least, greatest = bytes(ends.bytes(1)), bytes(ends.bytes(2))
+        return (least, greatest) if sure and 1 in ends and 2 in ends and least <= greatest else None
     if kind is Kind.BOOLEAN:
         true = Message(statistics.bytes(5)).numbers(1)
         if len(true) != 1 or not 0 <= true[0] <= values or not values:
@@ -101,7 +102,7 @@ def _floats(ends: Message, leaf: Leaf) -> tuple[bytes, bytes] | None:
     if 1 not in ends or 2 not in ends or len(ends.bytes(1)) != 8 or len(ends.bytes(2)) != 8:
         return None
     least, greatest = (struct.unpack("<d", ends.bytes(field))[0] for field in (1, 2))
-    if math.isnan(least) or math.isnan(greatest):
+    if not least <= greatest:  # NaN among them
         return None
     try:
         form = "<f" if leaf.type.physical.name == "FLOAT" else "<d"
@@ -111,7 +112,8 @@ def _floats(ends: Message, leaf: Leaf) -> tuple[bytes, bytes] | None:
 
 
 def _decimals(ends: Message, column: Column, leaf: Leaf) -> tuple[bytes, bytes] | None:
-    found = []
+    found: list[int] = []
+    width = leaf.type.type_length or 16
     for field in (1, 2):
         text = bytes(ends.bytes(field))
         try:
@@ -125,17 +127,19 @@ def _decimals(ends: Message, column: Column, leaf: Leaf) -> tuple[bytes, bytes] 
         if shift < 0 and any(digits[shift:]):
             return None
         unscaled = int("".join(map(str, digits))) * 10 ** max(shift, 0) // 10 ** max(-shift, 0)
-        width = leaf.type.type_length or 16
         if unscaled >> 8 * width - 1:
             return None
-        found.append((-unscaled if sign else unscaled).to_bytes(width, "big", signed=True))
-    return found[0], found[1]
+        found.append(-unscaled if sign else unscaled)
+    least, greatest = found
+    if least > greatest:
+        return None
+    return least.to_bytes(width, "big", signed=True), greatest.to_bytes(width, "big", signed=True)
 
 
 def _moments(statistics: Message) -> tuple[bytes, bytes] | None:
     if (ends := nanoseconds(statistics)) is None:
         return None
     least, greatest = ends[0] // 1_000_000 - _SLACK, ends[1] // 1_000_000 + _SLACK
-    if least < _SURE_FROM or greatest * 1_000_000 >= 1 << 63:
+    if least < _SURE_FROM or ends[0] > ends[1] or greatest * 1_000_000 >= 1 << 63:
         return None
     return tuple((end * 1_000_000).to_bytes(8, "little", signed=True) for end in (least, greatest))  # type: ignore[return-value]

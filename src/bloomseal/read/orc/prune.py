@@ -17,6 +17,7 @@ from ...errors import UsageError
 from ...orc import Column, OrcFile
 from ...orc.asking.values import Asked
 from ...orc.protobuf import Message
+from ...orc.statistics import GroupStatistics
 from ...storage.lent import leased
 from ..predicate.predicate import Predicate, Term
 from .bounds import Said, said
@@ -76,7 +77,7 @@ class _Asking:
     def __init__(self, file: OrcFile, stripe: int, stored: Mapping[int, Column]) -> None:
         self._file, self._stripe, self._stored = file, stripe, stored
         self._zone = file.index(stripe).writer_timezone
-        self._entries: dict[int, list[memoryview] | None] = {}
+        self._statistics: dict[int, GroupStatistics | None] = {}
         self._groups: dict[int, dict[int, Said]] = {}
         self._filters: dict[int, Bools | None] = {}
 
@@ -84,19 +85,19 @@ class _Asking:
         """Do the stripe's statistics prove that no value satisfies the term?"""
         column = self._stored[term.leaf.index]
         found = self._file.stripe_statistics(self._stripe, column)
-        return found is not None and _outside(term, self._said(term, column, found, merged=True))
+        return _outside(term, self._said(term, column, found, merged=True))
 
     def not_outside(self, term: Term, left: Bools) -> Bools | None:
         """The row groups of `left` in which their statistics leave the term possible; None: all."""
         column = self._stored[term.leaf.index]
-        if column.id not in self._entries:
-            self._entries[column.id] = self._file.row_index(self._stripe, column)
-        if (entries := self._entries[column.id]) is None:
+        if column.id not in self._statistics:
+            self._statistics[column.id] = self._file.statistics(self._stripe, column)
+        if (statistics := self._statistics[column.id]) is None:
             return None
         asked = np.flatnonzero(left).tolist()
         known = self._groups.setdefault(column.id, {})
         new = [group for group in asked if group not in known]
-        for group, one in zip(new, self._file.parsed(self._stripe, column, [entries[at] for at in new]), strict=True):
+        for group, one in zip(new, self._file.parsed(self._stripe, column, statistics, new), strict=True):
             known[group] = self._said(term, column, one, merged=False)
         found = left.copy()
         found[asked] = [not _outside(term, known[group]) for group in asked]
@@ -135,7 +136,7 @@ class _Asking:
     def _hybrid(self) -> bool:
         return self._file.tail.hybrid_calendar
 
-    def _said(self, term: Term, column: Column, found: Message, *, merged: bool) -> Said:
+    def _said(self, term: Term, column: Column, found: Message | None, *, merged: bool) -> Said:
         return said(found, column, term.leaf, self._file.tail, self._zone, merged=merged)
 
 

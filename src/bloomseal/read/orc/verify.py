@@ -62,7 +62,8 @@ def _verify_column(
     """`rows`: where filters are to be asked for their values, the whole stripe."""
     stored, leaf = columns.stored[index], columns.leaves.leaves[index]
     streams = file.index(stripe)
-    if file.statistics(stripe, stored) is not None:
+    if (statistics := file.statistics(stripe, stored)) is not None:
+        file.parsed(stripe, stored, statistics, range(streams.stripe.num_row_groups))
         report.unauthenticated["row index"] += 1
     if (stream := file.filter_stream(stripe, stored)) is None:
         return
