@@ -81,16 +81,16 @@ def test_the_command_tells_them_apart(lab: Lab, capsys: pytest.CaptureFixture[st
     one, _ = lab.signed("t/one.parquet"), lab.signed("t/two.parquet")
     ring = ("--keyring", str(lab.keyring.path))
     old = str(lab.folder / "old.parquet")
-    assert main(["audit", str(lab.folder / "t"), *ring, f"--report=parquet={old}"]) == 0
+    assert main(["audit", str(lab.folder / "t"), *ring, f"--report=parquet={old}"]) == 4
     lab.keyring.rotate("pii")
     _rewrap(lab, one)
     capsys.readouterr()
-    assert main(["audit", str(lab.folder / "t"), *ring, "--since", old, "--format", "json"]) == 0
+    assert main(["audit", str(lab.folder / "t"), *ring, "--since", old, "--format", "json"]) == 4
     keys = {one["master_key"]: one for one in json.loads(capsys.readouterr().out)["since"]["keys"]}
     assert {name: len(keys["pii"][name]) for name in ("rotated", "current", "missed")} == {
         "rotated": 1, "current": 0, "missed": 1,
     }  # fmt: skip
-    assert main(["audit", str(lab.folder / "t"), *ring, "--since", old]) == 0
+    assert main(["audit", str(lab.folder / "t"), *ring, "--since", old]) == 4
     assert "current already" in capsys.readouterr().out
 
 

@@ -17,8 +17,9 @@ from ..notebook import ShownInNotebooks
 from ..policy import Policy, TablePolicy
 from .facts.files.file import FileFacts, Seen
 from .facts.indexes import look_at_indexes
-from .facts.inventory import look, to_table
+from .facts.inventory import keys_at_hand, look, to_table
 from .facts.leftovers import Content, look_at
+from .facts.personal import by_name
 from .facts.places import Places, find_files
 from .facts.policies import Policies
 from .rules.checks import check, unclaimed_filters
@@ -53,6 +54,9 @@ class Report(ShownInNotebooks):
         with_keys, deep: how.
         moment: when, and what ages were counted to.
         policy: SHA-256 of the policy's file in hexadecimal; None without one.
+        with_policy: the files were held against a policy. Without one nobody has said what is to be sealed.
+        in_clear: how many column chunks, filters and statistics (smallest and greatest values) stand in clear.
+        personal: column in clear → why it looks personal; a hint, by names and values in clear.
     """
 
     inventory: pa.Table
@@ -64,13 +68,31 @@ class Report(ShownInNotebooks):
     hidden: list[str] = field(default_factory=list)
     moment: datetime | None = None
     policy: str | None = None
+    with_policy: bool = False
+    in_clear: dict[str, int] = field(default_factory=dict)
+    personal: dict[str, str] = field(default_factory=dict)
 
     @property
-    def ok(self) -> bool:
-        """Nothing stayed unseen, and nothing was found at *error* or above. A gate asks this: not seen is not
-        absent.
+    def ok(self) -> bool | None:
+        """A gate asks this. False: something was found at *error* or above, or could not be looked at: not seen is not
+        absent. None: nothing of that, and no policy that says what is to be sealed, so that nothing was judged.
         """
-        return not self.unseen and not self.at_least(Severity.ERROR)
+        if self.unseen or self.at_least(Severity.ERROR):
+            return False
+        return True if self.with_policy else None
+
+    @property
+    def verdict(self) -> str:
+        """`ok` in words, with what it rests on."""
+        found = ", ".join(f"{count:,} {name}" for name, count in self.counts().items() if count) or "no finding"
+        if self.ok is None:
+            return f"not judged: no policy says what is to be sealed; {found} by the rules that need none"
+        if self.ok:
+            seen = "with keys" if self.with_keys else "without keys, as everybody sees them"
+            more = f"; {len(self.hidden)} things were not looked at" if self.hidden else ""
+            return f"ok: {self.files:,} files held against the policy, {seen}: {found}{more}"
+        blind = f"; {len(self.unseen)} things could not be looked at" if self.unseen else ""
+        return f"not ok: {found}{blind}"
 
     @property
     def worst(self) -> Severity | None:
@@ -97,7 +119,7 @@ class Report(ShownInNotebooks):
         """As `to_dict`, without the findings: of those there may be hundreds of thousands."""
         return {
             "format": "bloomseal audit",
-            "format_version": 2,
+            "format_version": 3,
             "tool": f"bloomseal {__version__}",
             "time": None if self.moment is None else self.moment.isoformat(),
             "policy_digest": self.policy,
@@ -106,6 +128,9 @@ class Report(ShownInNotebooks):
             "column_chunks": self.inventory.num_rows - self.inventory["row_group"].null_count,
             "with_keys": self.with_keys,
             "deep": self.deep,
+            "with_policy": self.with_policy,
+            "in_clear": self.in_clear,
+            "looks_personal": self.personal,
             "counts": self.counts(),
             "findings": [],
             "unseen": self.unseen,
@@ -135,6 +160,7 @@ def audit(
     aad_prefix: bytes | str | None = None,
     filesystem: FileSystem | None = None,
     deep: bool = False,
+    with_keys: bool = True,
     now: datetime | None = None,
     key_options: Sequence[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -142,7 +168,7 @@ def audit(
     """Inventory, and what the rules say to it.
 
     Args:
-        paths, keys, policy, table, aad_prefix, filesystem, progress: as `bloomseal.audit.inventory`.
+        paths, keys, policy, table, aad_prefix, filesystem, with_keys, progress: as `bloomseal.audit.inventory`.
         deep: read whole files, and look for repeated nonces, for filters in clear that no metadata names, and for
             filters that deny values of their own column chunk.
         now: the moment that ages of keys are counted to.
@@ -154,6 +180,7 @@ def audit(
     """
     places = find_files(paths, filesystem=filesystem)
     policies = Policies(policy, table)
+    keys = keys_at_hand(keys, policies, places, with_keys=with_keys)
     files, nonces = look(places, keys, policies, aad_prefix=aad_prefix, deep=deep, progress=progress)
     means = Means.of(keys) if key_options is None else Means.said(key_options)
     return judged(files, places, policies, with_keys=keys is not None, nonces=nonces, now=now, means=means)
@@ -201,7 +228,25 @@ def judged(
         hidden,
         moment,
         policies.digest,
+        policies.given,
+        *_in_clear(files),
     )
+
+
+def _in_clear(files: Sequence[FileFacts]) -> tuple[dict[str, int], dict[str, str]]:
+    """What stands in clear, counted, and which of the columns in clear look personal."""
+    count = dict.fromkeys(("column_chunks", "filters", "statistics"), 0)
+    looks: dict[str, str | None] = {}
+    for file in files:
+        for chunk in file.chunks:
+            column = file.leaves[chunk.leaf][0]
+            count["column_chunks"] += not chunk.protection
+            count["filters"] += chunk.filter == Seen.CLEAR
+            count["statistics"] += chunk.bounds or chunk.exposed & 1
+            if not chunk.protection and looks.get(column) is None:
+                by_pattern = file.patterns.get(column)
+                looks[column] = "its name" if by_name(column) else by_pattern and f"values like {by_pattern}"
+    return count, {column: why for column, why in sorted(looks.items()) if why is not None}
 
 
 def _unseen(facts: Facts) -> list[str]:

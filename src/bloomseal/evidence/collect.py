@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow.parquet as pq
 
 from .._version import __version__
-from ..audit.facts.inventory import look
+from ..audit.facts.inventory import keys_at_hand, look
 from ..audit.facts.places import Places, find_files
 from ..audit.facts.policies import Policies
 from ..audit.report import Report, judged
@@ -84,6 +84,7 @@ def make(
     aad_prefix: bytes | str | None = None,
     filesystem: FileSystem | None = None,
     deep: bool = False,
+    with_keys: bool = True,
     now: datetime | None = None,
     progress: Callable[[int, int], None] | None = None,
     **more: Any,
@@ -95,9 +96,10 @@ def make(
         out: the bundle, a zip archive of mode 0600.
         signers: whoever signs now; others may sign later (`add_signature`).
         overwrite: replace a file that is there.
-        keys: whatever `DecryptionSpec` takes; None to tell what everybody sees.
+        keys: whatever `DecryptionSpec` takes; None: from the KMS that the policy names, and without a policy none, to
+            tell what everybody sees.
         policy: a policy, or its file, of which the bundle then holds the digest.
-        table, aad_prefix, filesystem, deep, progress: as for `bloomseal.audit.audit`.
+        table, aad_prefix, filesystem, deep, with_keys, progress: as for `bloomseal.audit.audit`.
         now: the moment that the bundle speaks of; default: this one.
         more: `journals`, `destroyed`, `samples`, `also`, `access_log` of `gather`.
 
@@ -112,6 +114,7 @@ def make(
     digest, loaded = _policy(policy)
     policies = Policies(loaded, table)
     places = find_files(paths, filesystem=filesystem)
+    keys = keys_at_hand(keys, policies, places, with_keys=with_keys)
     files, nonces = look(places, keys, policies, aad_prefix=aad_prefix, deep=deep, progress=progress)
     report = judged(files, places, policies, with_keys=keys is not None, nonces=nonces, now=moment)
     evidence = gather(

@@ -10,11 +10,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import UsageError
-from ...keytools import KeyTools, as_key_source
-from ...keytools.pinned import PinnedKeys
+from ...keytools import KeyTools
 from ...policy import Policy, TablePolicy
 from ...storage.ref import FileRef
-from ..facts.inventory import scanner_for
+from ..facts.inventory import keys_at_hand, scanner_for, tools_behind
 from ..facts.places import Places, Systems, find_files
 from ..facts.policies import Policies
 from .answer import ALL_VERSIONS, Destruction, Reason
@@ -84,12 +83,13 @@ def may_destroy(
         raise UsageError("no path is given", hint="a file, a folder or a table")
     began = datetime.now(UTC)
     after = CACHE_LIFETIME if after is None else after
-    source = None if keys is None else as_key_source(keys)
-    source = source.tools if isinstance(source, PinnedKeys) else source
+    policies = Policies(policy, table)
+    # Without a way to the KMS the answer is unknown, and says that none was asked.
+    source = tools_behind(keys_at_hand(keys, policies, Places()))
     tools = source if isinstance(source, KeyTools) else None
     ask_now = functools.partial(ask, master_key, version, tools, after=after, now=began)
     question = ask_now()
-    scanner = scanner_for(source, Policies(policy, table), aad_prefix=aad_prefix, filters=False, witness=True)
+    scanner = scanner_for(source, policies, aad_prefix=aad_prefix, filters=False, witness=True)
     examiner = Examiner(question, scanner)
     return answered(
         question,

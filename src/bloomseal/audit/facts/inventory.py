@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from ...errors import BloomsealError
 from ...keytools import KeyTools, as_key_source
 from ...keytools.pinned import PinnedKeys
+from ...keytools.protocols import KeySource
 from ...policy import Policy, TablePolicy
 from .files.file import PROTECTIONS, SEEN, FileFacts
 from .files.scan import Scanner
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from ...storage.source import Source
     from .files.deep import Nonces
 
-__all__ = ["SCHEMA", "inventory", "look", "scanner_for", "to_table"]
+__all__ = ["SCHEMA", "inventory", "keys_at_hand", "look", "scanner_for", "to_table", "tools_behind"]
 
 _WORDS: Final = pa.dictionary(pa.int32(), pa.string())
 _MOMENT: Final = pa.timestamp("s", "UTC")
@@ -129,6 +131,7 @@ def inventory(
     filesystem: FileSystem | None = None,
     filters: bool | None = None,
     deep: bool = False,
+    with_keys: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> pa.Table:
     """The protection of every column chunk, over any number of files.
@@ -137,13 +140,15 @@ def inventory(
 
     Args:
         paths: files, folders, Delta tables (folders) and Iceberg tables (their ``.metadata.json``).
-        keys: whatever `DecryptionSpec` takes; None to look at what everybody sees. At most one unwrapping per KEK, and
-            under a policy that limits the age of keys up to two questions per master key.
+        keys: whatever `DecryptionSpec` takes; None: from the KMS that the policy names, and without a policy none, to
+            look at what everybody sees. At most one unwrapping per KEK, and under a policy that limits the age of keys
+            up to two questions per master key.
         policy: gives the AAD prefixes that files don't store, and asks for the ages of keys.
         table: the policy's table, where the paths don't tell.
         aad_prefix: the prefix of files that don't store theirs, where there is no policy.
         filters: open filters and judge their bits; None: where keys are given.
         deep: count every page, and ask each filter for every value of its own column chunk.
+        with_keys: False: look at what everybody sees, whatever the policy names.
         progress: called with files done and in all.
 
     Returns:
@@ -154,8 +159,22 @@ def inventory(
     """
     places = find_files(paths, filesystem=filesystem)
     policies = Policies(policy, table)
+    keys = keys_at_hand(keys, policies, places, with_keys=with_keys)
     files, _ = look(places, keys, policies, aad_prefix=aad_prefix, filters=filters, deep=deep, progress=progress)
     return to_table(files, policies)
+
+
+def keys_at_hand(keys: Any, policies: Policies, places: Places, *, with_keys: bool = True) -> Any:
+    """`keys`, or else key tools over the policy's KMS; None: there are none. Why the KMS can't be had is told among
+    what is unknown.
+    """
+    if not with_keys or keys is not None:
+        return keys if with_keys else None
+    try:
+        return policies.keys()
+    except BloomsealError as error:
+        places.unknown.append(f"the keys of the policy's KMS: {error.what}")
+        return None
 
 
 def look(
@@ -196,6 +215,12 @@ def _in_depth(nonces: Nonces, facts: FileFacts, walk: Walk | None, source: Sourc
         prove(facts, walk)
 
 
+def tools_behind(keys: Any) -> KeySource | None:
+    """The key source of an audit. Pins refuse what they don't expect; an audit has to see it."""
+    source = None if keys is None else as_key_source(keys)
+    return source.tools if isinstance(source, PinnedKeys) else source
+
+
 def scanner_for(
     keys: Any,
     policies: Policies,
@@ -209,10 +234,7 @@ def scanner_for(
     """The scanner of single files; arguments as of `inventory`, `truth` and `visit` as of `Scanner`; `witness`: ask the
     KMS which version opens each wrapped key.
     """
-    source = None if keys is None else as_key_source(keys)
-    if isinstance(source, PinnedKeys):
-        # Pins refuse what they don't expect; an audit has to see it.
-        source = source.tools
+    source = tools_behind(keys)
     tools = source if isinstance(source, KeyTools) else None
     asked = Witness(tools) if witness and tools is not None else None
     kms = Kms(None if tools is None else tools.kms, dated=policies.dated, witness=asked)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from ...errors import UsageError
+from ...keytools import KeyTools
 from ...policy import Policy, TablePolicy
 from ...storage.ref import FileRef
 from .files.file import FileFacts
@@ -54,6 +56,24 @@ class Policies:
         """The AAD prefixes that the policy gives a file, or gave it once."""
         policy = self.of(ref.path)
         return () if policy is None else tuple(prefix.encode() for prefix in policy.prefixes(ref))
+
+    @property
+    def given(self) -> bool:
+        """Is there a policy at all?"""
+        return self._given
+
+    def keys(self) -> KeyTools | None:
+        """Key tools over the KMS that the policy names; None without a policy.
+
+        Raises:
+            BloomsealError: there is no way to the KMS, or the tables have several.
+        """
+        tables = self.tables
+        if not tables:
+            return None
+        if any(one.kms is not tables[0].kms and one.kms != tables[0].kms for one in tables):
+            raise UsageError("the policy's tables have several KMSs", hint="name one table, or the keys")
+        return tables[0].keys.tools
 
     @property
     def dated(self) -> bool:

@@ -49,15 +49,17 @@ svg text{font:12px system-ui,sans-serif;fill:currentColor}.why{color:var(--dim);
 tr,figure,.verdict,h3+p{break-inside:avoid}h2,h3,h3+p{break-after:avoid}thead{display:table-header-group}svg{min-width:0}figure{overflow:visible}}
 </style></head><body>
 <h1>Bloomseal audit</h1>
-<p class="verdict" style="border-color:{{ verdict[0] }}"><strong>{{ verdict[1] }}</strong> {{ verdict[2] }}</p>
+<p class="verdict" style="border-color:{{ colour }}"><strong>{{ report.verdict }}</strong></p>
 <dl><dt>Looked at</dt><dd>{{ "{:,}".format(report.files) }} files, {{ "{:,}".format(chunks) }} column chunks{{ ", read as a whole" if report.deep else "" }}</dd>
 <dt>Keys</dt><dd>{{ "at hand" if report.with_keys else "none: this is what everybody sees" }}</dd>
+<dt>In clear</dt><dd>{% for what, count in report.in_clear.items() %}{{ "{:,}".format(count) }} {{ what | replace("_", " ") }}{{ "" if loop.last else ", " }}{% endfor %}</dd>
 <dt>Time</dt><dd>{{ moment }}</dd>
-<dt>Policy</dt><dd>{{ ("its file's SHA-256 is " ~ report.policy) if report.policy else "held against no policy file" }}</dd>
+<dt>Policy</dt><dd>{{ ("its file's SHA-256 is " ~ report.policy) if report.policy else "one without a file" if report.with_policy else "none: nothing says what is to be sealed" }}</dd>
 <dt>Made by</dt><dd>bloomseal {{ version }}</dd></dl>
 {% if report.unseen %}<h2>Could not look</h2><ul>{% for text in report.unseen %}<li>{{ text }}</li>{% endfor %}</ul>{% endif %}
+{% if report.personal %}<h2>May be personal, and stands in clear</h2><ul>{% for name, why in report.personal.items() %}<li>{{ name }} (by {{ why }})</li>{% endfor %}</ul>{% endif %}
 <h2>Findings</h2>
-{% if not groups %}<p>None.</p>{% else %}
+{% if not groups %}<p>{{ report.verdict }}.</p>{% else %}
 <table><thead><tr><th>Severity</th><th>Rule</th><th>Count</th></tr></thead><tbody>
 {% for g in groups %}<tr><td><span class="badge" style="background:{{ colours[g.worst] }}">{{ g.worst }}</span></td>
 <td><a href="#{{ g.rule.id }}">{{ g.rule.id }}</a> {{ g.rule.title }}</td><td>{{ "{:,}".format(g.findings | length) }}</td></tr>
@@ -72,7 +74,7 @@ tr,figure,.verdict,h3+p{break-inside:avoid}h2,h3,h3+p{break-after:avoid}thead{di
 {% if g.findings | length > most %}<p>And {{ "{:,}".format(g.findings | length - most) }} more; the JSON report has all.</p>{% endif %}</section>
 {% endfor %}{% endif %}
 <h2>Not seen</h2>
-{% if not report.hidden %}<p>Nothing was hidden.</p>{% else %}<ul>{% for text in report.hidden %}<li>{{ text }}</li>{% endfor %}</ul>{% endif %}
+{% if not report.hidden %}<p>Of the {{ "{:,}".format(report.files) }} files nothing is known that was not looked at, beside what is named above.</p>{% else %}<ul>{% for text in report.hidden %}<li>{{ text }}</li>{% endfor %}</ul>{% endif %}
 {% for title, caption, svg in plots %}<h2>{{ title }}</h2><figure>{{ svg }}<figcaption>{{ caption }}</figcaption></figure>
 {% endfor %}</body></html>
 """
@@ -106,7 +108,7 @@ def html_pieces(report: Report) -> Iterator[str]:
     chunks = report.inventory.num_rows - report.inventory["row_group"].null_count
     pieces: Iterator[str] = environment.from_string(_PAGE).generate(
         report=report, chunks=chunks, colours=_COLOURS, plots=plots, most=_MOST_OF_RULE, version=__version__,
-        groups=_groups(report), verdict=_verdict(report),
+        groups=_groups(report), colour=_colour(report),
         moment="not told" if report.moment is None else report.moment.strftime("%Y-%m-%d %H:%M:%S %Z"),
     )  # fmt: skip
     return chain(pieces, ("\n",))
@@ -119,17 +121,14 @@ def _groups(report: Report) -> list[_Group]:
     return [_Group(findings[0].rule, findings) for findings in by_rule.values()]
 
 
-def _verdict(report: Report) -> tuple[str, str, str]:
-    """Colour, the first line, and the counts."""
-    counts = ", ".join(f"{count:,} {name}" for name, count in report.counts().items() if count) or "nothing was found"
-    why = "1 reason stands" if len(report.unseen) == 1 else f"{len(report.unseen)} reasons stand"
-    seen = f"Not everything could be looked at: {why} below." if report.unseen else ""
+def _colour(report: Report) -> str:
+    """Of the verdict: green only where that is *ok*."""
+    if report.ok:
+        return "#3d7a3c"
     worst = report.worst
-    if worst is not None and worst >= Severity.ERROR:
-        return _COLOURS[worst.label], f"{seen} Not in order:".strip(), f"{counts}."
-    if report.unseen:
-        return _COLOURS["error"], seen, f"Of what was seen: {counts}."
-    return "#3d7a3c", "All that was named could be looked at.", f"In order: {counts}."
+    if report.ok is None or worst is None or worst < Severity.ERROR:
+        return _COLOURS["warning" if report.ok is None else "error"]
+    return _COLOURS[worst.label]
 
 
 def _shown(value: Any) -> Any:

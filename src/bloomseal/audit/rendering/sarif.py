@@ -59,9 +59,11 @@ def sarif_pieces(report: Report, *, base: str | os.PathLike[str] | None = None) 
                 ),
                 "invocations": [
                     {
-                        # Not seen is not absent: a dashboard must not take an empty list for a clean table.
-                        "executionSuccessful": not report.unseen,
+                        # Not seen is not absent, and not judged is not clean: a dashboard must not take an empty list
+                        # for a clean table.
+                        "executionSuccessful": not report.unseen and report.with_policy,
                         "toolExecutionNotifications": [
+                            *([] if report.ok is not None else [_notification("warning", report.verdict)]),
                             *(_notification("error", f"Could not look: {text}") for text in report.unseen),
                             *(_notification("note", f"Not seen: {text}") for text in report.hidden),
                         ],

@@ -119,8 +119,14 @@ class KeyOptions:
             told += ["--key-env", item]
         return told or None
 
-    def reading(self) -> ExplicitKeys | KeyTools | None:
-        """The ``keys=`` of a reader; None where no keys were named."""
+    def reading(self, *, policy: bool = False) -> ExplicitKeys | KeyTools | None:
+        """The ``keys=`` of a reader; None where no keys were named.
+
+        Args:
+            policy: there is one, whose KMS counts before the keyring of the environment.
+        """
+        if policy and self.said() is None:
+            return None
         if (given := self.given) is not None:
             return ExplicitKeys(given.footer, given.columns, given.ids)
         return self.tools()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["audit"]
 
-_FOUND, _UNSEEN = 1, 3
+_FOUND, _UNSEEN, _NOT_JUDGED = 1, 3, 4
 _LISTED = 20
 
 
@@ -35,6 +35,7 @@ _LISTED = 20
     is_flag=True,
     help="Read whole files: open every module as verify does; repeated nonces, filters in clear or wrong.",
 )
+@click.option("--without-keys", is_flag=True, help="Look at what everybody sees, whatever KMS the policy names.")
 @click.option(
     "--fail-on",
     multiple=True,
@@ -80,6 +81,7 @@ def audit(
     table_name: str | None,
     aad_prefix: str | None,
     deep: bool,
+    without_keys: bool,
     fail_on: tuple[str, ...],
     allow_unseen: bool,
     reports: tuple[str, ...],
@@ -93,12 +95,14 @@ def audit(
 ) -> int:
     """Audit files, folders, Delta tables (folders) and Iceberg tables (folders, or .metadata.json) at each PATH.
 
-    Without keys it looks at what everybody sees, and says what is hidden from it.
+    Keys are from the options, else from the KMS that the policy names. Without keys it looks at what everybody sees,
+    and says what is hidden from it.
 
     Exit code: 0; 1 on findings at or above --fail-on, or if --demonstrate confirms a candidate; 2 on errors, and where
     --demonstrate confirms nothing and could not ask some file; 3 where nothing was found, and something could not be
-    looked at: a key that the KMS did not give, a folder that can't be listed, no file at all. Of --may-destroy: 0 yes,
-    1 no, 3 unknown, 2 errors.
+    looked at: a key that the KMS did not give, a folder that can't be listed, no file at all; 4 where neither holds,
+    and no policy says what is to be sealed, so that nothing was judged. Of --may-destroy: 0 yes, 1 no, 3 unknown, 2
+    errors.
 
     \b
     Examples:
@@ -107,16 +111,20 @@ def audit(
       bloomseal audit lake/customers --may-destroy pii:1 --keyring keys.json
       bloomseal audit leaky.parquet --demonstrate ssn --pattern '\\d{3}-\\d{2}-\\d{4}'
     """
+    from ...audit.facts.policies import Policies
     from ...policy import Policy
 
     common: dict[str, Any] = {
-        "keys": keys.reading(),
+        "keys": None if without_keys else keys.reading(policy=policy is not None),
         "policy": None if policy is None else Policy.load(policy),
         "table": table_name,
         "aad_prefix": aad_prefix,
     }
+    if without_keys and (keys.said() is not None or destruction.may_destroy):
+        raise UsageError("--without-keys goes neither with keys nor with --may-destroy")
     if demonstrate is not None:
-        return _demonstrate(paths, demonstrate, pattern, candidates, most, common["keys"])
+        at_hand = common["keys"] or (None if without_keys else Policies(common["policy"], table_name).keys())
+        return _demonstrate(paths, demonstrate, pattern, candidates, most, at_hand)
     if destruction.may_destroy:
         return destruction.answer(paths, common)
     from ...audit import audit as look
@@ -124,7 +132,9 @@ def audit(
     gate = _Gate.of(fail_on, allow_unseen)
     targets = Target.all_of(reports, paths)
     with progress("Looking") as tell:
-        report = look(list(paths), deep=deep, key_options=keys.said(), progress=tell, **common)
+        report = look(
+            list(paths), deep=deep, with_keys=not without_keys, key_options=keys.said(), progress=tell, **common
+        )
     for target in targets:
         target.write(report)
     changes = None
@@ -181,22 +191,24 @@ class _Gate:
 
         if self.severity is not None and report.at_least(Severity.named(self.severity)):
             return _FOUND
-        return _UNSEEN if (self.unseen and report.unseen) or (self.hidden and report.hidden) else 0
+        if (self.unseen and report.unseen) or (self.hidden and report.hidden):
+            return _UNSEEN
+        return _NOT_JUDGED if self.severity is not None and not report.with_policy else 0
 
 
 def _tell(report: Report) -> None:
-    counts = ", ".join(f"{count} {name}" for name, count in report.counts().items() if count)
     chunks = report.inventory.num_rows - report.inventory["row_group"].null_count
     facts(
         [
             ("files", report.files),
             ("column chunks", chunks),
             ("keys", "at hand" if report.with_keys else "none: what everybody sees"),
-            ("findings", counts or "none"),
-            ("could not look at", f"{len(report.unseen)}, named below" if report.unseen else None),
+            ("in clear", ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in report.in_clear.items())),
+            ("verdict", report.verdict),
         ],
         title="Audit",
     )
+    _list("may be personal, and stands in clear:", (f"{name} (by {why})" for name, why in report.personal.items()))
     if report.findings:
         table(
             ["severity", "rule", "place", "what"],

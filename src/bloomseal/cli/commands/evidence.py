@@ -123,7 +123,7 @@ def make_bundle(
             out,
             signers=signers,
             overwrite=overwrite,
-            keys=keys.reading(),
+            keys=keys.reading(policy=policy is not None),
             policy=policy,
             table=table_name,
             aad_prefix=aad_prefix,

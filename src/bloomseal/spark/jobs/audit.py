@@ -52,7 +52,7 @@ class TableAudit:
         """As `Report.ok`: nothing at *error* or above was found, and nothing stayed unseen. For a job that is a
         gate.
         """
-        return self.report.ok
+        return bool(self.report.ok)
 
 
 def audit(

@@ -16,8 +16,6 @@ from ...audit.destruction.question import CACHE_LIFETIME, Question, ask
 from ...audit.facts.inventory import scanner_for
 from ...audit.facts.places import Places, find_files
 from ...audit.facts.policies import Policies
-from ...keytools import KeyTools, as_key_source
-from ...keytools.pinned import PinnedKeys
 from ...policy import Policy, TablePolicy
 from ...storage.ref import FileRef
 from ..listing import open_filesystem, qualified, split_uri
@@ -61,10 +59,7 @@ def may_destroy(
     began = datetime.now(UTC)
     after = CACHE_LIFETIME if after is None else after
     chosen = job_table(spark, path, policy, table)
-    source = as_key_source(chosen.keys)
-    source = source.tools if isinstance(source, PinnedKeys) else source
-    tools = source if isinstance(source, KeyTools) else None
-    ask_now = functools.partial(ask, master_key, version, tools, after=after, now=began)
+    ask_now = functools.partial(ask, master_key, version, chosen.keys.tools, after=after, now=began)
     question = ask_now()
     given = [path, *also]
     placed = [split_uri(qualified(spark, one)) for one in given]

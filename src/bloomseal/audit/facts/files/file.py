@@ -61,7 +61,9 @@ class Broken:
 
 @dataclass(slots=True)
 class ChunkFacts:
-    """One column chunk. Offsets and sizes in bytes; None is what can't be seen."""
+    """One column chunk. Offsets and sizes in bytes; None is what can't be seen. `bounds`: of a plaintext column the
+    smallest or greatest value stands in clear.
+    """
 
     row_group: int
     leaf: int
@@ -70,6 +72,7 @@ class ChunkFacts:
     values: int | None = None
     size: int | None = None
     exposed: int = 0
+    bounds: bool = False
     filter: int = Seen.NONE
     filter_offset: int | None = None
     filter_length: int | None = None
@@ -103,6 +106,7 @@ class FileFacts:
             none.
         hash_masks: columns of an ORC file of whose values readers without a key see hashes.
         unbelieved: columns of an ORC file on which nobody would believe a filter, so that none can be attached.
+        patterns: plaintext column → what its smallest and greatest values look like, where that is personal.
     """
 
     ref: FileRef
@@ -127,6 +131,7 @@ class FileFacts:
     file_format: str = "Parquet"
     hash_masks: tuple[str, ...] = ()
     unbelieved: tuple[str, ...] = ()
+    patterns: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_orc(self) -> bool:

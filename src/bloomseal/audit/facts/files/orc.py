@@ -125,6 +125,7 @@ class _Look:
             chunk.filter_offset, chunk.filter_length = stream.offset, stream.length
         statistics = self._clear_statistics(stripe, leaf)
         chunk.values = self._file.stripes[stripe].num_rows
+        chunk.bounds = not encrypted and statistics is not None and any(field in statistics for field in _BOUNDED)
         if encrypted and leaf.id in self._nulled and statistics is not None and statistics.number(1):
             # Whoever masks by null has no value to count: these are of the true ones.
             chunk.exposed = _BOUNDS if any(field in statistics for field in _BOUNDED) else _COUNTS

@@ -25,6 +25,7 @@ from ....storage.ref import FileRef
 from ....storage.source import Source
 from ....thrift.structs import decode
 from ..keys import Impatient, KeyFacts, Kms, SidecarView
+from ..personal import by_value
 from .file import ChunkFacts, FileFacts, Seen
 from .filters import filter_facts
 from .raw_scan import is_filter_header, is_sealed, read_all
@@ -244,6 +245,12 @@ class _Columns:
             facts.error = "a column chunk without metadata"
             return facts
         facts.values, facts.size = meta.num_values, meta.total_compressed_size
+        # A column index has them too, but for a column of nulls, as statistics say.
+        facts.bounds = bool(exposed(meta) & 1) or (meta.statistics is None and column.column_index_offset is not None)
+        if group == 0 and (told := meta.statistics) is not None:
+            name = self._leaves[leaf].name
+            if (what := by_value((told.min_value or told.min, told.max_value or told.max))) is not None:
+                self._facts.patterns[name] = what
         if column.column_index_offset is not None:
             facts.column_index = Seen.CLEAR
         if column.offset_index_offset is not None:
