@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bloomseal.storage import source
+from bloomseal.storage import lent
 from bloomseal.storage.lent import lend
 
 
@@ -50,7 +50,7 @@ def test_two_threads_never_share_it() -> None:
 
 
 def test_large_memory_goes_with_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "_left_behind", left := [])
+    monkeypatch.setattr(lent, "_left_behind", left := [])
     source._Held.__del__(held := source._Held(), left, 100)
     assert left == [{}]
     held.scratches[0] = source.Scratch()
