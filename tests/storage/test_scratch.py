@@ -51,10 +51,10 @@ def test_two_threads_never_share_it() -> None:
 
 def test_large_memory_goes_with_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lent, "_left_behind", left := [])
-    source._Held.__del__(held := source._Held(), left, 100)
+    lent._Held.__del__(held := lent._Held(), left, 100)
     assert left == [{}]
-    held.scratches[0] = source.Scratch()
+    held.scratches[0] = lent.Scratch()
     held.scratches[0].take(101)
     left.clear()
-    source._Held.__del__(held, left, 100)
+    lent._Held.__del__(held, left, 100)
     assert left == [{}]

@@ -18,8 +18,8 @@ from .filter_bytes import FilterBytes, read_filter
 from .footer import Footer
 from .keys_at_hand import KeysAtHand
 from .layout import Column
+from .pages.levels import check_clear_levels
 from .pages.page import Page, read_page
-from .schema import Leaf
 
 __all__ = ["Chunk", "Protection", "Walk"]
 
@@ -248,7 +248,7 @@ class Walk:
             if end != length or page.ordinal != ordinal:
                 raise FormatError("the offset index does not name this page", module=ModuleType.OFFSET_INDEX.label)
             if page.clear_levels:
-                _check_levels(page, chunk.leaf)
+                check_clear_levels(page, chunk.leaf)
         except BloomsealError as error:
             raise error.at(file=self.source.name, **chunk.place) from error.__cause__
         return page
@@ -278,7 +278,7 @@ class Walk:
                     data = self.source.read_into(scratch, start + begin, min(size, length - begin))
                     continue
                 if page.clear_levels:
-                    _check_levels(page, chunk.leaf)
+                    check_clear_levels(page, chunk.leaf)
                 ahead.append(page)
                 position = begin + end
                 ordinal = page.ordinal + 1
@@ -347,13 +347,6 @@ class Walk:
         size, start = meta.total_compressed_size, _start(meta)
         if size is None or size < 0 or (size and start < 4) or start + size > self.source.size:
             raise wrong("the pages reach outside the file")
-
-
-def _check_levels(page: Page, leaf: Leaf) -> None:
-    # Few writers leave any in clear, and a cold probe should not pay for it.
-    from .pages.levels import check_clear_levels
-
-    check_clear_levels(page, leaf)
 
 
 def _no_aad(_kind: ModuleType, _page: int) -> bytes:

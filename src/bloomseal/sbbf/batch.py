@@ -214,17 +214,13 @@ def find_prefixed(data: U8, count: int, among: Among) -> tuple[I64, I64] | None:
 
 
 def tally(data: U8, width: int, count: int, tallies: npt.NDArray[np.int64]) -> bool:
-    """Add to ``tallies[v]`` how often v is among the first `count` numbers of `width` bits in `data`.
-
-    They stand there in the RLE/bit-packing hybrid (Parquet encodings). False where there are fewer, or one is beyond
-    `tallies`, which may have been added to by then.
-    """
+    """As `reference.tally`."""
     if not 0 <= width <= _MOST_BITS:
         return False
     runs = min(len(data) // 2, count // 8 + 1)  # encoders repeat what comes eight times or more
     kernels = _kernels_for(_PACKED * min(count, 8 * len(data) // max(width, 1)) + _RUN * runs)
     if kernels is None:
-        return numpy_kernels.tally(data, width, count, tallies)
+        return reference.tally(data, width, count, tallies)
     return bool(kernels.tally(data.ctypes.data, len(data), width, count, tallies))
 
 

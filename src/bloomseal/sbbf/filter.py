@@ -17,7 +17,6 @@ from .block import BLOCK_BYTES, WORDS, bitset_check, halves
 from .encoding import encode_value
 from .hashing import hash_bytes
 from .operations import kernels
-from .sizing import check_fpp
 from .types import ColumnType
 
 __all__ = ["SplitBlockBloomFilter"]
@@ -239,6 +238,12 @@ def check_num_bytes(num_bytes: int) -> None:
             f"a Bloom filter's size is a multiple of {BLOCK_BYTES} bytes from {limits.MIN_BITSET_BYTES} "
             f"to {limits.MAX_BITSET_BYTES}"
         )
+
+
+def check_fpp(fpp: float) -> None:
+    """Refuse what is no probability strictly between 0 and 1."""
+    if isinstance(fpp, bool) or not isinstance(fpp, int | float) or not 0 < fpp < 1:
+        raise UsageError("a false positive probability lies between 0 and 1", hint="0.01")
 
 
 def _as_hash(value: int) -> int:

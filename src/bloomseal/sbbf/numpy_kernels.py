@@ -1,6 +1,6 @@
-"""numpy versions of two batch operations: good where loading numba would cost more than it saves.
+"""XXH64 of rows in numpy: good where loading numba would cost more than it saves.
 
-Property tests hold them to the xxhash library, and `kernels` to them.
+Property tests hold it to the xxhash library, and `kernels` to it.
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["hash_rows", "tally"]
+__all__ = ["hash_rows"]
 
 U64 = npt.NDArray[np.uint64]
 
-_CHUNK: Final = 1 << 15
-"""Numbers per step: keeps the temporary arrays inside the cache."""
 
 _P1: Final = np.uint64(0x9E3779B185EBCA87)
 _P2: Final = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -69,50 +67,3 @@ def _rotl(x: U64, bits: int) -> U64:
 
 def _round(accumulator: U64 | np.uint64, lane: U64) -> U64:
     return _rotl(accumulator + lane * _P2, 31) * _P1
-
-
-def tally(data: npt.NDArray[np.uint8], width: int, count: int, tallies: npt.NDArray[np.int64]) -> bool:
-    """As `kernels.tally`. Packed runs are whole bytes, so that all of them, put together, are one."""
-    raw, at = data.tobytes(), 0
-    repeated: list[int] = []
-    times: list[int] = []
-    packed: list[bytes] = []
-    numbers = 0
-    while count > 0:
-        header = shift = 0
-        while True:
-            if at == len(raw) or shift > 28:
-                return False
-            header |= (raw[at] & 0x7F) << shift
-            shift, at = shift + 7, at + 1
-            if raw[at - 1] < 0x80:
-                break
-        if not 2 <= header < 1 << 32:
-            return False
-        size = (header >> 1) * width if header & 1 else (width + 7) // 8
-        if size > len(raw) - at:
-            return False
-        run = min(8 * (header >> 1) if header & 1 else header >> 1, count)
-        if header & 1 and width:
-            packed.append(raw[at : at + -(-run // 8) * width])
-            numbers += run
-        else:
-            repeated.append(int.from_bytes(raw[at : at + size], "little"))
-            times.append(run)
-        at, count = at + size, count - run
-    if max(repeated, default=-1) >= len(tallies):
-        return False
-    np.add.at(tallies, np.array(repeated, dtype=np.int64), np.array(times, dtype=np.int64))
-    return _tally_packed(b"".join(packed), width, numbers, tallies)
-
-
-def _tally_packed(raw: bytes, width: int, count: int, tallies: npt.NDArray[np.int64]) -> bool:
-    weights = np.int64(1) << np.arange(width)
-    for start in range(0, count, _CHUNK):
-        part = min(_CHUNK, count - start)
-        held = np.frombuffer(raw, dtype=np.uint8, offset=start * width // 8, count=-(-part * width // 8))
-        values = np.unpackbits(held, bitorder="little")[: part * width].reshape(part, width) @ weights
-        if int(values.max()) >= len(tallies):
-            return False
-        np.add.at(tallies, values, 1)
-    return True

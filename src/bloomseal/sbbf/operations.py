@@ -31,6 +31,8 @@ class Kernels(Protocol):
 
     def hash_views(self, views: U8, buffers: list[U8], valid: Bools, /) -> U64: ...
 
+    def tally(self, data: U8, width: int, count: int, tallies: npt.NDArray[np.int64], /) -> bool: ...
+
 
 _load: Callable[[], Kernels] | None = None
 _loaded: Kernels = reference

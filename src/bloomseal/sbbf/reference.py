@@ -25,11 +25,13 @@ __all__ = [
     "insert",
     "masks",
     "outside",
+    "tally",
 ]
 
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
 U8 = npt.NDArray[np.uint8]
+I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _SALT: Final = np.array(SALT, dtype=np.uint32)
@@ -37,6 +39,7 @@ _CHUNK: Final = 1 << 15
 """Values per step: keeps the temporary (values × 8 words) arrays inside the cache."""
 _FEW: Final = 64
 """So few hashes are looked up all words at once: a call of numpy's costs more than its work."""
+_MOST_BITS: Final = 32
 _INLINE: Final = 12
 """Bytes that an Arrow view holds itself."""
 
@@ -148,6 +151,60 @@ def hash_views(views: U8, buffers: list[U8], valid: Bools) -> U64:
             raise outside()
         hashes[i] = xxhash.xxh64_intdigest(data)
     return hashes
+
+
+def tally(data: U8, width: int, count: int, tallies: I64) -> bool:
+    """Add to ``tallies[v]`` how often v is among the first `count` numbers of `width` bits in `data`.
+
+    They stand there in the RLE/bit-packing hybrid (Parquet encodings). False where there are fewer, or one is beyond
+    `tallies`, which may have been added to by then. Packed runs are whole bytes, so that all of them, put together,
+    are one.
+    """
+    if not 0 <= width <= _MOST_BITS:
+        return False
+    raw, at = data.tobytes(), 0
+    repeated: list[int] = []
+    times: list[int] = []
+    packed: list[bytes] = []
+    numbers = 0
+    while count > 0:
+        header = shift = 0
+        while True:
+            if at == len(raw) or shift > 28:
+                return False
+            header |= (raw[at] & 0x7F) << shift
+            shift, at = shift + 7, at + 1
+            if raw[at - 1] < 0x80:
+                break
+        if not 2 <= header < 1 << 32:
+            return False
+        size = (header >> 1) * width if header & 1 else (width + 7) // 8
+        if size > len(raw) - at:
+            return False
+        run = min(8 * (header >> 1) if header & 1 else header >> 1, count)
+        if header & 1 and width:
+            packed.append(raw[at : at + -(-run // 8) * width])
+            numbers += run
+        else:
+            repeated.append(int.from_bytes(raw[at : at + size], "little"))
+            times.append(run)
+        at, count = at + size, count - run
+    if max(repeated, default=-1) >= len(tallies):
+        return False
+    np.add.at(tallies, np.array(repeated, dtype=np.int64), np.array(times, dtype=np.int64))
+    return _tally_packed(b"".join(packed), width, numbers, tallies)
+
+
+def _tally_packed(raw: bytes, width: int, count: int, tallies: I64) -> bool:
+    weights = np.int64(1) << np.arange(width)
+    for start in range(0, count, _CHUNK):
+        part = min(_CHUNK, count - start)
+        held = np.frombuffer(raw, dtype=np.uint8, offset=start * width // 8, count=-(-part * width // 8))
+        values = np.unpackbits(held, bitorder="little")[: part * width].reshape(part, width) @ weights
+        if int(values.max()) >= len(tallies):
+            return False
+        np.add.at(tallies, values, 1)
+    return True
 
 
 def outside() -> FormatError:

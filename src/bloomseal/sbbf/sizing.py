@@ -12,6 +12,7 @@ from typing import Final
 
 from ..errors import UsageError
 from .block import BLOCK_BYTES, WORDS
+from .filter import check_fpp
 
 __all__ = ["bits_per_value", "fpp", "legacy_num_bytes", "num_blocks", "num_bytes"]
 
@@ -87,12 +88,6 @@ def legacy_num_bytes(ndv: int, fpp: float) -> int:
     check_ndv(ndv)
     bits = -8 * ndv / math.log(1 - fpp ** (1 / 8))
     return BLOCK_BYTES * max(1, math.ceil(bits / _BLOCK_BITS))
-
-
-def check_fpp(fpp: float) -> None:
-    """Refuse what is no probability strictly between 0 and 1."""
-    if isinstance(fpp, bool) or not isinstance(fpp, int | float) or not 0 < fpp < 1:
-        raise UsageError("a false positive probability lies between 0 and 1", hint="0.01")
 
 
 def check_ndv(ndv: int) -> None:

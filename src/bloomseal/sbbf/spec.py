@@ -10,8 +10,8 @@ import numpy.typing as npt
 from .. import limits
 from ..errors import Hint, UsageError
 from ..spelling import named_options
-from .filter import SplitBlockBloomFilter, check_num_bytes
-from .sizing import bits_per_value, check_fpp, check_ndv, num_bytes
+from .filter import SplitBlockBloomFilter, check_fpp, check_num_bytes
+from .sizing import bits_per_value, check_ndv, num_bytes
 
 __all__ = ["FilterSpec"]
 

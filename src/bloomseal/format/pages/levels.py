@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import IntegrityError
-from ...sbbf import batch
+from ...sbbf.operations import kernels
 from ..schema import Leaf
 from .page import Page
 
@@ -19,7 +19,7 @@ def tallied(levels: npt.NDArray[np.uint8], greatest: int, count: int) -> npt.NDA
     if not greatest:
         tallies[0] = count
         return tallies
-    return tallies if batch.tally(levels, greatest.bit_length(), count, tallies) else None
+    return tallies if kernels().tally(levels, greatest.bit_length(), count, tallies) else None
 
 
 def check_clear_levels(page: Page, leaf: Leaf) -> bool:
