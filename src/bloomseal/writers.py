@@ -19,17 +19,21 @@ _UNRELEASED: Final = ("-", ".dev", "a", "b", "rc")
 _LONGEST: Final = 256
 _SEEN: Final = "seen in its files"
 """The source of a row of which no bug is public."""
+_COMPRESSED: Final = "it compresses data pages V2 and says that it does not"
+_NO_HEADER: Final = "it leaves out the header of the dictionary page"
 _NO_NULL_SEEN: Final = "it counts no null in columns that were dictionaries"
 
 
 class Claim(Enum):
-    """What a file says of its values, and readers would rule rows out by."""
+    """What a file says of its values, by which readers would rule rows out, or of where they are."""
 
     ORC_FILTERS = "ORC: Bloom filters"
     ORC_FLOAT_FILTERS = "ORC: Bloom filters over FLOAT"
     ORC_TINYINT_FILTERS = "ORC: Bloom filters over TINYINT"
     ORC_CHAR_FILTERS = "ORC: Bloom filters over CHAR"
     PARQUET_NULL_COUNTS = "Parquet: numbers of nulls"
+    PARQUET_V2_IN_CLEAR = "Parquet: data pages V2 without compression"
+    PARQUET_CHUNK_SIZES = "Parquet: sizes of column chunks"
 
 
 class KnownWrong(NamedTuple):
@@ -64,11 +68,13 @@ KNOWN_WRONG: Final = (
     KnownWrong(Claim.ORC_TINYINT_FILTERS, "ORC C++", "its filters over tinyint miss values", _SEEN),
     KnownWrong(Claim.ORC_CHAR_FILTERS, "ORC C++", "its filters over char miss values", _SEEN),
     KnownWrong(Claim.PARQUET_NULL_COUNTS, "parquet-cpp-arrow", _NO_NULL_SEEN, "ARROW-12513", before=(5, 0, 0)),
-    # Arrow's C++ writer, as it called itself before Arrow 2.
+    # Arrow's C++ writer, as its first versions called themselves.
     KnownWrong(Claim.PARQUET_NULL_COUNTS, "parquet-cpp", _NO_NULL_SEEN, "ARROW-12513"),
     KnownWrong(Claim.PARQUET_NULL_COUNTS, "Arrow2 - Native Rust implementation of Arrow", _NO_NULL_SEEN, _SEEN),
     # Polars names its version since it counts rightly.
     KnownWrong(Claim.PARQUET_NULL_COUNTS, "Polars", "it counts nulls once for each page", "pola-rs/polars#29321"),
+    KnownWrong(Claim.PARQUET_V2_IN_CLEAR, "parquet-cpp", _COMPRESSED, "ARROW-10353"),
+    KnownWrong(Claim.PARQUET_CHUNK_SIZES, "parquet-mr", _NO_HEADER, "PARQUET-816", before=(1, 2, 9)),
 )
 
 

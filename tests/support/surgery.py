@@ -12,7 +12,16 @@ import pyarrow.parquet as pq
 from bloomseal.format.layout import Column, FileMeta, Group, Meta
 from bloomseal.thrift import Struct, WireType
 
-__all__ = ["booleans", "change_chunk", "change_column_index", "change_element", "created_by", "statistics", "written"]
+__all__ = [
+    "add_group",
+    "booleans",
+    "change_chunk",
+    "change_column_index",
+    "change_element",
+    "created_by",
+    "statistics",
+    "written",
+]
 
 Change = Callable[[Struct], object]
 _MAGIC = b"PAR1"
@@ -28,6 +37,23 @@ def written(table: pa.Table, **options: Any) -> bytes:
 def change_element(data: bytes, change: Change, element: int = 1) -> bytes:
     """The file with one schema element changed; element 0 is the root."""
     return _with_footer(data, lambda footer: _change_in(footer, FileMeta.SCHEMA, element, change))
+
+
+def add_group(data: bytes, name: str, *, first: bool = False) -> bytes:
+    """The file with a group without fields among those at the top."""
+
+    def change(footer: Struct) -> None:
+        root, *elements = footer.elements(FileMeta.SCHEMA)
+        top = Struct.parse(root)
+        top.set_i32(5, (top.integer(5) or 0) + 1)
+        group = Struct()
+        group.set_i32(3, 1)
+        group.set_binary(4, name.encode())
+        group.set_i32(5, 0)
+        elements.insert(0 if first else len(elements), group.to_bytes())
+        footer.set_list(FileMeta.SCHEMA, [top.to_bytes(), *elements])
+
+    return _with_footer(data, change)
 
 
 def change_chunk(data: bytes, change: Change, column: int = 0, row_group: int = 0) -> bytes:

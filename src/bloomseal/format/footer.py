@@ -228,8 +228,11 @@ class Footer:
     @cached_property
     def counts_nulls(self) -> bool:
         """Do its writer's numbers of nulls mean something? Never where nobody has authenticated who that was."""
-        writer = application_and_version(self.created_by)
-        return self.verified and known_wrong(Claim.PARQUET_NULL_COUNTS, *writer) is None
+        return self.verified and not self.wrong(Claim.PARQUET_NULL_COUNTS)
+
+    def wrong(self, claim: Claim) -> bool:
+        """Is its writer known to be wrong about this?"""
+        return known_wrong(claim, *application_and_version(self.created_by)) is not None
 
     @cached_property
     def type_ordered(self) -> list[bool]:

@@ -212,8 +212,9 @@ def _cut_key_values(field: tuple[int, bytes] | None, schema: Schema, leaves: fro
     kept = []
     for raw in struct.elements(FileMeta.KEY_VALUE):
         pair = Struct.parse(raw)
-        if pair.binary(1) == _ARROW_SCHEMA and not all(whole):
-            cut = _cut_arrow_schema(schema, pair.binary(2) or b"", leaves, whole)
+        if pair.binary(1) == _ARROW_SCHEMA and not all(complete for _, complete in whole):
+            touched = {schema.leaves[leaf].path[0] for leaf in leaves}
+            cut = _cut_arrow_schema(pair.binary(2) or b"", touched, whole)
             if cut is None:
                 continue
             pair.set_binary(2, cut)
@@ -222,16 +223,14 @@ def _cut_key_values(field: tuple[int, bytes] | None, schema: Schema, leaves: fro
     return kept
 
 
-def _cut_arrow_schema(known: Schema, encoded: bytes, leaves: frozenset[int], whole: list[bool]) -> bytes | None:
-    touched = {known.leaves[leaf].path[0] for leaf in leaves}
-    names = known.top_level
-    if any(name in touched and not complete for name, complete in zip(names, whole, strict=True)):
+def _cut_arrow_schema(encoded: bytes, touched: set[str], whole: list[tuple[str, bool]]) -> bytes | None:
+    if any(name in touched and not complete for name, complete in whole):
         return None
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(encoded)))
     except (pa.ArrowException, OSError, ValueError):
         return None
-    if len(schema) != len(names):
+    if len(schema) != len(whole):
         return None
-    fields = [schema.field(i) for i, complete in enumerate(whole) if complete]
+    fields = [schema.field(i) for i, (_, complete) in enumerate(whole) if complete]
     return base64.b64encode(pa.schema(fields, metadata=schema.metadata).serialize().to_pybytes())

@@ -121,8 +121,8 @@ class Schema:
 
     @cached_property
     def top_level(self) -> list[str]:
-        """Names of the top-level fields, in order."""
-        return [node.name for node in self._root.children]
+        """Names of the top-level fields that have columns, in order: all but groups without fields."""
+        return [node.name for node in self._root.children if any(leaf >= 0 for leaf in node.leaves())]
 
     @cached_property
     def repeated_names(self) -> set[str]:
@@ -172,9 +172,9 @@ class Schema:
             raise UsageError("no such column", column=name, hint=f"one of {', '.join(near)}" if near else None)
         return found
 
-    def whole_fields(self, leaves: Collection[int]) -> list[bool]:
-        """For each top-level field: is every one of its leaves among `leaves`?"""
-        return [all(leaf in leaves for leaf in node.leaves()) for node in self._root.children]
+    def whole_fields(self, leaves: Collection[int]) -> list[tuple[str, bool]]:
+        """Each top-level field: is every one of its leaves among `leaves`? Never where a group in it has no fields."""
+        return [(node.name, all(leaf in leaves for leaf in node.leaves())) for node in self._root.children]
 
     def cut(self, leaves: Collection[int], *, physical: bool = False) -> list[bytes]:
         """Raw elements of the schema that keeps only these leaves.
@@ -219,11 +219,10 @@ class Schema:
         if not root:
             repetition += element.repetition == _REPEATED
             definition += element.repetition in (_OPTIONAL, _REPEATED)
-        if element.type is None:
+        # Some writers give the root a type, which means nothing.
+        if element.type is None or root:
             for _ in range(min(max(element.num_children or 0, 0), len(self._elements))):
                 node.children.append(self._read(path, repetition, definition))
-        elif root:
-            raise FormatError("the schema's root has a type")
         else:
             node.leaf = len(self.leaves)
             kind = _column_type(element, ".".join(path))

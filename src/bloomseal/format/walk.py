@@ -13,6 +13,7 @@ from ..errors import BloomsealError, FormatError, IntegrityError, KeyAccessError
 from ..storage.source import Scratch, Source
 from ..thrift import Struct
 from ..thrift.structs import ColumnMetaData, SealedColumnMetaData, decode
+from ..writers import Claim
 from .chunk import Chunk, Protection
 from .filter_bytes import FilterBytes, read_filter
 from .footer import Footer
@@ -26,6 +27,8 @@ __all__ = ["Chunk", "Protection", "Walk"]
 _AHEAD = 32
 """Page headers read before the first of their bodies is looked at."""
 _WINDOW = 2 << 20
+_LEFT_OUT = 100
+"""Bytes at most of a dictionary page's header that a chunk's size may lack, as Arrow's reader has it (PARQUET-816)."""
 
 
 class Walk:
@@ -247,14 +250,23 @@ class Walk:
             page, end = read_page(data, 0, offset, ordinal, *self._of_pages(chunk))
             if end != length or page.ordinal != ordinal:
                 raise FormatError("the offset index does not name this page", module=ModuleType.OFFSET_INDEX.label)
-            if page.clear_levels:
-                check_clear_levels(page, chunk.leaf)
+            self._look_at(page, chunk)
         except BloomsealError as error:
             raise error.at(file=self.source.name, **chunk.place) from error.__cause__
         return page
 
+    def _look_at(self, page: Page, chunk: Chunk) -> None:
+        if page.clear_levels:
+            check_clear_levels(page, chunk.leaf)
+        v2 = page.v2
+        if v2 is not None and v2.is_compressed is False and self.footer.wrong(Claim.PARQUET_V2_IN_CLEAR):
+            v2.is_compressed = True  # decoders go by the writer, too
+
     def _pages(self, chunk: Chunk, scratch: Scratch, passing: bool) -> Iterator[Page]:
         start, length = self.extent(chunk)
+        end_of_values = None
+        if not chunk.encrypted and self.footer.wrong(Claim.PARQUET_CHUNK_SIZES):
+            length, end_of_values = min(length + _LEFT_OUT, self.footer.offset - start), self.meta(chunk).num_values
         size = _WINDOW if passing else length
         data = self.source.read_into(scratch, start, min(size, length))
         cipher, aad = self._of_pages(chunk)
@@ -264,7 +276,7 @@ class Walk:
         # Some headers ahead: a page's body pushes out of the processor's caches what reading the next header needs.
         ahead: list[Page] = []
         try:
-            while position < length:
+            while position < length and values != end_of_values:
                 try:
                     page, end = read_page(data, position - begin, start + begin, ordinal, cipher, aad)
                 except FormatError:
@@ -277,8 +289,7 @@ class Walk:
                     ahead, begin = [], position
                     data = self.source.read_into(scratch, start + begin, min(size, length - begin))
                     continue
-                if page.clear_levels:
-                    check_clear_levels(page, chunk.leaf)
+                self._look_at(page, chunk)
                 ahead.append(page)
                 position = begin + end
                 ordinal = page.ordinal + 1

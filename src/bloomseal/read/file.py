@@ -160,7 +160,7 @@ class SealedFile(OpenedFile):
         if int96_unit not in ("ns", "us"):
             raise UsageError("int96_unit= is 'ns' or 'us'")
         self._expectation.names(schema := self._footer.schema)
-        names = named_columns(schema.top_level if columns is None else columns)
+        names = schema.top_level if columns is None else named_columns(columns)
         wanted = sorted({leaf.index for name in names for leaf in schema.below(name)})
         order = list(dict.fromkeys(schema.below(name)[0].path[0] for name in names))
         if twice := schema.repeated_names & set(order):

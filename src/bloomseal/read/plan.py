@@ -120,7 +120,7 @@ class ReadPlan:
         """Roughly the bytes of the columns asked for, in one row group."""
         footer = self.walk.footer
         whole = max(footer.row_group(row_group).total_byte_size or 0, 0)
-        return whole * len(self.wanted) // len(footer.schema.leaves)
+        return whole * len(self.wanted) // max(len(footer.schema.leaves), 1)
 
     def pieces(self, row_group: int) -> Iterator[pa.Table]:
         """All rows of one row group, see `read_in_pieces`."""

@@ -77,6 +77,7 @@ def _tabular(data: Any) -> Rows | None:
     if isinstance(data, pa.RecordBatchReader):
         return Rows(data.schema, _read(data), None)
     if hasattr(data, "__arrow_c_stream__"):
+        _no_objects(data)
         reader = _taken_in(pa.RecordBatchReader.from_stream, data)
         schema = plain_schema(reader.schema)
         # A stream does not know its length; to ask a relation for its own runs the query once more.
@@ -131,6 +132,14 @@ def _from_pandas(frame: Any) -> pa.Table:
         # The first argument of Arrow's error holds the value, the second one the column.
         what = error.args[1] if len(error.args) > 1 else type(error).__name__
         raise UsageError(f"the pandas frame can't become Arrow: {what}", hint="frame.astype(...)") from None
+
+
+def _no_objects(data: Any) -> None:
+    """Polars hands out a column of Python's objects as bytes: the addresses that they have in this process."""
+    if _is(data, "polars", "DataFrame"):
+        for name, kind in data.schema.items():
+            if kind.is_object():
+                raise UsageError("a column of Python objects can't become Arrow", column=name, hint="cast it before")
 
 
 def _taken_in(take: Callable[[Any], T], data: Any) -> T:

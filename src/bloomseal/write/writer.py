@@ -164,6 +164,8 @@ class SealedWriter:
         self._need_open()
         if not is_a(pa.Table, table, "table").schema.equals(self._encoder.schema):
             raise UsageError("the table's schema is not the writer's", file=self._ref.path, hint="table.cast(schema)")
+        if table.num_rows and not table.num_columns:
+            raise UsageError(f"{table.num_rows} rows without columns: no file can hold those", file=self._ref.path)
         with self._at_work():
             position = 0
             while position < table.num_rows:

@@ -122,7 +122,7 @@ class Fragment:
         if bound is not None:
             # Its rows are asked in the table's schema, once they are read.
             counted = list(dict.fromkeys([*counted, *filter(schema.has, bound.schema.names)]))
-        self.plan = self.file.plan(counted, filters, int96_unit=query.int96_unit)
+        self.plan = self.file.plan(counted or None, filters, int96_unit=query.int96_unit)
         filtered = {name: schema.leaf(name).type for name in query.condition.columns if schema.has(name)}
         tops = {schema.below(name)[0].path[0] for name in names}
         found = self.plan.empty.schema
