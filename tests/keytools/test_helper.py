@@ -128,6 +128,37 @@ def test_what_makes_no_sense_is_answered_and_ends_nothing(helper: Helper, ring: 
     )
 
 
+def test_a_request_of_any_length_is_answered_and_ends_nothing(helper: Helper, ring: Keyring) -> None:
+    """Whoever writes a file that is read chooses its key material, and others share the process."""
+    kms = f"keyring://{ring.path}"
+    for number, length in enumerate((1_000, 100_000, 524_288, 600_000, 5_000_000), 1):
+        answer = helper.ask(id=number, op="unwrap", kms=kms, master_key="\x01" * length, wrapped="AAAA")
+        assert (answer["id"], answer["problem"]) == (number, "unknown" if length < 80_000 else "request")
+        assert len(answer["message"]) < 5_000
+    assert "key" in helper.ask(id=9, op="unwrap", kms=kms, master_key="pii", wrapped=ring.wrap_key(KEY, "pii"))
+
+
+def test_a_message_is_one_line_that_steers_no_terminal(helper: Helper, ring: Keyring) -> None:
+    name = "pii\n26/01/01 ERROR forged\x1b[2J\u202e\u2028"
+    asked = {"op": "unwrap", "kms": f"keyring://{ring.path}", "master_key": name, "wrapped": "AAAA"}
+    for more in ({}, {"kms": f"no-{name}://x"}, {"timeout": name}):
+        message = helper.ask(id=1, **{**asked, **more})["message"]
+        assert message.isprintable()
+
+
+def test_keys_that_are_known_wait_for_no_kms_that_hangs(
+    ring: Keyring, silent: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VAULT_TOKEN", "t")
+    helper: Helper = request.getfixturevalue("helper")
+    slow = {"kms": f"vault://{silent}/transit", "op": "unwrap", "wrapped": "vault:v1:AAAA", "timeout": 600}
+    for number in range(40):
+        helper.send(id=number, master_key=f"k{number}", **slow)
+    fast = {"kms": f"keyring://{ring.path}", "op": "unwrap", "master_key": "pii", "wrapped": ring.wrap_key(KEY, "pii")}
+    answer = helper.ask(id=99, **fast)
+    assert (answer["id"], "key" in answer) == (99, True)
+
+
 def test_one_slow_kms_keeps_nobody_waiting_and_times_out_clearly(
     ring: Keyring, silent: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,10 +191,9 @@ def test_it_ends_when_a_call_hangs(tmp_path: Path, silent: str) -> None:
     assert running.process.wait(60) == 0
 
 
-def test_a_line_without_end_ends_it(helper: Helper) -> None:
+def test_a_line_without_end_is_answered_and_ends_with_the_input(helper: Helper) -> None:
     out, errors = helper.process.communicate(b"x" * (1 << 20), timeout=60)
-    assert (out, helper.process.returncode) == (b"", 1)
-    assert errors == b"bloomseal key helper: ended by UsageError\n"
+    assert (json.loads(out)["problem"], helper.process.returncode, errors) == ("request", 0, b"")
 
 
 def test_nothing_secret_is_on_standard_error(ring: Keyring, tmp_path: Path) -> None:

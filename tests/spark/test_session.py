@@ -100,6 +100,8 @@ def test_mistakes_are_told(spark: SparkSession, ring: bs.Keyring, policy: Policy
         bss.enable(spark, kms=ring)  # type: ignore[arg-type]
     with pytest.raises(bs.UsageError, match="timeout"):
         bss.enable(spark, policy=policy, timeout=0)
+    with pytest.raises(bs.UsageError, match="cache_lifetime is a number of seconds, 0 to 86400"):
+        bss.enable(spark, policy=policy, cache_lifetime=86_401)
     with pytest.raises(bs.PolicyError, match="can't be read"):
         bss.enable(spark, policy=tmp_path / "none.toml")
     with pytest.raises(bs.UsageError, match="Spark Connect"):

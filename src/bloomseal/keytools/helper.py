@@ -26,7 +26,8 @@ A request holds
 and its answer ``id`` with either ``key`` (base64), ``wrapped``, ``logged``, or ``problem`` and ``message``. Problems
 are those of `bloomseal.keytools.Problem` (``denied``, ``disabled``, ``destroyed``, ``unknown``, ``unreachable``,
 ``throttled``, ``invalid``), ``unusable`` where there is no way to the KMS at all (no such keyring, a library that is
-missing), and ``request`` for a request that makes no sense.
+missing), and ``request`` for a request that makes no sense, or is longer than 512 KiB. A message is a line, and safe to
+show: names in it are a file's.
 
 The process ends when its input does: pending answers have two seconds then. Credentials come from its environment. Its
 standard error holds remarks of its own only, never a foreign message.
@@ -42,6 +43,7 @@ import base64
 import binascii
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -51,6 +53,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import TracebackType
 from typing import Any, BinaryIO, Final, TypeVar
 
+from .._text import safe_text
 from ..encryption import SecretKey
 from ..errors import BloomsealError, KeyAccessError, UsageError
 from ..limits import MAX_KEY_METADATA_BYTES
@@ -67,7 +70,12 @@ PROTOCOL: Final = 1
 ACCESS_LOG: Final = "BLOOMSEAL_ACCESS_LOG"
 T = TypeVar("T")
 _MAX_LINE: Final = 8 * MAX_KEY_METADATA_BYTES
-_THREADS: Final = 16
+_MAX_MESSAGE: Final = 4000
+_ID: Final = re.compile(rb'\s*\{\s*"id"\s*:\s*(\d{1,18})\s*,')
+_THREADS: Final = 256
+"""Requests at the same time, far more than `KeyTools` has calls under way (16): keys that it remembers are not kept
+waiting by a KMS that hangs.
+"""
 _LAST_ANSWERS: Final = 2.0
 _MAX_SECONDS: Final = 86_400.0
 
@@ -96,9 +104,7 @@ class KeyHelper:
             reply = {"problem": "request", "message": "the request is not JSON"}
         except Exception as error:
             reply = {"problem": "invalid", "message": f"the key helper failed with {type(error).__name__}"}
-        number = request.get("id") if isinstance(request, dict) else None
-        reply["id"] = number if isinstance(number, int) else None
-        return json.dumps(reply).encode("ascii") + b"\n"
+        return _line(reply, request.get("id") if isinstance(request, dict) else None)
 
     def _reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
         if request.get("op") == "log":
@@ -219,12 +225,28 @@ def _problem(error: BloomsealError) -> str:
     return "request" if isinstance(error, _MalformedError) else "unusable"
 
 
+def _line(reply: dict[str, Any], number: object) -> bytes:
+    if "message" in reply:
+        reply["message"] = safe_text(reply["message"])[:_MAX_MESSAGE]
+    reply["id"] = number if isinstance(number, int) else None
+    return json.dumps(reply).encode("ascii") + b"\n"
+
+
+def _too_long(start: bytes, requests: BinaryIO) -> bytes:
+    """The answer to a line longer than any request, whose rest is passed over: others share this process."""
+    rest = start
+    while rest and not rest.endswith(b"\n"):
+        rest = requests.readline(_MAX_LINE)
+    found = _ID.match(start)
+    reply = {"problem": "request", "message": f"a request longer than {_MAX_LINE} bytes"}
+    return _line(reply, None if found is None else int(found[1]))
+
+
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Answer until `requests` ends.
 
     Raises:
         OSError: nobody reads the answers any more.
-        UsageError: a line without end.
     """
     helper, lock = KeyHelper(), threading.Lock()
 
@@ -245,7 +267,8 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     while line := requests.readline(_MAX_LINE):
         if not line.endswith(b"\n"):
             if len(line) == _MAX_LINE:
-                raise UsageError(f"a request longer than {_MAX_LINE} bytes")
+                send(_too_long(line, requests))
+                continue
             break  # the writer died in the middle of a line
         pending = {future for future in pending if not future.done()}
         pending.add(pool.submit(work, line))

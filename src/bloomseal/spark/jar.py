@@ -36,8 +36,8 @@ OWN_FOLDER: Final = "bloomseal.spark.OwnFolder"
 SEALED_ONLY: Final = "bloomseal.spark.SealedOnly"
 SEALED_READS: Final = "bloomseal.spark.SealedReads"
 _SOURCES: Final = (
-    "Measures.java", "Figures.java", "KeyBridge.java", "Logged.java", "SealedOnly.java", "SealedReads.java",
-    "OwnFolder.java",
+    "Measures.java", "Figures.java", "KeyBridge.java", "FileKeys.java", "Logged.java", "SealedOnly.java",
+    "SealedReads.java", "OwnFolder.java",
 )  # fmt: skip
 """In this order: each may use those before it."""
 _NEED_JAVA: Final = "set JAVA_HOME, or pip install 'bloomseal[jvm]'"

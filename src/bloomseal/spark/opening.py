@@ -76,18 +76,19 @@ def open_table_file(
 
 
 def check_protection(file: SealedFile, chunk: Chunk, table: TablePolicy) -> None:
-    """Is a column chunk sealed as the policy says? By what its key metadata says: to open the column would prove the
-    same, at the price of a KMS call.
+    """Is a column chunk of a file, opened under the policy, sealed as that says? One with a key of its own is opened
+    too: its key metadata names a master key, and what the KMS unwraps under that name is the proof of it.
 
     Raises:
         PolicyError: it is in plaintext, or under another master key; or its name could be taken for another one.
-        KeyAccessError: key metadata that says nothing.
+        KeyAccessError: the key can't be had here; or it is not what the key metadata says.
+        IntegrityError, FormatError: the column's metadata is not sealed under it.
     """
     name, wanted = chunk.leaf.name, table.master_key(chunk.leaf.name)
     if wanted is not None and not chunk.encrypted:
         raise PolicyError(f"column {name} is in plaintext")
     if chunk.protection is Protection.COLUMN_KEY:
-        table.keys.check(table.keys.tools.for_file(file.source.ref).master_key_of(chunk.key_metadata), name)
+        file.walk.meta(chunk)
     elif wanted not in (None, table.footer_key):
         raise PolicyError(f"column {name} is sealed under the footer's key and not under its own")
     file.walk.expected(chunk)

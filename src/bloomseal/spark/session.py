@@ -45,6 +45,8 @@ __all__ = [
 
 T = TypeVar("T")
 _NAME: Final = "bloomseal.session"
+_DAY: Final = 86_400
+"""Seconds; the key helper takes no more."""
 _registering: Final = new_lock()
 """Of two threads that register one name at the same time Spark refuses the later: somebody has it."""
 _policies: dict[str, Policy] = {}
@@ -78,8 +80,8 @@ def enable(
             that Spark runs Python workers with.
         jar: the key bridge, from ``bloomseal spark jar``. Default: compiled once and kept in the user's cache.
         timeout: seconds that one key may take, retries included.
-        cache_lifetime: seconds that unwrapped keys are kept, by the helper and by parquet-java; a right that was
-            withdrawn goes on working for up to twice as long.
+        cache_lifetime: seconds that unwrapped keys are kept, by the helper alone, and that parquet-java seals new files
+            under one key encryption key; a right that was withdrawn goes on working for as long.
         refuse_plaintext: let Spark's writer begin no Parquet file for which no key is named: plain writes fail, and so
             does an ``INSERT`` into a table of the catalog whose options are not `protect_table`'s, before a row is
             written. For sessions that write nothing but sealed tables.
@@ -344,8 +346,8 @@ def _kms_of(policy: Policy | None) -> str:
 
 
 def _whole(value: int, name: str, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UsageError(f"{name} is a number of seconds, at least {least}")
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _DAY:
+        raise UsageError(f"{name} is a number of seconds, {least} to {_DAY}")
     return value
 
 

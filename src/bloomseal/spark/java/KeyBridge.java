@@ -48,6 +48,13 @@ import org.slf4j.LoggerFactory;
  */
 public final class KeyBridge implements KmsClient {
     private static final ObjectMapper JSON = new ObjectMapper();
+    private static final Map BRIDGES = new ConcurrentHashMap();
+
+    /** Bytes of a request, as the helper has it: what a file makes longer is not sent. */
+    private static final int LONGEST_REQUEST = 512 * 1024;
+
+    private static final int LONGEST_NAME = 200;
+    private static final int LONGEST_MESSAGE = 4000;
 
     private String settings;
     private String python;
@@ -113,11 +120,43 @@ public final class KeyBridge implements KmsClient {
         return Base64.getDecoder().decode(ask("unwrap", masterKey, "wrapped", wrapped, "key"));
     }
 
-    /** The bridge of a session, by its configuration. */
+    /** The bridge of a session, by its configuration; one for each settings that the application was given. */
     static KeyBridge of(Configuration conf) {
-        KeyBridge bridge = new KeyBridge();
-        bridge.initialize(conf, null, null, conf.get("parquet.encryption.key.access.token"));
+        String token = conf.getTrimmed("parquet.encryption.key.access.token", "");
+        KeyBridge bridge = (KeyBridge) BRIDGES.get(token);
+        if (bridge == null) {
+            bridge = new KeyBridge();
+            bridge.initialize(conf, null, null, token);
+            BRIDGES.put(token, bridge);
+        }
         return bridge;
+    }
+
+    /** A name out of a file, for messages and logs: quoted, of bounded length, and safe to show. */
+    static String shown(String name) {
+        return "'" + safe(name.length() <= LONGEST_NAME ? name : name.substring(0, LONGEST_NAME - 3) + "...", LONGEST_NAME) + "'";
+    }
+
+    /** As safe_text in bloomseal/_text.py: nothing that forges a line of a log, passes for another name or steers a terminal. */
+    private static String safe(String text, int longest) {
+        StringBuilder shown = new StringBuilder();
+        int length = Math.min(text.length(), longest);
+        for (int at = 0; at < length;) {
+            int code = text.codePointAt(at);
+            at += Character.charCount(code);
+            if (code == ' ' || isPrintable(Character.getType(code))) {
+                shown.appendCodePoint(code);
+            } else {
+                shown.append(String.format(code < 0x10000 ? "\\u%04x" : "\\U%08x", new Object[] {Integer.valueOf(code)}));
+            }
+        }
+        return length < text.length() ? shown + " ..." : shown.toString();
+    }
+
+    private static boolean isPrintable(int type) {
+        return type != Character.CONTROL && type != Character.FORMAT && type != Character.SURROGATE && type != Character.PRIVATE_USE
+                && type != Character.UNASSIGNED && type != Character.LINE_SEPARATOR && type != Character.PARAGRAPH_SEPARATOR
+                && type != Character.SPACE_SEPARATOR;
     }
 
     /** Has the helper write an entry of the access log; {@code why} where the key was refused. */
@@ -138,9 +177,12 @@ public final class KeyBridge implements KmsClient {
             throw new ParquetCryptoRuntimeException("no key without its entry in the access log: " + e.getMessage());
         }
         if (!answer.hasNonNull("logged")) {
-            String message = answer.hasNonNull("message") ? answer.get("message").asText() : "the key helper gave no reason";
-            throw new ParquetCryptoRuntimeException(message + " [unusable]");
+            throw new ParquetCryptoRuntimeException(reason(answer) + " [unusable]");
         }
+    }
+
+    private static String reason(JsonNode answer) {
+        return answer.hasNonNull("message") ? safe(answer.get("message").asText(), LONGEST_MESSAGE) : "the key helper gave no reason";
     }
 
     private String ask(String op, String masterKey, String name, String value, String wanted) throws KeyAccessDeniedException {
@@ -170,14 +212,13 @@ public final class KeyBridge implements KmsClient {
             // Without the cause: Jackson quotes what it was reading.
             throw new ParquetCryptoRuntimeException("the key helper's answer is not JSON");
         } catch (IllegalStateException e) {
-            throw new ParquetCryptoRuntimeException("master key '" + masterKey + "': " + e.getMessage());
+            throw new ParquetCryptoRuntimeException("master key " + shown(masterKey) + ": " + e.getMessage());
         }
         if (answer.hasNonNull(wanted)) {
             return answer.get(wanted).textValue();
         }
         String problem = answer.hasNonNull("problem") ? answer.get("problem").asText() : "invalid";
-        String message = answer.hasNonNull("message") ? answer.get("message").asText() : "the key helper gave no reason";
-        message = message + " [" + problem + "]";
+        String message = reason(answer) + " [" + problem + "]";
         if (problem.equals("denied")) {
             // What parquet-java takes for a column that this user may not see.
             throw new KeyAccessDeniedException(message);
@@ -277,6 +318,9 @@ public final class KeyBridge implements KmsClient {
             waiting.put(id, answer);
             try {
                 byte[] line = ("{\"id\":" + id + "," + request.substring(1) + "\n").getBytes(StandardCharsets.UTF_8);
+                if (line.length > LONGEST_REQUEST) {
+                    throw new IllegalStateException("a request of " + line.length + " bytes; the limit is " + LONGEST_REQUEST + " [invalid]");
+                }
                 synchronized (requests) {
                     requests.write(line);
                     requests.flush();
@@ -382,8 +426,8 @@ public final class KeyBridge implements KmsClient {
                 try {
                     BufferedReader reader = reader(of.process.getErrorStream());
                     for (String line = reader.readLine(); line != null; line = reader.readLine()) {
-                        of.lastWords = line;
-                        LOG.warn(line);
+                        of.lastWords = safe(line, LONGEST_MESSAGE);
+                        LOG.warn(of.lastWords);
                     }
                 } catch (IOException e) {
                     LOG.debug("the key helper's remarks broke off");

@@ -13,10 +13,6 @@ public final class SealedReads extends Logged {
   @Override
   public FileDecryptionProperties getFileDecryptionProperties(Configuration configuration, Path file)
       throws ParquetCryptoRuntimeException {
-    FileDecryptionProperties found = super.getFileDecryptionProperties(configuration, file);
-    if (found == null) {
-      throw new ParquetCryptoRuntimeException("the session has no key bridge any more (" + file + ")");
-    }
-    return FileDecryptionProperties.builder().withKeyRetriever(found.getKeyRetriever()).build();
+    return FileDecryptionProperties.builder().withKeyRetriever(new FileKeys(configuration, file)).build();
   }
 }
