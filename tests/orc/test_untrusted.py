@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.orc
 import pytest
 
 import bloomseal as bs
 from bloomseal import Verdict, orc
+from bloomseal.audit import audit
 
 from .altered import by_version
 from .generated import write
@@ -62,3 +64,19 @@ def test_attach_refuses_what_nobody_would_believe(column: str, version: str | No
     with pytest.raises(bs.UsageError, match="nobody would believe a filter here"):
         bs.attach_filters(path, {column: bs.FilterSpec()})
     assert path.read_bytes() == before
+
+
+def test_the_audit_names_them(tmp_path: Path) -> None:
+    path = tmp_path / "a.orc"
+    write(ROWS, path)
+    (found,) = [one for one in audit(path).findings if one.rule.id == "BS211"]
+    assert (found.column, found.severity.label) == ("f", "warning")
+    assert "stores them as floats" in found.message
+    by_version(path, "1.7.0")
+    named = {one.column: one.message for one in audit(path).findings if one.rule.id == "BS211"}
+    assert named.keys() == {"i", "t", "d", "f"}
+    assert all("ORC-1024" in why for why in named.values())
+    plain = tmp_path / "b.orc"
+    pyarrow.orc.write_table(ROWS, plain)  # no filters
+    by_version(plain, "1.7.0")
+    assert "BS211" not in {one.rule.id for one in audit(plain).findings}

@@ -11,6 +11,8 @@ from pathlib import Path
 from unittest.mock import patch
 
 import deltalake
+import pyarrow as pa
+import pyarrow.orc
 
 from bloomseal import EncryptionSpec, ExplicitKeys, FilterSpec, open_table, seal_file, unseal_file
 from bloomseal.encryption import FRAME_BYTES, SecretKey
@@ -287,6 +289,15 @@ def broken_filter(lab: Lab) -> Pair:
 
     bad = edit_meta(lab.plain("bad.parquet", bloom_filters={"ssn": True}), SSN, longer)
     return lab.keyed(bad), lab.keyed(edit_meta(lab.plain(bloom_filters={"ssn": True}), SSN, unknown))
+
+
+@pair("BS211")
+def untrusted_filter(lab: Lab) -> Pair:
+    rows = pa.table({"f": pa.array([1.5], pa.float32()), "d": [1.5]})
+    bad, near = lab.folder / "bad.orc", lab.folder / "near.orc"
+    pyarrow.orc.write_table(rows, bad, bloom_filter_columns=[1])
+    pyarrow.orc.write_table(rows, near, bloom_filter_columns=[2])
+    return lab.case(bad), lab.case(near)
 
 
 @pair("BS301")

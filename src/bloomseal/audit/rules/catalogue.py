@@ -120,6 +120,9 @@ _TABLE: Final = (
          "sealed authenticates like any other.",
          "bloomseal attach {file} " + _FILTER, "--deep",
          orc_fix=_ORC_FILTER),
+    Rule("BS211", "untrusted-filter", "A filter of an ORC writer that is known to get it wrong", _WARNING,
+         "Bloomseal never takes its word. A reader that does may skip rows that are there, silently.", "",
+         advice="Write the data anew with a version of the writer that is not known to be wrong, or without filters on the column."),
     # Keys
     Rule("BS301", "old-key-version", "A key version older than the policy allows", _WARNING,
          "The longer a version is in use, the more one leak of it opens.", "{rotate}bloomseal rewrap {place} {opening}", "keys and policy",

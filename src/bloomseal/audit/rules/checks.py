@@ -196,6 +196,8 @@ def _check_orc(file: FileFacts) -> Iterator[Finding]:
         yield found("BS201", file.error, None, file.path)
     for column in file.hash_masks:
         yield found("BS116", "readers without a key see SHA-256 of each value, without a salt", None, file.path, column)
+    for column, why in file.untrusted_filters.items():
+        yield found("BS211", why, None, file.path, column)
 
 
 def _check_broken(file: FileFacts) -> Iterator[Finding]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...writers import Claim, known_wrong
+from ...writers import Claim, KnownWrong, known_wrong
 from ..filters import FilterKind
 from ..schema import MOMENTS, Column, Kind
 from ..tail import Tail, Writer
 
-__all__ = ["timestamps_untrusted", "why_untrusted"]
+__all__ = ["known_wrong_filters", "timestamps_untrusted", "why_untrusted"]
 
 _ORC_135: Final = 6
 """The writer version of the Java writer that first hashed timestamps independently of the zone."""
@@ -42,11 +42,16 @@ def why_untrusted(column: Column, kind: int, tail: Tail, zone: str) -> str | Non
             return "untrusted: texts were hashed in the writer's own character set"
         if column.kind in MOMENTS:
             return "untrusted: timestamps were hashed by the writer's time zone"
-    claims = (Claim.ORC_FILTERS, _CLAIMS.get(column.kind))
-    for row in (known_wrong(claim, tail.application, tail.software) for claim in claims if claim is not None):
-        if row is not None:
-            return f"untrusted: {row}"
+    if (known := known_wrong_filters(column, tail)) is not None:
+        return f"untrusted: {known}"
     return timestamps_untrusted(column, tail, zone) if column.kind in MOMENTS else None
+
+
+def known_wrong_filters(column: Column, tail: Tail) -> KnownWrong | None:
+    """The entry about filters of this writer over this column, among writers known to be wrong."""
+    claims = [Claim.ORC_FILTERS, *([_CLAIMS[column.kind]] if column.kind in _CLAIMS else [])]
+    found = (known_wrong(claim, tail.application, tail.software) for claim in claims)
+    return next((one for one in found if one is not None), None)
 
 
 def timestamps_untrusted(column: Column, tail: Tail, zone: str) -> str | None:

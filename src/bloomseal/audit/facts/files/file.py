@@ -105,6 +105,7 @@ class FileFacts:
         file_format: ``Parquet`` or ``ORC``. Of an ORC file a row group is a stripe, and the footer's key stands for
             none.
         hash_masks: columns of an ORC file of whose values readers without a key see hashes.
+        untrusted_filters: column of an ORC file → why its filters, of a writer known to be wrong, prove nothing.
         unbelieved: columns of an ORC file on which nobody would believe a filter, so that none can be attached.
         patterns: plaintext column → what its smallest and greatest values look like, where that is personal.
     """
@@ -130,6 +131,7 @@ class FileFacts:
     broken: tuple[Broken, ...] = ()
     file_format: str = "Parquet"
     hash_masks: tuple[str, ...] = ()
+    untrusted_filters: dict[str, str] = field(default_factory=dict)
     unbelieved: tuple[str, ...] = ()
     patterns: dict[str, str] = field(default_factory=dict)
 

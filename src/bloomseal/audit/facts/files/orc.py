@@ -9,7 +9,7 @@ from typing import Final
 
 from ....errors import BloomsealError
 from ....orc import BloomFilter, Column, OrcFile
-from ....orc.asking.trust import why_untrusted
+from ....orc.asking.trust import known_wrong_filters, why_untrusted
 from ....orc.encryption import EncryptionAlgorithm
 from ....orc.filters import FilterKind
 from ....orc.index import StripeIndex
@@ -102,6 +102,8 @@ class _Look:
                 self._facts.unbelieved += (leaf.name,)
             chunk = self._chunk(streams, number, place, leaf)
             self._facts.chunks.append(chunk)
+            if chunk.filter != Seen.NONE and (known := known_wrong_filters(leaf, self._file.tail)) is not None:
+                self._facts.untrusted_filters[leaf.name] = str(known)
             if (stream := streams.filter_stream(leaf.id)) is None:
                 continue
             try:
