@@ -76,4 +76,5 @@ MAX_ORC_ROW_GROUPS: Final = 1 << 20
 """Row groups of an ORC file: 10^10 rows at the usual stride of 10,000."""
 
 MAX_ORC_HASHES: Final = 1200
-"""Bits per value of an ORC Bloom filter: the smallest positive double as false positive rate asks for some 1,110."""
+"""Bits per value for which an ORC Bloom filter is asked, though it may have set more: the smallest positive double as
+false positive rate asks for some 1,110."""

@@ -35,7 +35,7 @@ class BloomFilter:
     """One row group's filter.
 
     Attributes:
-        num_hashes: k.
+        num_hashes: k, as far as it is asked: up to `bloomseal.limits.MAX_ORC_HASHES`.
         bitset: the words' bytes, little-endian; m is eight times their number.
     """
 
@@ -170,6 +170,8 @@ def parsed_filter(entry: memoryview) -> BloomFilter:
     bitset = np.frombuffer(utf8 or words, np.uint8)
     if not len(bitset) or len(bitset) % _WORD_BYTES:
         raise FormatError(f"a Bloom filter of {len(bitset)} bytes, which is no number of words: corrupt")
-    if not 1 <= num_hashes <= MAX_ORC_HASHES:
-        raise FormatError(f"a Bloom filter with {num_hashes} hash functions, where 1 to {MAX_ORC_HASHES} make sense")
-    return BloomFilter(num_hashes, bitset)
+    if not num_hashes:
+        raise FormatError("a Bloom filter without hash functions: corrupt")
+    # A value is absent where any of its bits is not set: whoever looks at fewer of them rules out less, and nothing
+    # wrong.
+    return BloomFilter(min(num_hashes, MAX_ORC_HASHES), bitset)

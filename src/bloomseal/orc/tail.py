@@ -144,7 +144,8 @@ def read_tail(source: Source) -> Tail:
         magic = bytes(postscript.bytes(8000))
     except FormatError as error:
         raise FormatError("no ORC postscript at the end: not an ORC file, or truncated") from error
-    if magic != MAGIC:
+    # The first writers have it at the beginning of the file only.
+    if magic != MAGIC and (magic or bytes(source.read(0, len(MAGIC))) != MAGIC):
         raise FormatError("no ORC magic at the end: not an ORC file, or truncated")
     footer, metadata, rest = postscript.number(1), postscript.number(5), postscript.number(7)
     if max(footer, metadata) > MAX_ORC_FOOTER_BYTES:

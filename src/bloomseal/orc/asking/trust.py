@@ -62,6 +62,8 @@ def timestamps_untrusted(column: Column, tail: Tail, zone: str) -> str | None:
     """
     if tail.writer is None:
         return "untrusted: hash inputs of this writer are not known"
+    if column.kind is Kind.TIMESTAMP and not zone:
+        return "untrusted: the file does not name the time zone that its timestamps are of"
     if tail.writer is Writer.JAVA:
         old = tail.writer_version < _ORC_135
         return "untrusted: timestamps were hashed by the writer's time zone" if old else None

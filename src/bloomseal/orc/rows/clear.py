@@ -39,7 +39,8 @@ _DATA_KINDS: Final = (
     StreamKind.DICTIONARY_DATA,
     StreamKind.SECONDARY,
 )
-_FOR_NO_MOMENTS: Final = "GMT"
+_WRITER_ZONE: Final = 3
+_FOR_NO_MOMENTS: Final = b"GMT"
 _POSTSCRIPT_LAYOUT: Final = (1, 5, 7, 8000)
 _VERSIONS: Final[tuple[list[int], ...]] = ([], [0, 11], [0, 12])
 
@@ -161,7 +162,7 @@ def _made(
     check_streams(tail.schema.columns, wanted, encodings, inflated, rows)
     listed = b"".join(encoded(1, stream_entry(*place, len(data))) for place, data in inflated.items())
     kinds = b"".join(encoded(2, encoded(1, one.kind) + encoded(2, one.dictionary_size)) for one in encodings)
-    footer = listed + kinds + encoded(3, _zone(tail, index, wanted).encode())
+    footer = listed + kinds + _zone(tail, index, wanted)
     data_length = sum(map(len, inflated.values()))
     lengths = (len(MAGIC), 0, data_length, len(footer), rows)
     stripe = b"".join(encoded(field, value) for field, value in enumerate(lengths, 1))
@@ -202,12 +203,16 @@ def _inflated(tail: Tail, index: StripeIndex, parts: Sequence[Part]) -> dict[tup
     return found
 
 
-def _zone(tail: Tail, index: StripeIndex, wanted: Mapping[int, Variant | None]) -> str:
-    """The writer's; a decoder looks for its file though there are no moments."""
+def _zone(tail: Tail, index: StripeIndex, wanted: Mapping[int, Variant | None]) -> bytes:
+    """The field of the writer's time zone; a decoder looks for its file though there are no moments. Where older
+    writers have left it out, a decoder takes the zone of the machine.
+    """
     if not any(tail.schema.columns[column].kind is Kind.TIMESTAMP for column in wanted):
-        return _FOR_NO_MOMENTS
+        return encoded(_WRITER_ZONE, _FOR_NO_MOMENTS)
+    if _WRITER_ZONE not in index.footer:
+        return b""
     check_zone(index.writer_timezone)
-    return index.writer_timezone
+    return encoded(_WRITER_ZONE, index.writer_timezone.encode())
 
 
 def _plain_tail(tail: Tail, body: int, stripes: bytes, rows: int) -> bytes:
