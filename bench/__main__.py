@@ -40,7 +40,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--output", type=Path, default=_PROJECT / "bench" / "out", help="where results.json and results.md go"
     )
-    parser.add_argument("--page", type=Path, help="write the documentation page here too, such as docs/benchmarks.md")
     given = parser.parse_args(arguments)
     if given.jvm is False or (given.jvm is None and given.size == "small"):
         os.environ[LEAVE_OUT] = "1"
@@ -66,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
                 failed = True
                 print(f"{name}: FAILED, {type(error).__name__}: {error}", file=sys.stderr)
             print(f"[{name}: {time.monotonic() - started:.0f} s]\n", flush=True)
-            report.save(given.output, given.page)  # a run that is broken off keeps what it has
+            report.save(given.output)  # a run that is broken off keeps what it has
     print(f"{given.output / 'results.md'}")
     return 1 if failed else 0
 
@@ -78,9 +77,6 @@ class _Formatter(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaults
 def _command(given: argparse.Namespace) -> str:
     options = [f"--size {given.size}", *(f"--only {name}" for name in given.only or ())]
     options += [] if given.jvm is None else ["--jvm" if given.jvm else "--no-jvm"]
-    if given.page:
-        path = given.page.resolve()
-        options.append(f"--page {path.relative_to(_PROJECT) if path.is_relative_to(_PROJECT) else path.name}")
     return f"make bench BENCH={shlex.quote(' '.join(options))}"
 
 

@@ -1,7 +1,7 @@
 """The pictures of README and docs, from measured numbers: ``python -m bench.pictures [DEMO.json]``.
 
-The look-up is drawn from docs/benchmarks.md, the growth of a sealed index from docs/benchmarks-index.md; the leak from
-what ``bloomseal demo --format json`` has measured.
+The look-up and the growth of a sealed index are drawn from docs/benchmarks.md, the leak from what
+``bloomseal demo --format json`` has measured.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PAGE", "SCALE_PAGE", "index_growth", "index_scale", "leak", "look_up", "main"]
+__all__ = ["PAGE", "index_growth", "index_scale", "leak", "look_up", "main"]
 
 _DOCS = Path(__file__).parents[1] / "docs"
 PAGE = _DOCS / "benchmarks.md"
-SCALE_PAGE = _DOCS / "benchmarks-index.md"
 _OURS, _OTHERS, _ALARM, _QUIET = "#2a6f97", "#9aa5b1", "#c8452b", "#5b8c5a"
 _SECONDS = {"µs": 1e-6, "ms": 1e-3, "s": 1.0}
 _ROW = re.compile(r"\| (?P<name>[^|]+?) \| (?P<text>(?P<number>[\d.]+) (?P<unit>µs|ms|s)) \|")
@@ -71,7 +70,8 @@ def index_growth(told: Sequence[tuple[int, float, float]]) -> str:
 
 
 def index_scale(page: str) -> str:
-    """Times against the number of files, ten times as many each: from the text of docs/benchmarks-index.md."""
+    """Times against the number of files, ten times as many each: from the text of docs/benchmarks.md."""
+    page = page.partition("## How a sealed index grows")[2]
     cells = [[cell.strip() for cell in line.strip("|\n ").split("|")] for line in page.splitlines() if line[:1] == "|"]
     table = {name: told for name, *told in cells}
     files = [int(count.replace(",", "")) for count in table["files"]]
@@ -156,8 +156,9 @@ def main(arguments: Sequence[str]) -> None:
     """Draw all; the leak only where the demonstration's numbers are given."""
     folder = _DOCS / "pictures"
     folder.mkdir(exist_ok=True)
-    (folder / "look-up.svg").write_text(look_up(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-    (folder / "index-scale.svg").write_text(index_scale(SCALE_PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
+    (folder / "look-up.svg").write_text(look_up(page), encoding="utf-8")
+    (folder / "index-scale.svg").write_text(index_scale(page), encoding="utf-8")
     for path in arguments:
         (folder / "leak.svg").write_text(leak(json.loads(Path(path).read_text())), encoding="utf-8")
 

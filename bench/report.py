@@ -1,4 +1,4 @@
-"""What a run came to: JSON, the page docs/benchmarks.md, and plots."""
+"""What a run came to: JSON, a Markdown page, and plots."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from .pictures import PAGE, main
 from .timing import Comparison, Curve, Outcome, Verdict, processor
 
 __all__ = ["Report", "environment", "text_of"]
@@ -54,9 +53,9 @@ class Report:
     def to_markdown(self, plots: dict[str, str]) -> str:
         """The page: goals first, then every measurement. `plots`: a curve's title → its picture."""
         lines = [
-            "# Benchmarks",
+            "# Results",
             "",
-            "Generated; do not edit. The same numbers on your machine, and this page again:",
+            "The same numbers on your machine, and this page again:",
             "",
             "```sh",
             self.command,
@@ -91,20 +90,11 @@ class Report:
             lines += [*_points(curve), "", f"{_exponents(curve)} (1 is linear, over the upper half).", ""]
         return "\n".join(lines).rstrip() + "\n"
 
-    def save(self, folder: Path, page: Path | None) -> None:
-        """results.json, results.md and plots into `folder`; the page and its plots to `page` too, where it is given."""
+    def save(self, folder: Path) -> None:
+        """results.json, results.md and plots into `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "results.json").write_text(self.to_json() + "\n")
-        plots = self._plot(folder)
-        (folder / "results.md").write_text(self.to_markdown(plots))
-        if page is not None:
-            pictures = page.with_suffix("")
-            pictures.mkdir(parents=True, exist_ok=True)
-            for name in plots.values():
-                (pictures / name).write_bytes((folder / name).read_bytes())
-            page.write_text(self.to_markdown({title: f"{pictures.name}/{name}" for title, name in plots.items()}))
-            if page.resolve() == PAGE:
-                main(())  # the README's picture shows these numbers
+        (folder / "results.md").write_text(self.to_markdown(self._plot(folder)))
 
     def _plot(self, folder: Path) -> dict[str, str]:
         if not self.curves:

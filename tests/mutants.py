@@ -2,7 +2,7 @@
 
 mutmut changes one expression at a time and runs the module's own tests on it. A mutant that they don't notice is either
 explained in ``mutants.toml``, because nobody could notice it, or the run fails. The tables that are printed are those
-of docs/mutants.md.
+of tests/mutants.md.
 
 Each module has a folder of its own in ``--work``, outside of the repository. A run goes on from what it finds there;
 ``--survivors`` asks only those again that survived, after new tests were written.

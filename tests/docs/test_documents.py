@@ -37,7 +37,7 @@ ALL = [
     *RUNNING,
     "SECURITY.md",
     "CHANGELOG.md",
-    "docs/mutants.md",
+    "docs/benchmarks.md",
     *(f"docs/adr/{path.name}" for path in sorted((ROOT / "docs/adr").glob("*.md"))),
 ]
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
