@@ -142,12 +142,12 @@ def read_tail(source: Source) -> Tail:
     try:
         postscript = Message(end[-length:-1])
         magic = bytes(postscript.bytes(8000))
+        footer, metadata, rest = postscript.number(1), postscript.number(5), postscript.number(7)
     except FormatError as error:
         raise FormatError("no ORC postscript at the end: not an ORC file, or truncated") from error
     # The first writers have it at the beginning of the file only.
     if magic != MAGIC and (magic or bytes(source.read(0, len(MAGIC))) != MAGIC):
         raise FormatError("no ORC magic at the end: not an ORC file, or truncated")
-    footer, metadata, rest = postscript.number(1), postscript.number(5), postscript.number(7)
     if max(footer, metadata) > MAX_ORC_FOOTER_BYTES:
         raise FormatError(f"a footer or metadata of more than {MAX_ORC_FOOTER_BYTES} bytes")
     start = source.size - length - footer
