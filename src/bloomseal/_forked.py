@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from typing import Any, Protocol
 from weakref import WeakSet
 
-__all__ = ["new_lock", "new_recursive_lock", "renewed_in_child"]
+__all__ = ["in_child", "new_lock", "new_recursive_lock", "renewed_in_child"]
 
 
 class _Renewable(Protocol):
@@ -18,6 +19,7 @@ class _Renewable(Protocol):
 
 _owners: WeakSet[_Renewable] = WeakSet()
 _locks: WeakSet[Any] = WeakSet()
+_hooks: list[Callable[[], object]] = []
 
 
 def renewed_in_child(owner: _Renewable) -> None:
@@ -25,6 +27,11 @@ def renewed_in_child(owner: _Renewable) -> None:
     keys.
     """
     _owners.add(owner)
+
+
+def in_child(hook: Callable[[], object]) -> None:
+    """Call `hook` in every child that this process forks: for what a module holds."""
+    _hooks.append(hook)
 
 
 def new_lock() -> threading.Lock:
@@ -46,6 +53,8 @@ def _renew_all() -> None:
         lock._at_fork_reinit()  # as Python's own modules do it
     for owner in list(_owners):
         owner._renew()
+    for hook in _hooks:
+        hook()
 
 
 os.register_at_fork(after_in_child=_renew_all)

@@ -6,11 +6,11 @@ earlier seals are unknown. Fresh data keys per file and column keep every count 
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import ClassVar
 from weakref import WeakValueDictionary
 
+from .._forked import new_lock
 from ..errors import KeyAccessError
 from ..limits import MAX_GCM_SEALS
 from .secret import SecretKey
@@ -30,13 +30,13 @@ class SealCounter:
     # Keys that came from outside may come again as another object, so their counts must outlive the object. Keys made
     # here die with their file; keeping their counts would grow without bound.
     _kept: ClassVar[dict[str, SealCounter]] = {}
-    _registry_lock: ClassVar[threading.Lock] = threading.Lock()
+    _registry_lock: ClassVar[threading.Lock] = new_lock()
 
     def __init__(self, fingerprint: str) -> None:
         self.fingerprint = fingerprint
         self.count = 0
         self.limit = MAX_GCM_SEALS
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     @classmethod
     def of(cls, key: SecretKey) -> SealCounter:
@@ -66,13 +66,3 @@ class SealCounter:
                     hint="rekey the file: a fresh data key starts at zero",
                 )
             self.count += seals
-
-
-def _renew() -> None:
-    """In a forked child: locks that another thread of the parent had taken would never be given back."""
-    SealCounter._registry_lock = threading.Lock()
-    for counter in [*SealCounter._alive.values()]:
-        counter._lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_renew)

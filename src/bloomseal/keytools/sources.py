@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
+from .._forked import new_lock
 from .._text import articled
 from ..encryption import SecretKey
 from ..errors import BloomsealError, Hint, KeyAccessError, UsageError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["as_key_source"]
 
 _KEPT: Final = 64
-_lock = threading.Lock()
+_lock = new_lock()
 _tools: OrderedDict[int, tuple[object, KeyTools]] = OrderedDict()
 
 
@@ -74,15 +74,6 @@ def _shared_tools(kms: KmsClient) -> KeyTools:
                 _tools.popitem(last=False)
         _tools.move_to_end(id(kms))
         return known[1]
-
-
-def _renew() -> None:
-    """In a forked child: its parent's caches are empty there, and the lock may have been taken."""
-    global _lock
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_renew)
 
 
 class _Retrieving:

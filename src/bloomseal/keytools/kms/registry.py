@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from importlib import import_module
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlsplit
 
+from ..._forked import in_child, new_recursive_lock
 from ..._text import articled
 from ...errors import BloomsealError, UsageError
 from ..access import raised_by, shown
@@ -38,9 +38,10 @@ _BUILT_IN: Final = {
 _SECRET_PARTS: Final = frozenset({"password", "passphrase", "token", "secret", "pin", "pin-value"})
 _KEPT: Final = 64
 
-_lock = threading.RLock()
+_lock = new_recursive_lock()
 _registered: dict[str, ClientFactory] = {}
 _clients: OrderedDict[str, KmsClient] = OrderedDict()
+in_child(_clients.clear)  # connections are the parent's
 
 
 def register_kms(scheme: str, factory: ClientFactory) -> None:
@@ -137,16 +138,6 @@ def _factory(uri: str) -> ClientFactory:
     if ":" not in uri and (uri.endswith(".json") or os.path.sep in uri or Path(uri).is_file()):
         hint = f"keyring:{uri}, if that is a keyring file"
     raise UsageError(f"no KMS client for {shown(uri)}", hint=hint)
-
-
-def _renew() -> None:
-    """In a forked child: the lock may have been taken, and connections are the parent's."""
-    global _lock
-    _lock = threading.RLock()
-    _clients.clear()
-
-
-os.register_at_fork(after_in_child=_renew)
 
 
 def _refuse_secrets(uri: str) -> None:
