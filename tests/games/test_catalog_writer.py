@@ -98,6 +98,49 @@ def test_no_option_names_a_library_that_is_loaded(tmp_path: Path, uri: str, sess
     assert SourceOptions.parse({"path": "t", "kms": mine}, Defaults(kms=mine)).kms == mine
 
 
+POLICY = """\
+version = 1
+{}
+[tables.people]
+footer_key = "footer"
+{}
+"""
+
+
+@pytest.mark.parametrize("session", [None, "kms"], ids=["without a session's KMS", "with one, but no policy"])
+@pytest.mark.parametrize(
+    ("top", "table"),
+    [
+        ("[defaults]\naccess_log = {!r}", ""),
+        ("", "access_log = {!r}"),
+        ("", 'access_log = "logging:root"'),
+        ("", "[tables.other]\nfooter_key = 'footer'\naccess_log = {!r}"),
+        ("kms = 'pkcs11:token=a?module-path={}'", ""),
+        ("kms = 'PKCS11:token=a?module%2Dpath={}'", ""),
+    ],
+)
+def test_no_option_names_a_policy_that_does_more_than_name_keys(
+    tmp_path: Path, top: str, table: str, session: str | None
+) -> None:
+    """Lines at the end of a file of his choice would be run, by the shell that reads it; so would a library."""
+    here = world(tmp_path / "w")
+    victims = tmp_path / ".bashrc"
+    victims.write_text("# mine\n")
+    kms = f"keyring://{here.ring.path}"
+    defaults = Defaults(kms=None if session is None else kms)
+    policy = tmp_path / "policy.toml"
+    policy.write_text(POLICY.format(top.format(str(victims)), table.format(str(victims))))
+    options = {"path": str(here.root), "policy": str(policy), "table": "people"}
+    if session is not None and "pkcs11" in top.lower():
+        assert SourceOptions.parse(options, defaults).kms == kms  # the policy's counts for nothing there
+        return
+    with pytest.raises(bs.PolicyError, match=r"access log|names a library"):
+        SourceOptions.parse(options, defaults)
+    assert victims.read_text() == "# mine\n"
+    policy.write_text(POLICY.format(f"kms = '{kms}'", ""))
+    assert SourceOptions.parse(options, defaults).kms == kms
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -295,12 +295,8 @@ def _refuse_another(given: Mapping[str, str], defaults: Defaults) -> None:
     """A table of the catalog has options, too: whoever writes to it must not choose the KMS that gets our credentials
     and keys.
     """
-    if "module-path" in unquote(given.get("kms", "")).lower() and given["kms"] != defaults.kms:
-        # It would be loaded, and so run, by the driver and by all executors.
-        raise PolicyError(
-            "an option names a library, to be loaded beside the keys",
-            hint="PKCS11_MODULE in the environment; or bloomseal.spark.enable",
-        )
+    if given.get("kms") != defaults.kms:
+        _refuse_library(given.get("kms", ""))
     said = {"kms": defaults.kms is not None and given.get("kms", defaults.kms) != defaults.kms}
     said["policy"] = defaults.policy is not None and "policy" in given
     for name in (name for name, another in said.items() if another):
@@ -310,8 +306,33 @@ def _refuse_another(given: Mapping[str, str], defaults: Defaults) -> None:
         )
 
 
+def _refuse_library(kms: str) -> None:
+    if "module-path" in unquote(kms).lower():
+        # It would be loaded, and so run, by the driver and by all executors.
+        raise PolicyError(
+            "an option names a library, to be loaded beside the keys",
+            hint="PKCS11_MODULE in the environment; or bloomseal.spark.enable",
+        )
+
+
+def _optional_policy(path: str, kms: str | None) -> Policy:
+    """A policy that an option names: it says keys and columns, and nothing is done for it beside that."""
+    policy = Policy.load(path, kms=kms)
+    for table in policy.tables.values():
+        if table.access_log is not None:
+            # A file of somebody's choice would get lines that he has a say in.
+            raise PolicyError(
+                "a policy that an option names has an access log",
+                file=path,
+                hint="bloomseal.spark.enable(spark, policy=...); or policy= of bloomseal.spark.read and write",
+            )
+        if kms is None:
+            _refuse_library(kms_uri(table))
+    return policy
+
+
 def _table(given: Mapping[str, str], defaults: Defaults, kms: str | None) -> TablePolicy | None:
-    policy = Policy.load(given["policy"], kms=kms) if "policy" in given else defaults.policy
+    policy = _optional_policy(given["policy"], kms) if "policy" in given else defaults.policy
     if policy is None:
         if "table" in given:
             raise UsageError("a table is named, but there is no policy", hint="the option policy, a policy file's path")
