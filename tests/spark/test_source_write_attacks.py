@@ -5,6 +5,7 @@ orders of his.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import multiprocessing
 import os
@@ -19,6 +20,7 @@ import pyarrow as pa
 import pytest
 
 import bloomseal as bs
+from bloomseal.encryption import SecretKey
 from bloomseal.errors import BloomsealError, FormatError, IntegrityError, KeyAccessError, PolicyError
 from bloomseal.policy import Policy, TablePolicy
 from bloomseal.spark.source.commit.linkless import LinklessFolder
@@ -36,7 +38,6 @@ def policies(tmp_path_factory: pytest.TempPathFactory) -> Policy:
         ring.create(name)
     tables = {
         "mine": {"footer_key": "footer", "previous_footer_keys": ["old footer"]},
-        "before": {"footer_key": "old footer"},
         "theirs": {"footer_key": "theirs"},
     }
     return Policy.from_dict({"version": 1, "kms": f"keyring://{ring.path}", "tables": tables})
@@ -103,12 +104,16 @@ def unsigned(_: Policy) -> bytes:
     return json.dumps({"version": 1, "files": [["0-0/a=1/new", "a=1/new"]], "replaced": ["a=2/old"]}).encode()
 
 
-def without_a_tag(_: Policy) -> bytes:
-    return b'{"version":2}\n{"files":[],"replaced":["a=2/old"]}'
+def of_nobody(_: Policy) -> bytes:
+    return b'{"version":3}\n{"files":[],"replaced":["a=2/old"]}'
 
 
 def under_a_key_of_his_own(policies: Policy) -> bytes:
     return PLAN.sealed(policies.for_table("theirs"), JOB)
+
+
+def of_another_table(policies: Policy) -> bytes:
+    return PLAN.sealed(replace(policies.for_table("mine"), name="another"), JOB)
 
 
 def of_another_job(policies: Policy) -> bytes:
@@ -120,13 +125,14 @@ def changed(policies: Policy) -> bytes:
 
 
 def with_the_key_of_a_file(policies: Policy) -> bytes:
-    """Key metadata stand in every file; the tag is then one that he made up."""
-    head = json.loads(PLAN.sealed(policies.for_table("mine"), JOB).partition(b"\n")[0])
-    return json.dumps({**head, "tag": "0" * 64}).encode() + b'\n{"files":[],"replaced":["a=2/old"]}'
+    """Wrapped keys stand in every file; `tests/games/test_footer_reader.py` knows them, too."""
+    wrapped = policies.for_table("mine").keys.tools.wrap(SecretKey.generate(256), "footer")
+    head = {"version": 3, "master_key": "footer", "wrapped": wrapped}
+    return json.dumps(head).encode() + b'\n{"files":[],"replaced":["a=2/old"]}'
 
 
-def with_a_tag_that_is_no_text(policies: Policy) -> bytes:
-    return without_a_tag(policies).replace(b"2}", b'2,"key":"x","tag":["\xc3\xa9"]}')
+def of_a_text_that_is_none(policies: Policy) -> bytes:
+    return of_nobody(policies).replace(b"3}", b'3,"master_key":"footer","wrapped":["\xc3\xa9"]}')
 
 
 def nested_deeply(_: Policy) -> bytes:
@@ -136,12 +142,13 @@ def nested_deeply(_: Policy) -> bytes:
 PLAN = Plan((("0-0/a=1/new", "a=1/new"),), ("a=2/old",))
 FORGERIES: list[tuple[Callable[[Policy], bytes], type[BloomsealError]]] = [
     (unsigned, FormatError),
-    (without_a_tag, FormatError),
+    (of_nobody, FormatError),
     (under_a_key_of_his_own, PolicyError),
+    (of_another_table, IntegrityError),
     (of_another_job, IntegrityError),
     (changed, IntegrityError),
     (with_the_key_of_a_file, IntegrityError),
-    (with_a_tag_that_is_no_text, FormatError),
+    (of_a_text_that_is_none, FormatError),
     (nested_deeply, FormatError),
 ]
 
@@ -159,7 +166,7 @@ def test_a_plan_is_a_writers_of_the_table_or_none(
 
 def test_a_plan_under_a_footer_key_of_before_is_finished(folders: Folders, policies: Policy) -> None:
     table, _ = folders
-    plant(table, PLAN.sealed(policies.for_table("before"), JOB), "a=1/new")
+    plant(table, PLAN.sealed(replace(policies.for_table("mine"), footer_key="old footer"), JOB), "a=1/new")
     assert recover(TableFolder.at(str(table)), policies.for_table("mine")) == [JOB]
     assert contents(table) == {"a=1/old": "table", "a=1/new": "new", "_SUCCESS": ""}
 
@@ -176,8 +183,11 @@ def test_a_plan_whose_key_can_not_be_had_is_left_alone(folders: Folders, policy:
 def test_a_plan_holds_no_key(policy: TablePolicy) -> None:
     text = PLAN.sealed(policy, JOB)
     head = json.loads(text.partition(b"\n")[0])
-    assert set(head) == {"version", "key", "tag"}
-    assert json.loads(head["key"])["masterKeyID"] == "footer"
+    assert set(head) == {"version", "master_key", "wrapped"}
+    bound = json.dumps(["bloomseal plan of a commit", "mine", JOB]).encode()
+    digest = hashlib.sha256(bound + b"\n" + text.partition(b"\n")[2]).digest()
+    ring = bs.Keyring(policy.kms.removeprefix("keyring://"))
+    assert ring.unwrap_key(head["wrapped"], "footer") == digest
 
 
 # Links ---------------------------------------------------------------------------------------------------------------

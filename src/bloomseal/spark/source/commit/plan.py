@@ -1,40 +1,35 @@
-"""The plan of a commit: which files come and which go, under the table's own keys.
+"""The plan of a commit: which files come and which go, in the name of somebody who may wrap under the table's own key.
 
 The plan lies in the table's folder, and whoever finds it carries it out with rights of his own. So that nobody but a
-writer of the table gives orders there, it is authenticated: HMAC-SHA-256 under a fresh key that the KMS has wrapped
-under the table's footer key. The next writer unwraps that one, held to the footer keys of the policy. One line of JSON
-says key and tag, the rest is the plan::
+writer of the table gives orders there, the KMS has wrapped the SHA-256 of purpose, table, job and plan under the
+table's footer key, as it wraps data keys. Whoever may unwrap that key alone knows many keys that it has wrapped, and
+can have none of his choice wrapped. The next writer has it unwrapped, held to the footer keys of the policy. One line
+of JSON says who and what, the rest is the plan::
 
-    {"version":2,"key":"…key metadata…","tag":"…"}
+    {"version":3,"master_key":"footer","wrapped":"…"}
     {"files":[["ATTEMPT/a=1/part-….parquet","a=1/part-….parquet"]],"replaced":["a=1/part-….parquet"]}
 """
 
 from __future__ import annotations
 
-import hmac
+import hashlib
 import json
 import posixpath
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
 from ....encryption import SecretKey
 from ....errors import BloomsealError, FormatError, IntegrityError, KeyAccessError
+from ....keytools.access import shown
 from ....keytools.material.material import parse_object
-from ....keytools.pinned import PinnedKeys
-from ....storage.ref import FileRef
 
 if TYPE_CHECKING:
-    from ....keytools.pinned import PinnedFileKeys
     from ....policy import TablePolicy
 
 __all__ = ["MAX_PLAN_BYTES", "Plan"]
 
-_VERSION: Final = 2
-_LABEL: Final = b"bloomseal plan of a commit"
-_KEY_BITS: Final = 256
+_VERSION: Final = 3
+_PURPOSE: Final = "bloomseal plan of a commit"
 MAX_PLAN_BYTES: Final = 1 << 30
 """A million files to come and a million to go, at 500 bytes each."""
 _HINT: Final = "look at the folder, and remove it: a table's own writers leave no such plan"
@@ -62,12 +57,12 @@ class Plan:
             KeyAccessError: the KMS would not wrap under the table's footer key; or, where files go, does not open what
                 it has wrapped: nobody could end a commit that was cut off.
         """
-        keys = _keys(table)
-        key, metadata = keys.new_key(table.footer_key, None, _KEY_BITS)
-        if self.replaced:
-            keys.confirm()
         body = json.dumps({"files": self.files, "replaced": self.replaced}).encode()
-        head = {"version": _VERSION, "key": metadata.decode(), "tag": _tag(key, job, body).decode()}
+        tools, digest = table.keys.tools, _digest(table, job, body)
+        wrapped = tools.wrap(digest, table.footer_key)
+        if self.replaced and tools.calls.unwrap(wrapped, table.footer_key) != digest:
+            raise KeyAccessError(f"the KMS has wrapped something else under master key {shown(table.footer_key)}")
+        head = {"version": _VERSION, "master_key": table.footer_key, "wrapped": wrapped}
         return json.dumps(head).encode() + b"\n" + body
 
     @classmethod
@@ -80,18 +75,20 @@ class Plan:
         Raises:
             FormatError: it is none of ours.
             IntegrityError: it is no plan of a writer of this table, or another job's.
-            KeyAccessError: its key can't be had here.
-            PolicyError: its key is under another master key than the policy names.
+            KeyAccessError: its master key can't be used here.
+            PolicyError: it is under another master key than the policy names.
         """
         if len(text) > MAX_PLAN_BYTES:
             raise FormatError("the plan of a commit is too long", file=path, hint=_HINT)
         head, _, body = text.partition(b"\n")
-        metadata, tag = _head(head, path)
+        master_key, wrapped = _head(head, path)
+        tools = table.keys.tools
         try:
-            key = _keys(table).retrieve_key(metadata, None)
+            table.keys.check(master_key, None)
+            found = tools.unwrap(wrapped, master_key, tools.calls)
         except BloomsealError as error:
             raise error.at(file=path) from None
-        if not hmac.compare_digest(_tag(key, job, body), tag):
+        if found != _digest(table, job, body):
             raise IntegrityError("the plan of a commit is not of a writer of this table", file=path, hint=_HINT)
         try:
             said = json.loads(body)
@@ -104,29 +101,21 @@ class Plan:
         return plan
 
 
-def _head(head: bytes, path: str) -> tuple[bytes, bytes]:
+def _head(head: bytes, path: str) -> tuple[str, str]:
     try:
         said = parse_object(head, "the first line of a plan")
     except KeyAccessError:
         said = {}
-    metadata, tag = said.get("key"), said.get("tag")
-    if said.get("version") != _VERSION or not isinstance(metadata, str) or not isinstance(tag, str):
+    master_key, wrapped = said.get("master_key"), said.get("wrapped")
+    if said.get("version") != _VERSION or not isinstance(master_key, str) or not isinstance(wrapped, str):
         raise FormatError("the plan of a commit is not one of ours", file=path, hint=_HINT)
-    return metadata.encode(), tag.encode()
+    return master_key, wrapped
 
 
-def _keys(table: TablePolicy) -> PinnedFileKeys:
-    """The table's footer keys, which every writer of it can use. Material stays inside: beside the plan there would be
-    no file.
-    """
-    tools = table.keys.tools.storing(internal=True)
-    return PinnedKeys(tools, footer={table.footer_key, *table.previous_footer_keys}, columns={}).for_file(FileRef(""))
-
-
-def _tag(key: SecretKey, job: str, body: bytes) -> bytes:
-    # Not the unwrapped key itself: a footer's data key, put in its place, must not make or check tags.
-    derived = HKDF(SHA256(), 32, None, _LABEL).derive(key.reveal())
-    return hmac.digest(derived, job.encode() + b"\x00" + body, "sha256").hex().encode()
+def _digest(table: TablePolicy, job: str, body: bytes) -> SecretKey:
+    """What stands for the plan, in the form of a key: KMS clients wrap nothing else."""
+    bound = json.dumps([_PURPOSE, table.name, job]).encode()
+    return SecretKey(hashlib.sha256(bound + b"\n" + body).digest())
 
 
 def _is_below(name: str) -> bool:
