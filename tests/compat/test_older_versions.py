@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 import bloomseal as bs
+from bloomseal import evidence
 from bloomseal.audit import audit, compare
 from bloomseal.audit.history import load_inventory
+from bloomseal.cli.main import main
 from bloomseal.rotation import Rekey, Rewrap, rotate
 from bloomseal.rotation.journal import Journal
 from compat.make import FILTERS, MODES, PASSPHRASE, PREFIX, ROWS, explicit
@@ -138,3 +140,20 @@ def test_reports_have_the_same_fields_and_inventories_compare(kept: Path) -> Non
     for name in ("seal", "rekey", "rewrap"):
         told = json.loads((kept / f"reports/{name}.json").read_text())
         assert [one["status"] for one in told["files"]] == (["nothing to do"] if name == "rewrap" else ["rotated"])
+
+
+def test_bundles_verify(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bundle = kept / "evidence" / "bundle.zip"
+    public = sorted((kept / "evidence").glob("*.pub.pem"))
+    found = evidence.verify(bundle, public)
+    assert found.ok, found.problems
+    assert {"evidence.json", "index.html", "inventory.parquet"} <= found.members.keys()
+    command = ["evidence", "verify", str(bundle), *(text for path in public for text in ("--public-key", str(path)))]
+    assert main(command) == 0
+    told = capsys.readouterr().out
+    assert "as it was signed  yes" in told
+    if kept.name == "0.1.0":  # it says *fulfilled*: a word that is not repeated
+        assert "fulfilled" not in told
+        assert "an earlier version's verdicts" in told
+    bundle.write_bytes(bundle.read_bytes().replace(b"fulfilled", b"Fulfilled"))
+    assert main(command) == 1

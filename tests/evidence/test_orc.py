@@ -49,7 +49,8 @@ def test_a_rotation_of_orc_files_is_told(folder: Path) -> None:
     assert keys["pii:4"]["data_key_algorithms"] == ["AES_CTR 128"]
     assert keys["wide:2"]["data_key_algorithms"] == ["AES_CTR 256"]
     (rotation,) = told["rotations"]
-    assert (rotation["operation"], rotation["complete"], rotation["remaining"]) == ("rekey", "yes", {})
+    assert (rotation["operation"], rotation["remaining"]) == ("rekey", {})
+    assert rotation["complete"]["text"] == "not contradicted: 2 of 2 seen"
     assert {"before": "pii:3", "after": "pii:4", "files": 2} in rotation["keys"]
     with zipfile.ZipFile(folder / "bundle.zip") as members:
         bill = members.read("cbom-1.6.json")
@@ -58,10 +59,10 @@ def test_a_rotation_of_orc_files_is_told(folder: Path) -> None:
     # A file that it has missed.
     shutil.copy(folder / "backup" / "a.orc", folder / "t" / "c.orc")
     (rotation,) = _made(folder, ring)["rotations"]
-    assert (rotation["complete"], rotation["remaining"]) == ("no", {"pii:3": 1})
+    assert (rotation["complete"]["standing"], rotation["remaining"]) == ("contradicted", {"pii:3": 1})
     # Without the keyring nobody knows how it calls the versions.
-    (rotation,) = _made(folder, ring, keys=None)["rotations"]
-    assert rotation["complete"] != "yes"
+    (rotation,) = _made(folder, ring, keys=None, with_keys=False)["rotations"]
+    assert rotation["complete"]["standing"] == "not seen"
 
 
 def test_samples_of_orc_files_are_tried(folder: Path) -> None:
@@ -72,16 +73,16 @@ def test_samples_of_orc_files_are_tried(folder: Path) -> None:
     assert rotate(folder / "t", Rekey(_policy(ring)), journal=folder / "journal").ok
     samples = [folder / "backup"]
     (found,) = _made(folder, ring, destroyed=["pii:3"], samples=samples)["destructions"]
-    assert found["gone"] == "no"
+    assert found["destroyed"]["standing"] == "contradicted"
     assert {(one["column"], one["outcome"]) for one in found["tried"]} == {("name", "opened")}
     ring.destroy("pii", 3)
     (found,) = _made(folder, ring, destroyed=["pii:3"], samples=samples)["destructions"]
     assert {(one["column"], one["outcome"], one["problem"]) for one in found["tried"]} == {
         ("name", "refused", "destroyed")
     }
-    assert (found["gone"], found["files"]) == ("yes", 1)
-    # An ORC file never makes a yes: nothing ties its keys to the version that it names.
-    assert found["needed"] == "unknown"
+    assert (found["destroyed"]["standing"], found["files"]) == ("not contradicted", 1)
+    # Nothing ties an ORC file's keys to the version that it names.
+    assert found["unneeded"]["standing"] == "not seen"
     (found,) = _made(folder, ring, destroyed=["pii:4"], samples=samples)["destructions"]
-    assert found["needed"] == "yes"
+    assert found["unneeded"]["standing"] == "contradicted"
     assert {one["outcome"] for one in found["tried"]} == {"not tried"}

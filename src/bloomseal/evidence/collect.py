@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import io
 import json
 import os
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -21,7 +21,8 @@ from ..audit.facts.inventory import keys_at_hand, look
 from ..audit.facts.places import Places, find_files
 from ..audit.facts.policies import Policies
 from ..audit.report import Report, judged
-from ..errors import BloomsealError
+from ..audit.rules.findings import Finding
+from ..errors import BloomsealError, MissingFileError
 from ..keytools.access_log import host_name, user_name
 from ..notebook import ShownInNotebooks
 from ..policy import KeyPolicy, Policy, TablePolicy
@@ -32,12 +33,13 @@ from .access import summary
 from .bundle.archive import Member, Spool, check_free, write
 from .bundle.manifest import sealed
 from .bundle.signing import PublicKey, Signer
-from .columns import answered_columns, other_requirements, scope_of, scoped_columns
+from .claims import Claim
+from .columns import Look
 from .destruction import Certificate, certify, named_version
 from .keys import KeyVersion, key_versions
 from .leaks import ColumnLeak, leaks_of
-from .requirements import HIPAA, PCI, judge
-from .uses import uses_of
+from .requirements import requirements_of
+from .uses import looked_into, uses_of
 from .versions import ask, kms_of
 
 if TYPE_CHECKING:
@@ -104,16 +106,19 @@ def make(
         more: `journals`, `destroyed`, `samples`, `also`, `access_log` of `gather`.
 
     Raises:
-        UsageError: no paths, a file at `out`, or journals, samples or a log that can't be read.
+        MissingFileError: nothing is at one of the paths, or no data file at any.
+        UsageError: no paths, a file at `out`, or journals or a log that can't be read.
         MissingDependencyError: the extra ``report``, or a table without its library.
         IntegrityError: a signer whose signature does not hold.
         BloomsealError: the bundle can't be written. Whatever is in the data files is no error.
     """
     ready(out, signers, overwrite=overwrite)
     moment = (now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)
-    digest, loaded = _policy(policy)
+    given = [os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    loaded = Policy.load(policy) if isinstance(policy, str | os.PathLike) else policy
     policies = Policies(loaded, table)
-    places = find_files(paths, filesystem=filesystem)
+    places = find_files(given, filesystem=filesystem)
+    _refuse_nothing(places)
     keys = keys_at_hand(keys, policies, places, with_keys=with_keys)
     files, nonces = look(places, keys, policies, aad_prefix=aad_prefix, deep=deep, progress=progress)
     report = judged(files, places, policies, with_keys=keys is not None, nonces=nonces, now=moment)
@@ -121,9 +126,8 @@ def make(
         report,
         places,
         policies,
-        paths=[os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)],
+        paths=given,
         keys=keys,
-        policy_digest=digest,
         now=moment,
         look={"policy": loaded, "table": table, "aad_prefix": aad_prefix, "filesystem": filesystem},
         **more,
@@ -149,7 +153,6 @@ def gather(
     paths: Sequence[str],
     now: datetime,
     keys: Any = None,
-    policy_digest: str | None = None,
     look: Mapping[str, Any] | None = None,
     journals: Sequence[str | os.PathLike[str]] | None = None,
     destroyed: Sequence[str] = (),
@@ -168,19 +171,23 @@ def gather(
         samples: copies from before a rotation, to try whether they still open under those.
         also: copies and backups that are searched for files under those too.
         access_log: a JSON-lines access log, to be told in short.
+
+    Raises:
+        MissingFileError: there was no data file to look at.
     """
-    unseen = _unseen(report)
-    uses = uses_of(report.inventory)
+    _refuse_nothing(places)
     client, kms = kms_of(keys)
     # Of a policy file with many tables those count that files were seen of.
     named = set(report.inventory["table"].unique().to_pylist())
     tables = [one for one in policies.tables if one.name in named] or policies.tables
     key_policies, ages = _key_policies(tables)
+    uses = uses_of(report.inventory)
     versions = key_versions(uses, key_policies, ages, lambda key, seen: ask(client, key, seen), now)
+    seen = Look(report, policies, tables, uses, versions, [*report.unseen, *report.hidden])
     refs = {ref.path: ref for ref in places.files}
     leaks = leaks_of(report.inventory, lambda path: refs.get(path) or FileRef(path), keys)
     members: dict[str, Member] = {}
-    rotations = _rotations(journals, set(map(_as_booked, places.files)), versions, not unseen, members)
+    rotations = _rotations(journals, seen, {path: _as_booked(ref) for path, ref in refs.items()}, members)
     certificates = [
         _certificate(
             text, [*paths, *(os.fspath(path) for path in also)], samples, client, kms, keys, key_policies, look or {}
@@ -189,17 +196,33 @@ def gather(
     ]
     members |= {f"destruction/{number:03d}.json": _json(one.look) for number, one in enumerate(certificates)}
     required = max((one.signatures_required for one in certificates), default=1)
-    logged = {policy.name: policy.access_log is not None for policy in tables}
-    columns = scoped_columns(report, leaks, tables)
-    items = [
-        item
-        for standard in (PCI, HIPAA)
-        for item in judge(standard, scope_of(standard, columns, versions, uses, unseen, logged, kms))
-    ]
     told = {
+        **_head(seen, paths, now, kms),
+        "keys": [one.to_dict() for one in versions],
+        "columns": seen.columns(),
+        "rotations": [one.to_dict() for one in rotations],
+        "destructions": [one.to_dict() for one in certificates],
+        "leaks": [one.to_dict() for one in leaks],
+        "requirements": [one for scope in seen.scopes() for one in requirements_of(scope)],
+        "access": {
+            "logged_by_policy": {policy.name: policy.access_log is not None for policy in tables},
+            "log": None if access_log is None else summary(access_log),
+        },
+    }
+    told = json.loads(_json(told))  # as a reader sees it, moments as text
+    members |= _renderings(report, versions, told, leaks)
+    members["evidence.json"] = _json(told)
+    members[_SCHEMA] = (Path(__file__).with_name(_SCHEMA)).read_bytes()
+    return Evidence(told, report, members, required)
+
+
+def _head(seen: Look, paths: Sequence[str], now: datetime, kms: str | None) -> dict[str, Any]:
+    """What was looked at, how, and what was found."""
+    report = seen.report
+    return {
         "$schema": _SCHEMA,
         "format": "bloomseal evidence",
-        "format_version": 1,
+        "format_version": 2,
         "made": now.isoformat(),
         "tool": {"name": "bloomseal", "version": __version__},
         "by": {"user": user_name(), "host": host_name()},
@@ -210,24 +233,30 @@ def gather(
             "with_keys": report.with_keys,
             "deep": report.deep,
             "kms": kms,
-            "policy_sha256": policy_digest,
-            "unseen": unseen,
+            "policy_sha256": seen.policies.digest,
+            "unseen": seen.unseen,
             "findings": report.counts(),
         },
-        "keys": [one.to_dict() for one in versions],
-        "columns": answered_columns(columns, report, tables, versions, rotations, certificates, unseen),
-        "rotations": [one.to_dict() for one in rotations],
-        "destructions": [one.to_dict() for one in certificates],
-        "leaks": [one.to_dict() for one in leaks],
-        "requirements": [one.to_dict() for one in items],
-        "other_requirements": other_requirements(columns),
-        "access": {"logged_by_policy": logged, "log": None if access_log is None else summary(access_log)},
+        "findings": _by_rule(report.findings),
     }
-    told = json.loads(_json(told))  # as a reader sees it, moments as text
-    members |= _renderings(report, versions, told, leaks)
-    members["evidence.json"] = _json(told)
-    members[_SCHEMA] = (Path(__file__).with_name(_SCHEMA)).read_bytes()
-    return Evidence(told, report, members, required)
+
+
+def _by_rule(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """Each rule at each severity, worst first: how often, and its first place."""
+    count = Counter((one.severity, one.rule.id) for one in findings)
+    first = {(one.severity, one.rule.id): one for one in reversed(findings)}
+    return [
+        {
+            "rule": rule,
+            "name": first[severity, rule].rule.name,
+            "severity": severity.label,
+            "times": count[severity, rule],
+            "file": first[severity, rule].file,
+            "column": first[severity, rule].column,
+            "message": first[severity, rule].message,
+        }
+        for severity, rule in sorted(count, key=lambda one: (-one[0], one[1]))
+    ]
 
 
 def _renderings(
@@ -261,11 +290,6 @@ def _renderings(
     }
 
 
-def _unseen(report: Report) -> list[str]:
-    """All that nobody could look at, for whatever reason. What only keys would show is not seen either."""
-    return [*report.unseen, *report.hidden]
-
-
 def ready(out: str | os.PathLike[str], signers: Sequence[Signer], *, overwrite: bool) -> None:
     """What would end it is told before the long look.
 
@@ -281,13 +305,14 @@ def ready(out: str | os.PathLike[str], signers: Sequence[Signer], *, overwrite: 
         library(name, "report", functools.partial(import_module, module))
 
 
-def _policy(
-    policy: Policy | TablePolicy | str | os.PathLike[str] | None,
-) -> tuple[str | None, Policy | TablePolicy | None]:
-    if not isinstance(policy, str | os.PathLike):
-        return None, policy
-    loaded = Policy.load(policy)
-    return hashlib.sha256(Path(policy).read_bytes()).hexdigest(), loaded
+def _refuse_nothing(places: Places) -> None:
+    """A misspelt path is no table without findings."""
+    if places.nothing or not places.files:
+        raise MissingFileError(
+            "there is no data file to make evidence about",
+            file=", ".join(places.nothing) or None,
+            hint="; ".join(places.unknown[:3]) or None,
+        )
 
 
 def _key_policies(tables: Sequence[TablePolicy]) -> tuple[dict[str, KeyPolicy], dict[str, timedelta]]:
@@ -308,28 +333,37 @@ def _as_booked(ref: FileRef) -> str:
 
 
 def _rotations(
-    journals: Sequence[str | os.PathLike[str]] | None,
-    files: set[str],
-    versions: Sequence[KeyVersion],
-    seen_all: bool,
-    members: dict[str, Member],
+    journals: Sequence[str | os.PathLike[str]] | None, seen: Look, booked: Mapping[str, str], members: dict[str, Member]
 ) -> list[journal_room.Rotation]:
+    """Args:
+    booked: a file's path → its name in a journal.
+    members: where the journals' bytes go.
+    """
     if journals is None:
-        listed = journal_room.about(journal_room.default_journals(), files)
+        listed = journal_room.about(journal_room.default_journals(), set(booked.values()))
     else:
         listed = [Path(path) for path in journals]
+    if not listed:
+        return []
+    read = seen.report.inventory.filter(looked_into(seen.report.inventory))["file"].unique().to_pylist()
+    looked = {booked.get(path, path) for path in read}
+    names = seen.report.inventory["file"].unify_dictionaries().combine_chunks().dictionary
+    under: dict[str, set[str]] = defaultdict(set)
+    for use in seen.uses:
+        if use.master_key is not None:
+            under[use.master_key] |= {booked.get(path, path) for path in names.take(use.file_ids).to_pylist()}
     found = []
     for number, path in enumerate(listed):
         try:
-            rotation, data, _ = journal_room.read_journal(path)
+            rotation, data, named = journal_room.read_journal(path)
         except BloomsealError as error:
             if journals is not None:
                 raise
-            found.append(journal_room.Rotation(path.name, problem=error.what, why=error.what))
+            found.append(journal_room.Rotation(path.name, problem=error.what, complete=Claim(unseen=(error.what,))))
             continue
         rotation.journal = f"rotation/{number:03d}-{rotation.operation or 'unknown'}.jsonl"
         members[rotation.journal] = data
-        found.append(journal_room.judged(rotation, versions, seen_all=seen_all))
+        found.append(journal_room.judged(rotation, named, seen.versions, looked, under, seen.unseen))
     return found
 
 

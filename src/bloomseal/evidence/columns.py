@@ -1,120 +1,163 @@
-"""The columns that a bundle speaks of: those under a requirement, what covers them, and the questions about each."""
+"""The columns that a bundle speaks of, and what comes under a requirement, with all that is known of both."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .._cached import cached_property
+from ..audit.facts.policies import Policies
 from ..audit.report import Report
+from ..audit.rules.findings import Finding
 from ..columns import covers
 from ..policy import TablePolicy
-from .answers import answers_for
-from .destruction import Certificate
 from .keys import KeyVersion
-from .leaks import ColumnLeak
-from .requirements import HIPAA, PCI, Scope, ScopedColumn
-from .rotations import Rotation
-from .uses import FOOTER, Use, columns_of
+from .requirements import Scope, standard_of
+from .uses import FOOTER, Use, columns_of, looked_into
 
-__all__ = ["answered_columns", "other_requirements", "scope_of", "scoped_columns"]
+__all__ = ["Look"]
+
+Place = tuple[str | None, str]
+"""Table and column."""
 
 
-def scoped_columns(report: Report, leaks: Sequence[ColumnLeak], tables: Sequence[TablePolicy]) -> list[ScopedColumn]:
-    """The columns that come under some requirement; those too that no file has."""
-    leak_of = {(one.table, one.column): one for one in leaks}
-    seen = {(one["table"], one["column"]): one["files"] for one in columns_of(report.inventory)}
-    found = []
-    for policy in tables:
-        names = [column for table, column in seen if table == policy.name and policy.requirements(column)]
-        covered = set(names)
-        names += [
-            name
-            for name, entry in policy.columns.items()
-            if entry.requirements and not any(covers(name, one) for one in covered)
-        ]
-        for name in sorted(names):
-            files = seen.get((policy.name, name), {})
-            found.append(
-                ScopedColumn(
-                    policy.name,
-                    name,
-                    policy.requirements(name),
-                    files,
-                    leak_of.get((policy.name, name)),
-                    policy.accepted_keys(name),
-                )
+@dataclass
+class Look:
+    """An audit, and the keys of what it saw.
+
+    Attributes:
+        report, policies: of the audit.
+        tables: those of the policy that files were seen of.
+        uses, versions: of keys.
+        unseen: all that nobody could look at, in words.
+    """
+
+    report: Report
+    policies: Policies
+    tables: Sequence[TablePolicy]
+    uses: Sequence[Use]
+    versions: Sequence[KeyVersion]
+    unseen: Sequence[str]
+
+    def columns(self) -> list[dict[str, Any]]:
+        """Every encrypted column, and every one that the policy says something of, those under a requirement first."""
+        required = self._required()
+        by_name = {policy.name: policy for policy in self.tables}
+        seen, found = self._seen, self._by_place()
+        told = []
+        for place in sorted({*seen, *required}, key=lambda one: (one not in required, one[0] or "", one[1])):
+            table, column = place
+            policy, files = by_name.get(table or ""), seen.get(place, {})
+            keyed = policy is not None and policy.master_key(column) is not None
+            if place not in required and set(files) <= {"plaintext"} and not keyed:
+                continue
+            told.append(
+                {
+                    "table": table,
+                    "column": column,
+                    "requirements": list(required.get(place, ())),
+                    "sensitivity": policy.sensitivity(column).value if policy is not None else None,
+                    "files": files,
+                    "keys": [
+                        one.name
+                        for one in self.versions
+                        if any((use["table"], use["column"]) == place for use in one.uses)
+                    ],
+                    "findings": dict(sorted(found.get(place, Counter()).items())),
+                }
             )
-    return found
+        return told
 
+    def scopes(self) -> list[Scope]:
+        """What there is to hold the policy's requirements against, one scope for each standard."""
+        required = self._required()
+        standards = sorted({standard_of(text) for texts in required.values() for text in texts})
+        return [
+            self._scope(name, {place: texts for place, texts in required.items() if name in map(standard_of, texts)})
+            for name in standards
+        ]
 
-def scope_of(
-    standard: str,
-    columns: Sequence[ScopedColumn],
-    versions: Sequence[KeyVersion],
-    uses: Sequence[Use],
-    unseen: Sequence[str],
-    logged: Mapping[str, bool],
-    kms: str | None,
-) -> Scope:
-    own = [one for one in columns if any(text.startswith(standard) for text in one.requirements)]
-    places = {(one.table, one.column) for one in own} | {(one.table, FOOTER) for one in own}
-    mine = [use for use in uses if (use.table, use.column) in places]
-    names = {use.master_key for use in mine}
-    return Scope(
-        own,
-        [one for one in versions if one.master_key in names],
-        unseen,
-        {table: on for table, on in logged.items() if table in {one.table for one in own}},
-        kms,
-        frozenset(use.material for use in mine if use.material is not None),
-        frozenset(use.bits for use in mine),
-        frozenset(use.kms_url for use in mine),
-    )
-
-
-def answered_columns(
-    columns: Sequence[ScopedColumn],
-    report: Report,
-    tables: Sequence[TablePolicy],
-    versions: Sequence[KeyVersion],
-    rotations: Sequence[Rotation],
-    certificates: Sequence[Certificate],
-    unseen: Sequence[str],
-) -> list[dict[str, Any]]:
-    """Every encrypted column, and every one that the policy says something of, with the questions about it."""
-    by_name = {policy.name: policy for policy in tables}
-    required = {(one.table, one.column): one.requirements for one in columns}
-    seen = {(one["table"], one["column"]): one["files"] for one in columns_of(report.inventory)}
-    told = []
-    # Those that come under something go first.
-    for table, column in sorted({*seen, *required}, key=lambda name: (name not in required, name[0] or "", name[1])):
-        policy = by_name.get(table or "")
-        files = seen.get((table, column), {})
-        if (
-            not required.get((table, column))
-            and set(files) <= {"plaintext"}
-            and (policy is None or policy.master_key(column) is None)
-        ):
-            continue
-        answers = answers_for(table, column, files, versions, rotations, certificates, unseen)
-        told.append(
+    def _scope(self, standard: str, required: dict[Place, tuple[str, ...]]) -> Scope:
+        places = {*required, *((table, FOOTER) for table, _ in required)}
+        uses = [use for use in self.uses if (use.table, use.column) in places]
+        names = {use.master_key for use in uses}
+        nameless = sorted({f"the master key of {use.table}.{use.column}" for use in uses if use.master_key is None})
+        return Scope(
+            standard,
             {
-                "table": table,
-                "column": column,
-                "requirements": list(required.get((table, column), ())),
-                "sensitivity": policy.sensitivity(column).value if policy is not None else None,
-                "files": files,
-                "answers": [one.to_dict() for one in answers],
-            }
+                f"{table}.{column}": tuple(text for text in texts if standard_of(text) == standard)
+                for (table, column), texts in required.items()
+            },
+            self._files(required),
+            [one for one in self.versions if one.files and one.master_key in names],
+            self._about(required),
+            [
+                *self.unseen,
+                *(
+                    f"{table}.{name}: no file seen has it"
+                    for table, name in required
+                    if (table, name) not in self._seen
+                ),
+            ],
+            nameless,
         )
-    return told
+
+    def _required(self) -> dict[Place, tuple[str, ...]]:
+        """Columns under some requirement; those too that no file has."""
+        found: dict[Place, tuple[str, ...]] = {}
+        for policy in self.tables:
+            names = [column for table, column in self._seen if table == policy.name and policy.requirements(column)]
+            missing = [
+                name
+                for name, entry in policy.columns.items()
+                if entry.requirements and not any(covers(name, one) for one in names)
+            ]
+            found |= {(policy.name, name): policy.requirements(name) for name in sorted([*names, *missing])}
+        return found
+
+    @cached_property
+    def _seen(self) -> dict[Place, dict[str, int]]:
+        return {(one["table"], one["column"]): one["files"] for one in columns_of(self.report.inventory)}
+
+    def _by_place(self) -> dict[Place, Counter[str]]:
+        """Column → rule → number of findings that name it."""
+        found: dict[Place, Counter[str]] = defaultdict(Counter)
+        for one in self.report.findings:
+            if one.column is not None:
+                policy = None if one.file is None else self.policies.of(one.file)
+                found[None if policy is None else policy.name, one.column][one.rule.id] += 1
+        return found
+
+    def _about(self, places: dict[Place, Any]) -> list[Finding]:
+        """Findings about these columns, and those that name no column or no table: of them nobody knows better."""
+        found = []
+        for one in self.report.findings:
+            policy = None if one.file is None else self.policies.of(one.file)
+            mine = [column for table, column in places if policy is None or table == policy.name]
+            if mine and (one.column is None or any(_same(one.column, column) for column in mine)):
+                found.append(one)
+        return found
+
+    def _files(self, required: dict[Place, Any]) -> tuple[int, int]:
+        """How many files of the tables were looked into, as far as these columns go, and how many there are."""
+        tables = pa.array(sorted({table for table, _ in required if table is not None}), pa.string())
+        rows = self.report.inventory
+        rows = rows.filter(pc.is_in(rows["table"].cast(pa.string()), tables))
+        columns = pa.array(sorted({column for _, column in required}), pa.string())
+        hidden = pc.or_kleene(
+            pc.equal(rows["filter"].cast(pa.string()), "not visible"),
+            pc.equal(rows["protection"].cast(pa.string()), "unknown"),
+        )
+        here = pc.is_in(rows["column"].cast(pa.string()), columns)
+        blind = pc.or_(pc.invert(looked_into(rows)), pc.and_(here, pc.fill_null(hidden, False)))
+        count, unseen = (pc.count_distinct(one["file"].cast(pa.string())).as_py() for one in (rows, rows.filter(blind)))
+        return count - unseen, count
 
 
-def other_requirements(columns: Sequence[ScopedColumn]) -> list[dict[str, Any]]:
-    """Requirements that nobody here knows how to judge."""
-    return [
-        {"table": one.table, "column": one.column, "requirement": text, "status": "not decidable"}
-        for one in columns
-        for text in one.requirements
-        if not text.startswith((PCI, HIPAA))
-    ]
+def _same(one: str, other: str) -> bool:
+    return covers(one, other) or covers(other, one)

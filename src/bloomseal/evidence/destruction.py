@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from ..audit import may_destroy
 from ..decryption import DecryptionSpec
@@ -27,9 +27,12 @@ from ..storage.formats import Format, format_of
 from ..storage.places import open_source
 from ..storage.ref import FileRef
 from ..write.key_metadata import key_metadata_in_use
+from .claims import Claim
 from .versions import ask
 
 __all__ = ["Certificate", "certify", "named_version"]
+
+_GONE: Final = Problem.DESTROYED.value
 
 
 @dataclass
@@ -38,11 +41,9 @@ class Certificate:
 
     Attributes:
         master_key, version: the version in question.
-        needed: ``no``: of all that was looked at nothing needs it; ``yes``; or ``unknown``.
-        doubts: why `needed` is unknown.
-        needed_by: files that need it.
-        files: how many files were looked at, those of older snapshots of tables included.
-        looked_at: the places, copies and backups that were named included. Whatever lies elsewhere was not looked at.
+        unneeded: what there is to say to the claim that no file needs it.
+        files: how many files were looked at.
+        looked_at, not_looked_at: the places that were named, and what lies outside of those.
         missing: files that snapshots name and that are gone.
         under: the versions that files are under.
         kms: the KMS's name.
@@ -50,26 +51,23 @@ class Certificate:
         look: the whole answer of `bloomseal.audit.may_destroy`; a member of its own in the bundle.
         tried: attempts to unwrap a data key under it: file, column, outcome (``refused``, ``opened``, ``not tried``),
             why.
-        gone: ``yes`` where the KMS calls it destroyed, or refuses to use it as destroyed, and nothing opened under it.
-        why: of `gone`.
+        destroyed: what there is to say to the claim that the KMS has destroyed it: its own word, and the attempts.
         signatures_required: two where the policy wants dual control.
     """
 
     master_key: str
     version: str
-    needed: str
-    doubts: list[str] = field(default_factory=list)
-    needed_by: list[str] = field(default_factory=list)
+    unneeded: Claim
+    destroyed: Claim = field(default_factory=Claim)
     files: int = 0
     looked_at: list[str] = field(default_factory=list)
+    not_looked_at: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     under: list[str] = field(default_factory=list)
     kms: str | None = None
     kms_state: str | None = None
     look: dict[str, Any] = field(default_factory=dict, repr=False)
     tried: list[dict[str, Any]] = field(default_factory=list)
-    gone: str = "unknown"
-    why: str = ""
     signatures_required: int = 1
 
     @property
@@ -78,7 +76,7 @@ class Certificate:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data, without `look`."""
-        told = asdict(self)
+        told = asdict(self) | {"unneeded": self.unneeded.to_dict(), "destroyed": self.destroyed.to_dict()}
         del told["look"]
         return told
 
@@ -121,12 +119,16 @@ def certify(
     found = Certificate(
         master_key,
         version,
-        # The other question: may it be destroyed? Only a plain yes says that nothing needs it.
-        {"yes": "no", "no": "yes"}.get(answer.answer, "unknown"),
-        doubts=list(answer.doubts),
-        needed_by=list(answer.needed_by),
+        # The other question: may it be destroyed? Whatever keeps that from a yes was not seen here.
+        Claim(
+            tuple(f"{path} needs it" for path in answer.needed_by),
+            answer.files,
+            answer.files,
+            tuple(answer.doubts) or (() if answer else (f"may it be destroyed: {answer.answer}",)),
+        ),
         files=answer.files,
         looked_at=[os.fspath(path) for path in paths],
+        not_looked_at=list(answer.not_looked_at),
         missing=list(answer.missing),
         under=list(answer.under),
         look=answer.to_dict(),
@@ -138,22 +140,21 @@ def certify(
     found.kms_state = None if known is None else known.state
     for ref in samples:
         found.tried += _tried(ref, master_key, version, client, keys)
-    found.gone, found.why = _gone(found, at_kms.problem)
+    found.destroyed = _destroyed(found, at_kms.problem)
     return found
 
 
-def _gone(found: Certificate, problem: str | None) -> tuple[str, str]:
-    opened = [one["file"] for one in found.tried if one["outcome"] == "opened"]
-    refused = [one for one in found.tried if one["outcome"] == "refused"]
-    if opened:
-        return "no", f"it unwrapped a data key of {opened[0]}"
-    if found.kms_state == "destroyed":
-        return "yes", f"{found.kms} says that it is destroyed; {len(refused)} attempts to use it were refused"
-    if found.kms_state is not None:
-        return "no", f"{found.kms} says that it is {found.kms_state}"
-    if any(one["problem"] == Problem.DESTROYED.value for one in refused):
-        return "yes", f"{found.kms} refused to use it, as destroyed"
-    return "unknown", problem or f"{found.kms} does not tell the state of single versions, and no sample told it"
+def _destroyed(found: Certificate, problem: str | None) -> Claim:
+    """Each attempt is one thing to see, and the KMS's word about the version another."""
+    word = found.kms_state == "destroyed"
+    against = [f"it unwrapped a data key of {one['file']}" for one in found.tried if one["outcome"] == "opened"]
+    if found.kms_state is not None and not word:
+        against.append(f"{found.kms} says that it is {found.kms_state}")
+    # Refused for another reason than that it is gone: it may come back.
+    gone = [one for one in found.tried if one["outcome"] == "refused" and (word or one["problem"] == _GONE)]
+    others = [f"{one['file']}: {one['why']}" for one in found.tried if one not in gone and one["outcome"] != "opened"]
+    silent = [] if found.tried or word else [problem or f"{found.kms} does not tell the state of single versions"]
+    return Claim(tuple(against), len(gone) + word, len(found.tried) + word, (*others, *silent))
 
 
 def _tried(ref: FileRef, master_key: str, version: str, client: Any, keys: Any) -> list[dict[str, Any]]:

@@ -5,16 +5,16 @@ States and periods are those of NIST SP 800-57 Part 1 (Revision 5): sections 7 (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from ..policy import KeyPolicy
 from .uses import FOOTER, Use, total
-from .versions import KeyAtKms
+from .versions import KeyAtKms, VersionAtKms
 
-__all__ = ["KeyVersion", "key_versions"]
+__all__ = ["UNKNOWN", "KeyVersion", "key_versions"]
 
 PRE_ACTIVATION: Final = "pre-activation"
 ACTIVE: Final = "active"
@@ -23,6 +23,7 @@ DEACTIVATED: Final = "deactivated"
 COMPROMISED: Final = "compromised"
 DESTROYED: Final = "destroyed"
 UNKNOWN: Final = "unknown"
+_UNUSABLE: Final = (SUSPENDED, COMPROMISED, DESTROYED)
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class KeyVersion:
         recipient_usage_ends: until when what it has protected may be opened.
         expiry: after that it is to be used for nothing.
         rotation_due: `originator_usage_ends` of the current version.
-        overdue: what is past its time, in words.
+        findings: what is wrong with it, ``kind`` and ``what``: ``overdue`` (past a period, or before its activation),
+            ``unusable`` (and files are under it), ``weak`` (shorter than the keys that it wraps).
         owner, custodian, users: by the policy.
         uses: table, column, files, modules, data_keys, keks for each column, the footers as ``(footer)``.
         files, modules: over all uses.
@@ -65,7 +67,7 @@ class KeyVersion:
     recipient_usage_ends: datetime | None
     expiry: datetime | None
     rotation_due: datetime | None
-    overdue: tuple[str, ...]
+    findings: tuple[dict[str, str], ...]
     owner: str | None
     custodian: str | None
     users: tuple[str, ...]
@@ -158,7 +160,11 @@ def _version(
         recipient,
         expiry,
         originator if current else None,
-        tuple(_overdue(state, current, uses, originator, recipient, expiry, now)),
+        (
+            *_found("overdue", _overdue(state, current, uses, originator, recipient, expiry, now)),
+            *_found("unusable", [f"it is {state}, and files are under it"] if uses and state in _UNUSABLE else []),
+            *_found("weak", _weak(at_kms, uses)),
+        ),
         policy.owner,
         policy.custodian,
         policy.users,
@@ -219,9 +225,17 @@ def _overdue(
     for ends, what in ((recipient, "the recipient usage period"), (expiry, "its expiry")):
         if ends is not None and ends <= now and uses:
             told.append(f"{what} ended on {ends.date()}, and files are under it still")
-    if state == COMPROMISED and uses:
-        told.append("it is compromised, and files are under it still")
     return told
+
+
+def _found(kind: str, texts: Iterable[str]) -> list[dict[str, str]]:
+    return [{"kind": kind, "what": text} for text in texts]
+
+
+def _weak(at_kms: VersionAtKms | None, uses: list[Use]) -> list[str]:
+    bits = None if at_kms is None else at_kms.bits
+    longest = max((use.bits for use in uses if use.bits is not None), default=0)
+    return [f"it has {bits} bits, and wraps keys of {longest}"] if bits is not None and bits < longest else []
 
 
 def _after(start: datetime | None, period: timedelta | None) -> datetime | None:

@@ -1,4 +1,4 @@
-"""The bundle's pages, for people: an index that answers an auditor's questions, and one page about leaks for a manager.
+"""The bundle's pages, for people: an index that opens with findings and what was not seen, and a page about leaks.
 
 They need no network and no script, print well, and read well at 400 pixels as at 1280. Every name comes from a file: it
 is escaped, and shown on one line.
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from ..audit.rendering.html import templates
 from ..policy import SENSITIVE
+from .claims import CONTRADICTED, NOT_CONTRADICTED, NOT_SEEN
 from .leaks import FILTER, VALUES, ColumnLeak
 
 __all__ = ["index_page", "leak_page"]
@@ -24,8 +25,8 @@ h1{font-size:1.6rem;margin:.2rem 0}h2{font-size:1.25rem;margin-top:2rem}h3{font-
 p,dd,li{overflow-wrap:anywhere}.wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:.9rem}
 th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid #8886;vertical-align:top;overflow-wrap:break-word}
 th{white-space:nowrap}dt{font-weight:600;margin-top:.5rem}dd{margin:0 0 .2rem}dd small,.note{opacity:.75}
-.bad{color:#b3261e;font-weight:600}.good{color:#1b6e3c;font-weight:600}.open{color:#8a5a00;font-weight:600}
-@media(prefers-color-scheme:dark){.bad{color:#ff8a80}.good{color:#7bd69c}.open{color:#ffc866}}
+.bad{color:#b3261e;font-weight:600}.open{color:#8a5a00;font-weight:600}a{color:inherit}
+@media(prefers-color-scheme:dark){.bad{color:#ff8a80}.open{color:#ffc866}}
 @media(max-width:40rem){body{margin:.5rem auto}thead{display:none}tr{display:block;border-bottom:2px solid #8886;padding:.4rem 0}
 td{display:block;border:0;padding:.1rem 0}td:empty{display:none}td[data-name]::before{content:attr(data-name) ": ";font-weight:600}}
 @media print{body{max-width:none;margin:0;font-size:11pt}h2{break-after:avoid}tr,dl,section{break-inside:avoid}
@@ -43,63 +44,71 @@ KMS: {{ told.looked_at.kms or "not asked" }}; policy: {{ ("SHA-256 " ~ told.look
 """
 
 _INDEX: Final = (
-    _HEAD
+    """{% macro claim(c) %}<span class="{{ marks[c.standing] }}">{{ c.text }}</span>{% endmacro %}"""
+    + _HEAD
     + """<p class="note">This page proves nothing by itself. <code>bloomseal evidence verify BUNDLE --public-key PEM</code> tells whether
 the bundle is as its signers left it.</p>
-{% if told.looked_at.unseen %}<p class="bad">Not everything could be looked at: see <a href="#unseen">not seen</a>.</p>{% endif %}
-<h2>Columns: questions and answers</h2>
-{% for c in told.columns %}<section><h3>{{ c.table or "(no table)" }}: {{ c.column }}</h3>
-<p class="note">{{ c.sensitivity or "no sensitivity" }}{% if c.requirements %}; comes under {{ c.requirements | join(", ") }}{% endif %};
-{% for how, count in c.files.items() %}{{ how }} in {{ count }} files{{ ", " if not loop.last }}{% else %}in no file that was seen{% endfor %}</p>
-<dl>{% for a in c.answers %}<dt>{{ a.question }}</dt><dd>{{ a.answer }} <small>({{ a.shown_by }})</small></dd>{% endfor %}</dl></section>
-{% else %}<p>No column is encrypted, and the policy names none.</p>{% endfor %}
+<h2>Findings</h2>
+<p>{% for severity, count in told.looked_at.findings.items() %}{{ count }} {{ severity }}{{ ", " if not loop.last }}{% endfor %}: <a href="audit.html">audit.html</a> has all of them.</p>
+{% if told.findings %}<div class="wide"><table><thead><tr><th>Severity</th><th>Rule</th><th>Times</th><th>First</th></tr></thead><tbody>
+{% for f in told.findings %}<tr><td data-name="Severity"><span class="{{ "open" if f.severity in ("info", "warning") else "bad" }}">{{ f.severity }}</span></td><td data-name="Rule">{{ f.rule }} {{ f.name }}</td><td data-name="Times">{{ f.times }}</td>
+<td data-name="First">{{ f.file or "" }}{% if f.column %}, column {{ f.column }}{% endif %}: {{ f.message }}</td></tr>
+{% endfor %}</tbody></table></div>{% endif %}
+<h2 id="unseen">Not seen</h2>
+{% if told.looked_at.unseen %}<ul>{% for text in told.looked_at.unseen %}<li class="bad">{{ text }}</li>{% endfor %}</ul>
+{% else %}<p>The audit names nothing at these paths that it could not see.</p>{% endif %}
+<h2>The bundle</h2>
+<ul><li><a href="leaks.html">leaks.html</a>: what anybody can read today</li><li><a href="audit.html">audit.html</a>, <a href="audit.json">audit.json</a>, <a href="audit.sarif">audit.sarif</a>: findings</li>
+<li><a href="inventory.parquet">inventory.parquet</a>: one row for each file, row group and column</li><li><a href="evidence.json">evidence.json</a>, <a href="evidence.schema.json">evidence.schema.json</a>: all of this page, for machines</li>
+<li><a href="cbom-1.6.json">cbom-1.6.json</a>, <a href="cbom-1.7.json">cbom-1.7.json</a>: CycloneDX</li>{% for r in told.rotations if r.journal.startswith("rotation/") %}<li><a href="{{ r.journal }}">{{ r.journal }}</a>: a journal as it is</li>{% endfor %}
+{% for d in told.destructions %}{% set name = "destruction/%03d.json" % loop.index0 %}<li><a href="{{ name }}">{{ name }}</a>: what was looked at for {{ d.master_key }}:{{ d.version }}</li>{% endfor %}
+<li><a href="manifest.json">manifest.json</a>, <code>signatures/</code>: digests of all of it, and who signed them</li></ul>
+<h2>Requirements</h2>
+{% if told.requirements %}<p class="note">Titles are ours; the standards' own words count.</p>
+<div class="wide"><table><thead><tr><th>Item</th><th>Title</th><th>What the bundle says</th><th>Shown by</th></tr></thead><tbody>
+{% for i in told.requirements %}<tr><td data-name="Item">{{ i.standard }} {{ i["item"] }}</td>
+<td data-name="Title">{{ i.title }}</td><td data-name="Says">{{ claim(i) }}</td><td data-name="Shown by">{{ i.shown_by }}</td></tr>
+{% endfor %}</tbody></table></div>
+{% else %}<p>The policy puts no column under a requirement.</p>{% endif %}
+<h2>Columns</h2>
+{% if told.columns %}<div class="wide"><table><thead><tr><th>Column</th><th>Comes under</th><th>Sensitivity</th><th>Seen in</th><th>Keys</th><th>Findings</th></tr></thead><tbody>
+{% for c in told.columns %}<tr><td data-name="Column">{{ c.table or "(no table)" }}: {{ c.column }}</td><td data-name="Comes under">{{ c.requirements | join(", ") }}</td><td data-name="Sensitivity">{{ c.sensitivity or "" }}</td>
+<td data-name="Seen in">{% for how, count in c.files.items() %}{{ how }}: {{ count }} files<br>{% else %}no file{% endfor %}</td><td data-name="Keys">{{ c["keys"] | join(", ") }}</td>
+<td data-name="Findings">{% for rule, count in c.findings.items() %}{{ rule }}: {{ count }}<br>{% endfor %}</td></tr>
+{% endfor %}</tbody></table></div>{% else %}<p>No column that was seen is encrypted, and the policy names none.</p>{% endif %}
 <h2>Keys</h2>
-<div class="wide"><table><thead><tr><th>Key</th><th>State</th><th>Active since</th><th>Rotation due</th><th>Usage ends</th><th>Files</th><th>Modules</th><th>Columns</th><th>Owner, custodian</th></tr></thead><tbody>
+<div class="wide"><table><thead><tr><th>Key</th><th>State</th><th>Active since</th><th>Rotation due</th><th>Usage ends</th><th>Files</th><th>Modules</th><th>Columns</th><th>By the policy</th></tr></thead><tbody>
 {% for k in told["keys"] %}<tr><td data-name="Key">{{ k.master_key }}:{{ k.version or "?" }}{{ " (current)" if k.current }}</td>
-<td data-name="State">{{ k.state }}{% for text in k.overdue %}<br><span class="bad">{{ text }}</span>{% endfor %}</td>
+<td data-name="State">{{ k.state }}{% if k.kms_problem %} ({{ k.kms_problem }}){% endif %}{% for f in k.findings %}<br><span class="bad">{{ f.what }}</span>{% endfor %}</td>
 <td data-name="Active since">{{ (k.activation or "not told")[:10] }}</td><td data-name="Rotation due">{{ (k.rotation_due or "")[:10] }}</td>
 <td data-name="Usage ends">{{ (k.expiry or k.recipient_usage_ends or "")[:10] }}</td>
 <td data-name="Files">{{ k.files }}</td><td data-name="Modules, at least">{{ k.modules }}</td>
 <td data-name="Columns">{% for u in k.uses %}{{ u.table or "(no table)" }}: {{ u.column }}{{ ", " if not loop.last }}{% endfor %}</td>
-<td data-name="Owner, custodian">{{ k.owner or "not named" }}, {{ k.custodian or "not named" }}</td></tr>
+<td data-name="By the policy">owner {{ k.owner or "not named" }}, custodian {{ k.custodian or "not named" }}, users {{ k.users | join(", ") or "not named" }}</td></tr>
 {% endfor %}</tbody></table></div>
 <h2>Rotations</h2>
-{% if told.rotations %}<div class="wide"><table><thead><tr><th>Journal</th><th>Complete</th><th>What</th><th>By</th><th>From, to</th><th>Files</th><th>Chain</th></tr></thead><tbody>
+{% if told.rotations %}<div class="wide"><table><thead><tr><th>Journal</th><th>No file was missed</th><th>What</th><th>By</th><th>From, to</th><th>Files</th><th>Chain</th></tr></thead><tbody>
 {% for r in told.rotations %}<tr><td data-name="Journal">{{ r.journal }}</td>
-<td data-name="Complete"><span class="{{ marks[r.complete] }}">{{ r.complete }}</span><br>{{ r.why }}</td>
+<td data-name="No file was missed">{{ claim(r.complete) }}</td>
 <td data-name="What">{{ r.operation or "" }}{% for p in r["keys"] %}<br>{{ p.before or "none" }} to {{ p.after or "none" }}: {{ p.files }} files{% endfor %}</td>
 <td data-name="By">{{ r.by | join(", ") }}</td><td data-name="From, to">{{ r.started or "" }}<br>{{ r.ended or "no end" }}</td>
 <td data-name="Files">{% for status, count in r.files.items() %}{{ count }} {{ status }}<br>{% endfor %}</td><td data-name="Chain">{{ r.chain }}</td></tr>
 {% endfor %}</tbody></table></div>{% else %}<p>No journal is in the bundle.</p>{% endif %}
 <h2>Destruction</h2>
 {% for d in told.destructions %}<section><h3>{{ d.master_key }}:{{ d.version }}</h3>
-<dl><dt>Is it gone?</dt><dd><span class="{{ marks[d.gone] }}">{{ d.gone }}</span>: {{ d.why }}</dd>
-<dt>Does anything need it?</dt><dd>{{ d.needed }}{% for text in d.doubts %}<br>{{ text }}{% endfor %}{% for path in d.needed_by[:20] %}<br>{{ path }}{% endfor %}</dd>
-<dt>What was looked at?</dt><dd>{{ d.files }} files, at {{ d.looked_at | join(", ") }}; older snapshots of tables included. Whatever lies elsewhere was not looked at.</dd>
-<dt>What was tried?</dt><dd>{% for t in d.tried %}{{ t.outcome }}: {{ t.file }}{% if t.column %}, column {{ t.column }}{% endif %}: {{ t.why }}<br>{% else %}No sample was given.{% endfor %}</dd>
+<dl><dt>The KMS has destroyed it</dt><dd>{{ claim(d.destroyed) }}</dd>
+<dt>No file needs it</dt><dd>{{ claim(d.unneeded) }}</dd>
+<dt>Looked at</dt><dd>{{ d.files }} files, at {{ d.looked_at | join(", ") }}</dd>
+<dt>Not looked at</dt><dd>{{ d.not_looked_at | join("; ") }}</dd>
+<dt>Tried</dt><dd>{% for t in d.tried %}{{ t.outcome }}: {{ t.file }}{% if t.column %}, column {{ t.column }}{% endif %}: {{ t.why }}<br>{% else %}no sample was given{% endfor %}</dd>
 <dt>Signatures asked for</dt><dd>{{ d.signatures_required }}</dd></dl></section>
 {% else %}<p>No certificate was asked for.</p>{% endfor %}
-<h2>Requirements</h2>
-{% if told.requirements or told.other_requirements %}<p class="note">Titles are ours; the standards' own words count. <em>Not decidable</em> is what no program can tell from files.</p>
-<div class="wide"><table><thead><tr><th>Item</th><th>Status</th><th>Title</th><th>Why</th><th>Shown by</th></tr></thead><tbody>
-{% for i in told.requirements %}<tr><td data-name="Item">{{ i.standard }} {{ i["item"] }}</td><td data-name="Status"><span class="{{ marks[i.status] }}">{{ i.status }}</span></td>
-<td data-name="Title">{{ i.title }}</td><td data-name="Why">{{ i.why }}</td><td data-name="Shown by">{{ i.evidence }}</td></tr>
-{% endfor %}{% for i in told.other_requirements %}<tr><td data-name="Item">{{ i.requirement }}</td><td data-name="Status"><span class="open">{{ i.status }}</span></td>
-<td data-name="Title">{{ i.table }}: {{ i.column }}</td><td data-name="Why">no rules are known for it here</td><td></td></tr>{% endfor %}</tbody></table></div>
-{% else %}<p>The policy puts no column under a requirement.</p>{% endif %}
 <h2>Access</h2>
-<p>{% for table, on in told.access.logged_by_policy.items() %}{{ table }}: access log {{ "on" if on else "off" }} by the policy. {% else %}No policy, so nothing is known of access logs.{% endfor %}</p>
+<p>{% for table, on in told.access.logged_by_policy.items() %}{{ table }}: access log {{ "on" if on else "off" }} by the policy. {% else %}No policy was given.{% endfor %}</p>
 {% if told.access.log %}{% set log = told.access.log %}<p>{{ log.log }} (SHA-256 {{ log.sha256 }}): {{ log.lines }} lines from {{ log.first }} to {{ log.last }}; {{ log.refusals }} refusals; {{ log.not_understood }} lines not understood.</p>
 <div class="wide"><table><thead><tr><th>By</th><th>Key</th><th>Column</th><th>Action</th><th>Outcome</th><th>Times</th></tr></thead><tbody>
 {% for u in log.uses[:200] %}<tr><td data-name="By">{{ u.by }}</td><td data-name="Key">{{ u.key }}</td><td data-name="Column">{{ u.column }}</td><td data-name="Action">{{ u.action }}</td><td data-name="Outcome">{{ u.outcome }}</td><td data-name="Times">{{ u.times }}</td></tr>
 {% endfor %}</tbody></table></div>{% endif %}
-<h2 id="unseen">Not seen</h2>
-{% for text in told.looked_at.unseen %}<p>{{ text }}</p>{% else %}<p>Everything was looked at.</p>{% endfor %}
-<h2>The rest of the bundle</h2>
-<ul><li><code>leaks.html</code>: what anybody can read today</li><li><code>audit.html</code>, <code>audit.json</code>, <code>audit.sarif</code>: findings</li>
-<li><code>inventory.parquet</code>: one row for each file, row group and column</li><li><code>evidence.json</code>, <code>evidence.schema.json</code>: all of this page, for machines</li>
-<li><code>cbom-1.6.json</code>, <code>cbom-1.7.json</code>: CycloneDX</li><li><code>rotation/</code>: journals as they are; <code>destruction/</code>: what was looked at before a key may go</li>
-<li><code>manifest.json</code>, <code>signatures/</code>: digests of all of it, and who signed them</li></ul>
 </body></html>
 """
 )
@@ -108,27 +117,19 @@ _LEAKS: Final = (
     _HEAD
     + """<p><strong>{{ headline }}</strong></p>
 {% for group, rows in groups %}{% if rows %}<h2>{{ group }}</h2>
-<div class="wide"><table><thead><tr><th>Table, column</th><th>Who can read it</th><th>What else gives values away</th></tr></thead><tbody>
-{% for r in rows %}<tr><td data-name="Column">{{ r.table or "(no table)" }}: {{ r.column }}</td><td data-name="Read by"><span class="{{ r.mark }}">{{ r.who }}</span></td>
-<td data-name="Also">{% for line in r.lines %}{{ line }}{{ "" if loop.last else "; " }}{% else %}nothing that was seen{% endfor %}</td></tr>
+<div class="wide"><table><thead><tr><th>Table, column</th><th>Values in clear</th><th>What else is in clear</th></tr></thead><tbody>
+{% for r in rows %}<tr><td data-name="Column">{{ r.table or "(no table)" }}: {{ r.column }}</td><td data-name="Values"><span class="{{ r.mark }}">{{ r.open }}</span></td>
+<td data-name="Also">{{ r.lines | join("; ") }}</td></tr>
 {% endfor %}</tbody></table></div>{% endif %}{% endfor %}
-<h2>What a filter in clear gives away</h2>
+{% if filters %}<h2>What a filter in clear gives away</h2>
 <p>A Bloom filter answers one question for everybody who can read the file: could this value be in here? Whoever has a list of possible
 values (all nine-digit numbers, all telephone numbers, a stolen customer list) asks for each of them, and keeps those that it confirms.
-No key is needed, nothing is broken, and nobody notices. A sealed filter answers only to those who hold the column's key.</p>
+No key is needed, nothing is broken, and nobody notices.</p>{% endif %}
 {% if told.looked_at.unseen %}<h2>Not seen</h2>{% for text in told.looked_at.unseen %}<p>{{ text }}</p>{% endfor %}{% endif %}
 </body></html>
 """
 )
-_MARKS: Final = {
-    "yes": "good",
-    "no": "bad",
-    "unknown": "open",
-    "fulfilled": "good",
-    "missing": "bad",
-    "not decidable": "open",
-    "not applicable": "note",
-}
+_MARKS: Final = {CONTRADICTED: "bad", NOT_SEEN: "open", NOT_CONTRADICTED: ""}
 
 
 def index_page(told: dict[str, Any]) -> str:
@@ -151,24 +152,28 @@ def leak_page(told: dict[str, Any], leaks: Sequence[ColumnLeak]) -> str:
         about = known.get((leak.table, leak.column), {})
         worry = about.get("sensitivity") in SENSITIVE or bool(about.get("requirements"))
         rows.append((worry, _row(leak, plain, worry)))
-    worst = [row for worry, row in rows if (worry and row["mark"] == "bad") or (worry and row["lines"])]
     groups = [
         ("Sensitive columns", [row for worry, row in rows if worry]),
         ("Other columns", [row for worry, row in rows if not worry]),
     ]
     return _render(
-        _LEAKS, told=told, title="What anybody can read today", headline=_headline(worst, groups), groups=groups
+        _LEAKS,
+        told=told,
+        title="What anybody can read today",
+        headline=_headline([row for worry, row in rows if worry]),
+        groups=groups,
+        filters=any(FILTER in leak.in_clear for leak in leaks),
     )
 
 
-def _headline(worst: Sequence[dict[str, Any]], groups: Sequence[tuple[str, list[dict[str, Any]]]]) -> str:
-    total = len(groups[0][1])
-    if not total:
-        return "The policy calls no column sensitive, so nobody has said what must not be read."
-    if worst:
-        names = ", ".join(str(row["column"]) for row in worst)
-        return f"{len(worst)} of {total} sensitive columns give something away: {names}."
-    return f"None of {total} sensitive columns gives anything away that was seen."
+def _headline(rows: Sequence[dict[str, Any]]) -> str:
+    if not rows:
+        return "No column that was seen is sensitive by a policy."
+    open_ones = [str(row["column"]) for row in rows if row["in_clear"]]
+    unseen = sum(1 for row in rows if row["unseen"])
+    told = f"Of {len(rows)} sensitive columns that were seen, {len(open_ones)} give something away"
+    told += f": {', '.join(open_ones)}" if open_ones else ""
+    return told + (f"; {unseen} could not be looked into everywhere." if unseen else ".")
 
 
 def _row(leak: ColumnLeak, plain: dict[str, Any], worry: bool) -> dict[str, Any]:
@@ -180,11 +185,15 @@ def _row(leak: ColumnLeak, plain: dict[str, Any], worry: bool) -> dict[str, Any]
         lines.append(_speed(leak, plain))
     if leak.unseen:
         lines.append(f"{leak.unseen} files could not be looked into")
-    if open_files:
-        who, mark = f"anybody, in {open_files} of {leak.files} files", "bad" if worry else "open"
-    else:
-        who, mark = "holders of the key", "good"
-    return {"table": leak.table, "column": leak.column, "who": who, "mark": mark, "lines": lines}
+    return {
+        "table": leak.table,
+        "column": leak.column,
+        "open": f"in {open_files} of {leak.files} files",
+        "mark": ("bad" if worry else "open") if open_files else "",
+        "lines": lines,
+        "in_clear": bool(leak.in_clear),
+        "unseen": leak.unseen,
+    }
 
 
 def _speed(leak: ColumnLeak, plain: dict[str, Any]) -> str:
@@ -195,7 +204,7 @@ def _speed(leak: ColumnLeak, plain: dict[str, Any]) -> str:
         if seconds > 7200
         else f"{seconds / 60:.0f} minutes"
         if seconds > 120
-        else "2 minutes"
+        else f"{seconds:.0f} seconds"
     )
     return (
         f"one file's filters, over some {values:,} values, answer for {rate:,} candidates a second on one core: all "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +15,7 @@ from ..rotation.journal import Chain, default_journal
 from ..storage.local import open_regular
 from ..storage.source import refusal
 from .bundle.archive import Spool
+from .claims import Claim
 from .keys import KeyVersion
 
 __all__ = ["Rotation", "about", "default_journals", "judged", "read_journal"]
@@ -39,8 +40,7 @@ class Rotation:
         problem: why nothing can be said of it.
         head: digest of its last line: a journal that is shorter later on was cut off.
         remaining: version → files that are under a version that was to be replaced, now.
-        complete: ``yes``, ``no`` or ``unknown``.
-        why: of `complete`.
+        complete: what there is to say to the claim that no file was missed.
     """
 
     journal: str
@@ -54,12 +54,11 @@ class Rotation:
     problem: str | None = None
     head: str | None = None
     remaining: dict[str, int] = field(default_factory=dict)
-    complete: str = "unknown"
-    why: str = ""
+    complete: Claim = field(default_factory=Claim)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
-        return asdict(self)
+        return asdict(self) | {"complete": self.complete.to_dict()}
 
 
 def default_journals() -> list[Path]:
@@ -88,36 +87,54 @@ def read_journal(path: str | os.PathLike[str]) -> tuple[Rotation, Spool, set[str
     return found, data, telling.files
 
 
-def judged(rotation: Rotation, versions: Sequence[KeyVersion], *, seen_all: bool) -> Rotation:
-    """With the answer whether it is complete, by what the files say now.
+def judged(
+    rotation: Rotation,
+    named: set[str],
+    versions: Sequence[KeyVersion],
+    looked: set[str],
+    under: Mapping[str, set[str]],
+    unseen: Sequence[str],
+) -> Rotation:
+    """With what the files say now.
 
     Args:
+        named: the files that the journal names.
         versions: of the inventory.
-        seen_all: every file and every key of the table was seen.
+        looked: the files that were looked into, named as a journal does.
+        under: master key → those of them that are under some version of it.
+        unseen: what nobody could look at.
     """
     if rotation.problem is not None:
-        rotation.why = rotation.problem
+        rotation.complete = Claim(unseen=(rotation.problem,))
         return rotation
-    current = {one.name: one.files for one in versions}
+    current = {one.name: one for one in versions if one.files}
     # What was unsealed has no key any more, and whatever else is under that key stays so.
     moved = [pair for pair in rotation.keys if pair["before"] and pair["after"]]
     replaced = {pair["before"] for pair in moved if pair["before"] != pair["after"]}
     # Versions that the same run has put in place are not to go.
     replaced -= {pair["after"] for pair in rotation.keys}
-    rotation.remaining = {name: current[name] for name in sorted(replaced) if current.get(name)}
-    open_files = rotation.files.get("unfinished", 0) + rotation.files.get("failed", 0)
-    if rotation.remaining:
-        told = ", ".join(f"{count} files under {name}" for name, count in rotation.remaining.items())
-        rotation.complete, rotation.why = "no", f"{told} still"
-    elif rotation.ended is None:
-        rotation.complete, rotation.why = "no", f"the journal has no end; {open_files} files were not finished"
-    elif not seen_all:
-        rotation.why = "the journal has ended, and not every file or key could be looked at"
-    elif rotation.chain == "none":
-        rotation.why = "no file is under an old version; the journal is an older version's, which anybody could alter"
-        rotation.complete = "yes"
-    else:
-        rotation.complete, rotation.why = "yes", "the journal has ended, and no file seen is under an old version"
+    rotation.remaining = {name: current[name].files for name in sorted(replaced) if name in current}
+    # Files may number versions otherwise than the KMS does, whose names the journal has.
+    told = {name: f"{count} files under {name}" for name, count in rotation.remaining.items()}
+    found = [text for name, text in told.items() if current[name].kms_problem is None]
+    found += [f"{rotation.files[one]} files {one}" for one in ("unfinished", "failed") if one in rotation.files]
+    found += ["the journal has no end"] if rotation.ended is None else []
+    # A run over a few files says nothing of the others, whatever key those are under.
+    keys = {end.rpartition(":")[0] for pair in moved for end in (pair["before"], pair["after"])}
+    mine = set[str]().union(*(under.get(key, ()) for key in keys))
+    doubts = [f"the KMS's name for the version of {text}" for text in told.values() if text not in found]
+    doubts += [
+        f"{len(files)} files {why}"
+        for files, why in (
+            (mine - named, f"under {', '.join(sorted(keys))} that the journal does not name"),
+            (named - looked, "that the journal names, as they are now"),
+        )
+        if files
+    ]
+    doubts += (
+        ["who wrote the journal: an older version's, which anybody could alter"] if rotation.chain == "none" else []
+    )
+    rotation.complete = Claim(tuple(found), len(named & looked), len(named | mine), (*doubts, *unseen))
     return rotation
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["FOOTER", "Use", "columns_of", "file_numbers", "total", "uses_of"]
+__all__ = ["FOOTER", "Use", "columns_of", "file_numbers", "looked_into", "total", "uses_of"]
 
 FOOTER: Final = "(footer)"
 _PLACE: Final = (
@@ -115,6 +115,12 @@ def columns_of(inventory: pa.Table) -> list[dict[str, Any]]:
         one = told.setdefault(name, {"table": name[0], "column": name[1], "files": {}})
         one["files"][row["protection"]] = row["file_count_distinct"]
     return [told[name] for name in sorted(told, key=lambda name: (name[0] or "", name[1]))]
+
+
+def looked_into(inventory: pa.Table) -> pa.ChunkedArray:
+    """Row by row: was the file's footer read? One without column chunks has to vouch for that."""
+    whole = pc.or_(pc.is_valid(inventory["row_group"]), pc.fill_null(inventory["footer_verified"], False))
+    return pc.and_(pc.is_null(inventory["error"]), whole)
 
 
 def _rows(found: pa.Table, column: str | None, prefix: str) -> pa.Table:

@@ -52,6 +52,7 @@ class Places:
         unknown: what could not be found out, in words: a place that can't be listed, a part of a log that can't be
             read.
         unsure: with `history`, what may lead to data or become some, and is no problem for a reader, in words.
+        nothing: places that were given, and nothing is there; each counts as a file that can't be read.
         empty: with `history`, places that were given and have no file.
         versions: with `history`, how many versions of tables their logs still describe.
         missing: files that a retained table version names and that are not there any more.
@@ -66,6 +67,7 @@ class Places:
     roots: dict[str, str] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
     unsure: list[str] = field(default_factory=list)
+    nothing: list[str] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
     versions: int = 0
     missing: list[str] = field(default_factory=list)
@@ -131,8 +133,9 @@ class _Seen:
 def _add(ref: FileRef, places: Places, seen: _Seen, history: bool) -> None:
     try:
         found = tables.find_files(ref.path, ref.filesystem, everything=True, follow_links=True)
-    except (tables.NothingThereError, tables.UnseenError):
+    except (tables.NothingThereError, tables.UnseenError) as error:
         found = tables.TableFiles()
+        places.nothing += [ref.path] if isinstance(error, tables.NothingThereError) else []
         _take(places, seen, [ref])  # a place that can't be reached is a finding, not the end
     _take(places, seen, (one.ref for one in found.files))
     # A sealed index is as telling as its column, and is looked at like a file of the table.

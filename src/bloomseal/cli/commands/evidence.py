@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["evidence"]
 
 _MAKE: Final = "make"
+_FORM: Final = 2
 _PASSPHRASE: Final = "BLOOMSEAL_SIGNING_PASSPHRASE"  # noqa: S105 - the variable's name
 
 
@@ -112,7 +113,8 @@ def make_bundle(
 ) -> int:
     """Look at each TABLE (files, folders, Delta and Iceberg tables) and write the bundle.
 
-    Exit code: 0, also where the evidence is bad: the bundle tells it, and so does audit --fail-on. 2 on errors.
+    Exit code: 0, also where the evidence is bad: the bundle tells it, and so does audit --fail-on. 2 on errors, and
+    where there is nothing at a TABLE, or no data file at any.
     """
     from ...evidence import make
 
@@ -230,9 +232,11 @@ def verify(bundle: str, public_keys: tuple[str, ...]) -> int:
     )
     for problem in found.problems:
         click.echo(printable(f"  {problem}"))
-    if told is not None:
+    if told is not None and told["format_version"] == _FORM:
         _tell(told, None)
-        _answer(told)
+        _tell_columns(told)
+    elif told is not None:
+        click.echo("  its evidence.json and index.html hold an earlier version's verdicts, which are not repeated here")
     elif found.ok:
         click.echo("  the bundle holds no evidence that this version could read")
     return 0 if found.ok else 1
@@ -250,32 +254,54 @@ def _tell(told: dict[str, Any], out: str | None) -> None:
         ],
         title="Evidence",
     )
-    if told["keys"]:
+    if told["findings"]:
         table(
-            ["key", "state", "current", "active since", "rotation due", "files"],
+            ["severity", "rule", "times", "first"],
             [
-                (f"{k['master_key']}:{k['version'] or '?'}", k["state"], k["current"], _day(k["activation"]), _day(k["rotation_due"]), k["files"])
-                for k in told["keys"]
+                (f["severity"], f"{f['rule']} {f['name']}", f["times"], f["file"] or f["message"])
+                for f in told["findings"]
             ],
-        )  # fmt: skip
-    if told["requirements"]:
-        table(
-            ["requirement", "status", "why"],
-            [(f"{i['standard']} {i['item']}", i["status"], i["why"]) for i in told["requirements"]],
         )
-    for one in told["destructions"]:
-        click.echo(printable(f"  {one['master_key']}:{one['version']} is gone: {one['gone']}: {one['why']}"))
-        click.echo(printable(f"  files need it: {one['needed']}, of {one['files']} that were looked at"))
     for text in looked["unseen"]:
         click.echo(printable(f"  not seen: {text}"))
+    table(
+        ["key", "state", "current", "active since", "rotation due", "files", "owner"],
+        [
+            (f"{k['master_key']}:{k['version'] or '?'}", k["state"], k["current"], _day(k["activation"]), _day(k["rotation_due"]),
+             k["files"], k["owner"] or "not named")
+            for k in told["keys"]
+        ],
+    )  # fmt: skip
+    if told["requirements"]:
+        table(
+            ["requirement", "what the bundle says"],
+            [(f"{i['standard']} {i['item']}", i["text"]) for i in told["requirements"]],
+        )
+    for one in told["rotations"]:
+        moved = "; ".join(f"{p['before']} to {p['after']} in {p['files']} files" for p in one["keys"])
+        click.echo(
+            printable(
+                f"  {one['journal']} ({moved or 'no key changed'}): no file was missed: {one['complete']['text']}"
+            )
+        )
+    for one in told["destructions"]:
+        name = f"{one['master_key']}:{one['version']}"
+        click.echo(printable(f"  {name}: the KMS has destroyed it: {one['destroyed']['text']}"))
+        click.echo(printable(f"  {name}: no file needs it: {one['unneeded']['text']}"))
 
 
-def _answer(told: dict[str, Any]) -> None:
+def _tell_columns(told: dict[str, Any]) -> None:
+    def counted(of: dict[str, int]) -> str:
+        return ", ".join(f"{name} {count}" for name, count in of.items()) or "none"
+
     for column in told["columns"]:
         under = f" ({', '.join(column['requirements'])})" if column["requirements"] else ""
         click.echo(printable(f"{column['table'] or '(no table)'}: {column['column']}{under}"))
-        for one in column["answers"]:
-            click.echo(printable(f"  {one['question']} {one['answer']}"))
+        click.echo(
+            printable(
+                f"  files: {counted(column['files'])}; keys: {', '.join(column['keys']) or 'none'}; findings: {counted(column['findings'])}"
+            )
+        )
 
 
 def _content(data: bytes) -> dict[str, Any] | None:
@@ -284,8 +310,8 @@ def _content(data: bytes) -> dict[str, Any] | None:
         told = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    known = isinstance(told, dict) and (told.get("format"), told.get("format_version")) == ("bloomseal evidence", 1)
-    return told if known else None
+    known = isinstance(told, dict) and told.get("format") == "bloomseal evidence"
+    return told if known and told.get("format_version") in (1, _FORM) else None
 
 
 def _day(moment: str | None) -> str:
