@@ -6,7 +6,7 @@ import functools
 import io
 import json
 import os
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -21,7 +21,6 @@ from ..audit.facts.inventory import keys_at_hand, look
 from ..audit.facts.places import Places, find_files
 from ..audit.facts.policies import Policies
 from ..audit.report import Report, judged
-from ..audit.rules.findings import Finding
 from ..errors import BloomsealError, MissingFileError
 from ..keytools.access_log import host_name, user_name
 from ..notebook import ShownInNotebooks
@@ -197,7 +196,14 @@ def gather(
     members |= {f"destruction/{number:03d}.json": _json(one.look) for number, one in enumerate(certificates)}
     required = max((one.signatures_required for one in certificates), default=1)
     told = {
-        **_head(seen, paths, now, kms),
+        "$schema": _SCHEMA,
+        "format": "bloomseal evidence",
+        "format_version": 2,
+        "made": now.isoformat(),
+        "tool": {"name": "bloomseal", "version": __version__},
+        "by": {"user": user_name(), "host": host_name()},
+        "looked_at": {"paths": list(paths), "kms": kms, **seen.summary()},
+        "findings": seen.findings(),
         "keys": [one.to_dict() for one in versions],
         "columns": seen.columns(),
         "rotations": [one.to_dict() for one in rotations],
@@ -214,49 +220,6 @@ def gather(
     members["evidence.json"] = _json(told)
     members[_SCHEMA] = (Path(__file__).with_name(_SCHEMA)).read_bytes()
     return Evidence(told, report, members, required)
-
-
-def _head(seen: Look, paths: Sequence[str], now: datetime, kms: str | None) -> dict[str, Any]:
-    """What was looked at, how, and what was found."""
-    report = seen.report
-    return {
-        "$schema": _SCHEMA,
-        "format": "bloomseal evidence",
-        "format_version": 2,
-        "made": now.isoformat(),
-        "tool": {"name": "bloomseal", "version": __version__},
-        "by": {"user": user_name(), "host": host_name()},
-        "looked_at": {
-            "paths": list(paths),
-            "files": report.files,
-            "column_chunks": report.inventory.num_rows - report.inventory["row_group"].null_count,
-            "with_keys": report.with_keys,
-            "deep": report.deep,
-            "kms": kms,
-            "policy_sha256": seen.policies.digest,
-            "unseen": seen.unseen,
-            "findings": report.counts(),
-        },
-        "findings": _by_rule(report.findings),
-    }
-
-
-def _by_rule(findings: Sequence[Finding]) -> list[dict[str, Any]]:
-    """Each rule at each severity, worst first: how often, and its first place."""
-    count = Counter((one.severity, one.rule.id) for one in findings)
-    first = {(one.severity, one.rule.id): one for one in reversed(findings)}
-    return [
-        {
-            "rule": rule,
-            "name": first[severity, rule].rule.name,
-            "severity": severity.label,
-            "times": count[severity, rule],
-            "file": first[severity, rule].file,
-            "column": first[severity, rule].column,
-            "message": first[severity, rule].message,
-        }
-        for severity, rule in sorted(count, key=lambda one: (-one[0], one[1]))
-    ]
 
 
 def _renderings(

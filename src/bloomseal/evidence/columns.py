@@ -44,6 +44,37 @@ class Look:
     versions: Sequence[KeyVersion]
     unseen: Sequence[str]
 
+    def summary(self) -> dict[str, Any]:
+        """How much was looked at, and how."""
+        report = self.report
+        return {
+            "files": report.files,
+            "column_chunks": report.inventory.num_rows - report.inventory["row_group"].null_count,
+            "with_keys": report.with_keys,
+            "deep": report.deep,
+            "policy_sha256": self.policies.digest,
+            "unseen": self.unseen,
+            "findings": report.counts(),
+        }
+
+    def findings(self) -> list[dict[str, Any]]:
+        """Each rule at each severity, worst first: how often, and its first place."""
+        listed = self.report.findings
+        count = Counter((one.severity, one.rule.id) for one in listed)
+        first = {(one.severity, one.rule.id): one for one in reversed(listed)}
+        return [
+            {
+                "rule": one.rule.id,
+                "name": one.rule.name,
+                "severity": one.severity.label,
+                "times": count[place],
+                "file": one.file,
+                "column": one.column,
+                "message": one.message,
+            }
+            for place, one in sorted(first.items(), key=lambda item: (-item[0][0], item[0][1]))
+        ]
+
     def columns(self) -> list[dict[str, Any]]:
         """Every encrypted column, and every one that the policy says something of, those under a requirement first."""
         required = self._required()
