@@ -172,7 +172,7 @@ def struct_whole(data: bytes) -> None:
 
 def footer_whole(data: bytes) -> None:
     footer = Footer(data, 4, None, True)
-    _ = footer.num_rows, footer.created_by, footer.type_ordered, footer.schema.top_level
+    _ = footer.num_rows, footer.created_by, footer.ordered, footer.schema.top_level
     leaves = range(len(footer.schema.leaves))
     footer.schema.cut(leaves[:1])
     footer.schema.cut(leaves, physical=True)

@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.support.surgery import add_group, change_chunk, change_element, created_by, written
+from tests.support.surgery import add_group, change_chunk, change_element, change_pages, created_by, written
 
 import bloomseal as bs
 from bloomseal.format.layout import Meta
@@ -41,22 +41,21 @@ def _pages(data: bytes, column: int) -> list[Page]:
         return list(opened.walk.pages(opened.walk.chunk(0, column)))
 
 
+def _not_compressed(header: Struct) -> None:
+    inner = header.struct(8)
+    assert inner is not None
+    inner.set_boolean(7, False)
+    header.set_struct(8, inner)
+
+
 def test_pages_v2_that_say_they_are_not_compressed(tmp_path: Path) -> None:
     long = pa.concat_tables([TABLE] * 50)  # of a short one the writer of today stores the smaller form
-    raw = bytearray(written(long, compression="snappy", data_page_version="2.0", use_dictionary=False))
+    raw = written(long, compression="snappy", data_page_version="2.0", use_dictionary=False)
     for column in range(2):
-        for page in _pages(bytes(raw), column):
-            header = Struct.parse(page.header)
-            inner = header.struct(8)
-            assert inner is not None
-            inner.set_boolean(7, False)
-            header.set_struct(8, inner)
-            changed = header.to_bytes()
-            assert len(changed) == len(page.header)
-            raw[page.offset : page.offset + len(changed)] = changed
-    with _read_alike(tmp_path, created_by(bytes(raw), "parquet-cpp version 1.5.1-SNAPSHOT")) as file:
+        raw = change_pages(raw, _not_compressed, column)
+    with _read_alike(tmp_path, created_by(raw, "parquet-cpp version 1.5.1-SNAPSHOT")) as file:
         assert file.read(filters=[("t", "==", "b")]).column("k").to_pylist() == [2, None] * 50
-    (tmp_path / "t.parquet").write_bytes(bytes(raw))
+    (tmp_path / "t.parquet").write_bytes(raw)
     with pytest.raises(bs.FormatError):
         bs.read_table(tmp_path / "t.parquet")  # whoever is not known for it means what he says
 

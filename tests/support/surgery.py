@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import bloomseal as bs
 from bloomseal.format.layout import Column, FileMeta, Group, Meta
 from bloomseal.thrift import Struct, WireType
 
@@ -68,6 +69,34 @@ def change_chunk(data: bytes, change: Change, column: int = 0, row_group: int = 
     return _with_footer(data, lambda footer: _in_chunk(footer, column, row_group, meta))
 
 
+def column_orders(data: bytes, *members: int) -> bytes:
+    """The file with these members of the union ColumnOrder, one for each column."""
+
+    def change(footer: Struct) -> None:
+        orders = []
+        for member in members:
+            order = Struct()
+            order.set_struct(member, Struct())
+            orders.append(order.to_bytes())
+        footer.set_list(FileMeta.COLUMN_ORDERS, orders)
+
+    return _with_footer(data, change)
+
+
+def change_pages(data: bytes, change: Change, column: int = 0) -> bytes:
+    """The file with the headers of one column's data pages changed, which must not grow by that."""
+    raw = bytearray(data)
+    with bs.open_file(data) as file:
+        for page in file.walk.pages(file.walk.chunk(0, column)):
+            if page.ordinal >= 0:
+                header = Struct.parse(page.header)
+                change(header)
+                changed = header.to_bytes()
+                assert len(changed) == len(page.header)
+                raw[page.offset : page.offset + len(changed)] = changed
+    return bytes(raw)
+
+
 def created_by(data: bytes, writer: str) -> bytes:
     """The file as if somebody else had written it."""
     return _with_footer(data, lambda footer: footer.set_binary(FileMeta.CREATED_BY, writer.encode()))
@@ -81,8 +110,9 @@ def statistics(**fields: Any) -> Change:
         for number, name in ((1, "max"), (2, "min"), (5, "max_value"), (6, "min_value")):
             if name in fields:
                 made.set_binary(number, fields[name])
-        if "null_count" in fields:
-            made.set_i64(3, fields["null_count"])
+        for number, name in ((3, "null_count"), (9, "nan_count")):
+            if name in fields:
+                made.set_i64(number, fields[name])
         meta.set_struct(Meta.STATISTICS, made)
 
     return change

@@ -44,6 +44,8 @@ _REMEMBERED = 16
 _SMALL_LISTS = 4096
 _SEEN = SeenLists()
 """Schemas, key-value metadata and column orders, which the files of one table have in common."""
+_BY_TYPE, _IEEE_754 = [1], [2]
+"""ColumnOrder."""
 _COLUMNS_FIRST = b"\x19"
 """Header of the list that every writer puts first into a row group, RowGroup.columns."""
 
@@ -235,14 +237,19 @@ class Footer:
         return known_wrong(claim, *application_and_version(self.created_by)) is not None
 
     @cached_property
-    def type_ordered(self) -> list[bool]:
-        """For each leaf: does ColumnOrder say TYPE_ORDER, so that min_value and max_value have a meaning?
+    def ordered(self) -> list[bool]:
+        """For each leaf: have min_value and max_value an order that is known (parquet.thrift, ColumnOrder)?
 
-        Never where nobody has authenticated the schema: the logical type says how bounds compare.
+        Of floats that is IEEE_754_TOTAL_ORDER, whose bounds leave NaN out: under TYPE_ORDER writers differ about NaN
+        and zeros. Never where nobody has authenticated the schema: the logical type says how bounds compare.
         """
-        known = _type_ordered(self.struct.fields.get(FileMeta.COLUMN_ORDERS))
-        known = known if self.verified else []
-        return known if len(known) == len(self.schema.leaves) else [False] * len(self.schema.leaves)
+        orders = _orders(self.struct.fields.get(FileMeta.COLUMN_ORDERS)) if self.verified else []
+        leaves = self.schema.leaves
+        if len(orders) != len(leaves):
+            return [False] * len(leaves)
+        return [
+            order == (_IEEE_754 if leaf.type.floating else _BY_TYPE) for order, leaf in zip(orders, leaves, strict=True)
+        ]
 
     def row_group(self, index: int) -> RowGroupHead:
         """A row group, without its column chunks.
@@ -311,8 +318,9 @@ def _schema(field: tuple[int, bytes] | None) -> Schema:
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _type_ordered(field: tuple[int, bytes] | None) -> list[bool]:
-    return [1 in Struct.parse(order) for order in _elements(field)]
+def _orders(field: tuple[int, bytes] | None) -> list[list[int]]:
+    """The members of each ColumnOrder, of which there should be one."""
+    return [list(Struct.parse(order).fields) for order in _elements(field)]
 
 
 def _elements(field: tuple[int, bytes] | None) -> list[bytes]:

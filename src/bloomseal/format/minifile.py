@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from ..errors import BloomsealError, FormatError
+from ..errors import BloomsealError, FormatError, UnsupportedError
 from ..sbbf import PhysicalType
 from ..storage.source import Buffer, fresh
 from ..thrift import Struct, WireType, encode_binary
@@ -23,6 +23,8 @@ __all__ = ["MiniFile", "PageSelection", "mini_file", "plain_header"]
 
 _ARROW_SCHEMA = b"ARROW:schema"
 _UNCOMPRESSED = 0
+_LAST_ENCODING = 9
+"""BYTE_STREAM_SPLIT, the last that Arrow decodes (parquet.thrift, Encoding)."""
 _FOOTER_ROOM = 1 << 14
 _REMEMBERED = 64
 """Files of one table have one schema: what is cut from it for a set of columns is kept for so many sets."""
@@ -140,14 +142,11 @@ def _add_chunk(walk: Walk, chunk: Chunk, pages: Iterable[Page], out: MiniFile, p
     for page in pages:
         if some and page.ordinal >= 0 and not page.num_values:
             continue  # Arrow writes such pages, and may then find fewer rows of lists than there are
-        if not page.could_inflate(original.codec):
-            # The decoder takes as much memory as a page's header claims: a few bytes could ask for two gigabytes.
-            raise FormatError(
-                f"a page of {page.size} bytes that claims to hold {page.view.uncompressed_size}: its codec can't do that",
-                file=walk.source.name,
-                module=f"{page.kind.label} {page.ordinal}",
-                **chunk.place,  # type: ignore[arg-type]
-            )
+        try:
+            _need_decodable(page, original.codec)
+        except BloomsealError as error:
+            place = f"{page.kind.label} {page.ordinal}"
+            raise error.at(file=walk.source.name, module=place, **chunk.place) from None
         body = page.inflated if inflated else None
         header = plain_header(page, page.size if body is None else len(body))
         if page.ordinal < 0:
@@ -179,6 +178,19 @@ def _add_chunk(walk: Walk, chunk: Chunk, pages: Iterable[Page], out: MiniFile, p
     column.set_i64(Column.FILE_OFFSET, 0)
     column.set_struct(Column.META, meta)
     return column.to_bytes()
+
+
+def _need_decodable(page: Page, codec: int | None) -> None:
+    if not page.could_inflate(codec):
+        # The decoder takes as much memory as a page's header claims: a few bytes could ask for two gigabytes.
+        raise FormatError(
+            f"a page of {page.size} bytes that claims to hold {page.view.uncompressed_size}: its codec can't do that"
+        )
+    if (page.encoding or 0) > _LAST_ENCODING:
+        raise UnsupportedError(
+            f"values in encoding {page.encoding}, which is younger than the decoder",
+            hint="write the column again in another encoding",
+        )
 
 
 def _open_into(walk: Walk, chunk: Chunk, page: Page, out: memoryview) -> None:

@@ -74,6 +74,7 @@ class _Node:
     raw: bytes
     children: list[_Node] = field(default_factory=list)
     leaf: int = -1
+    unknown: bool = False
 
     def leaves(self) -> Iterable[int]:
         if not self.children:
@@ -85,6 +86,10 @@ class _Node:
 class Schema:
     """The schema of a footer, parsed from the raw elements of ``FileMetaData.schema``.
 
+    Attributes:
+        leaves: its columns.
+        files: groups whose values may point to bytes of the file that are no column's (the logical type FILE).
+
     Raises:
         FormatError: not a tree, nested too deeply, or a leaf without a type.
     """
@@ -92,6 +97,7 @@ class Schema:
     def __init__(self, elements: list[bytes]) -> None:
         self._elements = elements
         self.leaves: list[Leaf] = []
+        self.files: list[str] = []
         self._next = 0
         self._root = self._read((), 0, 0)
         if self._next != len(elements):
@@ -192,7 +198,8 @@ class Schema:
             return
         children = [child for child in node.children if any(leaf in keep for leaf in child.leaves())]
         raw = node.raw
-        if len(children) < len(node.children) or _lost_its_keys(node, keep):
+        # A group of a logical type that decoders don't know is a struct to them.
+        if node.unknown or len(children) < len(node.children) or _lost_its_keys(node, keep):
             group = Struct.parse(raw)
             group.set_i32(5, len(children))
             group.remove(6, 10)
@@ -221,12 +228,16 @@ class Schema:
             definition += element.repetition in (_OPTIONAL, _REPEATED)
         # Some writers give the root a type, which means nothing.
         if element.type is None or root:
+            kind = "" if element.logical_type is None else element.logical_type.kind()
+            node.unknown = kind in (None, "file")
+            if kind == "file":
+                self.files.append(".".join(path))
             for _ in range(min(max(element.num_children or 0, 0), len(self._elements))):
                 node.children.append(self._read(path, repetition, definition))
         else:
             node.leaf = len(self.leaves)
-            kind = _column_type(element, ".".join(path))
-            self.leaves.append(Leaf(node.leaf, path, kind, repetition, definition))
+            column_type = _column_type(element, ".".join(path))
+            self.leaves.append(Leaf(node.leaf, path, column_type, repetition, definition))
         return node
 
 

@@ -59,7 +59,7 @@ def ruled_out(
     chunks = {leaf.index: walk.chunk(group, leaf.index) for leaf in predicate.leaves}
     # All are opened: whether a column without a key is refused must not depend on what is in the others.
     metas = {index: walk.meta(chunk) for index, chunk in chunks.items()}
-    ordered = walk.footer.type_ordered
+    ordered = walk.footer.ordered
     left = [
         conjunction
         for conjunction in predicate.any_of
@@ -118,7 +118,7 @@ def survivors(
     """Ask every row group, or these. Of a big set a filter is asked only for what lies between the least and the
     greatest value.
     """
-    ordered = walk.footer.type_ordered[leaf]
+    ordered = walk.footer.ordered[leaf]
     kept, by_statistics, by_filter, without = [], 0, 0, 0
     for group in range(len(walk.footer.row_groups)) if groups is None else groups:
         chunk = walk.chunk(group, leaf)

@@ -195,7 +195,7 @@ class _RowGroup:
         """The rows that the column index leaves in question."""
         every: Spans = [(0, self._num_rows)]
         leaf = term.leaf.index
-        if not self._walk.footer.type_ordered[leaf]:
+        if not self._walk.footer.ordered[leaf]:
             return every
         asks = term.by_pages and (term.keys is None or term.pages.due)
         listed = bounds_of_pages(self._walk, self._walk.chunk(self._row_group, leaf)) if asks else []

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from typing import Final
 
 from .types import ColumnType, PhysicalType
 
 __all__ = ["ORDERED_BYTES", "ORDERED_INTS", "Comparable", "comparable", "interval", "signed"]
 
-Comparable = int | bytes
+Comparable = int | float | bytes
 
 ORDERED_BYTES: Final = ("string", "enum", "json", "bson", "uuid", "")
 ORDERED_INTS: Final = ("int", "date", "time", "timestamp", "decimal", "")
 """Kinds of logical types whose byte strings, and whose integers, are ordered as they stand."""
+_FLOATS: Final = {
+    (PhysicalType.FIXED_LEN_BYTE_ARRAY, "float16"): "<e",
+    (PhysicalType.FLOAT, ""): "<f",
+    (PhysicalType.DOUBLE, ""): "<d",
+}
 
 
 def comparable(data: bytes, column_type: ColumnType) -> Comparable | None:
     """A plain encoding as something that is ordered as the column's statistics are; None where that is not known.
 
-    Floats are left out (their statistics may hide NaN or a signed zero), and so are INT96 and binary decimals.
+    Of floats NaN is left out, which satisfies no comparison, and both zeros are one. INT96 and binary decimals have no
+    order here.
     """
     physical, kind = column_type.physical, column_type.kind
     if physical in (PhysicalType.INT32, PhysicalType.INT64) and kind in ORDERED_INTS:
@@ -28,6 +36,9 @@ def comparable(data: bytes, column_type: ColumnType) -> Comparable | None:
     if physical in (PhysicalType.BYTE_ARRAY, PhysicalType.FIXED_LEN_BYTE_ARRAY) and kind in ORDERED_BYTES:
         # A bound may be cut short; longer than the column's values it is none of theirs.
         return None if column_type.type_length is not None and len(data) > column_type.type_length else bytes(data)
+    if (form := _FLOATS.get((physical, kind))) is not None and len(data) == struct.calcsize(form):
+        (number,) = struct.unpack(form, data)
+        return None if math.isnan(number) else float(number)
     return None
 
 

@@ -76,6 +76,11 @@ class ColumnType:
         return self.logical.kind if self.logical else ""
 
     @property
+    def floating(self) -> bool:
+        """Are the values IEEE 754 floats?"""
+        return self.physical in (PhysicalType.FLOAT, PhysicalType.DOUBLE) or self.kind == "float16"
+
+    @property
     def encodes_itself(self) -> bool:
         """Does the physical type, which is authenticated with the column's metadata, tell alone how a value asked for
         is encoded?

@@ -184,7 +184,7 @@ def _look(file: SealedFile, leaf: Leaf, sample: _Sample, each: int, queried: Seq
             hashes = np.unique(np.asarray(chunk_hashes(file.walk, group, leaf), dtype=np.uint64))
             values = list(queried) if queried is not None else _some(file, group, leaf)
             meta = file.walk.meta(file.walk.chunk(group, leaf.index))
-            held = bounds(meta, leaf, file.walk.footer.type_ordered[leaf.index])
+            held = bounds(meta, leaf, file.walk.footer.ordered[leaf.index])
             sample.groups.append(_Group(hashes, values, held, file.row_groups[group].num_rows))
         sample.stride = max(sample.stride, stride_of(file.walk, leaf))
     except BloomsealError as error:

@@ -48,6 +48,7 @@ class LogicalTypeUnion(View):
         "date",
         "decimal",
         "enum",
+        "file",
         "float16",
         "geography",
         "geometry",
@@ -63,6 +64,7 @@ class LogicalTypeUnion(View):
         "variant",
     )
     decimal: _Decimal | None
+    file: Empty | None
     time: _Time | None
     timestamp: _Time | None
     int: _Int | None
@@ -84,6 +86,7 @@ class LogicalTypeUnion(View):
         (16, TType.STRUCT, "variant", inner(Empty)),
         (17, TType.STRUCT, "geometry", inner(Empty)),
         (18, TType.STRUCT, "geography", inner(Empty)),
+        (19, TType.STRUCT, "file", inner(Empty)),
     )
 
     def kind(self) -> str | None:

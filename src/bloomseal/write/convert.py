@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..decryption import DecryptionSpec
 from ..encryption import ModuleType
-from ..errors import BloomsealError, FormatError, Hint, UsageError
+from ..errors import BloomsealError, FormatError, Hint, UnsupportedError, UsageError
 from ..format.filter_bytes import FilterBytes
 from ..format.hashes.chunk_hashes import chunk_hashes
 from ..format.hashes.truth import held_against_values
@@ -199,6 +199,12 @@ def convert(
         if decryption is None and footer.crypto is not None:
             raise UsageError("the file is encrypted already", file=source.name, hint="rekey")
         need_verified(footer, source, "the new file")
+        if footer.schema.files:
+            raise UnsupportedError(
+                "values of type FILE may point to bytes of the file that are no column's, which are not taken over",
+                file=source.name,
+                column=footer.schema.files[0],
+            )
         walk = Walk(source, footer, at_hand)
         had = {column: at_hand.wrapped_by(metadata) for column, metadata in key_metadata_in_use(walk)}
         keys = OutputKeys(encryption, footer.schema, target) if encryption is not None else None

@@ -37,13 +37,13 @@ def no_nulls(meta: ColumnMetaData, leaf: Leaf) -> bool:
     return leaf.definition == 0 or (flat and has_values(meta, leaf) and null_count(meta, leaf) == 0)
 
 
-def bounds(meta: ColumnMetaData, leaf: Leaf, type_ordered: bool) -> tuple[bytes, bytes] | None:
+def bounds(meta: ColumnMetaData, leaf: Leaf, ordered: bool) -> tuple[bytes, bytes] | None:
     """Minimum and maximum in plain encoding, where they mean something.
 
-    Not the deprecated min and max; and only under a ColumnOrder that is known (parquet.thrift, ColumnOrder).
+    Not the deprecated min and max; and only where they are `ordered`, see `Footer.ordered`.
     """
     found = _believed(meta, leaf)
-    if found is None or not type_ordered or found.min_value is None or found.max_value is None:
+    if found is None or not ordered or found.min_value is None or found.max_value is None:
         return None
     return found.min_value, found.max_value
 
@@ -91,6 +91,11 @@ def outside(min_value: bytes, max_value: bytes, column_type: ColumnType, op: str
 
 
 def asked(value: Any, column_type: ColumnType) -> Comparable | None:
-    """A value as it is compared with bounds; None where it can't be."""
+    """A value as it is compared with bounds; None where it can't be, such as a number that engines round differently to
+    the column's width.
+    """
     encodings = encode_value(value, column_type)
-    return comparable(encodings[0], column_type) if encodings else None
+    if not encodings:
+        return None
+    every = {comparable(one, column_type) for one in (encodings if column_type.floating else encodings[:1])}
+    return every.pop() if len(every) == 1 else None

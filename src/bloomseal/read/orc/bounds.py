@@ -4,7 +4,6 @@ compare themselves with. Nobody authenticates them; where a writer is known to g
 
 from __future__ import annotations
 
-import struct
 from decimal import Decimal, InvalidOperation
 from typing import Final, NamedTuple
 
@@ -43,14 +42,13 @@ class Said(NamedTuple):
 NOTHING_SAID: Final = Said()
 
 
-def said(statistics: Message | None, column: Column, leaf: Leaf, tail: Tail, zone: str, *, merged: bool) -> Said:
+def said(statistics: Message | None, column: Column, leaf: Leaf, tail: Tail, zone: str) -> Said:
     """Take a ``ColumnStatistics`` apart.
 
     Args:
         statistics: None where there are none that fit the rows (`bloomseal.orc.statistics`).
         leaf: the column, as terms know it.
         zone: the stripe's writer time zone.
-        merged: of a whole stripe, that is made of those of its row groups.
     """
     if statistics is None:
         return NOTHING_SAID
@@ -58,19 +56,17 @@ def said(statistics: Message | None, column: Column, leaf: Leaf, tail: Tail, zon
     nulls = statistics.number(10, 1)
     # A null struct is no null to what is inside it.
     no_nulls = not nulls and len(leaf.path) == 1 and values > 0
-    return Said(values == 0, no_nulls, _between(statistics, values, column, leaf, tail, zone, merged))
+    return Said(values == 0, no_nulls, _between(statistics, values, column, leaf, tail, zone))
 
 
 def _between(
-    statistics: Message, values: int, column: Column, leaf: Leaf, tail: Tail, zone: str, merged: bool
+    statistics: Message, values: int, column: Column, leaf: Leaf, tail: Tail, zone: str
 ) -> tuple[bytes, bytes] | None:
+    # None for floats: where the first value is NaN, so are both bounds, and merging leaves those values out.
     kind = column.kind
     if kind in INTEGER_BITS or kind is Kind.DATE:
         ends = Message(statistics.bytes(7 if kind is Kind.DATE else 2))
         return _encoded(ends, 8 if leaf.type.physical.name == "INT64" else 4)
-    if kind in (Kind.FLOAT, Kind.DOUBLE):
-        # Where the first value is NaN, so are both bounds; merging then leaves that row group's values out.
-        return None if merged else _floats(Message(statistics.bytes(3)), leaf)
     if kind in (Kind.STRING, Kind.VARCHAR):
         ends = Message(statistics.bytes(4))
         sure = tail.writer is Writer.CPP or tail.writer_version >= _HIVE_8732
@@ -96,19 +92,6 @@ def _encoded(ends: Message, width: int) -> tuple[bytes, bytes] | None:
     if not -half <= least <= greatest < half:
         return None
     return least.to_bytes(width, "little", signed=True), greatest.to_bytes(width, "little", signed=True)
-
-
-def _floats(ends: Message, leaf: Leaf) -> tuple[bytes, bytes] | None:
-    if 1 not in ends or 2 not in ends or len(ends.bytes(1)) != 8 or len(ends.bytes(2)) != 8:
-        return None
-    least, greatest = (struct.unpack("<d", ends.bytes(field))[0] for field in (1, 2))
-    if not least <= greatest:  # NaN among them
-        return None
-    try:
-        form = "<f" if leaf.type.physical.name == "FLOAT" else "<d"
-        return struct.pack(form, least), struct.pack(form, greatest)
-    except OverflowError:
-        return None
 
 
 def _decimals(ends: Message, column: Column, leaf: Leaf) -> tuple[bytes, bytes] | None:

@@ -85,7 +85,7 @@ class _Asking:
         """Do the stripe's statistics prove that no value satisfies the term?"""
         column = self._stored[term.leaf.index]
         found = self._file.stripe_statistics(self._stripe, column)
-        return _outside(term, self._said(term, column, found, merged=True))
+        return _outside(term, self._said(term, column, found))
 
     def not_outside(self, term: Term, left: Bools) -> Bools | None:
         """The row groups of `left` in which their statistics leave the term possible; None: all."""
@@ -98,7 +98,7 @@ class _Asking:
         known = self._groups.setdefault(column.id, {})
         new = [group for group in asked if group not in known]
         for group, one in zip(new, self._file.parsed(self._stripe, column, statistics, new), strict=True):
-            known[group] = self._said(term, column, one, merged=False)
+            known[group] = self._said(term, column, one)
         found = left.copy()
         found[asked] = [not _outside(term, known[group]) for group in asked]
         return found
@@ -136,8 +136,8 @@ class _Asking:
     def _hybrid(self) -> bool:
         return self._file.tail.hybrid_calendar
 
-    def _said(self, term: Term, column: Column, found: Message | None, *, merged: bool) -> Said:
-        return said(found, column, term.leaf, self._file.tail, self._zone, merged=merged)
+    def _said(self, term: Term, column: Column, found: Message | None) -> Said:
+        return said(found, column, term.leaf, self._file.tail, self._zone)
 
 
 def _outside(term: Term, known: Said) -> bool:

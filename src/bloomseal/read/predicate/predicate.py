@@ -19,8 +19,10 @@ import pyarrow as pa
 from ..._cached import cached_property
 from ..._lazy import deferred
 from ...errors import Hint, UsageError
+from ...format.pages.statistics import asked
 from ...format.schema import Leaf, Schema
 from ...sbbf import encode_value
+from ...sbbf.encoding import unwrap
 from .compare import comparable, is_null
 from .condition import AllOf, AnyOf, Compare, Condition, Expression, Like, Not, shared
 from .expression import Call, Field, evaluate
@@ -235,8 +237,7 @@ class _Binding:
         if op in ("null", "valid") and leaf.name != condition.column:
             raise UsageError("is null asks for a single field", column=condition.column, hint=leaf.name)
         if negated:
-            floating = leaf.type.kind == "float16" or leaf.type.physical.name in ("FLOAT", "DOUBLE")
-            op = (_FLOAT_OPPOSITE.get(op) if floating else None) or _OPPOSITE[op]
+            op = (_FLOAT_OPPOSITE.get(op) if leaf.type.floating else None) or _OPPOSITE[op]
         return Term(leaf, op, condition.values, self.int96_utc).check()
 
     def _like(self, condition: Like, negated: bool) -> _Test:
@@ -318,6 +319,12 @@ def _known(one: Field, op: str, values: Values, schema: Schema) -> Condition | N
         except UsageError:
             return False
 
+    def whole() -> bool:
+        # pyarrow compares floats as doubles, and has none rounded to the column's width.
+        return all(isinstance(found := asked(value, kind), float) and found == unwrap(value) for value in values)
+
+    if kind.floating and op in _FLOAT_OPPOSITE and not values.once(("whole", kind), whole):
+        return None
     return Compare(name, op, values) if values.once(("alike", kind), alike) else None
 
 

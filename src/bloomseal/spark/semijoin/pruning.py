@@ -314,7 +314,7 @@ def _chances(file: SealedFile, leaf: int, keys: KeySet) -> Iterator[tuple[int, f
     footer = file.walk.footer
     for group in _some(file.num_row_groups):
         meta = file.walk.meta(file.walk.chunk(group, leaf))
-        asked = keys.between(*(bounds(meta, footer.schema.leaves[leaf], footer.type_ordered[leaf]) or (None, None)))
+        asked = keys.between(*(bounds(meta, footer.schema.leaves[leaf], footer.ordered[leaf]) or (None, None)))
         bloom_filter = None if keys.undecided else file.filter(group, file.columns[leaf])
         yield len(asked), None if bloom_filter is None else bloom_filter.false_positive_probability()
 
