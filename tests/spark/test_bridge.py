@@ -418,6 +418,15 @@ def test_a_denied_key_is_named_and_other_columns_are_read(
         bss.check_table(bridge, tmp_path / "t")
 
 
+def test_a_check_of_nothing_is_none(bridge: SparkSession, tmp_path: Path) -> None:
+    for name in ("empty", "hidden/_temporary"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "hidden" / "_temporary" / "a.parquet").write_text("no file of the table")
+    for name in ("empty", "hidden", "missing"):
+        with pytest.raises(FileNotFoundError):
+            bss.check_table(bridge, tmp_path / name)
+
+
 def test_a_check_does_not_advise_to_remove_orc_files(bridge: SparkSession, people: DataFrame, tmp_path: Path) -> None:
     people.write.orc(str(tmp_path / "t"))
     with pytest.raises(UnsupportedError, match="take Parquet") as refused:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from bloomseal.spark.listing import TableFiles
 from bloomseal.spark.source.options import SourceOptions
 from bloomseal.spark.source.pushdown import Condition
 from bloomseal.spark.source.scan import Piece, Scan
 from bloomseal.spark.source.stats import SourceStats
-from bloomseal.spark.writing.frames import _look
+from bloomseal.spark.writing.frames import _check, _look
 
 TABLE = pa.table({"ssn": [f"{i:03d}-45-6789" for i in range(12)], "n": pa.array(range(12), pa.int64())})
 FRAME = StructType([StructField("ssn", StringType()), StructField("n", LongType())])
@@ -69,6 +71,28 @@ def test_a_check_does_not_pass_a_footer_that_it_could_not_verify(tmp_path: Path,
     without_footer_key(table, tmp_path)
     with bs.open_file(path, decryption=table) as file, pytest.raises(bs.PolicyError, match="footer"):
         _look(file, str(path), table, None)
+
+
+def test_a_check_opens_each_column_that_has_a_key_of_its_own(tmp_path: Path, table: Any) -> None:
+    """What key metadata say of a master key is anybody's word until it is asked."""
+    path = tmp_path / "t.parquet"
+    bs.write_table(TABLE, path, encryption=table)
+    table.keys.tools.forget()
+    bs.Keyring(tmp_path / "ring.json").disable("pii")
+    with pytest.raises(bs.KeyAccessError, match="'pii' is disabled") as told:
+        _check(str(tmp_path), TableFiles(None, (str(path),)), table, None)
+    assert (told.value.file, told.value.column) == (str(path), "ssn")
+
+
+def test_a_check_says_nothing_of_what_it_could_not_read(tmp_path: Path, table: Any) -> None:
+    """It once advised to remove such a file, for it was not what the policy says."""
+    os.mkfifo(pipe := tmp_path / "t.parquet")
+    for place, error in ((pipe, bs.UsageError), (tmp_path / "gone.parquet", FileNotFoundError)):
+        files = TableFiles(None, (str(place),))
+        with pytest.raises(error) as told:
+            _check(str(tmp_path), files, table, None)
+        assert "remove" not in str(told.value)
+        assert str(place) in str(told.value)
 
 
 def test_encrypted_columns_are_expected_without_a_kms_too(tmp_path: Path) -> None:

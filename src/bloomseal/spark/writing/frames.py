@@ -21,6 +21,7 @@ from ...format.expectation import Expectation
 from ...format.pages.statistics import all_null
 from ...policy import Policy, TablePolicy
 from ...read.file import SealedFile
+from ...storage.discovery.kinds import NothingThereError
 from ...storage.formats import Format, named_format
 from ...storage.ref import FileRef
 from ...table.hive import check_partitioning
@@ -58,7 +59,7 @@ class WriteReport:
 
     Attributes:
         path: the table.
-        files: the new files, all encrypted as the policy has it.
+        files: the new files; of each what `check_table` looks at is as the policy has it.
         rows, row_groups: in them.
         filters: sealed filters that were opened.
         filter_bytes: their bytes.
@@ -292,19 +293,22 @@ def check_table(
     policy: Policy | TablePolicy | str | os.PathLike[str] | None = None,
     table: str | None = None,
 ) -> WriteReport:
-    """Hold all files of a table against its policy: encrypted, under its master keys, every promised filter there and
-    sealed.
+    """Hold all files of a table against its policy: footers verified, every column's metadata sealed under its master
+    key, every promised filter there and sealed, no sealed column in the names of folders.
 
-    For tables that were written with `df.write`; `write` does it by itself.
+    For tables that were written with `df.write`; `write` does it by itself. Pages are left to `verify`; statistics in
+    clear, a log's among them, and what is no data file to `audit`.
 
     Raises:
-        UsageError: no such folder, or what can't be listed.
+        UsageError: no such folder, no file in it, or what can't be listed or read.
         PolicyError: files that are not what the policy says.
         KeyAccessError: a key that the check needs can't be used here, on the driver.
         UnsupportedError: a table of ORC files.
     """
     chosen = in_folder(chosen_table(spark, policy, table), qualified(spark, path))
     files = list_files(spark, path)
+    if not files.names:
+        raise NothingThereError("there is no file to check", file=os.fspath(path))
     if orc := next((name for name in files.names if named_format(name) is Format.ORC), None):
         raise UnsupportedError("checks take Parquet", file=orc, hint="bloomseal.spark.audit, for ORC too")
     return _check(os.fspath(path), files, chosen, None)
@@ -333,10 +337,13 @@ def _check(
                 expected.outside(column)
             with open_table_file(file, table, files.base) as opened:
                 return _look(opened, file, table, filters)
-        except KeyAccessError:
-            raise
+        except (KeyAccessError, UsageError) as error:
+            # Not what is wrong with the file, but what can't be seen of it here.
+            if fleeting and isinstance(error, MissingFileError):
+                return None
+            raise error.at(file=file) from error.__cause__
         except BloomsealError as error:
-            return None if fleeting and isinstance(error, MissingFileError) else _Checked(file, fault=error.what)
+            return _Checked(file, fault=error.what)
 
     with ThreadPoolExecutor(_THREADS) as pool:
         seen = [one for one in pool.map(look, files.names) if one is not None]
