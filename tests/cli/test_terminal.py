@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import click
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
@@ -137,6 +139,38 @@ def test_names_and_values_from_a_file_steer_no_terminal(run: Run, command: list[
         # JSON says exactly what is there, by its own escapes.
         told = outcome.rows if command[0] == "read" else json.loads(outcome.out)
         assert repr(HOSTILE)[1:-1] in repr(told)
+
+
+FORMULAS = ["=cmd|'/c calc'!A1", "+1", "-1", "@sum", "plain", None]
+
+
+@pytest.mark.parametrize("dictionary", [False, True])
+def test_csv_on_a_terminal_is_harmless_and_in_a_file_exact(folder: Path, dictionary: bool) -> None:
+    column = pa.array([HOSTILE, *FORMULAS])
+    table = pa.table({HOSTILE: column.dictionary_encode() if dictionary else column, "n": list(range(-3, 4))})
+    pq.write_table(table, "hostile.parquet")
+    command = [PROGRAM, "read", "hostile.parquet", "--format", "csv"]
+    primary, secondary = pty.openpty()
+    try:
+        with subprocess.Popen(command, stdout=secondary, stdin=subprocess.DEVNULL) as process:
+            assert process.wait(timeout=60) == 0
+        shown = os.read(primary, 1 << 16).decode().replace("\r\n", "\n")
+    finally:
+        os.close(secondary)
+        os.close(primary)
+    assert not UNSAFE.search(shown)
+    lines = shown.splitlines()
+    assert lines[1].endswith(",-3")  # a number is no formula
+    assert [line.split(",")[0] for line in lines[2:]] == [
+        '"\'=cmd|\'/c calc\'!A1"', '"\'+1"', '"\'-1"', '"\'@sum"', '"plain"', ""
+    ]  # fmt: skip
+    piped = subprocess.run(command, capture_output=True, check=True).stdout
+    exact = pa.csv.read_csv(
+        io.BytesIO(piped), parse_options=pa.csv.ParseOptions(newlines_in_values=True),
+        convert_options=pa.csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False),
+    )  # fmt: skip
+    assert exact.column_names == [HOSTILE, "n"]
+    assert exact[0].to_pylist() == [HOSTILE, *FORMULAS]
 
 
 def test_errors_about_hostile_names_steer_no_terminal(run: Run) -> None:

@@ -14,12 +14,14 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from .._text import safe_text
 from ..errors import UsageError
 from .render import plain
 
-__all__ = ["flat", "rows_of"]
+__all__ = ["flat", "rows_of", "shown_flat"]
 
 _BATCH_ROWS: Final = 8192
+_FORMULA: Final = ("=", "+", "-", "@")
 _TOLD_DAYS: Final = 30_000 * 365
 """So far from 1970 Arrow's texts of moments are right. Beyond the year 32767 they are another year's, or none."""
 _PER_DAY: Final = {"D": 1, "s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
@@ -52,6 +54,28 @@ def flat(rows: pa.Table) -> pa.Table:
                 what, column=field.name, hint="--columns without it, --format json, or an output in .parquet"
             )
     return rows
+
+
+def shown_flat(rows: pa.Table) -> pa.Table:
+    """As `flat`, for a terminal: a text shows what it holds, and no spreadsheet that it is pasted into computes it.
+
+    Raises:
+        UsageError: as `flat`.
+    """
+    rows = flat(rows)
+    for index, field in enumerate(rows.schema):
+        column = rows.column(index)
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+            texts = [None if value is None else _harmless(value) for value in column.to_pylist()]
+            column = pa.array(texts, pa.string())
+        rows = rows.set_column(index, _harmless(field.name), column)
+    return rows
+
+
+def _harmless(text: str) -> str:
+    # A spreadsheet looks at the first character; a tab or an end of line there is escaped.
+    return f"'{safe_text(text)}" if text.startswith(_FORMULA) else safe_text(text)
 
 
 def _text(value: Any) -> str:

@@ -27,7 +27,7 @@ from ..arguments.opening import OpeningOptions, opening_options, trust_option, u
 from ..arguments.places import need_elsewhere
 from ..arguments.values import parse_value, read_lines
 from ..render import json_line, plain, progress, remark, table
-from ..rows import flat, rows_of
+from ..rows import flat, rows_of, shown_flat
 from ..state import PATH, State, common_options
 
 if TYPE_CHECKING:
@@ -114,7 +114,9 @@ def read(
     parentheses. Text, dates and moments stand in single quotes, names that are no plain words in double quotes. The
     column's type says what a literal means. A condition that is not understood is an error, not an empty answer.
 
-    With --format json every row is one line. A file written with --output is plaintext, and only its owner may read it.
+    With --format json every row is one line. On a terminal CSV has control characters escaped, and ' in front of texts
+    that a spreadsheet would take for formulas; a file or a pipe gets the values as they are. A file written with
+    --output is plaintext, and only its owner may read it.
 
     \b
     Examples:
@@ -313,9 +315,11 @@ def _write_rows(
         from pyarrow import csv
 
         options = csv.WriteOptions(delimiter="," if kind == "csv" else "\t")
-        with csv.CSVWriter(stream, flat(pa.Table.from_batches([], schema)).schema, write_options=options) as writer:
+        # A file gets each value as it is. A terminal would take some for commands, a spreadsheet for formulas.
+        made = shown_flat if stream.isatty() else flat
+        with csv.CSVWriter(stream, made(pa.Table.from_batches([], schema)).schema, write_options=options) as writer:
             for batch in rows:
-                writer.write_table(flat(pa.Table.from_batches([batch])))
+                writer.write_table(made(pa.Table.from_batches([batch])))
         return
     for row in rows_of(rows):
         stream.write(json_line(row).encode() + b"\n")
