@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import stat
 import threading
 import time
@@ -275,9 +276,8 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         def monotonic() -> float:
             return time.monotonic() + sum(waited)
 
-        sleep = staticmethod(waited.append)
-
     monkeypatch.setattr(calls, "time", Clock)
+    monkeypatch.setattr(calls.KmsCalls, "_wait", lambda _, seconds: waited.append(seconds))
     return waited
 
 
@@ -317,6 +317,37 @@ def test_patience_ends(ring: bs.Keyring, table: Path, waits: list[float]) -> Non
     assert report.counts == {"failed": FILES}
     assert "too many requests" in str(report.files[0].why)
     assert 110 < sum(waits) <= 121
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_an_interrupt_ends_the_wait_for_a_kms_that_throttles(
+    ring: bs.Keyring, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    """A wait that went on would outlast the test's time limit."""
+    from bloomseal.keytools.kms.calls import KmsCalls
+
+    real, waiting = KmsCalls._wait, threading.Semaphore(0)
+
+    def wait(self: KmsCalls, seconds: float) -> None:
+        waiting.release()
+        real(self, max(seconds, 3600.0))
+
+    def interrupt() -> None:
+        waiting.acquire()
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    monkeypatch.setattr(KmsCalls, "_wait", wait)
+    busy = type("Busy", (_Busy,), {"refusals": 10**9, "asked": 0})(ring.path)
+    ring.rotate("pii")
+    sender = threading.Thread(target=interrupt)
+    sender.start()
+    with pytest.raises(KeyboardInterrupt):
+        rotate(table, Rekey(reading(busy)), journal=tmp_path / "j", jobs=jobs, patience=86_400.0)
+    sender.join()
+    # And the next run is as patient as ever.
+    monkeypatch.setattr(KmsCalls, "_wait", lambda *_: None)
+    busy = type("Busy", (_Busy,), {"refusals": 3, "asked": 0})(ring.path)
+    assert rotate(table, Rekey(reading(busy)), journal=tmp_path / "j", jobs=jobs).ok
 
 
 def test_one_file_by_itself_is_not_waited_for(ring: bs.Keyring, table: Path) -> None:

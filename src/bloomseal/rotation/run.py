@@ -188,6 +188,11 @@ class Run:
                         self.report.files.append(waiting.popleft().result())
                 while waiting:
                     self.report.files.append(waiting.popleft().result())
+            except BaseException:
+                # What is under way is finished; waiting for a KMS that throttles is no part of that.
+                for calls in (calls for tools in self.job.tools() for calls in tools.all_calls):
+                    calls.give_up()
+                raise
             finally:
                 for later in waiting:
                     later.cancel()

@@ -69,6 +69,13 @@ class KmsCalls:
     def _renew(self) -> None:
         self._slots = threading.BoundedSemaphore(self._max_parallel)
         self._lock = threading.Lock()
+        self._given_up = threading.Event()
+
+    def give_up(self) -> None:
+        """Wait no more between two calls, in any thread, until `patient` ends. Ctrl-C reaches the main thread alone:
+        the others would go on until the throttling ends.
+        """
+        self._given_up.set()
 
     @property
     def counters(self) -> Counters:
@@ -228,14 +235,18 @@ class KmsCalls:
     def _patient(self, failed: BaseException | None) -> bool:
         """Is that throttling which is still to be waited out?"""
         since = self._throttled_since
-        return _throttled(failed) and since is not None and time.monotonic() - since < self.patience
+        if since is None or self._given_up.is_set():
+            return False
+        return _throttled(failed) and time.monotonic() - since < self.patience
 
     def _outwaited(self, once: Callable[[float], T], failed: KeyAccessError) -> T:
         """Again and again after random waits (full jitter), until the KMS has throttled for as long as `patience`."""
         wait = _FIRST_WAIT
         while self._patient(failed):
             longest = max(0.0, (self._throttled_since or 0.0) + self.patience - time.monotonic())
-            time.sleep(min(random.uniform(0, wait), longest))  # noqa: S311  # spreads load, guards nothing
+            self._wait(min(random.uniform(0, wait), longest))  # noqa: S311  # spreads load, guards nothing
+            if self._given_up.is_set():
+                break
             wait = min(2 * wait, _LONGEST_PATIENT_WAIT)
             self._count(retries=1)
             try:
@@ -244,9 +255,12 @@ class KmsCalls:
                 failed = error
         raise failed
 
+    def _wait(self, seconds: float) -> None:
+        self._given_up.wait(seconds)
+
     def _repeated(self, once: Callable[[], T], failed: KeyAccessError, deadline: float) -> T:
         # Imported here: that takes as long as looking into ten files, and most calls succeed at once.
-        from tenacity import Retrying, retry_if_exception, stop_after_attempt, stop_before_delay
+        from tenacity import Retrying, retry_if_exception, stop_after_attempt, stop_before_delay, stop_when_event_set
         from tenacity.wait import wait_random_exponential
 
         first = [failed]
@@ -261,7 +275,10 @@ class KmsCalls:
 
         retrying = Retrying(
             retry=retry_if_exception(lambda error: isinstance(error, KeyAccessError) and error.retryable),
-            stop=stop_after_attempt(self._attempts) | stop_before_delay(max(0.0, deadline - time.monotonic())),
+            sleep=self._wait,
+            stop=stop_after_attempt(self._attempts)
+            | stop_before_delay(max(0.0, deadline - time.monotonic()))
+            | stop_when_event_set(self._given_up),
             wait=wait_random_exponential(multiplier=_FIRST_WAIT, max=_LONGEST_WAIT),
             before_sleep=again,
             reraise=True,
@@ -342,6 +359,7 @@ def patient(every: Iterable[KmsCalls], seconds: float) -> Iterator[None]:
     finally:
         for calls, patience in before.items():
             calls.patience = patience
+            calls._given_up.clear()
 
 
 def _throttled(failed: BaseException | None) -> bool:
