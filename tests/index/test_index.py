@@ -154,6 +154,25 @@ def test_two_indexes_work_together(folder: Path) -> None:
     assert (table.stats.rows, table.stats.files_unopened) == (2, 5)
 
 
+def test_a_padded_index_tells_no_number_of_distinct_values(tmp_path: Path) -> None:
+    """Of as many entries as they are: equal fingerprints pack better."""
+    sizes: dict[bool, list[int]] = {False: [], True: []}
+    for distinct in (2_048, 8_192, 65_536):
+        root = tmp_path / str(distinct)
+        values = np.arange(65_536) % distinct
+        write(root / "0.parquet", pa.table({"k": values.astype(np.int64)}), row_group_size=2_048)
+        for pad, found in sizes.items():
+            index = opened(root).index("k", encryption=ENCRYPTION)
+            index.build(pad=pad)
+            (run,) = root.rglob("run-*.parquet")
+            found.append(run.stat().st_size)
+            same(root, [("k", "==", 7)], auto="require")
+            opened(root).index("k", encryption=ENCRYPTION).drop()
+    assert len(set(sizes[False])) == 3, "else this test sees nothing"
+    assert len(set(sizes[True])) == 1
+    assert 65_536 * 8 < sizes[True][0] < 65_536 * 8 * 1.02
+
+
 @pytest.mark.parametrize("kind", ["float32", "float64", "decimal", "nested", "binary", "date"])
 def test_types(tmp_path: Path, kind: str) -> None:
     root = tmp_path / "t"
