@@ -4,9 +4,11 @@ need.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
+import os
 import shutil
 import tarfile
 import zipfile
@@ -17,14 +19,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.fs as pafs
+import pyarrow.parquet as pq
 import pytest
 
-from bloomseal import Keyring
+from bloomseal import EncryptionSpec, Keyring, seal_file
 from bloomseal.audit import Destruction
 from bloomseal.errors import UsageError
 from bloomseal.keytools import KeyTools, VersionFacts
 from bloomseal.storage.ref import FileRef
-from support.lab import Lab, people
+from support.lab import Lab, glued, people
 
 
 @pytest.fixture
@@ -266,7 +269,9 @@ def _tar(data: bytes) -> bytes:
     return out.getvalue()
 
 
-@pytest.mark.parametrize("name", ["keep.parquet", "_sidecars/0.parquet", "part-0"])
+@pytest.mark.parametrize(
+    "name", ["keep.parquet", "_sidecars/0.parquet", "part-0", "keep.json", "keep.crc", "_commits/1.json"]
+)
 def test_a_sealed_file_of_a_log(lab: Lab, name: str) -> None:
     """A session that seals whatever it writes has sealed its checkpoints: without the key there is no table."""
     deltalake = pytest.importorskip("deltalake")
@@ -279,6 +284,133 @@ def test_a_sealed_file_of_a_log(lab: Lab, name: str) -> None:
     shutil.copyfile(old(lab, "aside/old.parquet"), place)
     answer = ask(lab, paths=folder)
     assert answer.needed_by == [str(place)]
+
+
+def test_a_file_that_is_listed_and_gone_before_it_is_opened(lab: Lab) -> None:
+    """It may need the version, and may only have gone elsewhere; both lists that follow are the same."""
+    path = old(lab, "t/z.parquet")
+    answer = ask(lab, progress=lambda *_: path.exists() and path.rename(lab.folder / "elsewhere.parquet"))
+    assert answer.answer == "unknown"
+    assert {reason.place for reason in answer.reasons} == {str(path)}
+
+
+def test_a_file_that_is_gone_while_it_is_listed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under a name that says nothing it is opened to be told, and has gone elsewhere by then."""
+    path = old(lab, "t/_kept")
+    real = os.scandir
+
+    def scan(folder: str) -> Any:
+        with real(folder) as inside:
+            entries = list(inside)
+        if path.exists():
+            path.rename(lab.folder / "elsewhere.parquet")
+        return contextlib.nullcontext(entries)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    answer = ask(lab)
+    assert answer.answer == "unknown"
+    assert answer.doubts == [f"{path}: it was listed, and gone before it was opened"]
+
+
+def test_a_file_that_was_looked_at_and_is_gone_then(lab: Lab) -> None:
+    """It was seen, and is free of the version wherever it has gone."""
+    path = lab.write("t/b.parquet")
+    answer = ask(lab, progress=lambda done, _: done == 2 and path.exists() and path.unlink())
+    assert answer.answer == "yes"
+
+
+@pytest.mark.parametrize("whole", [Lab.write, Lab.signed, Lab.plain])
+def test_a_file_hidden_in_another(lab: Lab, whole: Callable[..., Path]) -> None:
+    """Glued together: readers go where the last footer sends them, and never see the first file."""
+    hidden = old(lab, "aside/old.parquet").read_bytes()
+    path = whole(lab, "t/b.parquet")
+    assert ask(lab).answer == "yes"
+    glued(path, hidden)
+    answer = ask(lab)
+    assert answer.answer == "unknown"
+    assert "which no module of the file covers" in answer.doubts[0]
+    path.write_bytes(b"junk" + path.read_bytes())
+    assert ask(lab).answer == "unknown"
+
+
+def test_a_file_hidden_in_one_of_orc(lab: Lab) -> None:
+    orc = pytest.importorskip("pyarrow.orc")
+    path = lab.folder / "t" / "b.orc"
+    orc.write_table(people(), path)
+    assert ask(lab).answer == "yes"
+    data, footer = path.read_bytes(), 0
+    from bloomseal.orc import OrcFile
+    from bloomseal.storage.places import open_source
+
+    with open_source(path) as source:
+        footer = OrcFile(source).tail.metadata[0]
+    path.write_bytes(data[:footer] + old(lab, "aside/old.parquet").read_bytes() + data[footer:])
+    answer = ask(lab)
+    assert answer.answer == "unknown"
+    assert "which no module of the file covers" in answer.doubts[0]
+
+
+def test_staged_commits_name_files_elsewhere(lab: Lab) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    folder = lab.folder / "delta"
+    deltalake.write_deltalake(str(folder), people())
+    outside = old(lab, "elsewhere/old.parquet")
+    for above in ("_staged_commits", "_commits"):
+        staged = folder / "_delta_log" / above / f"{1:020d}.3a0d65cd-4056-49b8-937b-95f9e3ee90e5.json"
+        staged.parent.mkdir()
+        staged.write_text(json.dumps({"add": {"path": outside.as_uri()}}) + "\n")
+        assert ask(lab, paths=folder).needed_by == [str(outside)]
+        staged.write_text("{")
+        assert ask(lab, paths=folder).answer == "unknown"
+        shutil.rmtree(staged.parent)
+    assert ask(lab, paths=folder).answer == "yes"
+
+
+def test_iceberg_metadata_whose_name_has_no_number(lab: Lab) -> None:
+    """A catalog may have committed it last."""
+    table, older = _iceberg(lab)
+    folder = older.parent.parent
+    table.append(people().select(["id", "ssn"]))
+    assert ask(lab, paths=folder).answer == "yes"
+    newest = Path(table.metadata_location.removeprefix("file://"))
+    newest.rename(newest.with_name("latest.metadata.json"))
+    answer = ask(lab, paths=folder)
+    assert answer.answer == "unknown"
+    assert any("no number" in doubt for doubt in answer.doubts)
+
+
+def test_iceberg_metadata_that_name_files_of_expired_snapshots_elsewhere(lab: Lab) -> None:
+    table, _ = _iceberg(lab)
+    outside = lab.folder / "elsewhere" / "x.parquet"
+    outside.parent.mkdir()
+    pq.write_table(people().select(["id", "ssn"]), outside)
+    table.add_files([outside.as_uri()])
+    seal_file(
+        outside, encryption=EncryptionSpec("footer", {"ssn": "pii"}, KeyTools(Keyring(lab.folder / "before.json")))
+    )
+    named = table.current_snapshot().snapshot_id
+    table.overwrite(people().select(["id", "ssn"]))
+    with table.maintenance.expire_snapshots() as expire:
+        expire.by_id(named)
+    folder = Path(table.location().removeprefix("file://"))
+    assert ask(lab, paths=folder).needed_by == [str(outside)]
+
+
+@pytest.mark.parametrize("name", ["write.data.path", "write.object-storage.path"])
+def test_iceberg_files_that_go_elsewhere(lab: Lab, name: str) -> None:
+    table, _ = _iceberg(lab)
+    elsewhere = lab.folder / "elsewhere"
+    with table.transaction() as change:
+        change.set_properties({name: elsewhere.as_uri()})
+    folder = Path(table.location().removeprefix("file://"))
+    answer = ask(lab, paths=folder)
+    assert answer.answer == "unknown"
+    assert [reason.place for reason in answer.reasons] == [str(elsewhere)]
+    lab.write("elsewhere/a.parquet")
+    assert ask(lab, paths=folder, also=elsewhere).answer == "yes"
+    with table.transaction() as change:
+        change.set_properties({name: (folder / "data").as_uri()})
+    assert ask(lab, paths=folder, also=elsewhere).answer == "yes"
 
 
 def test_what_is_no_data_leaves_no_doubt(lab: Lab) -> None:

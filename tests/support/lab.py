@@ -153,6 +153,14 @@ def flip(path: Path, offset: int) -> Path:
     return path
 
 
+def glued(path: Path, hidden: bytes) -> Path:
+    """Hide bytes in front of a file's footer."""
+    data = path.read_bytes()
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    path.write_bytes(data[:start] + hidden + data[start:])
+    return path
+
+
 def chunks(path: Path, keys: Any = None) -> list[Any]:
     """The walk's chunks with their metadata opened, row group by row group, column by column."""
     decryption = None if keys is None else bs.DecryptionSpec(keys)

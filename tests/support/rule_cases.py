@@ -14,7 +14,16 @@ import deltalake
 import pyarrow as pa
 import pyarrow.orc
 
-from bloomseal import EncryptionSpec, ExplicitKeys, FilterSpec, open_table, seal_file, unseal_file
+from bloomseal import (
+    DecryptionSpec,
+    EncryptionSpec,
+    ExplicitKeys,
+    FilterSpec,
+    attach_filters,
+    open_table,
+    seal_file,
+    unseal_file,
+)
 from bloomseal.encryption import FRAME_BYTES, SecretKey
 from bloomseal.keytools import KeyTools
 from bloomseal.keytools.protocols import FileRef
@@ -25,7 +34,19 @@ from bloomseal.thrift import Struct
 from bloomseal.write import writer
 from bloomseal.write.assemble import filter_modules
 from support.jvm import java_write, key_tools
-from support.lab import ROW_GROUP, Case, Lab, arrow_file, chunks, edit_chunks, edit_footer, edit_meta, flip, people
+from support.lab import (
+    ROW_GROUP,
+    Case,
+    Lab,
+    arrow_file,
+    chunks,
+    edit_chunks,
+    edit_footer,
+    edit_meta,
+    flip,
+    glued,
+    people,
+)
 
 Pair = tuple[Case, Case]
 PAIRS: dict[str, Callable[[Lab], Pair]] = {}
@@ -196,6 +217,21 @@ def values_in_the_table_log(lab: Lab) -> Pair:
     for path in (*folder.glob("*.parquet"), *near.glob("*.parquet")):
         seal_file(path, encryption=spec)
     return lab.case(folder), lab.case(near)
+
+
+@pair("BS118")
+def bytes_that_no_module_covers(lab: Lab) -> Pair:
+    hidden = lab.plain("hidden.parquet").read_bytes()
+    near = lab.write("near.parquet", **WITH_FILTER)
+    attach_filters(near, {"ssn": FilterSpec(fpp=0.001)}, decryption=DecryptionSpec(KeyTools(lab.keyring)))
+    return lab.keyed(glued(lab.write("bad.parquet"), hidden)), lab.keyed(near, lab.write())
+
+
+@pair("BS119")
+def values_in_names(lab: Lab) -> Pair:
+    lab.write("bad/ssn=078-05-1120/a.parquet")
+    lab.write("near/day=1/a.parquet")
+    return lab.keyed(lab.folder / "bad"), lab.keyed(lab.folder / "near", policy=lab.policy())
 
 
 @pair("BS201")

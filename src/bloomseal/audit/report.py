@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Report", "audit", "judged"]
 
 _PROBLEMS: Final = 20
+_LISTED: Final = 20
 _ROWS: Final = 1_000
 _FINDINGS: Final = {"bloomseal.findings": "1"}
 
@@ -217,6 +219,8 @@ def judged(
         )
     if policies.dated and not with_keys:
         hidden.append("the ages of master keys, which the policy limits and only their KMS tells")
+    hidden += places.untold
+    hidden += _not_looked_at(places)
     (unseen if with_keys else hidden).extend(_kept_back(files, nonces))
     return Report(
         to_table(files, policies),
@@ -266,6 +270,22 @@ def _unseen(facts: Facts) -> list[str]:
         )
     doubts = Counter(doubt for file in facts.files for key in file.keys for doubt in key.doubts)
     return unseen + [f"{doubt} ({count} keys)" for doubt, count in sorted(doubts.items())]
+
+
+def _not_looked_at(places: Places) -> list[str]:
+    """Files that are neither data nor a table's metadata, by folder and ending."""
+    together: dict[tuple[str, str], list[str]] = {}
+    for path in places.unread:
+        folder, name = posixpath.split(path)
+        together.setdefault((folder, posixpath.splitext(name)[1].lower()), []).append(name)
+    told = []
+    for (folder, ending), names in sorted(together.items()):
+        more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+        kind = f"*{ending}" if ending else "no ending"
+        told.append(
+            f"files that are no Parquet, ORC or table metadata ({kind}) in {folder}: {', '.join(names[:_LISTED])}{more}"
+        )
+    return told
 
 
 def _kept_back(files: Sequence[FileFacts], nonces: Nonces | None) -> list[str]:

@@ -22,7 +22,7 @@ from .layout import Column
 from .pages.levels import check_clear_levels
 from .pages.page import Page, read_page
 
-__all__ = ["Chunk", "Protection", "Walk"]
+__all__ = ["Chunk", "Protection", "Walk", "extent"]
 
 _AHEAD = 32
 """Page headers read before the first of their bodies is looked at."""
@@ -215,8 +215,7 @@ class Walk:
 
     def extent(self, chunk: Chunk) -> tuple[int, int]:
         """Offset and length of the chunk's pages."""
-        meta = self.meta(chunk)
-        return _start(meta), meta.total_compressed_size or 0
+        return extent(self.meta(chunk))
 
     def pages(self, chunk: Chunk, scratch: Scratch | None = None, *, passing: bool = False) -> Iterator[Page]:
         """The chunk's pages in their order, headers opened, bodies not yet.
@@ -362,6 +361,11 @@ class Walk:
 
 def _no_aad(_kind: ModuleType, _page: int) -> bytes:
     return b""
+
+
+def extent(meta: ColumnMetaData) -> tuple[int, int]:
+    """Offset and length of a column chunk's pages, as its metadata have them."""
+    return _start(meta), meta.total_compressed_size or 0
 
 
 def _start(meta: ColumnMetaData) -> int:

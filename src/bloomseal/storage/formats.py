@@ -7,7 +7,7 @@ from typing import Final
 
 from .source import Source
 
-__all__ = ["METADATA_ENDINGS", "Format", "format_of", "may_hold_data", "named_format", "says_data"]
+__all__ = ["METADATA_ENDINGS", "Format", "begins_as_data", "format_of", "may_hold_data", "named_format", "says_data"]
 
 METADATA_ENDINGS: Final = (".metadata.json", ".metadata.json.gz")
 """Of the files of an Iceberg table that tell its snapshots; the second is what older writers compress."""
@@ -65,13 +65,19 @@ def format_of(source: Source) -> Format | None:
     return Format.ORC if end[:3] == _ORC else None
 
 
+def begins_as_data(source: Source) -> bool:
+    """Does the file begin as Parquet or ORC does? Cut off, it has lost its end, and not its pages."""
+    begin = bytes(source.read(0, min(source.size, 4)))
+    return begin in _PARQUET or begin[:3] == _ORC
+
+
 def may_hold_data(source: Source) -> str | None:
     """Why a file that does not end as data may hold some all the same, by its first bytes: it begins as data does, so
     that whoever cuts off what stands behind has them back; or it is an archive or a compressed file, which is not
     looked into. None: nothing says so.
     """
     begin = bytes(source.read(0, min(source.size, _TAR_AT + len(_TAR))))
-    if begin[:4] in _PARQUET or begin[:3] == _ORC:
+    if begins_as_data(source):
         return "it begins as Parquet or ORC does, and does not end so: it is unfinished, or something stands behind it"
     for name, magic in _ARCHIVES.items():
         if begin.startswith(magic):

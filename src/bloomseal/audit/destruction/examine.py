@@ -66,6 +66,8 @@ class Examiner:
             seen.doubt(error)
         if len(facts.keys) > 1 and not facts.footer_verified and facts.error is None:
             seen.doubt("its footer could not be verified, so that nobody knows all of its keys")
+        for gap in facts.gaps or ():
+            seen.doubt(f"{gap}, which no module of the file covers: a file may be hidden there")
         url = facts.keys[1].kms_url if len(facts.keys) > 1 else None
         first = 2 if facts.is_orc else 1
         for index, key in enumerate(facts.keys[first:], first):

@@ -182,7 +182,7 @@ class _Look:
         progress: Callable[[int, int], None] | None,
     ) -> tuple[Places, bool]:
         """The places as they were last, and whether they were the same twice."""
-        places = find()
+        places = self._listed(find())
         for _ in range(_ROUNDS):
             works = _works(places, self._systems)
             stamps = _stamps(works.values())
@@ -197,15 +197,22 @@ class _Look:
                 self._done[key] = stamp, examined
                 if progress is not None:
                     progress(len(works) - len(fresh) + count, len(works))
-            before, places = places, find()
+            before, places = places, self._listed(find())
             if _same(before, places) and _stamps(works.values()) == stamps:
                 return places, True
         return places, False
 
+    def _listed(self, places: Places) -> Places:
+        """Remember what a listing named, and what was gone before it could be looked at."""
+        self._gone += [Reason("unknown", path, "it was listed, and gone before it was opened") for path in places.gone]
+        return places
+
     def _forget(self, there: Collection[tuple[int, str]]) -> None:
-        """Files that are gone meanwhile: one that needed the version may only have gone elsewhere."""
+        """Files that are gone meanwhile: one that needed the version, or was gone before it was opened, may only have
+        gone elsewhere.
+        """
         for key in self._done.keys() - there:
-            self._gone += [reason for reason in self._done.pop(key)[1].reasons if reason.answer == "no"]
+            self._gone += self._done.pop(key)[1].reasons
 
 
 def _works(places: Places, systems: Systems) -> dict[tuple[int, str], Work]:

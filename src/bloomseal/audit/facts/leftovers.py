@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from ...errors import BloomsealError
+from ...errors import BloomsealError, FormatError
 from ...format.footer import Footer, FooterKind, peek
 from ...format.layout import MAGIC, MAGIC_ENCRYPTED
 from ...orc import OrcFile
@@ -108,7 +108,7 @@ def _content(source: Source, path: str) -> tuple[Content, tuple[str, ...]]:
 
 def _orc_content(source: Source) -> tuple[Content, tuple[str, ...]]:
     if format_of(source) is not Format.ORC:
-        return Content.UNKNOWN, ()  # cut off before its footer, which alone tells what is encrypted
+        raise FormatError("an ORC file without its footer, which alone tells what is encrypted")
     file = OrcFile(source)
     if file.encryption is not None:
         return Content.ENCRYPTED, ()

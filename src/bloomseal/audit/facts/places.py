@@ -54,12 +54,17 @@ class Places:
         unsure: with `history`, what may lead to data or become some, and is no problem for a reader, in words.
         nothing: places that were given, and nothing is there; each counts as a file that can't be read.
         empty: with `history`, places that were given and have no file.
+        gone: files that were listed, and gone before anybody could look at them.
         versions: with `history`, how many versions of tables their logs still describe.
         missing: files that a retained table version names and that are not there any more.
         dead: Parquet files that lie in a table's folder and that its current version does not name; their keys are
             looked at only with `history`.
         outside: files that no reader takes: dead and hidden Parquet files, and files aside, whole or not.
-        bounds: file path → columns whose smallest and greatest values stand in the table's own metadata.
+        unread: files that are neither data nor a table's metadata, into which nobody looked.
+        named: place that was given → folders and files in it whose own names have ``=`` in them.
+        untold: what of a table's log could not be read, where nobody asked for its history, in words.
+        elsewhere: folders outside of a table's, where its log says that files go.
+        held: table's folder → file of its log → column → what of the column's values stands in it.
     """
 
     files: list[FileRef] = field(default_factory=list)
@@ -69,11 +74,16 @@ class Places:
     unsure: list[str] = field(default_factory=list)
     nothing: list[str] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
     versions: int = 0
     missing: list[str] = field(default_factory=list)
     dead: list[str] = field(default_factory=list)
     outside: list[Found] = field(default_factory=list)
-    bounds: dict[str, set[str]] = field(default_factory=dict)
+    named: dict[str, list[str]] = field(default_factory=dict)
+    untold: list[str] = field(default_factory=list)
+    elsewhere: list[str] = field(default_factory=list)
+    held: dict[str, dict[str, dict[str, set[str]]]] = field(default_factory=dict)
 
     def add(self, other: Places) -> None:
         """Take in what was found elsewhere."""
@@ -109,6 +119,10 @@ def find_files(
     seen = _Seen()
     for path in listed:
         _add(resolve_path(path, filesystem), places, seen, history)
+    given = [resolve_path(path, filesystem).path.rstrip("/") + "/" for path in listed]
+    for place in places.elsewhere:
+        if not f"{place}/".startswith(tuple(given)):
+            places.unknown.append(f"{_shown(place)}: the table's log says that files go there; name it, too")
     places.files = sorted(seen.files.values(), key=lambda ref: ref.path)
     places.sidecars = sorted(
         {seen.systems.key(ref): ref for ref in places.sidecars if _is_text(ref.path)}.values(), key=lambda ref: ref.path
@@ -148,8 +162,11 @@ def _add(ref: FileRef, places: Places, seen: _Seen, history: bool) -> None:
         places.unsure += [_shown(str(problem)) for problem in found.unsure]
         if not (found.files or found.others or found.problems or ref in seen):
             places.empty.append(ref.path)
-    places.outside += [one for one in found.others if _is_text(one.ref.path) and one not in indexes]
+    places.outside += [one for one in [*found.others, *found.begun] if _is_text(one.ref.path) and one not in indexes]
+    places.unread += [_shown(path) for path in found.unread]
+    places.named[ref.path] = found.named
     places.dead += [one.ref.path for one in found.others if one.kind is Kind.DEAD]
+    places.gone += found.gone
     places.sidecars += found.sidecars
     places.missing += found.missing
     places.unknown += [_shown(str(problem)) for problem in found.problems]
@@ -158,15 +175,14 @@ def _add(ref: FileRef, places: Places, seen: _Seen, history: bool) -> None:
 
 
 def _from_log(ref: FileRef, log: DeltaLog | IcebergLog, places: Places, seen: _Seen, history: bool) -> None:
-    """What only the log knows: bounds, and the files of older versions."""
-    try:
-        places.bounds.update(log.bounds())
-    except Exception as error:
-        places.unknown.append(f"{ref.path}: the log's statistics can't be read ({type(error).__name__})")
-    if not history:
-        return
+    """What only the log knows: values of columns, and the files of older versions."""
     told = log.history()
+    places.held[ref.path] = told.held
+    if not history:
+        places.untold += [_shown(problem) for problem in told.problems]
+        return
     places.unknown += [_shown(problem) for problem in told.problems]
+    places.elsewhere += sorted(told.elsewhere)
     places.versions += told.versions
     known = {*places.missing, *(text.partition(": ")[0] for text in places.unknown)}
     for name in sorted(told.paths - known):

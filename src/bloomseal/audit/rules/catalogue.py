@@ -56,10 +56,12 @@ _TABLE: Final = (
     Rule("BS112", "plaintext-footer", "A plaintext footer where the policy wants it encrypted", _WARNING,
          "Schema, row counts and key-value metadata are open to everybody.", "bloomseal rekey --restart {file} --encrypted-footer {opening}", "policy"),
     Rule("BS113", "clear-table-statistics", "A table's own metadata holds values of an encrypted column", _INFO,
-         "Delta keeps smallest and greatest values in its log, Iceberg in its manifests, whatever the data files hide.",
+         "Delta keeps smallest and greatest values, partition values and predicates in its log, Iceberg the former in its manifests and "
+         "summaries of values in Puffin files, whatever the data files hide; older commits, checkpoints and manifests as well, until the "
+         "engine removes them.",
          "",
          "nothing", "error on a column that the policy calls confidential or restricted",
-         advice="Leave {column} out of delta.dataSkippingStatsColumns, or set write.metadata.metrics.column.{column} = none; then rewrite {file} with the engine that keeps the log."),
+         advice="Leave {column} out of delta.dataSkippingStatsColumns, or set write.metadata.metrics.column.{column} = none; then rewrite the data of {file} with the engine that keeps the log, and have it expire what is older."),
     Rule("BS114", "stray-clear-filter", "An encrypted file holds a filter in clear that no readable metadata names", _CRITICAL,
          "An encrypted footer hides where a filter stands, not its bytes: they can be searched for, and the filter answers anybody. "
          "Some writers leave the filters of encrypted columns so; or it is the remainder of a rewrite.",
@@ -79,6 +81,16 @@ _TABLE: Final = (
          "It holds a keyed fingerprint of every value with the row groups that have it, and the key for them: whoever reads it "
          "tries any value. No look-up of ours believes it.",
          "bloomseal index drop {table} --column {column}", advice="Build it again afterwards (bloomseal index build), and find out who wrote it."),
+    Rule("BS118", "uncovered-bytes", "An encrypted file holds bytes that no module covers", _WARNING,
+         "No reader goes there, and whoever has the file does: a page or a filter in clear, or a whole other file, hidden or glued to "
+         "this one. A rotation carries no key of it along.", _REKEY, "keys",
+         "critical where a page, a filter or a file in clear begins there",
+         advice="Find out who wrote to the file. Written anew, it has no such bytes; a file that was hidden in it is gone then.",
+         orc_fix=""),
+    Rule("BS119", "value-in-name", "Names of folders or files hold values of a sealed column", _ERROR,
+         "Whoever may list the folder reads them: a table that is partitioned by a sealed column has each of its values in a name.",
+         "", "nothing", "info where only the policy's word seals the column, which has no key of its own: complete, or uniform",
+         advice="Write the data of {file} anew, partitioned by another column than {column}, and under names that hold no values."),
     # What can't be trusted
     Rule("BS201", "unreadable-file", "A file that can't be read", _ERROR,
          "It breaks the specification, is truncated, or is no Parquet file. What protects it is unknown.",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ...errors import PolicyError
 from ...format.expectation import Expectation
-from ...policy import SENSITIVE, TablePolicy
+from ...policy import TablePolicy
 from ...storage.discovery.kinds import Kind, is_of_index
 from ..facts.files.file import Broken, FileFacts, Seen
 from ..facts.files.views import EXPOSED
@@ -19,6 +19,7 @@ from .index_rules import check_indexes
 from .judged import Facts, Line, found, lines
 from .key_rules import check_keys, check_material, check_nonces, check_versions
 from .mending import mended
+from .name_rules import check_names
 
 __all__ = ["check", "unclaimed_filters"]
 
@@ -46,6 +47,7 @@ _VACUUM = (
 _BESIDE = {
     Kind.LEFTOVER: "what a killed writer has left of",
     Kind.HIDDEN: "a hidden file in the table's folder",
+    Kind.OTHER: "a file that no reader takes",
     Kind.DEAD: "a dead file, which no live version of the table names",
 }
 
@@ -57,6 +59,7 @@ def check(facts: Facts) -> list[Finding]:
         policy = facts.policies.of(file.path)
         findings += _check_file(facts, file, policy)
         findings += _check_strays(file, policy)
+        findings += _check_gaps(file)
         for line in lines(file, policy):
             findings += _check_name(line)
             findings += _check_exposure(line)
@@ -66,7 +69,7 @@ def check(facts: Facts) -> list[Finding]:
     findings += check_versions(facts)
     findings += _check_plaintext_files(facts)
     findings += _check_beside(facts)
-    findings += _check_bounds(facts)
+    findings += check_names(facts)
     findings += check_material(facts)
     findings += check_indexes(facts)
     if facts.nonces is not None:
@@ -96,6 +99,14 @@ def _check_strays(file: FileFacts, policy: TablePolicy | None) -> Iterator[Findi
         more = f" and {len(file.strays) - _LISTED} more" if len(file.strays) > _LISTED else ""
         severity = Severity.INFO if unclaimed_filters(file, policy) else None
         yield found("BS114", f"bitsets in clear: {listed}{more}", severity, file.path)
+
+
+def _check_gaps(file: FileFacts) -> Iterator[Finding]:
+    if file.gaps and file.algorithm is not None:
+        listed = ", ".join(map(str, file.gaps[:_LISTED]))
+        more = f" and {len(file.gaps) - _LISTED} more" if len(file.gaps) > _LISTED else ""
+        severity = Severity.CRITICAL if any(gap.clear for gap in file.gaps) else None
+        yield found("BS118", f"beside all modules: {listed}{more}", severity, file.path)
 
 
 def _check_name(line: Line) -> Iterator[Finding]:
@@ -276,20 +287,3 @@ def _root(path: str, facts: Facts) -> str:
 
 def _shape(file: FileFacts, facts: Facts) -> tuple[str, tuple[str, ...]]:
     return _root(file.path, facts), tuple(sorted(name for name, _ in file.leaves))
-
-
-def _check_bounds(facts: Facts) -> Iterator[Finding]:
-    for file in facts.files:
-        held = facts.places.bounds.get(file.path)
-        if not held or file.algorithm is None:
-            continue
-        policy = facts.policies.of(file.path)
-        encrypted = {file.leaves[chunk.leaf][0] for chunk in file.chunks if chunk.protection}
-        for column in sorted(held):
-            # Inside an encrypted footer without its key, only the policy knows which columns are encrypted.
-            keyed = policy is not None and policy.master_key(column) is not None
-            if column in encrypted or (not file.leaves and keyed):
-                sensitive = policy is not None and policy.sensitivity(column) in SENSITIVE
-                severity = Severity.ERROR if sensitive else None
-                message = "the table's metadata holds its smallest and greatest value"
-                yield found("BS113", message, severity, file.path, column)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -53,6 +54,27 @@ class Facts:
     @cached_property
     def by_path(self) -> dict[str, FileFacts]:
         return {file.path: file for file in self.files}
+
+    @cached_property
+    def _in_order(self) -> list[FileFacts]:
+        return sorted(self.files, key=lambda file: file.path)
+
+    def below(self, folder: str) -> list[FileFacts]:
+        """The file of this path, or those below this folder, and those elsewhere that the log of its table names."""
+        prefix, files = f"{folder.rstrip('/')}/", self._in_order
+        start = bisect_left(files, prefix, key=lambda file: file.path)
+        end = bisect_left(files, prefix[:-1] + "0", key=lambda file: file.path)  # the sign behind the slash
+        own = self.by_path.get(folder)
+        return [*files[start:end], *([] if own is None else [own]), *self._elsewhere.get(folder, ())]
+
+    @cached_property
+    def _elsewhere(self) -> dict[str, list[FileFacts]]:
+        found: dict[str, list[FileFacts]] = {}
+        for file in self.files:
+            root = file.ref.root
+            if root is not None and not file.path.startswith(f"{root.rstrip('/')}/"):
+                found.setdefault(root, []).append(file)
+        return found
 
     @cached_property
     def remote(self) -> bool:

@@ -13,7 +13,7 @@ import stat
 from typing import TYPE_CHECKING, Final
 
 from ...errors import BloomsealError, Hint, UsageError
-from ..formats import METADATA_ENDINGS, format_of, may_hold_data
+from ..formats import METADATA_ENDINGS, begins_as_data, format_of, may_hold_data
 from ..places import open_source, resolve_path, type_at
 from ..ref import FileRef
 from ..source import Source, refusal
@@ -28,6 +28,7 @@ from .kinds import (
     Problem,
     UnseenError,
     is_hidden,
+    is_metadata,
     kind_of,
     promises_data,
 )
@@ -248,8 +249,10 @@ class _Walk:
         self._done()
 
     def _mark(self, name: str) -> None:
-        """Remember the folder of a table with a log."""
+        """Remember the folder of a table with a log, and names that may hold values."""
         folder, _, last = name.rpartition("/")
+        if "=" in last and self._everything:
+            self.listing.named.append(posixpath.join(self._ref.path, name))
         parent, _, own = folder.rpartition("/")
         if last in LOGS and not is_hidden(folder):
             self.listing.tables[folder] = LOGS[last]
@@ -259,37 +262,40 @@ class _Walk:
     def _keep(self, name: str, kind: Kind, ref: FileRef, regular: bool) -> bool:
         """Is it a file that was asked for? Key material is put aside."""
         last = posixpath.basename(name)
-        if last.startswith(MATERIAL_PREFIX) and last.endswith(".json"):
+        material = last.startswith(MATERIAL_PREFIX) and last.endswith(".json")
+        if material:
             self.listing.sidecars.append(ref)
-            return self._everything and regular and bool(self._ends_as_data(ref.path))
-        if kind in self._named:
+        elif kind in self._named:
             return True
         if not self._everything or not regular:
             return False
-        if f"/{_DELTA_LOG}/" in f"/{posixpath.dirname(name)}/":
-            # A log's own checkpoints are no data: sealed, they would end the table. Its JSON is read as JSON.
-            if not last.endswith((".json", ".crc")) and self._ends_as_data(ref.path) is not False:
-                self.listing.logged.append(ref)
-            return False
         if kind is Kind.LEFTOVER:
             return True  # its writer may have been killed half-way, and what there is may be plaintext
-        if (ends := self._ends_as_data(ref.path)) is None:
-            self._problem(ref.path, "can't be read, so that nobody knows whether it is data", name)
-        if ends is False and (why := self._may_hold(last, name, ref.path)) is not None:
-            self.listing.unsure.append(Problem(ref.path, why))
-        return bool(ends)
-
-    def _may_hold(self, last: str, name: str, path: str) -> str | None:
-        """Why data may be in a file that does not end so."""
-        if promises_data(last):
-            return "it does not end as Parquet or ORC does: it is unfinished, or broken off"
-        if last.endswith(METADATA_ENDINGS) and posixpath.basename(posixpath.dirname(name)) == "metadata":
-            return None  # of Iceberg, which compresses its own
         try:
-            with open_source(path, self._ref.filesystem) as source:
-                return may_hold_data(source)
+            with open_source(ref.path, self._ref.filesystem) as source:
+                whole, why = format_of(source) is not None, may_hold_data(source)
+                begun, own = begins_as_data(source), material or is_metadata(name, source)
         except BloomsealError:
-            return None  # gone meanwhile: it was just read
+            if self._ref.filesystem is None and not os.path.lexists(ref.path):
+                self.listing.gone.append(ref.path)
+            elif not material:
+                self._problem(ref.path, "can't be read, so that nobody knows whether it is data", name)
+            return False
+        if whole and f"/{_DELTA_LOG}/" in f"/{posixpath.dirname(name)}/":
+            # A log's own checkpoints are no data: sealed, they would end the table.
+            self.listing.logged.append(ref)
+            return False
+        if whole or own:
+            return whole
+        if begun:
+            self.listing.begun.append(Found(ref, name, kind))
+        else:
+            self.listing.unread.append(ref.path)
+        if promises_data(last):
+            why = "it does not end as Parquet or ORC does: it is unfinished, or broken off"
+        if why is not None:
+            self.listing.unsure.append(Problem(ref.path, why))
+        return False
 
     def _ends_as_data(self, path: str) -> bool | None:
         """Does the file end as Parquet or ORC does? None where it can't be read."""
@@ -307,6 +313,7 @@ class _Walk:
         self.listing.files = sorted(self._found.values(), key=lambda found: found.relative)
         self.listing.sidecars.sort(key=lambda ref: ref.path)
         self.listing.logged.sort(key=lambda ref: ref.path)
+        self.listing.unread.sort()
 
 
 def _unseen(what: str, path: str, error: Exception) -> UsageError:

@@ -12,6 +12,7 @@ from ...errors import MissingFileError, UsageError
 from ..aside import ASIDE_ENDING
 from ..formats import named_format, says_data
 from ..ref import FileRef
+from ..source import Source
 
 __all__ = [
     "INDEX_FOLDER",
@@ -25,6 +26,7 @@ __all__ = [
     "Problem",
     "UnseenError",
     "is_hidden",
+    "is_metadata",
     "is_of_index",
     "kind_of",
     "promises_data",
@@ -35,6 +37,14 @@ INDEX_FOLDER: Final = "_bloomseal_index"
 """In a table's folder: its sealed indexes, hidden from whoever reads the table."""
 _HIDDEN: Final = re.compile(r"(?:^|/)(?:\.|_[^=/]*(?![^/]))|\._COPYING_(?![^/])")
 """In a path, a part that hides it. A table has tens of thousands of files, so this is one search for each."""
+
+_METADATA: Final = re.compile(
+    r"(?:^|/)(?:_delta_log/(?:\d{20}\.(?:json|crc|\d{20}\.compacted\.json|checkpoint\.[^/]*)|_last_checkpoint"
+    r"|_(?:staged_commits|commits)/\d{20}\.[^/]*\.json|_sidecars/[^/]*)"
+    r"|metadata/(?:[^/]*\.metadata\.json(?:\.gz)?|[^/]*\.(?:avro|stats|puffin)|version-hint\.text)"
+    r"|_SUCCESS|_(?:committed|started)_\d+|_spark_metadata/\d+(?:\.compact)?)$"
+)
+_CHECKSUMS: Final = b"crc\0"
 
 
 class NothingThereError(MissingFileError):
@@ -124,6 +134,10 @@ class Listing:
         logged: with `everything`, Parquet and ORC files in the logs of tables, under names that logs parse by
             themselves not: they are the log's own, which nobody rewrites.
         root: the folder that was searched; None where a file was named.
+        gone: with `everything`, files that were listed, and gone before they were opened.
+        begun: with `everything`, files that begin as Parquet or ORC does, and don't end so: cut off, or unfinished.
+        named: with `everything`, folders and files whose own names have ``=`` in them.
+        unread: with `everything`, files that are neither data nor a table's metadata: nobody looks into them.
     """
 
     files: list[Found] = field(default_factory=list)
@@ -133,6 +147,10 @@ class Listing:
     unsure: list[Problem] = field(default_factory=list)
     logged: list[FileRef] = field(default_factory=list)
     root: FileRef | None = None
+    gone: list[str] = field(default_factory=list)
+    begun: list[Found] = field(default_factory=list)
+    named: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
 
 
 def is_hidden(relative: str) -> bool:
@@ -145,6 +163,15 @@ def is_hidden(relative: str) -> bool:
 def is_of_index(relative: str) -> bool:
     """Is it a file of a table's sealed index (docs/index.md)?"""
     return INDEX_FOLDER in relative.split("/")[:-1]
+
+
+def is_metadata(relative: str, source: Source) -> bool:
+    """Is it a file of a table's log, by its name and place, a Hadoop checksum, or an engine's empty mark?"""
+    return (
+        source.size == 0
+        or _METADATA.search(relative) is not None
+        or (relative.endswith(".crc") and bytes(source.read(0, min(source.size, 4))) == _CHECKSUMS)
+    )
 
 
 def kind_of(relative: str) -> Kind:

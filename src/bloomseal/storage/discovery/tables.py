@@ -66,6 +66,7 @@ class TableFiles:
         missing: files that a current version names and that are not there; each is a problem too.
         logs: folders of tables with a log → the log.
         sidecars: external key material found in the folders.
+        gone, begun, named, unread: as `Listing` has them.
     """
 
     files: list[Found] = field(default_factory=list)
@@ -78,6 +79,10 @@ class TableFiles:
     logs: dict[str, DeltaLog | IcebergLog] = field(default_factory=dict)
     sidecars: list[FileRef] = field(default_factory=list)
     logged: list[FileRef] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    begun: list[Found] = field(default_factory=list)
+    named: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
 
 
 def find_files(
@@ -252,6 +257,10 @@ def _sort_out(result: TableFiles, files: Iterable[Found], listing: Listing, ever
     result.sidecars += listing.sidecars
     result.logged += listing.logged
     result.unsure += listing.unsure
+    result.gone += listing.gone
+    result.begun += listing.begun
+    result.named += listing.named
+    result.unread += listing.unread
 
 
 def _keep_live(

@@ -76,18 +76,6 @@ class DeltaLog:
         """
         return read_log(self._ref)
 
-    def bounds(self) -> dict[str, set[str]]:
-        """File → columns whose least and greatest values the log holds, whatever the files themselves hide."""
-        rows = self._actions(flatten=True)
-        return {
-            in_table(row["path"], self._ref, quoted=True): {
-                name.partition(".")[2]
-                for name, held in row.items()
-                if name.startswith(("min.", "max.")) and held is not None
-            }
-            for row in rows
-        }
-
     def _read(self) -> Snapshot:
         import pyarrow as pa
 
@@ -105,11 +93,11 @@ class DeltaLog:
         naming = Naming(tuple(path for path, _ in fields_in(schema)))
         return Snapshot(self._table.version(), schema, files, naming=naming)
 
-    def _actions(self, *, flatten: bool = False) -> list[dict[str, Any]]:
+    def _actions(self) -> list[dict[str, Any]]:
         # deltalake's `file_uris` quotes some parts of a path and some not; the actions have it as the log does.
         import pyarrow as pa
 
-        rows: list[dict[str, Any]] = pa.table(self._table.get_add_actions(flatten=flatten)).to_pylist()
+        rows: list[dict[str, Any]] = pa.table(self._table.get_add_actions()).to_pylist()
         return rows
 
     def _refuse_more_than_files(self) -> None:

@@ -15,13 +15,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from ...errors import UnsupportedError, UsageError
+from ...errors import BloomsealError, UnsupportedError, UsageError
 from ...limits import MAX_LOG_BYTES
 from ..formats import METADATA_ENDINGS
 from ..local import open_regular
 from ..places import open_source
 from ..ref import FileRef
 from ..source import Source, refusal
+from .iceberg_held import Names, look_for_values
 from .snapshot import (
     History,
     LiveFile,
@@ -45,6 +46,10 @@ _GZIP: Final = 31
 _PIECE: Final = 1 << 20
 _DATA, _BY_VALUE = 0, 2
 """Contents of files, as manifests number them; 1: rows that were deleted, by their places."""
+_PLACES: Final = (
+    "write.data.path", "write.object-storage.path", "write.folder-storage.path", "write.metadata.path",
+)  # fmt: skip
+"""Properties by which files of the table go elsewhere."""
 _SAME: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasbs": "wasb"}
 """Schemes by which one file system is named in several ways."""
 
@@ -62,12 +67,9 @@ class IcebergLog:
     """
 
     def __init__(self, ref: FileRef, version: int | None = None) -> None:
-        self.folder, metadata, self._newest = _newest(ref)
+        self.folder, self._metadata, self._newest = _newest(ref)
         self._ref = self.folder
-        table = library("pyiceberg", "iceberg", _pyiceberg)
-        with open_source(metadata) as source:
-            need_readable(_length(source), metadata.path)
-        self._table: Any = opened(ref, lambda: table(location(metadata)))
+        self._table: Any = _load(self._metadata)
         self._version = version
         if version is not None and self._table.snapshot_by_id(version) is None:
             raise UsageError(f"the table has no snapshot {version}", file=ref.path)
@@ -95,41 +97,69 @@ class IcebergLog:
 
     def _deletes_by_value(self) -> bool:
         try:
-            return any(file.content == _BY_VALUE for file in self._files(self._version))
+            table = self._table
+            snapshot = table.current_snapshot() if self._version is None else table.snapshot_by_id(self._version)
+            return any(file.content == _BY_VALUE for file in _files(snapshot, table))
         except Exception:
             return False
 
     def history(self) -> History:
-        """The files of all snapshots that the metadata still name."""
+        """The files of all snapshots that any metadata in the folder still name, expired ones too, and the columns
+        whose values the metadata hold.
+        """
         found = History()
         if not self._newest:
             found.problems.append(f"{self._ref.path}: nobody can tell whether these metadata are the table's latest")
-        for snapshot in self._table.metadata.snapshots:
-            try:
-                found.paths |= self._paths(snapshot.snapshot_id)
-                found.versions += 1
-            except Exception as error:
-                found.problems.append(
-                    f"{self._ref.path}: snapshot {snapshot.snapshot_id} can't be read ({type(error).__name__})"
-                )
+        inside = FileRef(posixpath.dirname(self._metadata.path), self.folder.filesystem)
+        files = _names(inside)
+        tables = {self._metadata.path: self._table} | dict(self._others(inside, files, found))
+        names, seen = Names(), set[int]()
+        for path, table in tables.items():
+            names.add(table.metadata)
+            found.elsewhere |= set(self._elsewhere(table.metadata))
+            for snapshot in table.metadata.snapshots:
+                if snapshot.snapshot_id in seen:
+                    continue
+                seen.add(snapshot.snapshot_id)
+                try:
+                    found.paths |= self._paths(snapshot, table)
+                    found.versions += 1
+                except FileNotFoundError:
+                    # Of an expired snapshot the engine has removed the manifests, and the files that only it named.
+                    if path == self._metadata.path:
+                        found.problems.append(f"{self._ref.path}: snapshot {snapshot.snapshot_id} lacks a manifest")
+                except Exception as error:
+                    found.problems.append(
+                        f"{self._ref.path}: snapshot {snapshot.snapshot_id} can't be read ({type(error).__name__})"
+                    )
+        look_for_values(inside, files, names, tables, found)
         return found
+
+    def _others(self, inside: FileRef, files: list[str], found: History) -> Iterator[tuple[str, Any]]:
+        """The other metadata in the folder, each with its path."""
+        for name in files:
+            ref = FileRef(posixpath.join(inside.path, name), inside.filesystem)
+            if not name.endswith(METADATA_ENDINGS) or ref.path == self._metadata.path:
+                continue
+            if _NUMBER.fullmatch(name) is None:
+                found.problems.append(f"{ref.path}: its name has no number, so that it may be the table's latest")
+            try:
+                yield ref.path, _load(ref)
+            except BloomsealError as error:
+                found.problems.append(f"{ref.path}: {error.what}")
+
+    def _elsewhere(self, metadata: Any) -> Iterator[str]:
+        for name in _PLACES:
+            if (place := metadata.properties.get(name)) is not None:
+                path = in_table(place, self._ref, quoted=False).rstrip("/")
+                if not f"{path}/".startswith(f"{self._ref.path.rstrip('/')}/"):
+                    yield path
 
     def paths(self) -> set[str]:
         """The files of the snapshot that was asked for, with those that tell which rows were deleted."""
-        return opened(self._ref, lambda: self._paths(self._version))
-
-    def bounds(self) -> dict[str, set[str]]:
-        """File → columns whose least and greatest values the manifests hold, whatever the files themselves hide."""
-        # A file keeps the name that a column had, and the manifests its bounds: it may be renamed or dropped since.
-        names: dict[int, set[str]] = {}
-        for schema in self._table.metadata.schemas:
-            for number in schema.field_ids:
-                names.setdefault(number, set()).add(schema.find_column_name(number))
-        found: dict[str, set[str]] = {}
-        for file in self._files(self._version):
-            for number in {*(file.lower_bounds or {}), *(file.upper_bounds or {})}:
-                found.setdefault(self._path(file), set()).update(names.get(number, ()))
-        return found
+        table = self._table
+        snapshot = table.current_snapshot() if self._version is None else table.snapshot_by_id(self._version)
+        return opened(self._ref, lambda: self._paths(snapshot, table))
 
     def _read(self) -> Snapshot:
         scan = self._table.scan(snapshot_id=self._version)
@@ -175,26 +205,35 @@ class IcebergLog:
             if str(field.transform) == "identity" and schema.find_column_name(field.source_id) is not None
         }
 
-    def _paths(self, snapshot: int | None) -> set[str]:
+    def _paths(self, snapshot: Any, table: Any) -> set[str]:
         # Whoever reads the rows needs the files that tell which of them were deleted, too.
         return {
-            self._path(file) for file in self._files(snapshot) if file.content == _DATA or _format_of(file) == "PARQUET"
+            self._path(file)
+            for file in _files(snapshot, table)
+            if file.content == _DATA or _format_of(file) == "PARQUET"
         }
-
-    def _files(self, version: int | None) -> Iterator[Any]:
-        """All files that a snapshot names, by whatever rows they are about: asked for a plan, the library leaves out
-        the ones that it can't match, and refuses others.
-        """
-        table = self._table
-        snapshot = table.current_snapshot() if version is None else table.snapshot_by_id(version)
-        if snapshot is None:
-            return
-        with ThreadPoolExecutor() as pool:
-            for entries in pool.map(lambda one: one.fetch_manifest_entry(table.io), snapshot.manifests(table.io)):
-                yield from (entry.data_file for entry in entries)
 
     def _path(self, file: Any) -> str:
         return in_table(file.file_path, self._ref, quoted=False)
+
+
+def _files(snapshot: Any, table: Any) -> Iterator[Any]:
+    """All files that a snapshot names, by whatever rows they are about: asked for a plan, the library leaves out the
+    ones that it can't match, and refuses others.
+    """
+    if snapshot is None:
+        return
+    with ThreadPoolExecutor() as pool:
+        for entries in pool.map(lambda one: one.fetch_manifest_entry(table.io), snapshot.manifests(table.io)):
+            yield from (entry.data_file for entry in entries)
+
+
+def _load(ref: FileRef) -> Any:
+    """One metadata file, as the library has it."""
+    table = library("pyiceberg", "iceberg", _pyiceberg)
+    with open_source(ref) as source:
+        need_readable(_length(source), ref.path)
+    return opened(ref, lambda: table(location(ref)))
 
 
 def _format_of(file: Any) -> str:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
+    "BOUNDS",
+    "PARTITIONS",
+    "PREDICATE",
     "History",
     "LiveFile",
     "Naming",
@@ -32,6 +35,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+BOUNDS: Final = "smallest and greatest values"
+PARTITIONS: Final = "partition values"
+PREDICATE: Final = "a predicate that names it"
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)", re.DOTALL)
 _SCHEMES: Final = {"s3": "s3", "gcs": "gs", "abfs": "abfss"}
 
@@ -109,11 +115,19 @@ class History:
         paths: every file that any retained version names, or has removed.
         versions: how many versions are retained.
         problems: what of the log could not be read, in words: there may be more files.
+        elsewhere: folders outside of the table's, where the log says that its files go.
+        held: file of the log → column → what of the column's values stands in it.
     """
 
     paths: set[str] = field(default_factory=set)
     versions: int = 0
     problems: list[str] = field(default_factory=list)
+    elsewhere: set[str] = field(default_factory=set)
+    held: dict[str, dict[str, set[str]]] = field(default_factory=dict)
+
+    def hold(self, file: str, column: str, what: str) -> None:
+        """A file of the log holds values of a column."""
+        self.held.setdefault(file, {}).setdefault(column, set()).add(what)
 
 
 def fields_in(fields: Iterable[pa.Field], above: str = "") -> Iterator[tuple[str, pa.Field]]:

@@ -10,6 +10,7 @@ from typing import Final
 from ....errors import BloomsealError
 from ....storage.ref import FileRef
 from ..keys import KeyFacts, SidecarView
+from .gaps import Gap
 
 __all__ = ["PROTECTIONS", "SEEN", "Broken", "ChunkFacts", "FileFacts", "FilterFacts", "Seen"]
 
@@ -107,6 +108,7 @@ class FileFacts:
         hash_masks: columns of an ORC file of whose values readers without a key see hashes.
         untrusted_filters: column of an ORC file → why its filters, of a writer known to be wrong, prove nothing.
         unbelieved: columns of an ORC file on which nobody would believe a filter, so that none can be attached.
+        gaps: bytes that no module covers; None where not all modules' places could be seen.
         patterns: plaintext column → what its smallest and greatest values look like, where that is personal.
     """
 
@@ -133,6 +135,7 @@ class FileFacts:
     hash_masks: tuple[str, ...] = ()
     untrusted_filters: dict[str, str] = field(default_factory=dict)
     unbelieved: tuple[str, ...] = ()
+    gaps: tuple[Gap, ...] | None = None
     patterns: dict[str, str] = field(default_factory=dict)
 
     @property

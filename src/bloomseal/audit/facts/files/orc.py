@@ -15,11 +15,13 @@ from ....orc.filters import FilterKind
 from ....orc.index import StripeIndex
 from ....orc.protobuf import Message, fields
 from ....orc.streams import Stream, StreamKind
+from ....orc.tail import MAGIC
 from ....read.orc.file import SealedOrcFile
 from ....read.orc.inspect import writer_of
 from ....storage.source import Source
 from ..keys import KeyFacts, Kms
 from .file import ChunkFacts, FileFacts, FilterFacts, Seen
+from .gaps import gaps
 
 __all__ = ["look_at_orc"]
 
@@ -30,6 +32,8 @@ _COUNTS: Final = 2
 """Bits of `ChunkFacts.exposed`, as `EXPOSED` names them."""
 _BOUNDED: Final = range(2, 10)
 """Fields of ``ColumnStatistics`` that tell of values."""
+_STATISTICS_LENGTH: Final = 7
+"""Field of the postscript: how long the encrypted columns' statistics are, which stand in front of the metadata."""
 _HASH_MASK: Final = "sha256"
 _UNTOLD: Final = "nothing ties the key of an ORC column to the version that the file names"
 
@@ -52,6 +56,11 @@ def look_at_orc(facts: FileFacts, source: Source, kms: Kms, *, filters: bool, tr
     look = _Look(facts, file, kms, filters or truth, SealedOrcFile(source, None) if truth else None)
     for stripe in range(len(file.stripes)):
         look.stripe(stripe)
+    if facts.algorithm is not None or kms.witness is not None:
+        covered = [(0, len(MAGIC))]
+        covered += [(one.offset, one.index_length + one.data_length + one.footer_length) for one in file.stripes]
+        end = file.tail.metadata[0] - Message(file.tail.raw_postscript).number(_STATISTICS_LENGTH)
+        facts.gaps = gaps(source, covered, end, whole_files=True)  # the Java writer leaves bytes behind stripes
 
 
 class _Look:

@@ -13,8 +13,9 @@ from ....errors import BloomsealError, FormatError, IntegrityError, KeyAccessErr
 from ....format.expectation import Expectation
 from ....format.footer import FileCrypto, Footer, FooterKind, Peek, peek
 from ....format.keys_at_hand import KeysAtHand, authenticated
+from ....format.layout import MAGIC
 from ....format.schema import Schema
-from ....format.walk import Chunk, Walk
+from ....format.walk import Chunk, Walk, extent
 from ....keytools import KmsAccessError
 from ....keytools.access_log import AccessLog
 from ....keytools.protocols import KeySource
@@ -28,6 +29,7 @@ from ..keys import Impatient, KeyFacts, Kms, SidecarView
 from ..personal import by_value
 from .file import ChunkFacts, FileFacts, Seen
 from .filters import filter_facts
+from .gaps import filter_length, gaps
 from .raw_scan import is_filter_header, is_sealed, read_all
 from .views import AuditChunk, AuditGroup, AuditMeta, exposed
 
@@ -114,6 +116,7 @@ class Scanner:
         for group in range(len(footer.row_groups)):
             look.group(group)
         look.peek()
+        look.gaps()
         if self._visit is not None:
             self._visit(facts, walk, source)
 
@@ -194,6 +197,8 @@ class _Columns:
         self._opened: dict[tuple[bytes, str], int] = {}
         self._peeks: list[tuple[ChunkFacts, str, int, int]] = []
         self._leaves = walk.footer.schema.leaves
+        self._covered: list[tuple[int, int]] = [(0, len(MAGIC))]
+        self._blind = not walk.footer.row_groups and facts.error is not None
 
     def group(self, index: int) -> None:
         """All chunks of one row group."""
@@ -238,12 +243,36 @@ class _Columns:
             ):
                 chunk.filter = Seen.CLEAR  # it could be opened without the key
 
+    def gaps(self) -> None:
+        """What stands between the modules, where all their places were seen."""
+        facts, plaintext = self._facts, self._facts.algorithm is None
+        if plaintext and self._scanner.kms.witness is None:
+            return  # in clear as it is
+        if not self._blind and facts.error is None and all(chunk.error is None for chunk in facts.chunks):
+            facts.gaps = gaps(self._walk.source, self._covered, self._walk.footer.offset, whole_files=plaintext)
+
+    def _cover(self, column: AuditChunk, meta: AuditMeta | None) -> None:
+        if meta is None:
+            self._blind = True
+            return
+        self._covered.append(extent(meta))
+        for offset, length in (
+            (column.column_index_offset, column.column_index_length),
+            (column.offset_index_offset, column.offset_index_length),
+            (meta.bloom_filter_offset, meta.bloom_filter_length),
+        ):
+            if offset is not None:
+                known = length if length is not None else filter_length(self._walk.source, offset)
+                self._blind |= known is None
+                self._covered.append((offset, known or 0))
+
     def _plaintext(self, group: int, leaf: int, column: AuditChunk) -> ChunkFacts:
         facts = ChunkFacts(group, leaf, 0, 0)
         meta = column.meta_data
         if meta is None:
             facts.error = "a column chunk without metadata"
             return facts
+        self._cover(column, meta)
         facts.values, facts.size = meta.num_values, meta.total_compressed_size
         # A column index has them too, but for a column of nulls, as statistics say.
         facts.bounds = bool(exposed(meta) & 1) or (meta.statistics is None and column.column_index_offset is not None)
@@ -285,6 +314,7 @@ class _Columns:
             facts.exposed = exposed(meta)
         opened, chunk = self._open(facts, group, leaf, column)
         meta = opened or meta
+        self._cover(column, meta)
         self._describe(facts, column, meta, opened is not None or column.encrypted_column_metadata is None)
         copy = column.meta_data if clear and opened is not None and opened is not column.meta_data else None
         if copy is not None and copy.bloom_filter_offset not in (None, facts.filter_offset):
