@@ -18,7 +18,9 @@ ROWS = pa.table(
     {"id": list(range(500)), "ssn": [f"s{i % 250}" for i in range(500)], "day": [i % 5 for i in range(500)]}
 )
 ENCRYPTION = bs.EncryptionSpec(footer_key=b"f" * 16, column_keys={"ssn": b"s" * 16})
-DECRYPTION = bs.DecryptionSpec(bs.ExplicitKeys(footer_key=b"f" * 16, column_keys={"ssn": b"s" * 16}))
+DECRYPTION = bs.DecryptionSpec(
+    bs.ExplicitKeys(footer_key=b"f" * 16, column_keys={"ssn": b"s" * 16}), partition_by=["day"]
+)
 
 
 @pytest.fixture

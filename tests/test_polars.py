@@ -21,7 +21,9 @@ from bloomseal.table.sealed import SealedTable
 
 ENCRYPTION = bs.EncryptionSpec(footer_key=b"f" * 16, column_keys={"text": b"s" * 16}, complete=True)
 ENCRYPTION_OF_ALL = bs.EncryptionSpec(footer_key=b"f" * 16)
-DECRYPTION = bs.DecryptionSpec(bs.ExplicitKeys(footer_key=b"f" * 16, column_keys={"text": b"s" * 16}))
+DECRYPTION = bs.DecryptionSpec(
+    bs.ExplicitKeys(footer_key=b"f" * 16, column_keys={"text": b"s" * 16}), partition_by=["part"]
+)
 DAY = dt.date(2024, 2, 28)
 NUMBERS = [0.0, -0.0, math.nan, math.inf, -math.inf, 1.5, -2.5, None]
 

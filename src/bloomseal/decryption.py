@@ -33,6 +33,9 @@ class DecryptionSpec:
             Row groups could then be missing, so that *absent* is said of the row groups seen, not of the file.
         int96_utc: INT96 timestamps are canonical UTC instants, so that they can be looked up.
         access_log: who is told of every key that is opened, as for `EncryptionSpec`.
+        partition_by: columns whose values stand in the names of folders, or in a table's log, where nothing seals them.
+            Of other columns no values are taken from there: any of them could be sealed in the files. Not needed with
+            `allow_plaintext`.
     """
 
     keys: Any
@@ -45,10 +48,12 @@ class DecryptionSpec:
     previous_aad_prefixes: Collection[bytes | str] = field(default=())
     allow_ctr: bool = False
     access_log: Any = None
+    partition_by: Collection[str] = field(default=())
 
     def __post_init__(self) -> None:
-        if isinstance(self.encrypted_columns, str):
-            raise UsageError("encrypted_columns= takes a list of names")
+        for name in ("encrypted_columns", "partition_by"):
+            if isinstance(getattr(self, name), str):
+                raise UsageError(f"{name}= takes a list of names")
         if isinstance(self.previous_aad_prefixes, str | bytes):
             raise UsageError("previous_aad_prefixes= takes a list of prefixes")
         object.__setattr__(self, "aad_prefix", as_prefix(self.aad_prefix))

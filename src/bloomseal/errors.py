@@ -74,6 +74,7 @@ class Hint(StrEnum):
     OUTPUT = "output="
     FOLLOW_LINKS = "look at the link; follow_links=True"
     NO_PARTITIONS = "see who made the folder; open_table(partitions=False) leaves its name alone"
+    PARTITION_BY = 'if it is in no file: partition_by=["COLUMN"] in the DecryptionSpec or the policy'
     WITHOUT_COLUMN = "columns=[...] without it"
     CONDITION = "filters="
     KEYS_TO_WRAP = "keys= a Keyring, KeyTools or a KMS; or rekey"

@@ -20,6 +20,7 @@ version = 1
 kms = "keyring:FOLDER/keys.json"
 [tables.people]
 footer_key = "footer"
+partition_by = ["country"]
 aad_prefix = "{table}/{path}/"
 store_aad_prefix = false
 complete = true
@@ -300,7 +301,7 @@ def test_a_plaintext_table_is_an_input(run: Run, tmp_path: Path) -> None:
     lake, sealed = str(tmp_path / "lake"), str(tmp_path / "sealed")
     assert run("write", lake, sealed, "--partition-by", "country", "--rows-per-file", "1", *keys).code == 0
     ring = bs.Keyring(Path("ring.json"))
-    found = bs.open_table(sealed, decryption=bs.DecryptionSpec(ring)).read()
+    found = bs.open_table(sealed, decryption=bs.DecryptionSpec(ring, partition_by=["country"])).read()
     assert found.sort_by("id").to_pylist() == bs.read_table(lake).sort_by("id").to_pylist()
     assert len(bs.open_table(sealed)) == 4
     refused = run("write", sealed, str(tmp_path / "b.parquet"), *keys)

@@ -72,6 +72,7 @@ class World:
             "footer_key": "footer",
             "plaintext_footer": self.signed,
             "complete": True,
+            "partition_by": ["tenant"],
             "material": "internal" if self.internal else "external",
             "aad_prefix": "{table}/{path}/",
             "store_aad_prefix": False,

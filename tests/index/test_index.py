@@ -32,7 +32,7 @@ from bloomseal.rotation import Rewrap, rotate
 
 KEYS: dict[str, Any] = {"footer_key": b"f" * 16, "column_keys": {"k": b"c" * 16, "s": b"d" * 16}}
 ENCRYPTION = bs.EncryptionSpec(**KEYS)
-DECRYPTION = bs.DecryptionSpec(bs.ExplicitKeys(**KEYS))
+DECRYPTION = bs.DecryptionSpec(bs.ExplicitKeys(**KEYS), partition_by=["country"])
 
 
 def write(path: Path, rows: pa.Table, **options: Any) -> None:
@@ -334,7 +334,9 @@ def test_a_plaintext_index_or_one_under_the_footer_key_decides_nothing(folder: P
         values = file.read()
     value = part(2).column("k")[0].as_py()
     lax = bs.DecryptionSpec(bs.ExplicitKeys(**KEYS), allow_plaintext=True)
-    uniform = bs.DecryptionSpec(bs.ExplicitKeys(footer_key=KEYS["footer_key"], column_keys=KEYS["column_keys"]))
+    uniform = bs.DecryptionSpec(
+        bs.ExplicitKeys(footer_key=KEYS["footer_key"], column_keys=KEYS["column_keys"]), partition_by=["country"]
+    )
     for forged, decryption in ((None, lax), (bs.EncryptionSpec(footer_key=KEYS["footer_key"]), uniform)):
         bs.write_table(values, place, encryption=forged)
         with pytest.warns(bs.BloomsealWarning, match="can't be used"):

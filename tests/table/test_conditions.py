@@ -29,7 +29,7 @@ from bloomseal.read.predicate.values import Values
 from bloomseal.table.query.conditions import Bound
 
 KEYS: dict[str, Any] = {"footer_key": b"f" * 16, "column_keys": {"ssn": b"c" * 16}}
-SPEC = bs.DecryptionSpec(bs.ExplicitKeys(**KEYS))
+SPEC = bs.DecryptionSpec(bs.ExplicitKeys(**KEYS), partition_by=["country", "day"])
 ROWS = 40
 PLACES = ["DE", "FR", "DE", "__HIVE_DEFAULT_PARTITION__", "XX"]
 COUNTS = (1, 20, 2000)

@@ -29,7 +29,9 @@ ROWS = pa.table(
     }
 )
 ENCRYPTION = bs.EncryptionSpec(footer_key=b"f" * 16, column_keys={"ssn": b"s" * 16})
-DECRYPTION = bs.DecryptionSpec(bs.ExplicitKeys(footer_key=b"f" * 16, column_keys={"ssn": b"s" * 16}))
+DECRYPTION = bs.DecryptionSpec(
+    bs.ExplicitKeys(footer_key=b"f" * 16, column_keys={"ssn": b"s" * 16}), partition_by=["country"]
+)
 TEXT = ds.partitioning(pa.schema([("country", pa.string())]), flavor="hive")
 
 
@@ -171,7 +173,9 @@ def ring(tmp_path: Path) -> bs.Keyring:
 
 
 def test_a_prefix_of_the_path_binds_each_file_to_its_folder(tmp_path: Path, ring: bs.Keyring) -> None:
-    policy = TablePolicy("t", ring, "k", aad_prefix="{table}/{path}/", store_aad_prefix=False)
+    policy = TablePolicy(
+        "t", ring, "k", aad_prefix="{table}/{path}/", store_aad_prefix=False, partition_by=("country",)
+    )
     report = bs.write_dataset(
         ROWS, tmp_path / "t", encryption=policy, partition_by=["country"], file_name="part-{i}.parquet"
     )
@@ -202,8 +206,11 @@ def test_what_is_protected_becomes_no_folder(tmp_path: Path, ring: bs.Keyring) -
         policy(sensitivity=Sensitivity.RESTRICTED),
         policy(filter=bs.FilterSpec()),
         policy("SSN", sensitivity=Sensitivity.RESTRICTED),  # which is the same column to Spark
+        policy("other", key="k"),  # sealed under the footer key
+        TablePolicy("t", ring, "k"),
+        TablePolicy("t", ring, "k", partition_by=("country",)),
     ):
-        with pytest.raises(bs.PolicyError, match="in clear") as caught:
+        with pytest.raises(bs.PolicyError, match="name of a folder") as caught:
             bs.write_dataset(ROWS, tmp_path / "t", encryption=encryption, partition_by=["ssn"])
         assert caught.value.column == "ssn"
     with pytest.raises(bs.UsageError, match="no filter"):
@@ -402,7 +409,9 @@ def test_a_table_with_a_log_is_left_alone(log: str, existing: Any, tmp_path: Pat
 def test_fsspec_folders(ring: bs.Keyring) -> None:
     memory = fsspec.filesystem("memory")
     memory.store.clear()
-    policy = TablePolicy("t", ring, "k", aad_prefix="{table}/{path}/", store_aad_prefix=False)
+    policy = TablePolicy(
+        "t", ring, "k", aad_prefix="{table}/{path}/", store_aad_prefix=False, partition_by=("country",)
+    )
     first = bs.write_dataset(ROWS, "memory://people", encryption=policy, partition_by=["country"])
     with pytest.raises(bs.UsageError, match="holds files"):
         bs.write_dataset(ROWS, "memory://people")

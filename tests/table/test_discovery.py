@@ -48,7 +48,7 @@ def ring(tmp_path: Path) -> bs.Keyring:
 
 @pytest.fixture
 def spec(ring: bs.Keyring) -> bs.DecryptionSpec:
-    return bs.DecryptionSpec(bs.KeyTools(ring))
+    return bs.DecryptionSpec(bs.KeyTools(ring), partition_by=["_day", "day", "_x"])
 
 
 @pytest.fixture

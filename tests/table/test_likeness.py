@@ -17,7 +17,7 @@ from bloomseal.table.query import query
 
 KEYS = bs.ExplicitKeys(footer_key=b"f" * 16, column_keys={"id": b"c" * 16})
 SEALED: dict[str, Any] = {"footer_key": b"f" * 16, "column_keys": {"id": b"c" * 16}}
-DECRYPTION = bs.DecryptionSpec(KEYS)
+DECRYPTION = bs.DecryptionSpec(KEYS, partition_by=["part"])
 FILES, ROWS = 6, 20
 WAYS: dict[str, Callable[[Path, str], list[int]]] = {
     "read": lambda folder, name: table_of(folder).read(filters=[("id", "==", name)])["n"].to_pylist(),

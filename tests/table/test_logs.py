@@ -67,7 +67,7 @@ def delta(tmp_path: Path, ring: bs.Keyring) -> Path:
 
 @pytest.fixture
 def spec(ring: bs.Keyring) -> bs.DecryptionSpec:
-    return bs.DecryptionSpec(bs.KeyTools(ring))
+    return bs.DecryptionSpec(bs.KeyTools(ring), partition_by=["country", "day"])
 
 
 def test_delta_reads_the_live_files_of_a_version(delta: Path, spec: bs.DecryptionSpec) -> None:

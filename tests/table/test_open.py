@@ -16,7 +16,7 @@ from bloomseal.thrift import Struct
 
 KEYS = b"f" * 16
 ENCRYPTION = bs.EncryptionSpec(footer_key=KEYS)
-DECRYPTION = bs.DecryptionSpec(bs.ExplicitKeys(footer_key=KEYS))
+DECRYPTION = bs.DecryptionSpec(bs.ExplicitKeys(footer_key=KEYS), partition_by=["country", "day"])
 FILES, ROWS = 7, 50
 
 

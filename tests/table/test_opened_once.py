@@ -104,11 +104,11 @@ def failure(run: Callable[[], object]) -> str:
 
 
 def table_of(folder: Path, keys: Any = None) -> bs.SealedTable:
-    return bs.open_table(folder, decryption=bs.DecryptionSpec(keys or bs.ExplicitKeys(**KEYS)))
+    return bs.open_table(folder, decryption=bs.DecryptionSpec(keys or bs.ExplicitKeys(**KEYS), partition_by=["p"]))
 
 
 def lazy_of(folder: Path, keys: Any = None) -> pl.LazyFrame:
-    return bp.scan(folder, decryption=bs.DecryptionSpec(keys or bs.ExplicitKeys(**KEYS)))
+    return bp.scan(folder, decryption=bs.DecryptionSpec(keys or bs.ExplicitKeys(**KEYS), partition_by=["p"]))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from bloomseal.table import scan
 from support.forks import holds_in_a_child
 
 KEYS: dict[str, Any] = {"footer_key": b"f" * 16, "column_keys": {"id": b"c" * 16}}
-SPEC = bs.DecryptionSpec(bs.ExplicitKeys(**KEYS))
+SPEC = bs.DecryptionSpec(bs.ExplicitKeys(**KEYS), partition_by=["part"])
 ROWS = 100
 
 

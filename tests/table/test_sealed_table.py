@@ -24,7 +24,7 @@ import bloomseal as bs
 from bloomseal.storage.source import Source
 
 KEYS = {"footer_key": b"f" * 16, "column_keys": {"ssn": b"c" * 16}}
-SPEC = bs.DecryptionSpec(bs.ExplicitKeys(**KEYS))  # type: ignore[arg-type]
+SPEC = bs.DecryptionSpec(bs.ExplicitKeys(**KEYS), partition_by=["country", "day", "p", "score"])  # type: ignore[arg-type]
 ROWS = 60
 
 

@@ -39,6 +39,7 @@ _IN_OPTIONS: Final = {
     Hint.OUTPUT: "--output FOLDER",
     Hint.FOLLOW_LINKS: "look at the link; the rotating commands follow it with --follow-links",
     Hint.NO_PARTITIONS: "see who made the folder; named itself, it gives no column",
+    Hint.PARTITION_BY: "if it is in no file: --partition-by COLUMN, or partition_by in the policy",
     Hint.WITHOUT_COLUMN: "--columns without it",
     Hint.CONDITION: "bloomseal read --where",
     Hint.KEYS_TO_WRAP: "--keyring PATH or --kms URI; or rekey",

@@ -10,7 +10,7 @@ does not allow is refused before a key is asked for.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ..columns import covers, folded, meant_by
@@ -37,6 +37,7 @@ class Expectation:
         prefixes: AAD prefixes, one of which the file was written with; empty where the caller supplies none.
         encrypted_columns: dotted paths of columns, or of groups above several, that must not be in plaintext.
         complete: no column may be.
+        partition_by: columns whose values may stand in the names of folders, or in a table's log, all the same.
         allow_ctr: pages under AES_GCM_CTR_V1 may be opened.
         allow_plaintext: the file as a whole may be in plaintext.
     """
@@ -47,6 +48,7 @@ class Expectation:
     complete: bool = False
     allow_ctr: bool = False
     allow_plaintext: bool = True
+    partition_by: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, decryption: DecryptionSpec | None) -> Expectation:
@@ -67,9 +69,18 @@ class Expectation:
 
     @classmethod
     def of_table(cls, decryption: DecryptionSpec | TablePolicy | None) -> Expectation:
-        """Which columns of a table must be encrypted, wherever its files lie; what else holds depends on the file."""
-        names = frozenset(getattr(decryption, "encrypted_columns", ()))
-        return cls(encrypted_columns=names | frozenset(getattr(getattr(decryption, "keys", None), "columns", ())))
+        """Which columns of a table can be sealed ones, wherever its files lie; what else holds depends on the file."""
+        if decryption is None:
+            return NO_EXPECTATION
+        if not isinstance(decryption, DecryptionSpec):
+            return cls(
+                encrypted_columns=frozenset(decryption.encrypted_columns),
+                complete=decryption.uniform or decryption.complete,
+                partition_by=frozenset(decryption.partition_by),
+            )
+        # Keys do not tell which columns files have under none of them; only a policy does.
+        found = replace(cls.of(decryption), partition_by=frozenset(decryption.partition_by))
+        return replace(found, complete=found.complete or not found.allow_plaintext)
 
     def plaintext_file(self) -> None:
         """A file without encryption.
@@ -158,11 +169,13 @@ class Expectation:
                 self.name(leaf.name)
 
     def outside(self, column: str) -> None:
-        """A column whose values stand in the names of folders, or in a table's log. Nothing seals those.
+        """A column whose values stand in the names of folders, or in a table's log. Nothing seals those: they rule
+        files out, and fill a column, only where it can't be a sealed one.
 
         Raises:
-            PolicyError: it must be encrypted, or could be taken for one that must, or for a group above one: whoever
-                moves a file into a folder of his choice would say what its rows hold.
+            PolicyError: it must be encrypted, or could be taken for one that must, or for a group above one; or any
+                column may be sealed, and this one was not said to be in such a place. Whoever moves a file into a
+                folder of his choice would say what its rows hold, and have others left out unopened.
         """
         meant = meant_by(column, self.encrypted_columns) or next(
             (name for name in sorted(self.encrypted_columns) if covers(folded(column), folded(name))), None
@@ -172,6 +185,12 @@ class Expectation:
                 f"{meant} must be encrypted, and the name of a folder, or the table's log, would give its values",
                 column=column,
                 hint=Hint.NO_PARTITIONS,
+            )
+        if self.complete and column not in self.partition_by:
+            raise PolicyError(
+                "the column may be a sealed one, and the name of a folder, or the table's log, would give its values",
+                column=column,
+                hint=Hint.PARTITION_BY,
             )
 
     def plaintext_column(self, column: str) -> None:

@@ -135,6 +135,7 @@ def _table(name: str, entry: _Reader, defaults: dict[str, Any], **more: Any) -> 
         "footer_key": entry.take("footer_key", str),
         "previous_footer_keys": entry.strings("previous_footer_keys"),
         "previous_aad_prefixes": entry.strings("previous_aad_prefixes"),
+        "partition_by": entry.strings("partition_by"),
         "columns": {column: _column(columns.inner(column)) for column in columns.names()},
         **defaults,
         **entry.settings(),

@@ -14,7 +14,7 @@ from string import Formatter
 from typing import TYPE_CHECKING, Any, Final
 
 from .._cached import cached_property
-from ..columns import nearest_entry
+from ..columns import meant_by, nearest_entry
 from ..encryption import Algorithm
 from ..errors import Hint, PolicyError
 from ..limits import MAX_GCM_SEALS
@@ -107,6 +107,8 @@ class TablePolicy:
         algorithm: ``AES_GCM_V1`` or ``AES_GCM_CTR_V1``.
         plaintext_footer: leave the footer readable, and signed.
         complete: seal columns without a key under the footer key.
+        partition_by: columns whose values stand in the names of folders, or in the log of a Delta or Iceberg table, and
+            so in clear. Where all columns are sealed, by `complete` or without keys of their own, no others may.
         key_bits, kek_bits: 128, 192 or 256.
         double_wrapping: wrap data keys under a KEK, and that by the KMS.
         internal: keep key material in the file.
@@ -138,6 +140,7 @@ class TablePolicy:
     allow_ctr: bool = False
     plaintext_footer: bool = False
     complete: bool = False
+    partition_by: tuple[str, ...] = ()
     key_bits: int = 128
     kek_bits: int = 128
     double_wrapping: bool = True
@@ -166,6 +169,9 @@ class TablePolicy:
             raise PolicyError(f"table {self.name}: previous_aad_prefixes without an aad_prefix")
         if self.aad_prefix is None and not self.store_aad_prefix:
             raise PolicyError(f"table {self.name}: store_aad_prefix = false without an aad_prefix")
+        for name in self.partition_by:
+            if meant_by(name, frozenset(self.encrypted_columns)) is not None:
+                raise PolicyError(f"table {self.name}: partition_by names a column that must be encrypted", column=name)
         for name, column in self.columns.items():
             if column.index is not None and self.master_key(name) is None:
                 raise PolicyError(
@@ -194,8 +200,10 @@ class TablePolicy:
 
     @property
     def encrypted_columns(self) -> tuple[str, ...]:
-        """The columns, and groups, that have a key of their own."""
-        return tuple(name for name, column in self.columns.items() if column.key is not None)
+        """The columns, and groups, that must be encrypted by name: with a key of their own, or confidential."""
+        return tuple(
+            name for name, column in self.columns.items() if column.key is not None or column.sensitivity in SENSITIVE
+        )
 
     def master_key(self, column: str) -> str | None:
         """The name of the master key that a column is to be sealed under; None where it is to be in plaintext."""
@@ -302,6 +310,7 @@ class TablePolicy:
             "previous_aad_prefixes": self.prefixes(file)[1:],
             "encrypted_columns": self.encrypted_columns,
             "complete": self.uniform or self.complete,
+            "partition_by": self.partition_by,
             "allow_ctr": self.allow_ctr or self.algorithm is Algorithm.AES_GCM_CTR_V1,
             "access_log": self.access_log,
         }

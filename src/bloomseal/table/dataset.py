@@ -121,7 +121,8 @@ def write_dataset(
     Raises:
         UsageError: arguments that are wrong or contradict each other; a folder with files; a name that is taken;
             a text to partition by that readers would take for null.
-        PolicyError: a column to partition by is protected: it has a key, a filter, or is confidential.
+        PolicyError: a column to partition by is protected: it has a key, is confidential, or the policy seals all
+            columns and does not name it in `partition_by`.
         UnsupportedError: the folder is a Delta, Iceberg or Hudi table.
         KeyAccessError, BloomsealError: as `write_table`. Files without a name are dropped; those that have theirs
             stay and are named by the error. All old files are still there, unless it was their removal that failed.

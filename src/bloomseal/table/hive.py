@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from .._lazy import deferred
 from .._text import articled
-from ..columns import meant_by
-from ..errors import PolicyError, UsageError
+from ..errors import UsageError
+from ..format.expectation import Expectation
 from ..specs import EncryptionSpec
 
 if TYPE_CHECKING:
@@ -35,43 +35,29 @@ def check_partitioning(
 
     Args:
         names: of all columns.
-        encryption: what protects columns. That all others are sealed under the footer key does not protect them here:
-            who names one says that its values may be read.
+        encryption: what protects columns. Of an EncryptionSpec those with a key: that all others are sealed under the
+            footer key does not protect them here, since who names one says that its values may be read.
 
     Raises:
         UsageError: no such column, one that is named twice, or no column left for the files.
-        PolicyError: its values are protected.
+        PolicyError: its values are protected, see `Expectation.outside`.
     """
     if isinstance(partition_by, str):
         raise UsageError("columns to partition by come as a list, also a single one")
+    if isinstance(encryption, EncryptionSpec):  # beside keys, whoever writes the table says what becomes a folder
+        expected = Expectation(encrypted_columns=frozenset(encryption.column_keys or ()))
+    else:
+        expected = Expectation.of_table(encryption)
     for name in partition_by:
         if name not in names:
             raise UsageError("there is no such column to partition by", column=name)
         if name[:1] in ("", "."):
             raise UsageError("a folder of this name would be hidden from readers", column=name)
-        if _is_protected(name, encryption):
-            raise PolicyError("the values of a column to partition by stand in folder names, in clear", column=name)
+        expected.outside(name)
     if len(set(partition_by)) < len(partition_by):
         raise UsageError("a column to partition by is named twice", column=partition_by[0])
     if partition_by and len(partition_by) == len(names):
         raise UsageError("all columns would become folders, and none is left for the files")
-
-
-def _is_protected(name: str, encryption: EncryptionSpec | TablePolicy | None) -> bool:
-    if encryption is None:
-        return False
-    if isinstance(encryption, EncryptionSpec):
-        protected = frozenset(encryption.column_keys or ())
-    else:
-        from ..policy import SENSITIVE  # it is there, with the policy
-
-        protected = frozenset(
-            column
-            for column, entry in encryption.columns.items()
-            if entry.key is not None or entry.filter is not None or entry.sensitivity in SENSITIVE
-        )
-    # In another case it is the same column to Spark.
-    return meant_by(name, protected) is not None
 
 
 def check_values(schema: pa.Schema, partition_by: Sequence[str]) -> None:

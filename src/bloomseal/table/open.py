@@ -50,7 +50,8 @@ def open_table(
         decryption: keys and expectations for all files, or a table's policy; None for plaintext files.
         version: a Delta table's version, or the id of an Iceberg table's snapshot; None: the current one.
         filesystem: where the path is; None: local, or a URI.
-        partitions: folders such as ``country=DE`` give columns. Nothing seals their names, see docs/threat-model.md.
+        partitions: folders such as ``country=DE`` give columns. Nothing seals their names: where columns may be sealed,
+            `decryption` says which of them are folders (``partition_by``).
         partition_types: types of such columns, where they shall not be inferred (``zip=07495``).
         follow_links: take files to which links lead out of the folder.
         use_index: ``auto`` asks the sealed indexes that the table has (docs/index.md), ``never`` does not, ``require``
@@ -61,7 +62,7 @@ def open_table(
 
     Raises:
         UsageError: nothing there; a folder without Parquet or ORC files, or a part of it that can't be listed.
-        PolicyError: a folder's name, or a log, gives the values of a column that must be encrypted.
+        PolicyError: a folder's name, or a log, gives the values of a column that may be a sealed one.
         UnsupportedError: a table whose log says more than which files are live.
         MissingDependencyError: a Delta or Iceberg table, and not its library.
     """

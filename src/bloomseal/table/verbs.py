@@ -70,7 +70,8 @@ def verify(
         return door.verify(cast(Path, path), decryption=decryption, filesystem=filesystem, filters=filters)
     from .open import open_table
 
-    return open_table(path, decryption=decryption, filesystem=filesystem).verify(filters=filters)
+    table = open_table(path, decryption=decryption, filesystem=filesystem, partitions=False)
+    return table.verify(filters=filters)
 
 
 def inspect(path: Places, *, filesystem: FileSystem | None = None) -> Any:

@@ -78,6 +78,7 @@ class OpeningOptions:
     policy: PolicyOptions
     aad_prefix: str | None
     encrypted_column: tuple[str, ...]
+    partition_by: tuple[str, ...]
     allow_plaintext: bool
     allow_unverified_footer: bool
     int96_utc: bool
@@ -100,6 +101,7 @@ class OpeningOptions:
             keys,
             aad_prefix=self.aad_prefix,
             encrypted_columns=self.encrypted_column,
+            partition_by=self.partition_by,
             allow_plaintext=self.allow_plaintext,
             allow_unverified_footer=self.allow_unverified_footer,
             int96_utc=self.int96_utc,
@@ -111,6 +113,8 @@ class OpeningOptions:
         if self.aad_prefix is not None:
             # It is the prefix that the files have now; to a rotation, the policy's is the new one.
             changes["aad_prefix"] = self.aad_prefix.replace("{", "{{").replace("}", "}}")
+        if self.partition_by:
+            changes["partition_by"] = (*policy.partition_by, *self.partition_by)
         if changes:
             policy = replace(policy, **changes)
         flags = {
@@ -144,6 +148,12 @@ _OPENING_OPTIONS: Final = (
     click.option("--aad-prefix", metavar="TEXT", help="AAD prefix that the file was written with."),
     click.option(
         "--encrypted-column", multiple=True, metavar="COLUMN", help="Refuse the file if this column is in clear."
+    ),
+    click.option(
+        "--partition-by",
+        multiple=True,
+        metavar="COLUMN",
+        help="COLUMN stands in the names of folders, or in the table's log, and is in no file.",
     ),
     click.option("--allow-plaintext", is_flag=True, help="Accept a plaintext file although keys were given."),
     click.option(

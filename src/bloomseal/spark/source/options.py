@@ -237,9 +237,14 @@ class SourceOptions:
         from .files.settled import settled
         from .files.tree import find_files
 
-        said = Expectation.of_table(self.table).encrypted_columns | frozenset(self.encrypted_columns)
+        keys = None if self.kms is None else DecryptionSpec(self.kms, partition_by=self.partition_by)
+        expected = Expectation.of_table(self.table or keys)
+        expected = replace(
+            expected,
+            encrypted_columns=expected.encrypted_columns | frozenset(self.encrypted_columns),
+            complete=expected.complete and not self.allow_plaintext,
+        )
         infer = self.infer_partition_types
-        expected = Expectation(encrypted_columns=said)
         return settled(
             map(split_uri, self.paths), lambda: find_files(self.paths, schema, infer=infer, expected=expected)
         )
