@@ -141,6 +141,7 @@ def policy(ring: Keyring) -> Policy:
                 "people": {
                     "footer_key": "footer",
                     "complete": True,
+                    "partition_by": ["day", "half", "k"],
                     "columns": {
                         "SSN": {"key": "pii", "sensitivity": "restricted", "filter": {"fpp": 0.001, "ndv": 1000}},
                         "name": {"filter": {"fpp": 0.01}},

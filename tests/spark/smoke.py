@@ -33,7 +33,7 @@ def main(folder: Path) -> dict[str, Any]:
     for name in ("footer", "pii"):
         ring.create(name)
     ssn = {"key": "pii", "filter": {"fpp": 0.001, "ndv": 1000}}
-    table = {"footer_key": "footer", "complete": True, "columns": {"ssn": ssn}}
+    table = {"footer_key": "footer", "complete": True, "partition_by": ["day"], "columns": {"ssn": ssn}}
     policy = Policy.from_dict({"version": 1, "kms": f"keyring://{ring.path}", "tables": {"people": table}})
     spark = (
         SparkSession.builder.master("local[2]")

@@ -233,7 +233,7 @@ def test_mistakes_are_refused_before_anything_is_written(
         assert not path.exists()
 
     refused(bs.UsageError, "column is not in the data .column SSN", people.withColumnRenamed("SSN", "ssn"))
-    refused(bs.PolicyError, "folder names", partition_by=["SSN"])
+    refused(bs.PolicyError, "name of a folder", partition_by=["SSN"])
     refused(bs.UsageError, "partition by", partition_by=["nobody"])
     refused(bs.UsageError, "contradict", options={"PARQUET.encryption.footer.key": "other"})
     refused(bs.UsageError, "contradict", options={"parquet.bloom.filter.enabled#SSN": "false"})

@@ -29,7 +29,14 @@ pytestmark = [
 def policy_of(ring: bs.Keyring, **more: Any) -> Policy:
     column = {"key": "pii", "sensitivity": "restricted", "filter": {"fpp": 0.001, "ndv": 100}}
     bound = {"aad_prefix": "{table}/{path}/", "store_aad_prefix": False}
-    table = {"footer_key": "footer", "complete": True, "columns": {"ssn": column}, **bound, **more}
+    table = {
+        "footer_key": "footer",
+        "complete": True,
+        "partition_by": ["k"],
+        "columns": {"ssn": column},
+        **bound,
+        **more,
+    }
     return Policy.from_dict({"version": 1, "kms": f"keyring://{ring.path}", "tables": {"people": table}})
 
 

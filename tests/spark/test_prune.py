@@ -668,3 +668,25 @@ def test_spark_looks_ahead_only_at_a_crowded_table_and_in_vain_at_no_cost(
     assert looks == [1]
     with pytest.raises(bs.UsageError):
         bss.semi_join(spark, path, "ssn", list(range(FILES)), policy=keyed)
+
+
+def test_no_folder_says_what_a_sealed_column_holds(spark: SparkSession, keyed: TablePolicy, tmp_path: Path) -> None:
+    """Attack: by whoever may write to the folder, old rows under a value of his choice, and genuine ones under another
+    one, so that nobody opens them. All columns are sealed, this one under the footer's key.
+    """
+    new = rows_of(range(2 * ROWS))
+    for name, rows in (("old", new.drop_columns(["info"])), ("new", new.append_column("city", [["Kiel"] * 2 * ROWS]))):
+        (tmp_path / f"city={name}").mkdir()
+        bs.write_table(rows, tmp_path / f"city={name}" / "x.parquet", encryption=keyed, bloom_filters={"ssn": True})
+    for ask in (
+        lambda: bss.read(spark, tmp_path, columns=["id", "city"], policy=keyed).collect(),
+        lambda: bss.read(spark, tmp_path, columns=["id"], where="city = 'old'", policy=keyed).collect(),
+        lambda: bss.prune(spark, tmp_path, "ssn", [digest(1)], policy=keyed),
+        lambda: bss.prune(spark, tmp_path, "city", ["Kiel"], policy=keyed),
+        lambda: bss.semi_join(spark, tmp_path, "ssn", [digest(1)], policy=keyed).collect(),
+        lambda: bss.semi_join(spark, tmp_path, "city", ["Kiel", "old"], policy=keyed).collect(),
+        lambda: bss.explain(spark, tmp_path, "city = 'old'", policy=keyed),
+        lambda: bss.check_table(spark, tmp_path, policy=keyed),
+    ):
+        with pytest.raises(Exception, match="may be a sealed one"):
+            ask()

@@ -24,7 +24,8 @@ pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
 
 @pytest.fixture(scope="module")
 def policy(spark: SparkSession, ring: bs.Keyring) -> Policy:
-    table = {"footer_key": "footer", "complete": True, "columns": {"ssn": {"key": "pii", "filter": {"ndv": 100}}}}
+    columns = {"ssn": {"key": "pii", "filter": {"ndv": 100}}}
+    table = {"footer_key": "footer", "complete": True, "partition_by": ["k"], "columns": columns}
     found = Policy.from_dict({"version": 1, "kms": f"keyring://{ring.path}", "tables": {"t": table}})
     bss.enable(spark, policy=found)
     return found

@@ -125,7 +125,9 @@ def delta(tmp_path: Path, ring: bs.Keyring, column: str) -> Path:
     return root
 
 
-@pytest.mark.parametrize(("column", "said"), [("ssn", "ssn must be"), ("illness", "illness must be"), ("n", "may be a sealed")])
+@pytest.mark.parametrize(
+    ("column", "said"), [("ssn", "ssn must be"), ("illness", "illness must be"), ("n", "may be a sealed")]
+)
 def test_a_log_gives_no_values_of_a_sealed_column(tmp_path: Path, ring: bs.Keyring, column: str, said: str) -> None:
     pytest.importorskip("deltalake")
     root = delta(tmp_path, ring, column)
