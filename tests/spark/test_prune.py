@@ -670,10 +670,13 @@ def test_spark_looks_ahead_only_at_a_crowded_table_and_in_vain_at_no_cost(
         bss.semi_join(spark, path, "ssn", list(range(FILES)), policy=keyed)
 
 
-def test_no_folder_says_what_a_sealed_column_holds(spark: SparkSession, keyed: TablePolicy, tmp_path: Path) -> None:
+def test_no_folder_says_what_a_sealed_column_holds(
+    spark: SparkSession, keyed: TablePolicy, tmp_path: Path, path: Path
+) -> None:
     """Attack: by whoever may write to the folder, old rows under a value of his choice, and genuine ones under another
     one, so that nobody opens them. All columns are sealed, this one under the footer's key.
     """
+    del path  # with it comes the key bridge
     new = rows_of(range(2 * ROWS))
     for name, rows in (("old", new.drop_columns(["info"])), ("new", new.append_column("city", [["Kiel"] * 2 * ROWS]))):
         (tmp_path / f"city={name}").mkdir()

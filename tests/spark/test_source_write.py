@@ -32,7 +32,8 @@ def policies(ring: bs.Keyring) -> Policy:
     """
     ring.create("arn:aws:kms:eu-1:7:key/pii")
     columns = {"ssn": {"key": "arn:aws:kms:eu-1:7:key/pii", "sensitivity": "restricted", "filter": {"fpp": 0.001}}}
-    shared = {"footer_key": "footer", "complete": True}
+    by = ["id", "te xt", "flag", "n", "day", "moment", "k"]
+    shared = {"footer_key": "footer", "complete": True, "partition_by": by}
     return Policy.from_dict(
         {
             "version": 1,
@@ -47,7 +48,7 @@ def policies(ring: bs.Keyring) -> Policy:
                 },
                 "beside": {**shared, "columns": columns, "material": "external"},
                 "plain names": {**shared, "columns": {"ssn": {"key": "pii", "filter": True}}},
-                "all": {"footer_key": "footer"},
+                "all": {"footer_key": "footer", "partition_by": by},
                 "filtered": {
                     "footer_key": "footer",
                     "columns": {name: {"filter": True} for name in (*FILTERED, "struct.deep.t", "list.list.element")},
@@ -62,7 +63,7 @@ def policies(ring: bs.Keyring) -> Policy:
 def policy_file(work: Path, ring: bs.Keyring) -> Path:
     path = work / "source.toml"
     path.write_text(
-        f'version = 1\nkms = "keyring://{ring.path}"\n[tables.people]\nfooter_key = "footer"\ncomplete = true\n'
+        f'version = 1\nkms = "keyring://{ring.path}"\n[tables.people]\nfooter_key = "footer"\ncomplete = true\npartition_by = ["t", "k"]\n'
         '[tables.people.columns.ssn]\nkey = "pii"\nfilter = true\n'
     )
     return path
@@ -418,7 +419,7 @@ def refusals() -> Iterator[Any]:
     def case(name: str, error: type[BloomsealError], text: str, sql: str = "", **more: Any) -> Any:
         return pytest.param(error, text, sql, more, id=name)
 
-    yield case("protected folder", PolicyError, "in clear", partition_by=["ssn"])
+    yield case("protected folder", PolicyError, "name of a folder", partition_by=["ssn"])
     yield case("no such folder", UsageError, "no such column", partition_by=["nobody"])
     yield case("all folders", UsageError, "none is left", "id", table="all", partition_by=["id"])
     yield case("twice a folder", UsageError, "named twice", partition_by=["id", "id"])

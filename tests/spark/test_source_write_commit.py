@@ -260,7 +260,7 @@ def test_a_table_on_an_object_store(bucket: str, tmp_path: Path) -> None:
 
     bs.Keyring(tmp_path / "keys.json", create=True).create("footer")
     (tmp_path / "policy.toml").write_text(
-        f'version = 1\nkms = "keyring://{tmp_path}/keys.json"\n[tables.t]\nfooter_key = "footer"\nmaterial = "external"\n'
+        f'version = 1\nkms = "keyring://{tmp_path}/keys.json"\n[tables.t]\nfooter_key = "footer"\npartition_by = ["k"]\nmaterial = "external"\n'
         'aad_prefix = "{path}/"\nstore_aad_prefix = false\ncolumns.text.filter = true\n'
     )
     schema = types.StructType().add("text", "string").add("k", "long")

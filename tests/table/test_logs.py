@@ -4,6 +4,7 @@ folder.
 
 from __future__ import annotations
 
+import datetime as dt
 import errno
 import json
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
@@ -20,6 +22,7 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 import bloomseal as bs
 from bloomseal.audit import audit
 from bloomseal.audit.facts.places import find_files as to_audit
+from bloomseal.cli.arguments.where import parse_where
 from bloomseal.rotation import Rewrap, Status, rotate
 from bloomseal.table.query.schema import conform
 
@@ -93,6 +96,41 @@ def test_delta_reads_the_live_files_of_a_version(delta: Path, spec: bs.Decryptio
     for wrong in ("1", -1, True, 1.0):
         with pytest.raises(bs.UsageError, match="is no version of a Delta table"):
             bs.open_table(delta, version=wrong)
+
+
+def test_a_value_means_what_the_logs_type_makes_of_it(tmp_path: Path) -> None:
+    """Files whose moments have no zone, as INT96 and some writers have them, in a table whose log says UTC: tuples,
+    expressions and SQL find what `read` gives, inside structs too.
+    """
+    folder, utc = tmp_path / "delta", pa.timestamp("us", "UTC")
+    kind = pa.struct([("t", utc), ("l", pa.list_(utc))])
+    naive = pa.struct([("t", pa.timestamp("ns")), ("l", pa.list_(pa.timestamp("ns")))])
+    nanos = [-1, 1_704_067_200_000_000_999, None]  # before 1970, and finer than the log
+    for number, options in enumerate(({}, {"use_deprecated_int96_timestamps": True})):
+        rows = {"n": [3 * number + place for place in range(3)], "t": pa.nulls(3, utc), "s": pa.nulls(3, kind)}
+        deltalake.write_deltalake(str(folder), pa.table(rows), mode="append")
+        (path,) = (one for one in folder.glob("*.parquet") if pq.read_table(one)["n"][0].as_py() == 3 * number)
+        coarse = pa.array([-1000, 1_704_067_200_000_000_000, None], pa.timestamp("ns"))
+        inside = [coarse, pa.ListArray.from_arrays([0, 1, 2, 3], coarse)]
+        moments = pa.array(nanos, pa.timestamp("ns")) if options else coarse
+        rows |= {"t": moments, "s": pa.StructArray.from_arrays(inside, fields=list(naive))}
+        pq.write_table(pa.table(rows), path, coerce_timestamps=None if options else "us", **options)
+    table = bs.open_table(folder)
+    assert table.schema.types == [pa.int64(), utc, kind]
+    found = table.read()
+    early, late = dt.datetime(1969, 12, 31, 23, 59, 59, 999999, dt.UTC), dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+    assert found["t"].to_pylist() == [early, late, None] * 2
+    assert [row["t"] for row in found["s"].to_pylist()] == [early, late, None] * 2
+    assert [row["l"] for row in found["s"].to_pylist()] == [[early], [late], [None]] * 2
+    assert table.scan().read_all().equals(found)
+    for value, wanted in ((early, [0, 3]), (late, [1, 4])):
+        for column, field in (("t", ds.field("t")), ("s.t", ds.field("s", "t"))):
+            sql = f"{column} = '{value.isoformat()}'"
+            for filters in ([(column, "==", value)], field == pa.scalar(value, utc), parse_where(sql, table.leaves)):
+                assert sorted(table.read(["n"], filters)["n"].to_pylist()) == wanted, (column, filters)
+                assert sorted(table.scan(["n"], filters).read_all()["n"].to_pylist()) == wanted, (column, filters)
+    with pytest.raises(bs.UsageError, match="cannot be asked"):
+        table.read(filters=[("t", "==", late.replace(tzinfo=None))])
 
 
 def test_delta_columns_that_came_late_and_grew(tmp_path: Path) -> None:

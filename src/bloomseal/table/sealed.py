@@ -314,7 +314,7 @@ class SealedTable(ShownInNotebooks):
     def _query(self, columns: Sequence[str] | None, filters: Any, int96_unit: str, *, bind: bool = False) -> Query:
         """`bind`: to the table's schema, for which every footer is opened once."""
         query = Query(self._parts, columns, filters, int96_unit)
-        if query.condition.needs_schema or (bind and filters is not None):
+        if query.condition.needs_schema or (bind and filters is not None and not self._parts.logged):
             query.condition.bind(self.schema_to_read(), self.leaves)
         return query
 
@@ -344,7 +344,8 @@ class SealedTable(ShownInNotebooks):
             )
         need_logged(self._parts, [column])
         asked = values if isinstance(values, pa.Array | pa.ChunkedArray) else list(values)
-        known = known_values(self._indexes, column, asked, self.files)
+        filled = column in self._parts.partitions.values  # by the log, in files that lack it
+        known = {} if filled else known_values(self._indexes, column, asked, self.files)
         absent = Hits(np.zeros(len(asked), dtype=np.bool_), False)
 
         def one(number: int) -> tuple[str, bool, list[Hits]]:
@@ -355,7 +356,7 @@ class SealedTable(ShownInNotebooks):
                 has = file.has(column)
                 if not has:
                     file.plan()  # whether the footer is to be believed is asked there
-                    nothing = Hits(~absent.maybe, True) if file.leaves.may_hide(column) else absent
+                    nothing = Hits(~absent.maybe, True) if filled or file.leaves.may_hide(column) else absent
                     return file.path, False, [nothing] * file.num_row_groups
                 hits = list(file.hits(column, asked))
                 if told is not None and told.maybe is not None and told.is_same(file):

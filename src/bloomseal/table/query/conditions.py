@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ...read.file import SealedFile
     from ...sbbf import ColumnType
 
-__all__ = ["Bound", "Condition", "Rest", "alike", "columns_of", "rounds"]
+__all__ = ["Bound", "Condition", "Rest", "alike", "columns_of"]
 
 Part = Compare | Like | Expression
 Decide = Callable[[Part, bool], said.Condition | bool | None]
@@ -248,11 +248,6 @@ def alike(one: ColumnType, other: ColumnType) -> bool:
     numbers = all(kind.kind in _WHOLE_NUMBERS and kind.physical.name in ("INT32", "INT64") for kind in (one, other))
     instants = one.logical is not None and other.logical is not None and one.logical.utc is other.logical.utc
     return numbers or (one.kind == other.kind and (one.kind == "decimal" or (one.kind in _MOMENTS and instants)))
-
-
-def rounds(kind: ColumnType) -> bool:
-    """Is a number that is asked for rounded to the type, so that in a wider one it would be another one?"""
-    return kind.physical.name == "FLOAT" or kind.kind == "float16"
 
 
 def _true_for(part: Part, negated: bool, values: Mapping[str, pa.Array]) -> list[bool]:

@@ -16,7 +16,7 @@ from ...format.leaves import leaves_of
 from ...read.file import ReadStats, SealedFile
 from ...read.plan import Asked, ReadPlan
 from ...spelling import named_columns, nearest
-from .conditions import Condition, Rest, alike, columns_of, rounds
+from .conditions import Condition, Rest, alike, columns_of
 from .parts import TableParts
 from .schema import as_logged, conform, fits, unified
 
@@ -229,6 +229,10 @@ class Query:
             self.columns = list(parts.snapshot.schema.names)
         self.condition = Condition(filters, parts.partitions.values)
         need_logged(parts, self.condition.columns.union(self.columns or ()))
+        if parts.snapshot is not None and (asked := self.condition.columns):
+            # A value means what the log's type makes of it, whatever type a file has.
+            named = pa.schema([one for one in parts.snapshot.schema if any(covers(one.name, name) for name in asked)])
+            self.condition.bind(named, leaves_of(named))
         self.kept: dict[int, Kept] = {}
         self.learnt: dict[Hashable, Learnt] = {}
 
@@ -280,23 +284,14 @@ class Query:
         return not shapes or any(name not in names for name in asked) or not self.condition.columns <= filtered
 
     def differs(self, shapes: Sequence[Shape]) -> bool:
-        """Do files differ in what a value of the predicate means, or from the table's log, so that it has to be bound
-        to the table's schema?
-        """
+        """Do files differ in what a value of the predicate means, so that it has to be bound to the table's schema?"""
+        if self.parts.logged:
+            return False  # it is, to the log's
         for name in self.condition.columns:
             kinds = {shape.filtered[name] for shape in shapes if name in shape.filtered}
             if not all(alike(one, other) for one, other in combinations(kinds, 2)):
                 return True
-            if not kinds and shapes and self.parts.logged and name not in self.parts.partitions.values:
-                return True  # no file has it yet: the log says what it can be asked for
-            if any(map(rounds, kinds)) and (logged := self._logged_type(name)) is not None and logged not in kinds:
-                return True
         return False
-
-    def _logged_type(self, name: str) -> ColumnType | None:
-        """The type that the table's log gives a leaf; None: it gives none."""
-        leaves = None if self.parts.snapshot is None else _leading_to(name, self.parts.snapshot.schema)
-        return leaves.leaf(name).type if leaves is not None and leaves.has(name) else None
 
     def target(self, numbers: Sequence[int], shapes: Sequence[Shape]) -> pa.Schema:
         """The schema of the answer, from the shapes of all files that the query may touch.

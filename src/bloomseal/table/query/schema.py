@@ -107,8 +107,8 @@ def fits(stored: pa.DataType, logged: pa.DataType) -> bool:
 
 def as_logged(stored: pa.DataType, logged: pa.DataType, *, whole: bool) -> pa.DataType:
     """A nested column's type as files have it, but for what the table's log says: the fields of its structs, since
-    files still hold those that were dropped, and the width of its numbers, since a value means there what the wider
-    type makes of it.
+    files still hold those that were dropped, the width of its numbers, since a value means there what the wider type
+    makes of it, and its moments, of which the log knows the zone.
 
     Args:
         whole: all of the column was asked for, and so fields that no file has yet.
@@ -129,6 +129,8 @@ def as_logged(stored: pa.DataType, logged: pa.DataType, *, whole: bool) -> pa.Da
     if _is_list(stored) and _is_list(logged):
         made = pa.list_ if types.is_list(stored) else pa.large_list
         return made(inside(stored.value_field, logged.value_type))
+    if types.is_timestamp(stored) and types.is_timestamp(logged):
+        return logged
     numbers = types.is_integer(stored) or types.is_floating(stored) or types.is_decimal(stored)
     return logged if numbers and wider(stored, logged) == logged else stored
 
