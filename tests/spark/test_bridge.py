@@ -261,39 +261,6 @@ def test_mistakes_are_refused_before_anything_is_written(
     )
 
 
-@pytest.mark.filterwarnings("ignore:the table is read whole:bloomseal.errors.BloomsealWarning")
-def test_a_table_is_not_overwritten_by_a_frame_that_reads_it(
-    bridge: SparkSession, people: DataFrame, tmp_path: Path
-) -> None:
-    """Spark empties the folder before it reads, and what stood in it is lost."""
-    path = tmp_path / "t"
-    bss.write(people.where("id < 100"), path)
-    some = bridge.read.parquet(str(path)).where("id < 10")
-    bridge.read.parquet(str(path)).createOrReplaceTempView("overwritten")
-    inside = people.where("id IN (SELECT max(id) FROM overwritten)")
-    frames = [
-        some,
-        some.cache(),
-        inside,
-        bridge.read.parquet(*(str(one) for one in path.glob("*.parquet"))),
-        bss.read(bridge, path, where="id < 10"),
-        bridge.read.format("bloomseal").load(str(path)),
-        bss.semi_join(bridge, path, "id", list(range(10))),
-        people.union(some),
-    ]
-    (tmp_path / "link").symlink_to(path)
-    for frame in frames:
-        for target in (path, tmp_path, tmp_path / "link"):
-            with pytest.raises(bs.UsageError, match="reads what would be overwritten"):
-                bss.write(frame, target, mode="overwrite")
-    some.unpersist()
-    assert bridge.read.parquet(str(path)).count() == 100
-    assert bss.write(some, path, mode="append").rows == 10
-    assert bss.write(some, tmp_path / "t2", mode="overwrite").rows == 10
-    assert bss.write(some, path, mode="overwrite", through="source").rows == 10
-    assert bridge.read.parquet(str(path)).count() == 10
-
-
 def test_dynamic_overwrite_may_read_what_it_replaces(bridge: SparkSession, people: DataFrame, tmp_path: Path) -> None:
     path, dynamic = tmp_path / "t", {"partitionOverwriteMode": "dynamic"}
     bss.write(people.where("id < 100").selectExpr("*", "id % 2 AS half"), path, partition_by=["half"])

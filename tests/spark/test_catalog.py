@@ -154,7 +154,7 @@ def test_a_session_that_refuses_plaintext_begins_no_file(
             lambda: rows.write.option("parquet.encryption.footer.keys", "footer").parquet(str(tmp_path / "u")),
             lambda: rows.write.mode("append").parquet(str(tmp_path / "clear")),
         ):
-            with pytest.raises(Exception, match="the session refuses plaintext"):
+            with pytest.raises(Exception, match="no key is named for this write"):
                 landed()
         assert not [one for place in ("t", "u") for one in (tmp_path / place).rglob("*") if one.suffix == ".parquet"]
         bss.protect_table(spark, name)
@@ -167,21 +167,36 @@ def test_a_session_that_refuses_plaintext_begins_no_file(
     rows.write.mode("append").parquet(str(tmp_path / "clear"))
 
 
-def test_an_overwrite_that_makes_the_table_anew_is_found_or_refused(
+def test_an_overwrite_that_makes_the_table_anew_is_refused_before_it_is_dropped(
     spark: SparkSession, rows: DataFrame, policy: Policy, name: str
 ) -> None:
-    """Spark drops the table, and its options with it."""
+    """Spark drops the table first, its files and its options with it."""
     spark.sql(f"CREATE TABLE {name} (id BIGINT, ssn STRING) USING parquet")
     bss.protect_table(spark, name)
-    bss.enable(spark, policy=policy, refuse_plaintext=True)
-    try:
-        with pytest.raises(Exception, match="no key is named for this write"):
-            rows.write.mode("overwrite").saveAsTable(name)
-    finally:
-        bss.enable(spark, policy=policy)
-    rows.write.mode("overwrite").saveAsTable(name)
-    with pytest.raises(bs.PolicyError, match="plaintext"):
-        bss.protect_table(spark, name, dry_run=True)
+    rows.write.insertInto(name)
+    for options in ({}, bss.options(policy, schema=rows.schema)):
+        with pytest.raises(Exception, match="saveAsTable drops the sealed table"):
+            rows.write.mode("overwrite").options(**options).saveAsTable(name)
+    assert bss.protect_table(spark, name) == {}
+    assert sorted(row.id for row in spark.table(name).collect()) == [0, 1, 2, 3]
+    rows.where("id > 1").write.insertInto(name, overwrite=True)
+    assert sorted(row.id for row in spark.table(name).collect()) == [2, 3]
+    spark.sql(f"DROP TABLE {name}")
+    rows.write.saveAsTable(name)
+    rows.write.mode("overwrite").saveAsTable(name)  # in plaintext, as it was
+
+
+def test_no_minimum_of_a_sealed_column_comes_to_the_catalog(spark: SparkSession, rows: DataFrame, name: str) -> None:
+    spark.sql(f"CREATE TABLE {name} (id BIGINT, ssn STRING) USING parquet")
+    bss.protect_table(spark, name)
+    rows.write.insertInto(name)
+    spark.sql(f"ANALYZE TABLE {name} COMPUTE STATISTICS")
+    for columns in ("FOR COLUMNS ssn", "FOR ALL COLUMNS"):
+        with pytest.raises(Exception, match="stores minima and maxima"):
+            spark.sql(f"ANALYZE TABLE {name} COMPUTE STATISTICS {columns}")
+    told = {row.info_name: row.info_value for row in spark.sql(f"DESCRIBE EXTENDED {name} id").collect()}
+    assert told["min"] == told["max"] == "NULL"
+    assert "4 rows" in str(spark.sql(f"DESCRIBE EXTENDED {name}").where("col_name = 'Statistics'").collect())
 
 
 def test_a_view_shows_what_was_there_when_it_was_first_asked(

@@ -158,11 +158,11 @@ def test_what_was_cut_off_is_an_error_until_a_write_finishes_it(
     assert ids(settings) == [3, 4, 5]
 
 
-@pytest.mark.parametrize("job", ["0", "1804289383"])
+@pytest.mark.parametrize("job", ["0", "1804289383", "overwrite-8f14e45f"])
 def test_spark_s_own_overwrite_is_waited_for_and_its_append_is_not(
     settings: SourceOptions, write: Write, monkeypatch: pytest.MonkeyPatch, job: str
 ) -> None:
-    """It begins with taking `_SUCCESS` away, and ends with putting it back."""
+    """Its commit begins with taking `_SUCCESS` away, and ends with putting it back."""
     monkeypatch.setattr("bloomseal.spark.source.files.settled._PATIENCE", 0.1)
     write(1)
     table = Path(settings.paths[0])

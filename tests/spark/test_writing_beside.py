@@ -292,10 +292,9 @@ def test_two_that_make_the_same_folder_of_a_partition_both_add_to_it(
         assert not list(folder.glob("k=*/k=*"))
 
 
-def test_a_read_waits_for_an_overwrite_with_a_folder_of_its_own(
-    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_until_an_overwrite_commits_readers_find_the_old_table(
+    spark: SparkSession, rows: Callable[[int, int], DataFrame], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("bloomseal.spark.source.files.settled._PATIENCE", 0.1)
     folder, go = tmp_path / "t", tmp_path / "go"
     bss.write(rows(0, 4), folder)
 
@@ -308,14 +307,41 @@ def test_a_read_waits_for_an_overwrite_with_a_folder_of_its_own(
     with ThreadPoolExecutor(1) as pool:
         under_way = pool.submit(bss.write, frame.mapInArrow(waits, frame.schema), folder, mode="overwrite")
         try:
-            while (folder / "_SUCCESS").exists() or not list(folder.glob("_temporary/*")):
+            while not list(folder.glob("_temporary/*")):
                 time.sleep(0.01)
-            with pytest.raises(bs.BloomsealError, match="under way"):
-                bss.read(spark, folder, columns=["id"]).collect()
+            assert ids(spark, folder) == [0, 1, 2, 3]
         finally:
             go.touch()
         under_way.result()
     assert ids(spark, folder) == [10, 11, 12, 13]
+    assert not (folder / "_temporary").exists()
+
+
+def test_an_append_beside_an_overwrite_ends_well(
+    spark: SparkSession, rows: Callable[[int, int], DataFrame], policy: Policy, tmp_path: Path
+) -> None:
+    """Spark's own overwrite would take away what it has under way; ours replaces what was there when it ended."""
+    folder, go = tmp_path / "t", tmp_path / "go"
+    bss.write(rows(0, 4), folder)
+
+    def waits(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        while not go.exists():
+            time.sleep(0.05)
+        yield from batches
+
+    frame, options = rows(10, 14), bss.options(policy, "t")
+    appends = frame.mapInArrow(waits, frame.schema).write.mode("append").options(**options)
+    with ThreadPoolExecutor(1) as pool:
+        under_way = pool.submit(appends.parquet, str(folder))
+        try:
+            while not list(folder.glob("_temporary/*")):
+                time.sleep(0.01)
+            rows(20, 24).write.mode("overwrite").options(**options).parquet(str(folder))
+            assert ids(spark, folder) == [20, 21, 22, 23]
+        finally:
+            go.touch()
+        under_way.result()
+    assert ids(spark, folder) == [10, 11, 12, 13, 20, 21, 22, 23]
 
 
 def test_a_write_whose_rows_were_taken_away_fails(

@@ -21,23 +21,25 @@ from ..errors import BloomsealError, MissingDependencyError, PolicyError
 from .runtime import java_home
 
 __all__ = [
+    "BATCH_COMMITS",
     "KMS_CLIENT",
     "OWN_FOLDER",
-    "SEALED_ONLY",
     "SEALED_READS",
+    "STREAM_COMMITS",
     "bridge_jar",
     "build_jar",
     "cache_folder",
     "kept_file",
 ]
 
+BATCH_COMMITS: Final = "bloomseal.spark.LateDeletes"
+STREAM_COMMITS: Final = "bloomseal.spark.GuardedStream"
 KMS_CLIENT: Final = "bloomseal.spark.KeyBridge"
 OWN_FOLDER: Final = "bloomseal.spark.OwnFolder"
-SEALED_ONLY: Final = "bloomseal.spark.SealedOnly"
 SEALED_READS: Final = "bloomseal.spark.SealedReads"
 _SOURCES: Final = (
-    "Measures.java", "Figures.java", "KeyBridge.java", "FileKeys.java", "Logged.java", "SealedOnly.java",
-    "SealedReads.java", "OwnFolder.java",
+    "Measures.java", "Figures.java", "KeyBridge.java", "FileKeys.java", "Guard.java", "Logged.java", "SealedReads.java",
+    "OwnFolder.java", "LateDeletes.java", "GuardedStream.java", "CatalogWatch.java",
 )  # fmt: skip
 """In this order: each may use those before it."""
 _NEED_JAVA: Final = "set JAVA_HOME, or pip install 'bloomseal[jvm]'"

@@ -19,7 +19,8 @@ from .._forked import new_lock
 from ..errors import BloomsealWarning, UsageError
 from ..policy import Policy, TablePolicy
 from .given import ACCESS, CRYPTO_FACTORY, absolute_kms, refuse_secrets, table_policy
-from .jar import KMS_CLIENT, SEALED_ONLY, bridge_jar, kept_file
+from .guarding import Places, commit_protocols, deletes_late, guard_of, watch_catalog
+from .jar import KMS_CLIENT, bridge_jar, kept_file
 from .listing import classic_jvm
 from .versions import forget_static_source
 
@@ -65,11 +66,14 @@ def enable(
     jar: str | os.PathLike[str] | None = None,
     timeout: int = 30,
     cache_lifetime: int = 600,
-    refuse_plaintext: bool = False,
+    refuse_plaintext: bool | Places = False,
+    allow_plaintext: Places = (),
 ) -> None:
     """Let this session's `spark.read.parquet` and `df.write.parquet` get their keys from a Bloomseal KMS.
 
-    Plaintext tables are read and written as before. Calling it again changes the settings.
+    Plaintext tables are read and written as before; where sealed files lie, and below the `root` of each table of the
+    policy, Spark begins no file in plaintext. Its overwrites keep the old files until the new ones are there. Calling
+    it again changes the settings. All but the policy holds for the application's new sessions, too.
 
     Args:
         spark: a session with a JVM of its own (not Spark Connect).
@@ -82,9 +86,10 @@ def enable(
         timeout: seconds that one key may take, retries included.
         cache_lifetime: seconds that unwrapped keys are kept, by the helper alone, and that parquet-java seals new files
             under one key encryption key; a right that was withdrawn goes on working for as long.
-        refuse_plaintext: let Spark's writer begin no Parquet file for which no key is named: plain writes fail, and so
-            does an ``INSERT`` into a table of the catalog whose options are not `protect_table`'s, before a row is
-            written. For sessions that write nothing but sealed tables.
+        refuse_plaintext: more places where Spark's writers begin no file but a sealed one, whatever its format:
+            folders, or True: everywhere. A plain write, a misspelt option and an ``INSERT`` into a table of the catalog
+            without the options of `protect_table` fail there before a row is written or removed.
+        allow_plaintext: folders below which plaintext may be written all the same.
 
     Raises:
         UsageError: no KMS, an unusable URI, a Spark Connect session, a secret in the Spark configuration.
@@ -106,20 +111,26 @@ def enable(
         "timeout": _whole(timeout, "timeout", 1),
         "lifetime": _whole(cache_lifetime, "cache_lifetime", 0),
         "python": python or _python(spark),
+        **guard_of(spark, policy, refuse_plaintext, allow_plaintext),
     }
     digest = _add_settings(spark, json.dumps(given, sort_keys=True).encode())
     settings = {
         "bloomseal.kms": kms,
         "parquet.encryption.cache.lifetime.seconds": str(cache_lifetime),
         "parquet.encryption.kms.client.class": KMS_CLIENT,
-        "parquet.crypto.factory.class": SEALED_ONLY if refuse_plaintext else CRYPTO_FACTORY,
+        "parquet.crypto.factory.class": CRYPTO_FACTORY,
         # parquet-java shares KMS clients and keys between all sessions of a JVM that show the same access token. No
         # secret: a name for these settings, so that a session with others gets clients and keys of its own.
         ACCESS: f"bloomseal:{digest}",
+        **commit_protocols(spark),
     }
     _add_jar(spark, str(Path(jar).absolute()) if jar else str(bridge_jar(jvm)))
     for name, value in settings.items():
         spark.conf.set(name, value)
+        if name != "bloomseal.kms":
+            # What `newSession` begins with.
+            spark.sparkContext._jsc.sc().conf().set(name, value)
+    watch_catalog(spark, _bridge_class(spark, "CatalogWatch"))
     if policy is not None:
         _policies[_name(spark)] = policy
     _publish(spark, register_source(spark, kms, _policies.get(_name(spark))))
@@ -265,6 +276,11 @@ def advice(spark: SparkSession) -> list[str]:
         found.append(
             "decrypted rows cross the network in clear: spark.authenticate=true, spark.network.crypto.enabled=true"
         )
+    if spark.conf.get("bloomseal.kms", None) is not None and not deletes_late(spark):
+        found.append(
+            "the session's own spark.sql.sources.commitProtocolClass removes old files before new ones are written: an "
+            "overwrite that fails leaves no table"
+        )
     if on("spark.eventLog.enabled"):
         # spark.sql.redaction.string.regex reaches the plan's text, but not the nodes of its graph.
         found.append(
@@ -310,6 +326,9 @@ def _add_jar(spark: SparkSession, path: str) -> None:
             # Spark 4.3 quotes a path twice on its way to the driver's class loader, which then finds nothing in the
             # jar.
             session.sharedState().jarClassLoader().addURL(classic_jvm(spark).java.io.File(path).toURI().toURL())
+    # Spark looks for a commit protocol by the class loader of the thread that writes, which is the parent of all.
+    if hasattr(above := session.sharedState().jarClassLoader().getParent(), "addURL"):
+        above.addURL(classic_jvm(spark).java.io.File(path).toURI().toURL())
     # In local mode tasks get a query's own configuration, which looks for classes where the thread that planned the
     # query did: without the jar, which threads need not know that were there before it. Queries' configurations are
     # copies of this one.

@@ -16,6 +16,7 @@ __all__ = [
     "arrow_schema_of",
     "arrow_type_of",
     "check_version",
+    "file_sink_keeps_options",
     "forget_static_source",
     "pushes_filters",
     "stream_writer_class",
@@ -59,6 +60,13 @@ def pushes_filters() -> bool:
     from pyspark.sql import datasource
 
     return hasattr(datasource, "Filter")
+
+
+def file_sink_keeps_options() -> bool:
+    """Do the options of a stream reach Spark's file sink? Since 4.2; before, nothing names a key to its writer."""
+    import pyspark
+
+    return _version(pyspark.__version__) >= (4, 2)
 
 
 def stream_writer_class() -> type[Any]:

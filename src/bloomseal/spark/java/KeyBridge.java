@@ -80,7 +80,7 @@ public final class KeyBridge implements KmsClient {
      * the catalog would choose the program that is started here, and the KMS that is sent our keys. The token, an option too, chooses
      * among what this application was given, no more.
      */
-    private static JsonNode given(String token) {
+    static JsonNode given(String token) {
         if (token == null || !token.matches("bloomseal:[0-9a-f]{64}")) {
             throw new ParquetCryptoRuntimeException("no KMS is configured; call bloomseal.spark.enable(spark, kms=...)");
         }

@@ -23,6 +23,9 @@ public class Logged extends PropertiesDrivenCryptoFactory {
   public FileEncryptionProperties getFileEncryptionProperties(
       Configuration configuration, Path file, WriteContext context) throws ParquetCryptoRuntimeException {
     FileEncryptionProperties found = super.getFileEncryptionProperties(configuration, file, context);
+    if (found == null) {
+      Guard.checkPlain(configuration, file);
+    }
     if (found == null || !FileKeys.logged()) {
       return found;
     }

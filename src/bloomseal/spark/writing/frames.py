@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import pickle
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -26,7 +25,8 @@ from ...storage.formats import Format, named_format
 from ...storage.ref import FileRef
 from ...table.hive import check_partitioning
 from ..given import PARTITION_OVERWRITE, kms_uri, refuse_secrets, table_policy
-from ..listing import TableFiles, columns_of_folders, in_folder, list_files, qualified, split_uri
+from ..guarding import deletes_late
+from ..listing import TableFiles, columns_of_folders, in_folder, list_files, qualified
 from ..opening import check_protection, open_table_file
 from ..session import as_active, chosen_table, register_source
 from ..settings import bridge_options, check_lookalikes, has_plain_text, promised
@@ -120,8 +120,8 @@ def write(
     Raises:
         UsageError: before anything is written: misspelt columns, INT96 timestamps, an option that looks like a secret;
             data that is there already, with ``mode="error"`` and ``through="source"``; a table of other partition
-            columns, to which rows are added that no read would see; a frame that reads what Spark's writer would
-            overwrite (with ``through="source"`` it may).
+            columns, to which rows are added that no read would see; an overwrite where the application has a commit
+            protocol of its own, which removes the old files first.
         KeyAccessError: a master key can't be used.
         PolicyError: before anything is written: a column whose name differs from a keyed one's in case or Unicode form
             alone. **After** the commit: files that are not what the policy says. They stay where they are, and the
@@ -145,8 +145,6 @@ def write(
     refuse_secrets(extra)
     if rebalance:
         df = df.hint("rebalance", *map(_column, partition_by))
-    if through == "bridge" and mode == "overwrite" and not (partition_by and _is_dynamic(spark, extra)):
-        _refuse_own_source(df, target)
     prepare = _through_source if through == "source" else _through_bridge
     writer = prepare(df, chosen, stored, partition_by, extra)
     check_lookalikes(chosen, stored)
@@ -165,6 +163,11 @@ def write(
 
             check_folders(qualified(spark, target), partition_by)
         if before and through == "bridge" and mode == "overwrite":
+            if not deletes_late(spark):
+                raise UsageError(
+                    "the session's own spark.sql.sources.commitProtocolClass removes the old files before the new ones "
+                    "are written", file=target, hint='unset it before enable, or through="source"',
+                )  # fmt: skip
             _check_wrapping(chosen)
         # Data sources in Python know two modes only.
         known = mode if through == "bridge" or mode == "overwrite" else "append"
@@ -196,8 +199,8 @@ def _through_bridge(
 
 
 def _check_wrapping(table: TablePolicy) -> None:
-    """Spark removes the old files first, and each JVM has its own keys wrapped: what the KMS makes of one under each
-    master key is the most that can be known in time.
+    """Each JVM has its own keys wrapped, and what is wrong with them shows when the old files are gone: what the KMS
+    makes of one under each master key is the most that can be known in time.
     """
     keys = table.keys.tools.storing(internal=True).for_file(FileRef(""))
     for name in sorted({table.footer_key, *(one.key for one in table.columns.values() if one.key is not None)}):
@@ -206,44 +209,10 @@ def _check_wrapping(table: TablePolicy) -> None:
 
 
 def _is_dynamic(spark: SparkSession, extra: Mapping[str, str]) -> bool:
-    """Spark removes folders when the rows are written, not before."""
+    """Does an overwrite replace only the folders that it writes to?"""
     given = {name.lower(): value for name, value in extra.items()}
     chosen = given.get("partitionoverwritemode") or str(spark.conf.get(PARTITION_OVERWRITE))
     return chosen.lower() == "dynamic"
-
-
-def _refuse_own_source(df: DataFrame, target: str) -> None:
-    """Spark empties the folder first: a frame that reads it would find nothing, and the table would be lost."""
-
-    def parts(path: str) -> tuple[str, ...]:
-        base, inside = split_uri(qualified(df.sparkSession, path))
-        # A link to a folder is that folder.
-        inside = os.path.realpath(inside) if base is None else inside
-        return (base or "", *inside.strip("/").split("/"))
-
-    mine = parts(target)
-    for path in _read_paths(df):
-        # The same, or one within the other.
-        if all(one == other for one, other in zip(mine, parts(path), strict=False)):
-            raise UsageError(
-                "the frame reads what would be overwritten", file=target, hint='through="source", or another path'
-            )
-
-
-def _read_paths(df: DataFrame) -> Iterator[str]:
-    """Where a frame's rows come from, as far as its plan says it."""
-    plan = df._jdf.queryExecution().analyzed()
-    inner = plan.subqueriesAll()
-    for one in (plan, *(inner.apply(i) for i in range(inner.size()))):
-        leaves = one.collectLeaves()
-        for leaf in (leaves.apply(i) for i in range(leaves.size())):
-            kind = str(leaf.getClass().getSimpleName())
-            if kind == "LogicalRelation" and str(leaf.relation().getClass().getSimpleName()) == "HadoopFsRelation":
-                roots = leaf.relation().location().rootPaths()
-                yield from (str(roots.apply(i).toString()) for i in range(roots.size()))
-            elif kind.startswith("DataSourceV2"):
-                said = leaf.options()
-                yield from filter(None, [said.get("path"), *json.loads(said.get("paths") or "[]")])
 
 
 def _through_source(

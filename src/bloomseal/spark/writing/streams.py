@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from ...errors import UsageError
+from ...errors import UnsupportedError, UsageError
 from ...policy import Policy, TablePolicy
 from ...table.hive import check_partitioning
 from ..given import refuse_secrets
 from ..listing import list_files, qualified, split_uri
 from ..session import as_active, chosen_table
 from ..settings import bridge_options, check_lookalikes, promised
+from ..versions import file_sink_keeps_options
 from .frames import registered
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def write_stream(
         policy, table, partition_by, options: as `write`.
         through: ``source``, Bloomseal's writer, whose batches are ordinary commits to an ordinary table; or ``bridge``,
             Spark's own file sink, which keeps a log of its files in the folder (``_spark_metadata``): nobody else may
-            write there.
+            write there. From Spark 4.2 on: the sinks of older ones get no options, and so no keys.
 
     Raises:
         UsageError, PolicyError, UnsupportedError: as `write`, before anything is written; and rows in the folder that
@@ -73,6 +74,11 @@ def write_stream(
                 check_folders(target, partition_by)
 
         return _Writer(df, check).format(registered(spark, chosen)).options(**extra, **by, path=target)
+    if not file_sink_keeps_options():
+        raise UnsupportedError(
+            "Spark before 4.2 loses a stream's options on their way to its file sink, and would write plaintext",
+            file=target, hint='through="source"; with Spark 4.0, foreachBatch',
+        )  # fmt: skip
     settings = bridge_options(df, chosen, stored, extra)
     if sink_files(*split_uri(target)) is None and list_files(spark, path, to_write=True).names:
         raise UsageError(

@@ -1,9 +1,10 @@
 """A look at a table's folder that no overwrite changes meanwhile: old files or new ones, never both.
 
 A commit of ours stands as a plan from before its first file moves until after its last old one is gone, and makes
-``_SUCCESS`` anew (`..commit.placing`). Spark's own writer takes ``_SUCCESS`` away with the old files, and has a folder
-in ``_temporary`` until it puts it back; while it appends, both are there. So who finds neither under way, before and
-after his look, with the same ``_SUCCESS``, has seen a state of the table.
+``_SUCCESS`` anew (`..commit.placing`). An overwrite by Spark's own writer takes ``_SUCCESS`` away before its first file
+moves, and has a folder in ``_temporary`` until it puts it back (`LateDeletes.java`); before, and while it appends, both
+are there. So who finds neither under way, before and after his look, with the same ``_SUCCESS``, has seen a state of
+the table.
 """
 
 from __future__ import annotations

@@ -1,0 +1,156 @@
+package bloomseal.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.File;
+import java.io.IOException;
+import java.util.Iterator;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.LocalFileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.parquet.ParquetReadOptions;
+import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
+import org.apache.parquet.hadoop.ParquetFileReader;
+import org.apache.parquet.hadoop.metadata.FileMetaData;
+import org.apache.parquet.hadoop.util.HadoopInputFile;
+
+/**
+ * Where an application must not write in plaintext, as enable was told: everywhere, or below some folders; and wherever
+ * sealed files lie. Spark says nothing of options that are missing, misspelt, or lost on their way to the writer.
+ *
+ * Written for Janino, hence without lambdas and generics.
+ */
+final class Guard {
+  private static final String TOKEN = "parquet.encryption.key.access.token";
+
+  private Guard() {}
+
+  /** Before a job writes its first file: refuses one that would leave plaintext where sealed files are wanted. */
+  static void check(Configuration conf, Path place, boolean stream) throws IOException {
+    if (conf.get(TOKEN) == null) {
+      return; // enable was not called
+    }
+    JsonNode given = KeyBridge.given(conf.get(TOKEN));
+    boolean parquet = conf.get("parquet.write.support.class") != null;
+    boolean keys = has(conf, "parquet.encryption.footer.key") || has(conf, "parquet.encryption.uniform.key");
+    if ((parquet && keys && "bloomseal.spark.Logged".equals(conf.get("parquet.crypto.factory.class")))
+        || isIn(given, "plain", conf, place)) {
+      return;
+    }
+    if (keys) {
+      throw refused("keys are named for this write, but only Parquet files are sealed", place);
+    }
+    if (stream && parquet && !given.get("streams").asBoolean()) {
+      throw refused("Spark before 4.2 loses the options of a stream on their way to its file sink, "
+          + "and would write plaintext: bloomseal.spark.write_stream, or foreachBatch", place);
+    }
+    if (wanted(given, conf, place) || holdsSealed(conf, place)) {
+      throw refused("no key is named for this write, and sealed files are wanted here: "
+          + "bloomseal.spark.protect_table for a table of the catalog, bloomseal.spark.write otherwise", place);
+    }
+  }
+
+  /** Before a job replaces a folder: one above a table would take the table with it. */
+  static void checkReplaced(Configuration conf, Path place) throws IOException {
+    JsonNode given = conf.get(TOKEN) == null ? null : KeyBridge.given(conf.get(TOKEN));
+    Iterator folders = given == null ? null : given.get("sealed").elements();
+    while (folders != null && folders.hasNext()) {
+      Path folder = new Path(((JsonNode) folders.next()).textValue());
+      if (isBelow(conf, folder, place) && !isBelow(conf, place, folder)) {
+        throw refused("an overwrite of this folder would remove the table in " + folder, place);
+      }
+    }
+  }
+
+  /** Whatever begins the file: an RDD too, or a commit protocol of somebody else's. */
+  static void checkPlain(Configuration conf, Path file) {
+    try {
+      if (conf.get(TOKEN) != null) {
+        JsonNode given = KeyBridge.given(conf.get(TOKEN));
+        if (wanted(given, conf, file) && !isIn(given, "plain", conf, file)) {
+          throw refused("no key is named for this write, and sealed files are wanted here: "
+              + "bloomseal.spark.protect_table for a table of the catalog, bloomseal.spark.write otherwise", file);
+        }
+      }
+    } catch (IOException e) {
+      throw new ParquetCryptoRuntimeException("it can't be told whether plaintext may lie here (" + file + ")");
+    }
+  }
+
+  private static boolean has(Configuration conf, String name) {
+    return conf.get(name) != null && !conf.get(name).isEmpty();
+  }
+
+  private static boolean wanted(JsonNode given, Configuration conf, Path place) throws IOException {
+    return given.get("everywhere").asBoolean() || isIn(given, "sealed", conf, place);
+  }
+
+  private static boolean isIn(JsonNode given, String name, Configuration conf, Path place) throws IOException {
+    for (Iterator folders = given.get(name).elements(); folders.hasNext();) {
+      if (isBelow(conf, place, new Path(((JsonNode) folders.next()).textValue()))) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  private static boolean isBelow(Configuration conf, Path place, Path folder) throws IOException {
+    String inner = real(conf, place);
+    String outer = real(conf, folder);
+    return inner.equals(outer) || inner.startsWith(outer.endsWith("/") ? outer : outer + "/");
+  }
+
+  /** The one name of a place: of a local one without the links on the way to it, as far as it is there. */
+  private static String real(Configuration conf, Path place) throws IOException {
+    FileSystem files = place.getFileSystem(conf);
+    Path whole = files.makeQualified(place);
+    return files instanceof LocalFileSystem ? new File(whole.toUri().getPath()).getCanonicalPath() : whole.toString();
+  }
+
+  /** By the first data file that is found: a table that is sealed in parts only is found by bloomseal.spark.check_table. */
+  static boolean holdsSealed(Configuration conf, Path place) throws IOException {
+    FileSystem files = place.getFileSystem(conf);
+    FileStatus first = files.exists(place) ? first(files, place) : null;
+    if (first == null) {
+      return false;
+    }
+    FSDataInputStream opened = files.open(first.getPath());
+    try {
+      byte[] end = new byte[4];
+      opened.readFully(first.getLen() - end.length, end);
+      String magic = new String(end, "ISO-8859-1");
+      if (!magic.equals("PAR1")) {
+        return magic.equals("PARE");
+      }
+    } finally {
+      opened.close();
+    }
+    ParquetFileReader reader =
+        new ParquetFileReader(HadoopInputFile.fromStatus(first, conf), ParquetReadOptions.builder().build());
+    try {
+      return reader.getFileMetaData().getEncryptionType() != FileMetaData.EncryptionType.UNENCRYPTED;
+    } finally {
+      reader.close();
+    }
+  }
+
+  private static FileStatus first(FileSystem files, Path folder) throws IOException {
+    FileStatus[] found = files.listStatus(folder);
+    for (int i = 0; i < found.length; i++) {
+      String name = found[i].getPath().getName();
+      boolean hidden = name.startsWith(".") || (name.startsWith("_") && name.indexOf('=') < 0);
+      boolean data = !hidden && found[i].isFile() && name.endsWith(".parquet") && found[i].getLen() > 11;
+      FileStatus below = hidden || !found[i].isDirectory() ? null : first(files, found[i].getPath());
+      if (data || below != null) {
+        return data ? found[i] : below;
+      }
+    }
+    return null;
+  }
+
+  private static ParquetCryptoRuntimeException refused(String why, Path place) {
+    return new ParquetCryptoRuntimeException("bloomseal.errors.PolicyError: " + why + " (" + place + ")");
+  }
+}

@@ -1,0 +1,240 @@
+package bloomseal.spark;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Paths;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.LocalFileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.mapreduce.JobContext;
+import org.apache.hadoop.mapreduce.OutputCommitter;
+import org.apache.hadoop.mapreduce.TaskAttemptContext;
+import org.apache.spark.internal.io.FileCommitProtocol;
+import org.apache.spark.internal.io.FileNameSpec;
+import org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol;
+import scala.Option;
+import scala.Tuple2;
+import scala.collection.Iterator;
+import scala.collection.immutable.Map;
+import scala.collection.immutable.Seq;
+import scala.collection.immutable.Set;
+
+/**
+ * Spark's commit protocol, but that an overwrite removes the old files when the new ones are in their place, and not
+ * before the first of them is begun: a job that fails, or is refused, leaves the table as it was, and one that reads the
+ * table finds its rows.
+ *
+ * While old files lie beside new ones there is no _SUCCESS, and a folder in _temporary says that a job is under way: by
+ * that readers know. A dynamic overwrite is an ordinary job here, which replaces the folders that it has written to.
+ *
+ * Written for Janino, hence without lambdas and generics.
+ */
+public final class LateDeletes extends SQLHadoopMapReduceCommitProtocol {
+  private static final String MARKS = "mapreduce.fileoutputcommitter.marksuccessfuljobs";
+
+  private final String job;
+  private final String table;
+  private final boolean dynamic;
+  private transient List replaced;
+  private transient boolean moving;
+  private transient boolean deleting;
+
+  public LateDeletes(String job, String table, boolean dynamic) {
+    super(job, table, false);
+    this.job = job;
+    this.table = table;
+    this.dynamic = dynamic;
+  }
+
+  @Override
+  public OutputCommitter setupCommitter(TaskAttemptContext context) {
+    // Of a dynamic overwrite Spark names its own staging folder here.
+    context.getConfiguration().set("mapreduce.output.fileoutputformat.outputdir", table);
+    return super.setupCommitter(context);
+  }
+
+  @Override
+  public boolean deleteWithJob(FileSystem files, Path path, boolean recursive) {
+    if (replaced == null) {
+      replaced = new ArrayList();
+    }
+    return replaced.add(path);
+  }
+
+  @Override
+  public void setupJob(JobContext context) {
+    Configuration conf = context.getConfiguration();
+    try {
+      Guard.check(conf, new Path(table), false);
+      for (int i = 0; replaced != null && i < replaced.size(); i++) {
+        Guard.checkReplaced(conf, (Path) replaced.get(i));
+      }
+    } catch (IOException e) {
+      throw new IllegalStateException(e.toString(), e);
+    }
+    if (dynamic || replaced != null) {
+      // By version 2 the files of each task are moved as it ends: whoever fails afterwards leaves them beside the old.
+      conf.setInt("mapreduce.fileoutputcommitter.algorithm.version", 1);
+    }
+    super.setupJob(context);
+  }
+
+  @Override
+  public String newTaskTempFile(TaskAttemptContext context, Option folder, FileNameSpec name) {
+    if (dynamic && folder.isDefined()) {
+      partitionPaths().add(folder.get());
+    }
+    return super.newTaskTempFile(context, folder, name);
+  }
+
+  @Override
+  public void commitJob(JobContext context, Seq tasks) {
+    Configuration conf = context.getConfiguration();
+    try {
+      List folders = dynamic ? written(tasks) : replaced;
+      if (folders == null) {
+        moving = true;
+        super.commitJob(context, tasks);
+        return;
+      }
+      List old = new ArrayList();
+      for (int i = 0; i < folders.size(); i++) {
+        Path folder = (Path) folders.get(i);
+        list(folder.getFileSystem(conf), folder, old);
+      }
+      boolean marks = conf.getBoolean(MARKS, true);
+      FileSystem files = new Path(table).getFileSystem(conf);
+      files.mkdirs(busy());
+      files.delete(new Path(table, "_SUCCESS"), false);
+      conf.setBoolean(MARKS, false);
+      moving = true;
+      super.commitJob(context, tasks);
+      files.mkdirs(busy()); // some committers remove all of _temporary
+      deleting = true;
+      for (int i = 0; i < old.size(); i++) {
+        remove(((Path) old.get(i)).getFileSystem(conf), (Path) old.get(i));
+      }
+      conf.setBoolean(MARKS, marks);
+      if (marks) {
+        files.create(new Path(table, "_SUCCESS"), true).close();
+      }
+      free(files);
+    } catch (IOException e) {
+      throw new IllegalStateException(e.toString(), e);
+    }
+  }
+
+  @Override
+  public void abortJob(JobContext context) {
+    super.abortJob(context);
+    try {
+      FileSystem files = new Path(table).getFileSystem(context.getConfiguration());
+      if (deleting) {
+        files.mkdirs(busy()); // new files beside old ones
+      } else if (moving) {
+        takeBack(files, new Path(table));
+        free(files);
+      }
+    } catch (IOException e) {
+      throw new IllegalStateException(e.toString(), e);
+    }
+  }
+
+  /** The folders that a dynamic overwrite has written to, those of a catalog's partitions elsewhere among them. */
+  private List written(Seq tasks) {
+    List found = new ArrayList();
+    for (Iterator each = tasks.iterator(); each.hasNext();) {
+      Tuple2 told = (Tuple2) ((FileCommitProtocol.TaskCommitMessage) each.next()).obj();
+      for (Iterator folders = ((Set) told._2()).iterator(); folders.hasNext();) {
+        add(found, new Path(table, (String) folders.next()));
+      }
+      for (Iterator moves = ((Map) told._1()).iterator(); moves.hasNext();) {
+        add(found, new Path((String) ((Tuple2) moves.next())._2()).getParent());
+      }
+    }
+    return found;
+  }
+
+  private static void add(List folders, Path folder) {
+    if (!folders.contains(folder)) {
+      folders.add(folder);
+    }
+  }
+
+  /** What lies in a folder, what is in a folder before the folder; but for this job's files, and what others stage. */
+  private void list(FileSystem files, Path folder, List found) throws IOException {
+    FileStatus[] names = files.exists(folder) ? files.listStatus(folder) : new FileStatus[0];
+    for (int i = 0; i < names.length; i++) {
+      String name = names[i].getPath().getName();
+      if (name.equals("_temporary") || name.startsWith(".spark-staging") || isOwn(name)) {
+        continue;
+      }
+      if (names[i].isDirectory() && !isLink(files, names[i].getPath())) {
+        list(files, names[i].getPath(), found);
+      }
+      found.add(names[i].getPath());
+    }
+  }
+
+  private boolean isOwn(String name) {
+    return name.indexOf("-" + job) >= 0;
+  }
+
+  private static void remove(FileSystem files, Path path) throws IOException {
+    if (isLink(files, path)) {
+      Files.delete(local(path)); // and not what it leads to
+    } else if (!files.exists(path)) {
+      return; // somebody else has removed it
+    } else if (!files.getFileStatus(path).isDirectory()) {
+      files.delete(path, false);
+    } else if (files.listStatus(path).length == 0) {
+      try {
+        files.delete(path, false);
+      } catch (IOException e) {
+        return; // somebody has put a file there meanwhile
+      }
+    }
+  }
+
+  private void takeBack(FileSystem files, Path folder) throws IOException {
+    FileStatus[] names = files.exists(folder) ? files.listStatus(folder) : new FileStatus[0];
+    for (int i = 0; i < names.length; i++) {
+      Path path = names[i].getPath();
+      if (names[i].isDirectory() && !isLink(files, path)) {
+        takeBack(files, path);
+      } else if (isOwn(path.getName())) {
+        files.delete(path, false);
+      }
+    }
+  }
+
+  private Path busy() {
+    return new Path(new Path(table, "_temporary"), "overwrite-" + job);
+  }
+
+  private void free(FileSystem files) throws IOException {
+    Path shared = busy().getParent();
+    files.delete(busy(), true);
+    if (files instanceof LocalFileSystem) {
+      try {
+        Files.deleteIfExists(local(shared));
+      } catch (IOException e) {
+        return; // others are at work there
+      }
+    } else if (files.exists(shared) && files.listStatus(shared).length == 0) {
+      files.delete(shared, false);
+    }
+  }
+
+  private static boolean isLink(FileSystem files, Path path) {
+    return files instanceof LocalFileSystem && Files.isSymbolicLink(local(path));
+  }
+
+  private static java.nio.file.Path local(Path path) {
+    return Paths.get(path.toUri().getPath(), new String[0]);
+  }
+}
