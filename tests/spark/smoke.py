@@ -17,11 +17,12 @@ import pyspark
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from stream_job import to_its_end
+from ways_to_write import try_all
 
 import bloomseal.spark as bss
 from bloomseal import Keyring, Policy
 from bloomseal.errors import PolicyError
-from bloomseal.spark.versions import pushes_filters
+from bloomseal.spark.versions import file_sink_keeps_options, pushes_filters
 
 
 def main(folder: Path) -> dict[str, Any]:
@@ -94,6 +95,11 @@ def main(folder: Path) -> dict[str, Any]:
         to_its_end(stream.option("checkpointLocation", str(folder / "c")))
         assert bss.check_table(spark, folder / "streamed").rows == 2000
         done += ["streams"]
+    bss.enable(spark, policy=policy, refuse_plaintext=[folder / "known"])
+    three = rows.select("id", "ssn", f.col("day").alias("k"))
+    keeps = file_sink_keeps_options()
+    assert not (wrong := try_all(spark, three, bss.options(policy), folder / "known", keeps_options=keeps)), wrong
+    done += [f"every way of writing (the file sink of a stream {'sealed' if keeps else 'refused'})"]
     spark.stop()
     return {"pyspark": pyspark.__version__, "java": java, "python": sys.version.split()[0], "done": done}
 

@@ -1,0 +1,32 @@
+"""No way of writing leaves plaintext in a place that is to hold sealed files only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import bloomseal as bs
+import bloomseal.spark as bss
+from bloomseal.policy import Policy
+from bloomseal.spark.versions import file_sink_keeps_options
+
+from .ways_to_write import try_all
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("spark")]
+
+
+def test_every_way_of_writing_seals_or_is_refused(spark: SparkSession, ring: bs.Keyring, tmp_path: Path) -> None:
+    tables = {"t": {"footer_key": "footer", "columns": {"ssn": {"key": "pii", "sensitivity": "restricted"}}}}
+    policy = Policy.from_dict({"version": 1, "kms": f"keyring://{ring.path}", "tables": tables})
+    bss.enable(spark, policy=policy, refuse_plaintext=[tmp_path / "known"])
+    rows = spark.range(0, 10, 1, 2).selectExpr("id", "concat('ssn-', id) AS ssn", "id % 2 AS k")
+    try:
+        keeps = file_sink_keeps_options()
+        assert not try_all(spark, rows, bss.options(policy, "t"), tmp_path / "known", keeps_options=keeps)
+    finally:
+        bss.enable(spark, policy=policy)
