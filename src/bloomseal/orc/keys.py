@@ -64,13 +64,12 @@ def expect(tail: Tail, decryption: DecryptionSpec | None) -> None:
     """
     if decryption is None:
         return
-    if tail.encryption is None:
+    if not tail.sealed:
         if not decryption.allow_plaintext:
             raise PolicyError("keys were given, and the file is not encrypted", hint=Hint.PLAINTEXT)
         return
-    sealed = {number for one in tail.encryption.variants for number in range(one.root.id, one.root.last + 1)}
     for leaf in tail.schema.leaves:
-        if leaf.id not in sealed:
+        if leaf.id not in tail.sealed:
             _expect_sealed(leaf, decryption)
 
 

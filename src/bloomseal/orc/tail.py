@@ -93,6 +93,12 @@ class Tail:
             self.encryption = read_encryption(Message(footer.bytes(10)), self.schema, place)
         self.encrypted = self.encryption.columns if self.encryption else frozenset[int]()
         """Ids of the columns that are encrypted or masked for some reader."""
+        self.sealed = frozenset(
+            leaf.id
+            for leaf in self.schema.leaves
+            if self.encryption is not None and self.encryption.variants_of(leaf.id)
+        )
+        """Those of leaves of which the file has an encrypted form. A section about encryption may name none of them."""
         self.stripes = _stripes(footer, self.row_index_stride, metadata[0] - statistics, self.encryption)
 
     @property

@@ -45,7 +45,7 @@ def identity(ref: FileRef) -> bytes | None:
         if format_of(source) is not Format.ORC:
             return None
         file = OrcFile(source)
-        if file.encryption is None:
+        if file.encryption is None or not file.tail.sealed:
             return b""
         keys = [*(one.encrypted_keys for one in file.stripes), [one.encrypted_key for one in file.encryption.variants]]
     return hashlib.sha256(repr([[bytes(key) for key in some] for some in keys]).encode()).digest()
@@ -83,7 +83,7 @@ def _master_keys(file: DataFile, decryption: Decryption, target: Target) -> tupl
     path = file.ref.path
     with open_source(file.ref) as source:
         found = OrcFile(source, opening(decryption, file.ref))
-        if found.encryption is None:
+        if found.encryption is None or not found.tail.sealed:
             hint = "the engine that writes ORC files encrypts them"
             raise PolicyError("a plaintext file where an encrypted one was expected", file=path, hint=hint)
         wanted: dict[str, set[str]] = {}

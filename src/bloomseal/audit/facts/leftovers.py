@@ -110,7 +110,7 @@ def _orc_content(source: Source) -> tuple[Content, tuple[str, ...]]:
     if format_of(source) is not Format.ORC:
         raise FormatError("an ORC file without its footer, which alone tells what is encrypted")
     file = OrcFile(source)
-    if file.encryption is not None:
+    if file.tail.sealed:
         return Content.ENCRYPTED, ()
     return Content.PLAINTEXT, tuple(sorted(leaf.name for leaf in file.schema.leaves))
 

@@ -103,8 +103,8 @@ class SealedOrcFile(SealedFile):
 
     @property
     def encrypted(self) -> bool:
-        """Is a column encrypted, or masked for whoever has no key?"""
-        return bool(self.orc.tail.encrypted)
+        """Has the file an encrypted form of a column?"""
+        return bool(self.orc.tail.sealed)
 
     @property
     def footer_verified(self) -> bool:

@@ -22,7 +22,7 @@ def inspect_orc(source: Source) -> Inspection:
     seen.num_rows = file.num_rows
     seen.num_row_groups = sum(stripe.num_row_groups for stripe in file.stripes)
     seen.key_value_keys = [Message(one).text(1) for one in Message(file.tail.raw_footer).every(5)]
-    if file.encryption is not None:
+    if file.encryption is not None and file.tail.sealed:
         names = dict.fromkeys(key.algorithm.name if key.algorithm else "unknown" for key in file.encryption.keys)
         seen.algorithm = ", ".join(names)
         seen.hidden.append(

@@ -90,7 +90,8 @@ class _Look:
                 self._keys.setdefault(number, len(facts.keys) - 1)
         names = {key.algorithm for key in found.keys}
         # Lengths differ by column: each key tells its own.
-        facts.algorithm = _named(next(iter(names))) if len(names) == 1 else "AES_CTR"
+        if self._file.tail.sealed:
+            facts.algorithm = _named(next(iter(names))) if len(names) == 1 else "AES_CTR"
         for mask in found.masks:
             below = {number for root in mask.columns for number in range(root.id, root.last + 1)}
             if mask.name == "nullify":
