@@ -68,6 +68,13 @@ MAX_ORC_STRIPE_BYTES: Final = (1 << 31) - 1
 """Streams of a stripe that are decoded at once, inflated; stripes are 64 to 256 MiB compressed, and Arrow's texts end
 here."""
 
+MAX_ORC_DECODED_BYTES: Final = 512 * 1024 * 1024
+"""To which all stripes of an ORC file may decode together, beside"""
+
+MAX_ORC_RATIO: Final = 64
+"""bytes for each that is stored: runs and dictionaries stand for thousands of times as many bytes as they take. Tables
+that nobody made up decode to some ten times as many."""
+
 MAX_ORC_VALUES: Final = 1 << 28
 """Values of one column in one stripe, those inside lists and maps together: 2 GiB as 64-bit numbers. A few bytes can
 stand for 512 values, and a row count for any number of rows."""

@@ -45,12 +45,19 @@ _V2 = [
 Runs = Callable[..., int]
 
 
-def _both(name: str, data: bytes, *args: object) -> int:
-    """What a walk says, compiled or not."""
-    found = getattr(walk, name)(data, *args)
-    assert kernels.compiled(name)(np.frombuffer(data, np.uint8), *args) == found
-    if name == "runs_v2" and args[1:2] == (False,) and args[2] != -1:
-        assert choose._long_runs(memoryview(data), *args[::2]) in (None, found)
+def _both(name: str, data: bytes, wanted: int, signed: bool, most: int, values: list[int] | None = None) -> int:
+    """What a walk says, compiled or not, and whether it keeps the values or not."""
+    nowhere, through = np.empty(0, np.int64), np.frombuffer(data, np.uint8)
+    found = getattr(walk, name)(data, wanted, signed, most, nowhere)
+    assert kernels.compiled(name)(through, wanted, signed, most, nowhere) == found
+    if most >= 0:
+        kept = [np.full(wanted, -1) for _ in range(2)]
+        assert getattr(walk, name)(data, wanted, signed, most, kept[0]) == found
+        assert kernels.compiled(name)(through, wanted, signed, most, kept[1]) == found
+        assert found < 0 or kept[0].sum() == found
+        assert kept[0].tolist() == kept[1].tolist() == (kept[0].tolist() if values is None else values[:wanted])
+    if name == "runs_v2" and not signed and most >= 0:
+        assert choose._long_runs(memoryview(data), wanted, most) in (None, found)
     return int(found)
 
 
@@ -60,7 +67,7 @@ def _both(name: str, data: bytes, *args: object) -> int:
 def test_walks_read_the_examples_of_the_specification(name: str, text: str, values: list[int]) -> None:
     data = bytes.fromhex(text)
     for wanted in range(len(values) + 1):
-        assert _both(name, data, wanted, False, MOST) == sum(values[:wanted])
+        assert _both(name, data, wanted, False, MOST, values) == sum(values[:wanted])
         assert _both(name, data, wanted, False, -1) == 0
     assert _both(name, data, len(values) + 1, False, MOST) == walk.CUT
     assert _both(name, data, len(values), False, max(values)) == sum(values)
@@ -148,7 +155,7 @@ def test_compiled_walks_stop_where_plain_ones_do(data: st.DataObject) -> None:
     wanted, signed = data.draw(st.integers(0, 900)), data.draw(st.booleans())
     for most in (-1, 0, 38, MOST):
         assert _both(name, bytes(bad), wanted, signed, most) >= walk.OUTSIDE
-    _both("lz4_walk", bytes(bad))
+    assert kernels.compiled("lz4_walk")(np.frombuffer(bytes(bad), np.uint8)) == walk.lz4_walk(bytes(bad))
 
 
 def made(

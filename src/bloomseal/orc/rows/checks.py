@@ -31,6 +31,11 @@ _LONGEST: Final = (1 << 31) - 1
 _MOST_SCALE: Final = 38
 _WORDS: Final = {CUT: "ends before its values", MALFORMED: "has a run that no writer makes"}
 
+_ROOM: Final = 8
+_PIECE: Final = 1 << 16
+_WIDE: Final = {Kind.STRUCT: 1, Kind.DECIMAL: 16, Kind.TIMESTAMP: 16, Kind.TIMESTAMP_INSTANT: 16}
+"""Bytes that a value takes where it is decoded, a null one too; texts take their own on top."""
+
 Streams = Mapping[tuple[int, int], memoryview]
 
 
@@ -71,9 +76,14 @@ def check_zone(name: str) -> None:
 
 
 def check_streams(
-    columns: Sequence[Column], wanted: Collection[int], encodings: Sequence[Encoding], streams: Streams, rows: int
+    columns: Sequence[Column],
+    wanted: Collection[int],
+    encodings: Sequence[Encoding],
+    streams: Streams,
+    rows: int,
+    budget: int,
 ) -> None:
-    """Refuse streams on which a decoder could stumble.
+    """Refuse streams on which a decoder could stumble, and those that decode to more than is to be held.
 
     Args:
         columns: of the schema, by id.
@@ -81,13 +91,16 @@ def check_streams(
         encodings: one per column of the schema.
         streams: kind and column → bytes, inflated.
         rows: of the stripe.
+        budget: bytes to which all of them together may decode.
 
     Raises:
-        FormatError: a stream ends too early, has a run that can't be, or leads out of another one; it names column and
-            stream.
+        FormatError: they decode to more; or a stream ends too early, has a run that can't be, or leads out of another
+            one; it names column and stream.
         UnsupportedError: a type or an encoding that nobody knows.
     """
-    _Checks(columns, wanted, encodings, streams).column(columns[0], rows)
+    checks = _Checks(columns, wanted, encodings, streams)
+    checks.column(columns[0], rows)
+    checks.need_room(budget)
 
 
 class _Checks:
@@ -95,12 +108,38 @@ class _Checks:
         self, columns: Sequence[Column], wanted: Collection[int], encodings: Sequence[Encoding], streams: Streams
     ) -> None:
         self._columns, self._wanted, self._encodings, self._streams = columns, wanted, encodings, streams
+        self._size = 0
+        self._texts_at_most: list[tuple[int, Column, int]] = []
+        """Of texts from dictionaries: bytes that they take at most, and how many they are."""
+
+    def need_room(self, budget: int) -> None:
+        """Refuse what decodes to more bytes than these, before anything is decoded."""
+        size = self._size + sum(most for most, _, _ in self._texts_at_most)
+        for most, column, values in sorted(self._texts_at_most, key=lambda one: one[0], reverse=True):
+            if self._size > budget or size <= budget:
+                break
+            # A dictionary's longest text, to which hardly anything may point, is no reason to refuse.
+            size += self._chosen(column, values) - most
+        if size > budget:
+            what = f"columns that decode to {size} bytes, where {budget} are the limit for a stripe of this size"
+            raise FormatError(what, hint="fewer columns")
+
+    def _chosen(self, column: Column, values: int) -> int:
+        """Bytes of the texts to which the values point."""
+        encoding = self._encodings[column.id]
+        found = []
+        for kind, count in ((StreamKind.LENGTH, encoding.dictionary_size), (StreamKind.DATA, values)):
+            found.append(np.empty(count, np.int64))
+            sum_of(self._stream(column, kind), count, version=encoding.version, most=_LONGEST, out=found[-1])
+        lengths, chosen = found
+        return sum(int(lengths[chosen[at : at + _PIECE]].sum()) for at in range(0, values, _PIECE))
 
     def column(self, column: Column, above: int) -> None:
         """`above`: how many values what is around it has for it."""
         if above > MAX_ORC_VALUES:
             raise FormatError(f"{above} values in a stripe, where {MAX_ORC_VALUES} is the limit", column=column.name)
         kind, encoding = column.kind, self._encodings[column.id]
+        self._size += above * _WIDE.get(kind, _ROOM) if kind is not None else 0
         if kind is None or encoding.kind > 3:
             raise UnsupportedError("a type or an encoding that is not known", column=column.name)
         if encoding.is_dictionary and kind not in TEXTS:
@@ -153,7 +192,9 @@ class _Checks:
 
     def _texts(self, column: Column, values: int, encoding: Encoding) -> None:
         if not encoding.is_dictionary:
-            self._need(column, StreamKind.DATA, self._sum(column, StreamKind.LENGTH, values, _LONGEST))
+            length = self._sum(column, StreamKind.LENGTH, values, _LONGEST)
+            self._need(column, StreamKind.DATA, length)
+            self._size += length
             return
         entries = encoding.dictionary_size
         if entries > MAX_ORC_VALUES:
@@ -163,6 +204,16 @@ class _Checks:
         if values and not entries:
             raise self._error(column, StreamKind.DATA, "points into an empty dictionary")
         self._sum(column, StreamKind.DATA, values, max(0, entries - 1))
+        self._size += _ROOM * entries
+        self._texts_at_most.append((values * self._longest(column, entries, length), column, values))
+
+    def _longest(self, column: Column, entries: int, length: int) -> int:
+        """A dictionary's longest text has at most so many bytes, of `length` that all have."""
+        data, version = self._stream(column, StreamKind.LENGTH), self._encodings[column.id].version
+        most = 2 * (length // max(1, entries)) + _ROOM
+        while most < length and sum_of(data, entries, version=version, most=most) < 0:
+            most *= 2
+        return min(most, length)
 
     def _present(self, column: Column, above: int) -> int:
         """How many of its values are not null."""

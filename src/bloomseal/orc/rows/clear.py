@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ...errors import BloomsealError, FormatError, IntegrityError, UnsupportedError
-from ...limits import MAX_ORC_STRIPE_BYTES
+from ...limits import MAX_ORC_DECODED_BYTES, MAX_ORC_RATIO, MAX_ORC_STRIPE_BYTES
 from ..chunks import Compression, deflate
 from ..encryption import Variant
 from ..index import StripeIndex
@@ -159,7 +159,9 @@ def _made(
     stride = tail.row_index_stride or index.stripe.num_rows
     rows = min(groups.stop * stride, index.stripe.num_rows) - groups.start * stride
     inflated = _inflated(tail, index, parts)
-    check_streams(tail.schema.columns, wanted, encodings, inflated, rows)
+    stored = sum((index.stripe.index_length, index.stripe.data_length, index.stripe.footer_length))
+    budget = MAX_ORC_DECODED_BYTES // len(tail.stripes) + MAX_ORC_RATIO * stored
+    check_streams(tail.schema.columns, wanted, encodings, inflated, rows, budget)
     listed = b"".join(encoded(1, stream_entry(*place, len(data))) for place, data in inflated.items())
     kinds = b"".join(encoded(2, encoded(1, one.kind) + encoded(2, one.dictionary_size)) for one in encodings)
     footer = listed + kinds + _zone(tail, index, wanted)

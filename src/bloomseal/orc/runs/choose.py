@@ -20,6 +20,7 @@ _BYTE, _VALUE, _LONG_RUNS, _PACKED, _SEQUENCE = 80, 400, 35, 50, 60
 packed ones, per byte of LZ4.
 """
 _ANY: Final = -1
+_NOWHERE: Final = np.empty(0, np.int64)
 _WORTH_NUMPY: Final = 64
 """Values of a run; shorter ones are walked through."""
 _GREAT: Final = 1 << 40
@@ -48,21 +49,30 @@ def histogram(data: memoryview, wanted: int) -> tuple[Walked, npt.NDArray[np.int
     return int(walked(through, wanted, counts)), counts
 
 
-def sum_of(data: memoryview, wanted: int, *, version: int, signed: bool = False, most: int = _ANY) -> Walked:
+def sum_of(
+    data: memoryview,
+    wanted: int,
+    *,
+    version: int,
+    signed: bool = False,
+    most: int = _ANY,
+    out: npt.NDArray[np.int64] = _NOWHERE,
+) -> Walked:
     """The sum of the first `wanted` values of an integer stream.
 
     Args:
         version: of the encoding, 1 or 2.
         signed: values are zigzag encoded.
         most: each lies between 0 and this, which is below 2^32; not given: runs are only counted.
+        out: takes the values, where `most` is given.
     """
-    if version != 1 and not signed and most >= 0 and not worthwhile(_LONG_RUNS * wanted):
+    if version != 1 and not signed and most >= 0 and not len(out) and not worthwhile(_LONG_RUNS * wanted):
         found = _long_runs(data, wanted, most)
         if found is not None:
             return found
     cost = _PACKED * len(data) if most < 0 else _VALUE * wanted
     walked, through = _chosen("runs_v1" if version == 1 else "runs_v2", cost, data)
-    return int(walked(through, wanted, signed, most))
+    return int(walked(through, wanted, signed, most, out))
 
 
 def _long_runs(data: memoryview, wanted: int, most: int) -> Walked | None:

@@ -16,7 +16,7 @@ __all__ = ["compiled"]
 register_jitable(walk.varint)  # inlined where the walks call it
 
 _BYTES: Final = frozen(types.uint8)
-_NUMBERS: Final = (_BYTES, types.int64, types.boolean, types.int64)
+_NUMBERS: Final = (_BYTES, types.int64, types.boolean, types.int64, types.Array(types.int64, 1, "C"))
 _SIGNATURES: Final = {
     "bytes_walk": (_BYTES, types.int64, types.Array(types.int64, 1, "C")),
     "runs_v1": _NUMBERS,

@@ -63,12 +63,13 @@ def varint(data: Any, at: Any) -> Any:
     return value, at
 
 
-def runs_v1(data: Any, wanted: Any, signed: Any, most: Any) -> Any:
+def runs_v1(data: Any, wanted: Any, signed: Any, most: Any, out: Any) -> Any:
     """Integer run length encoding, version 1: the sum of `wanted` values.
 
     Args:
         signed: they are zigzag encoded.
         most: each must lie between 0 and this, which is below 2^32; below 0: they may be anything, and the sum is 0.
+        out: takes the values, where it is not empty.
     """
     at, size, done, total = 0, len(data), 0, 0
     while done < wanted:
@@ -92,11 +93,13 @@ def runs_v1(data: Any, wanted: Any, signed: Any, most: Any) -> Any:
                 if value < 0 or value > most or end < 0 or end > most:
                     return OUTSIDE
                 total += (value + end) * times // 2
+                for place in range(min(times, len(out))):
+                    out[done + place] = value + delta * place
             done += times
     return total
 
 
-def runs_v2(data: Any, wanted: Any, signed: Any, most: Any) -> Any:
+def runs_v2(data: Any, wanted: Any, signed: Any, most: Any, out: Any) -> Any:
     """As `runs_v1`, of version 2."""
     at, size, done, total = 0, len(data), 0, 0
     places, patches = [0] * 32, [0] * 32
@@ -166,7 +169,7 @@ def runs_v2(data: Any, wanted: Any, signed: Any, most: Any) -> Any:
         if end > size:
             return CUT
         needed = min(count, wanted - done)
-        done += count
+        stored, done = done, done + count
         if most < 0:
             at = end
             continue
@@ -178,6 +181,9 @@ def runs_v2(data: Any, wanted: Any, signed: Any, most: Any) -> Any:
                 return OUTSIDE
             times = needed if width == 0 else min(needed, 2)
             total += (value + ahead) * times // 2
+            for place in range(min(times, len(out))):
+                out[stored + place] = value + delta * place
+            stored += times
             value, needed = ahead, max(needed - times, 0) if width else 0
         if value > _GREAT or value < -_GREAT:
             return OUTSIDE
@@ -207,7 +213,11 @@ def runs_v2(data: Any, wanted: Any, signed: Any, most: Any) -> Any:
                 number = number >> 1 ^ -(number & 1)
             if number < 0 or number > most:
                 return OUTSIDE
-            total += number * (needed if kind == 0 else 1)
+            times = needed if kind == 0 else 1
+            total += number * times
+            for _ in range(min(times, len(out))):
+                out[stored] = number
+                stored += 1
         at = end
     return total
 
