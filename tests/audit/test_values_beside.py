@@ -334,6 +334,22 @@ def test_bytes_in_a_gap(lab: Lab, hide: Callable[[Lab], bytes], write: Callable[
     assert "078" not in found[0].message
 
 
+@pytest.mark.parametrize("how", ["filter", "dictionary"])
+def test_a_copy_under_another_name(lab: Lab, how: str) -> None:
+    table = people(2000).append_column("customer_no", people(2000)["ssn"])
+    filters = {"bloom_filters": {"ssn": True, "customer_no": True}} if how == "filter" else {"use_dictionary": True}
+    lab.write("t/a.parquet", table, row_group_size=1000, **filters)
+    assert not _held(_report(lab, lab.folder / "t"), "BS120")
+    (found,) = [one for one in _report(lab, lab.folder / "t", deep=True).findings if one.rule.id == "BS120"]
+    assert (found.column, found.row_groups) == ("ssn", (0, 1))
+    assert "customer_no" in found.message
+    # Few values are equal by chance.
+    few = people().append_column("town", people()["city"])
+    spec = {"column_keys": {"city": "pii"}}
+    lab.write("u/a.parquet", few, encryption=spec, bloom_filters={"city": True, "town": True}, use_dictionary=True)
+    assert "BS120" not in lab.keyed(lab.folder / "u", deep=True).ids()
+
+
 OTHERS = {
     "a.csv": b"ssn\n078\n", "b.json": b'{"ssn": "078"}', "c.avro": b"Obj\x01", "d.arrow": b"ARROW1\0\0", "e.zip": b"PK\x03\x04",
     "f.sqlite": b"SQLite format 3\0", "g.log": b"ssn=078", "_h": b"x", ".i.csv.crc": b"ssn\n078", "metadata/j.txt": b"x",

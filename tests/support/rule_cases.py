@@ -234,6 +234,15 @@ def values_in_names(lab: Lab) -> Pair:
     return lab.keyed(lab.folder / "bad"), lab.keyed(lab.folder / "near", policy=lab.policy())
 
 
+@pair("BS120")
+def copy_under_another_name(lab: Lab) -> Pair:
+    table = people()
+    twice = table.append_column("customer_no", table["ssn"])
+    other = table.append_column("customer_no", table["ssn"].take(list(range(399, -1, -1))))
+    bad = lab.write("bad.parquet", twice, use_dictionary=True)
+    return lab.keyed(bad, deep=True), lab.keyed(lab.write("near.parquet", other, use_dictionary=True), deep=True)
+
+
 @pair("BS201")
 def unreadable_file(lab: Lab) -> Pair:
     bad = lab.signed("bad.parquet")

@@ -91,6 +91,11 @@ _TABLE: Final = (
          "Whoever may list the folder reads them: a table that is partitioned by a sealed column has each of its values in a name.",
          "", "nothing", "info where only the policy's word seals the column, which has no key of its own: complete, or uniform",
          advice="Write the data of {file} anew, partitioned by another column than {column}, and under names that hold no values."),
+    Rule("BS120", "copied-column", "A column in clear holds the values of a sealed one", _CRITICAL,
+         "Under another name the same values lie open: equal filters, or equal dictionaries, tell. Fewer than some hundred values in a "
+         "filter, or than some in a dictionary, may be equal by chance, and are not told.",
+         "", "keys and --deep",
+         advice="Give the other column a key in the policy and seal it (bloomseal rekey), or write {file} without it."),
     # What can't be trusted
     Rule("BS201", "unreadable-file", "A file that can't be read", _ERROR,
          "It breaks the specification, is truncated, or is no Parquet file. What protects it is unknown.",

@@ -60,6 +60,7 @@ def check(facts: Facts) -> list[Finding]:
         findings += _check_file(facts, file, policy)
         findings += _check_strays(file, policy)
         findings += _check_gaps(file)
+        findings += _check_copies(file)
         for line in lines(file, policy):
             findings += _check_name(line)
             findings += _check_exposure(line)
@@ -107,6 +108,12 @@ def _check_gaps(file: FileFacts) -> Iterator[Finding]:
         more = f" and {len(file.gaps) - _LISTED} more" if len(file.gaps) > _LISTED else ""
         severity = Severity.CRITICAL if any(gap.clear for gap in file.gaps) else None
         yield found("BS118", f"beside all modules: {listed}{more}", severity, file.path)
+
+
+def _check_copies(file: FileFacts) -> Iterator[Finding]:
+    for (sealed, clear), groups in file.copies.items():
+        message = f"column {clear}, in clear, has an equal filter or dictionary"
+        yield found("BS120", message, None, file.path, sealed, tuple(groups))
 
 
 def _check_name(line: Line) -> Iterator[Finding]:

@@ -33,7 +33,7 @@ _LISTED = 20
 @click.option(
     "--deep",
     is_flag=True,
-    help="Read whole files: open every module as verify does; repeated nonces, filters in clear or wrong.",
+    help="Read whole files: open every module as verify does; repeated nonces, filters in clear or wrong, copied columns.",
 )
 @click.option("--without-keys", is_flag=True, help="Look at what everybody sees, whatever KMS the policy names.")
 @click.option(

@@ -19,6 +19,7 @@ from ....format.verify import verify_walk
 from ....format.walk import Chunk, Walk
 from ....limits import MAX_MODULE_BYTES
 from ....storage.source import Source
+from .copies import copies
 from .file import Broken, ChunkFacts, FileFacts, Seen
 from .raw_scan import clear_filters, only_sealed
 
@@ -182,8 +183,11 @@ def _place(used: _Used, index: int) -> tuple[str, str]:
 
 def prove(facts: FileFacts, walk: Walk) -> None:
     """Open every module that the keys at hand open, as `bloomseal.verify` does, and note those that don't authenticate,
-    or break the specification; those of plaintext columns can only do the latter.
+    or break the specification; those of plaintext columns can only do the latter. Note copies of sealed columns, too.
     """
     facts.broken = tuple(
         Broken(error.row_group or 0, error.column, error.module, error.what) for error in verify_walk(walk).failures
     )
+    for row_group in range(len(walk.footer.row_groups) if facts.algorithm is not None and facts.error is None else 0):
+        for pair in copies(walk, row_group):
+            facts.copies.setdefault(pair, []).append(row_group)

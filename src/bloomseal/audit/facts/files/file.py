@@ -108,6 +108,8 @@ class FileFacts:
         hash_masks: columns of an ORC file of whose values readers without a key see hashes.
         untrusted_filters: column of an ORC file → why its filters, of a writer known to be wrong, prove nothing.
         unbelieved: columns of an ORC file on which nobody would believe a filter, so that none can be attached.
+        copies: sealed column, column in clear → row groups in which both hold the same values, where the whole file
+            was read.
         gaps: bytes that no module covers; None where not all modules' places could be seen.
         patterns: plaintext column → what its smallest and greatest values look like, where that is personal.
     """
@@ -135,6 +137,7 @@ class FileFacts:
     hash_masks: tuple[str, ...] = ()
     untrusted_filters: dict[str, str] = field(default_factory=dict)
     unbelieved: tuple[str, ...] = ()
+    copies: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     gaps: tuple[Gap, ...] | None = None
     patterns: dict[str, str] = field(default_factory=dict)
 
