@@ -79,7 +79,7 @@ def test_an_audit_is_the_same_as_on_one_machine(spark: SparkSession, own_ring: b
     bs.write_table(pa.table({"id": [1], "ssn": ["1"]}), tmp_path / "people" / "outside.parquet", encryption=external)
     now = datetime(2030, 1, 1, tzinfo=UTC)
     for with_keys in (True, False):
-        here = audit.audit(tmp_path / "people", keys=policy.keys if with_keys else None, policy=policy, now=now)
+        here = audit.audit(tmp_path / "people", policy=policy, with_keys=with_keys, now=now)
         there = bss.audit(spark, tmp_path / "people", policy=policy, with_keys=with_keys, now=now, files_per_task=3)
         assert there.report.to_dict(inventory=True) == here.to_dict(inventory=True)
         assert there.report.findings == here.findings

@@ -169,7 +169,7 @@ def levels_in_clear(lab: Lab) -> Pair:
             path, "message m { optional binary ssn (STRING); }", rows, page_version=version,
             encryption=key_tools(keys, uniform_key="kf", double_wrapping=False),
         )  # fmt: skip
-        return lab.case(path, deep=True, keys=_JavaKms(keys))
+        return lab.case(path, deep=True, keys=JavaKms(keys))
 
     return file("v2.parquet", 2), file("v1.parquet", 1)
 
@@ -565,7 +565,7 @@ def missing_index(lab: Lab) -> Pair:
     return lab.case(bad, policy=policy), lab.case(_indexed(lab, "good", IndexPolicy())[0], policy=policy)
 
 
-class _JavaKms:
+class JavaKms:
     """The harness's KMS: AES-GCM under the master key, its name as AAD."""
 
     def __init__(self, keys: dict[str, bytes]) -> None:
