@@ -416,7 +416,9 @@ def test_iceberg_files_that_go_elsewhere(lab: Lab, name: str) -> None:
 def test_what_is_no_data_leaves_no_doubt(lab: Lab) -> None:
     for name, data in {"_SUCCESS": b"", "readme.txt": b"plain", "_a.json": b"{}", ".a.parquet.crc": b"crc\0"}.items():
         (lab.folder / "t" / name).write_bytes(data)
-    assert ask(lab).answer == "yes"
+    answer = ask(lab)
+    assert answer.answer == "yes"
+    assert "2 files that are no Parquet" in answer.not_looked_at[1]
     _, newest = _iceberg(lab)
     packed = newest.with_name("00009-x.gz.metadata.json")
     packed.write_bytes(gzip.compress(newest.read_bytes()))

@@ -77,7 +77,7 @@ def test_a_clean_table_is_told_so(lab: Lab) -> None:
     assert not report.hidden
     assert report.ok
     assert _told(report) == (True, True, True)
-    assert report.verdict == "ok: 1 files held against the policy, with keys: no finding"
+    assert report.verdict == "ok: 1 file held against the policy, with keys, pages unread: no finding"
 
 
 def test_what_only_keys_show_is_hidden_not_unseen(lab: Lab) -> None:
@@ -86,7 +86,7 @@ def test_what_only_keys_show_is_hidden_not_unseen(lab: Lab) -> None:
     assert report.hidden
     assert _told(report) == (True, True, True)
     assert "without keys" in report.verdict
-    assert "1 things were not looked at" in report.verdict
+    assert "1 thing not looked at" in report.verdict
 
 
 def test_without_a_policy_nothing_was_judged(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
@@ -239,7 +239,7 @@ def test_a_kms_that_the_policy_names_and_nobody_reaches(lab: Lab, capsys: pytest
     assert "could not look: the keys of the policy's KMS" in capsys.readouterr().out
     report = audit(path, policy=Policy.load(policy))
     assert report.ok is False
-    assert report.verdict == "not ok: no finding; 1 things could not be looked at"
+    assert report.verdict == "not ok: no finding; 1 thing could not be looked at"
 
 
 def test_may_destroy_asks_the_kms_that_the_policy_names(lab: Lab) -> None:

@@ -193,6 +193,22 @@ def test_every_plot_is_an_svg(report: Report) -> None:
         assert all(float(shape.get("width") or -1) >= 0 and float(shape.get("height") or -1) >= 0 for shape in shapes)
 
 
+def test_each_report_says_what_was_not_seen(lab: Lab) -> None:
+    lab.write("t/a.parquet")
+    (lab.folder / "t" / "export.csv").write_text("ssn\n078\n")
+    report = lab.case(lab.folder / "t", policy=lab.policy()).report()
+    assert len(report.hidden) == 2
+    for form in (Report.to_json, to_sarif, to_html, to_cbom):
+        assert "export.csv" in form(report), form
+    whole = lab.keyed(lab.write("u/a.parquet"), policy=lab.policy()).report()
+    assert not whole.hidden
+    assert "not_seen" not in to_cbom(whole)
+    assert "their pages were not read" in to_html(whole)
+    assert "their pages were not read" not in to_html(
+        lab.keyed(lab.folder / "u", policy=lab.policy(), deep=True).report()
+    )
+
+
 def test_cbom_is_valid(report: Report) -> None:
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator

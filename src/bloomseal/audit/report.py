@@ -91,9 +91,10 @@ class Report(ShownInNotebooks):
             return f"not judged: no policy says what is to be sealed; {found} by the rules that need none"
         if self.ok:
             seen = "with keys" if self.with_keys else "without keys, as everybody sees them"
-            more = f"; {len(self.hidden)} things were not looked at" if self.hidden else ""
-            return f"ok: {self.files:,} files held against the policy, {seen}: {found}{more}"
-        blind = f"; {len(self.unseen)} things could not be looked at" if self.unseen else ""
+            pages = "read as a whole" if self.deep else "pages unread"
+            more = f"; {_counted(len(self.hidden), 'thing')} not looked at" if self.hidden else ""
+            return f"ok: {_counted(self.files, 'file')} held against the policy, {seen}, {pages}: {found}{more}"
+        blind = f"; {_counted(len(self.unseen), 'thing')} could not be looked at" if self.unseen else ""
         return f"not ok: {found}{blind}"
 
     @property
@@ -307,6 +308,10 @@ def _kept_back(files: Sequence[FileFacts], nonces: Nonces | None) -> list[str]:
     if nonces is not None and nonces.unseen:
         told.append(f"nonces of some modules ({len(set(nonces.unseen))} files)")
     return told
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _plain(value: Any) -> Any:

@@ -16,7 +16,7 @@ from ...storage.ref import FileRef
 from ..facts.inventory import keys_at_hand, scanner_for, tools_behind
 from ..facts.places import Places, Systems, find_files
 from ..facts.policies import Policies
-from .answer import ALL_VERSIONS, Destruction, Reason
+from .answer import ALL_VERSIONS, NOT_LOOKED_AT, Destruction, Reason
 from .examine import Examined, Examiner, file_of
 from .question import CACHE_LIFETIME, Question, ask
 
@@ -158,7 +158,14 @@ def answered(
         after=after,
         retired=last.retired,
         wait_until=last.wait_until,
+        not_looked_at=(NOT_LOOKED_AT, *_unread(places)),
     )
+
+
+def _unread(places: Places) -> list[str]:
+    if not places.unread:
+        return []
+    return [f"{len(places.unread)} files that are no Parquet, ORC or table metadata, {places.unread[0]} among them"]
 
 
 class _Look:

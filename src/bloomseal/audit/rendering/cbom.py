@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
+from ..._text import safe_text
 from ..._version import __version__
 from ...storage.logs.snapshot import library
 from ..report import Report
@@ -117,6 +118,7 @@ class _Bill:
     def __init__(self, model: Any, report: Report, lives: Mapping[tuple[str, str | None], Life]) -> None:
         self.m = model
         self.lives = lives
+        self.unseen = [*report.unseen, *report.hidden]
         self.moment = datetime.fromtimestamp(0, UTC)
         self.algorithms: dict[tuple[str, str, str], Files] = {}
         self.masters: dict[tuple[str, str | None], _Group] = {name: _Group() for name in lives}
@@ -147,6 +149,8 @@ class _Bill:
         for table, component in tables.items():
             bom.register_dependency(component, [keys[one] for one in sorted(self.tables[table][1], key=repr)])
         bom.metadata.timestamp = self.moment
+        for text in self.unseen:  # there may be more keys than these
+            bom.metadata.properties.add(m.Property(name="bloomseal:not_seen", value=safe_text(text)))
         bom.metadata.tools.components.add(
             m.Component(name="bloomseal", version=__version__, type=m.ComponentType.APPLICATION)
         )

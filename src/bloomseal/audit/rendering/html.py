@@ -74,7 +74,7 @@ tr,figure,.verdict,h3+p{break-inside:avoid}h2,h3,h3+p{break-after:avoid}thead{di
 {% if g.findings | length > most %}<p>And {{ "{:,}".format(g.findings | length - most) }} more; the JSON report has all.</p>{% endif %}</section>
 {% endfor %}{% endif %}
 <h2>Not seen</h2>
-{% if not report.hidden %}<p>Of the {{ "{:,}".format(report.files) }} files nothing is known that was not looked at, beside what is named above.</p>{% else %}<ul>{% for text in report.hidden %}<li>{{ text }}</li>{% endfor %}</ul>{% endif %}
+{% if not report.hidden %}<p>No key was missing for these {{ "{:,}".format(report.files) }} files{{ "" if report.deep else "; their pages were not read" }}.</p>{% else %}<ul>{% for text in report.hidden %}<li>{{ text }}</li>{% endfor %}</ul>{% endif %}
 {% for title, caption, svg in plots %}<h2>{{ title }}</h2><figure>{{ svg }}<figcaption>{{ caption }}</figcaption></figure>
 {% endfor %}</body></html>
 """

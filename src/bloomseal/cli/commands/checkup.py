@@ -165,6 +165,11 @@ def table_checks(path: str, policy: Policy | TablePolicy | None, keys: Any, *, s
         f"{report.files} of {total} looked at{keyless}",
         None if total else "the folder of the table",
     )
+    if policy is None:
+        clear = ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in report.in_clear.items())
+        yield Check(
+            "table", "policy", State.NOTE, f"none, so that nothing was judged; in clear: {clear}", "--policy FILE"
+        )
     if policy is not None and report.files and not any(policies.of(ref.path) for ref in places.files):
         yield Check("table", "policy", State.UNKNOWN, "no table of the policy is called as the path is", "--table NAME")
     rules: dict[str, set[str]] = defaultdict(set)

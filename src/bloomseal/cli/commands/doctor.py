@@ -42,7 +42,7 @@ def doctor(path: str | None, policy: str | None, table_name: str | None, sample:
     A throwaway key is wrapped and unwrapped under each master key of the policy. Nothing is written, and no network is
     used unless a KMS or a TABLE is there.
 
-    Exit code: 0 if all is well, notes included; 1 if something is wrong, or could not be found out; 2 on a wrong call.
+    Exit code: 0 if nothing is wrong, notes included; 1 if something is, or could not be found out; 2 on a wrong call.
 
     \b
     Examples:
@@ -60,7 +60,7 @@ def doctor(path: str | None, policy: str | None, table_name: str | None, sample:
     else:
         table(["", "what", "found", "try"], [(c.state.value, c.name, c.found, c.hint) for c in checks])
         bad = sum(not check.state.good for check in checks)
-        click.echo("all is well" if good else f"{bad} of {len(checks)} need a look")
+        click.echo("nothing is wrong in what was looked at" if good else f"{bad} of {len(checks)} need a look")
     return 0 if good else 1
 
 
