@@ -30,6 +30,12 @@ MAX_INFLATED_PAGE_BYTES: Final = 64 * 1024 * 1024
 by default.
 """
 
+MAX_DECODED_BYTES: Final = 1 << 30
+MAX_DECODED_TIMES: Final = 8
+"""What a decoder may make of the pages that it is given together: a gibibyte, and so many times their bytes without
+compression. A million rows of 50 columns with one text of 16 bytes each, stored in some kilobytes, fit.
+"""
+
 MAX_LIST_ELEMENTS: Final = 1 << 17
 """Structs in a Thrift list that we take apart ourselves. An element can be one byte in the file and hundreds in memory;
 32,768 leaf columns inside lists make some 98,000 schema elements."""

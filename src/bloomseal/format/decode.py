@@ -82,7 +82,7 @@ def read_in_pieces(walk: Walk, row_group: int, leaves: Sequence[int], *, int96_u
         yield read_row_group(walk, row_group, leaves, int96_unit=int96_unit)
         return
     try:
-        data = _checked_moments(walk, leaves, mini_file(walk, row_group, leaves), int96_unit)
+        data = _checked_moments(walk, leaves, mini_file(walk, row_group, leaves, at_once=piece), int96_unit)
         several = len(leaves) > 1
         yield from _batches(data, piece, use_threads=several, coerce_int96_timestamp_unit=int96_unit)
     except BloomsealError as error:

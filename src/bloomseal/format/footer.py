@@ -234,7 +234,12 @@ class Footer:
 
     def wrong(self, claim: Claim) -> bool:
         """Is its writer known to be wrong about this?"""
-        return known_wrong(claim, *application_and_version(self.created_by)) is not None
+        return claim in self._wrong
+
+    @cached_property
+    def _wrong(self) -> frozenset[Claim]:
+        writer = application_and_version(self.created_by)
+        return frozenset(claim for claim in Claim if known_wrong(claim, *writer) is not None)
 
     @cached_property
     def ordered(self) -> list[bool]:

@@ -6,6 +6,7 @@ import base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import pyarrow as pa
 
@@ -15,6 +16,7 @@ from ..storage.source import Buffer, fresh
 from ..thrift import Struct, WireType, encode_binary
 from .footer import plain_footer
 from .layout import MAGIC, Column, FileMeta, Group, Meta
+from .pages.decoded import DecodedSize, need_room
 from .pages.page import Page, resized_header
 from .schema import Schema
 from .walk import Chunk, Walk
@@ -77,6 +79,7 @@ def mini_file(
     *,
     physical: bool = False,
     selection: PageSelection | None = None,
+    at_once: int | None = None,
 ) -> MiniFile:
     """A plaintext Parquet file of these leaves (indexes, ascending) of one row group, or of none.
 
@@ -86,9 +89,11 @@ def mini_file(
     Args:
         physical: without logical types, see `Schema.cut`.
         selection: these pages only, of all `leaves`.
+        at_once: the rows that will be decoded together; None: all.
 
     Raises:
-        FormatError, IntegrityError, KeyAccessError.
+        FormatError: broken, or more than a decoder may make of it (`need_room`).
+        IntegrityError, KeyAccessError.
     """
     chunks = [] if row_group is None else [walk.chunk(row_group, leaf) for leaf in leaves]
     # Opening makes pages smaller; a header may grow by the few bytes of a changed varint, and `inflated` pages more
@@ -104,10 +109,14 @@ def mini_file(
         room += sum(len(page.inflated or b"") for pages in selection.pages.values() for page in pages)
     out = MiniFile(room + _FOOTER_ROOM)
     out.append(MAGIC)
-    columns = []
+    columns, sizes, ends = [], [], [out.size]
     for chunk in chunks:
         pages = walk.pages(chunk, passing=True) if selection is None else selection.pages[chunk.leaf.index]
-        columns.append(_add_chunk(walk, chunk, pages, out, physical))
+        inflated = isinstance(pages, Sequence) and all(page.inflated is not None for page in pages)
+        sizes.append(DecodedSize(chunk.leaf, _UNCOMPRESSED if inflated else walk.meta(chunk).codec, at_once))
+        columns.append(_add_chunk(walk, chunk, pages, out, physical, inflated, sizes[-1]))
+        ends.append(out.size)
+    need_room(sizes, [out.view[start:end] for start, end in pairwise(ends)])
     rows, groups = 0, []
     if row_group is not None:
         rows = selection.num_rows if selection else walk.footer.row_group(row_group).num_rows or 0
@@ -134,9 +143,10 @@ def _footer(walk: Walk, leaves: Sequence[int], rows: int, groups: list[bytes], p
     return footer.to_bytes()
 
 
-def _add_chunk(walk: Walk, chunk: Chunk, pages: Iterable[Page], out: MiniFile, physical: bool) -> bytes:
+def _add_chunk(
+    walk: Walk, chunk: Chunk, pages: Iterable[Page], out: MiniFile, physical: bool, inflated: bool, counted: DecodedSize
+) -> bytes:
     original = walk.meta(chunk)
-    inflated = isinstance(pages, Sequence) and all(page.inflated is not None for page in pages)
     start, uncompressed, values, dictionary, first_data = out.size, 0, 0, None, None
     some = bool(original.num_values)
     for page in pages:
@@ -147,6 +157,7 @@ def _add_chunk(walk: Walk, chunk: Chunk, pages: Iterable[Page], out: MiniFile, p
         except BloomsealError as error:
             place = f"{page.kind.label} {page.ordinal}"
             raise error.at(file=walk.source.name, module=place, **chunk.place) from None
+        counted.add(page)
         body = page.inflated if inflated else None
         header = plain_header(page, page.size if body is None else len(body))
         if page.ordinal < 0:

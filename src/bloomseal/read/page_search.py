@@ -56,7 +56,7 @@ class PageSearch:
     """
 
     def __init__(self, meta: ColumnMetaData, sought: Sequence[bytes]) -> None:
-        self._inflate = Inflater(meta)
+        self._inflate = Inflater(meta.codec)
         self._sought = sought
         self._held = _in_text if meta.type == PhysicalType.BYTE_ARRAY else _in_numbers
         self._in_dictionary = True

@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import BloomsealError
-from ..format.hashes.page_hashes import parts_of
 from ..format.pages.inflate import PLAIN, Inflater
-from ..format.pages.levels import tallied
+from ..format.pages.levels import parts_of, tallied
 from ..format.pages.page import Page
 from ..format.schema import Leaf
 from ..format.walk import Walk
@@ -51,7 +50,7 @@ def thinned(walk: Walk, row_group: int, leaf: Leaf, keys: KeySet, scratch: Scrat
         FormatError, IntegrityError, KeyAccessError.
     """
     chunk = walk.chunk(row_group, leaf.index)
-    inflate = Inflater(walk.meta(chunk))
+    inflate = Inflater(walk.meta(chunk).codec)
     none = np.empty(0, dtype=np.int64)
     rows, owners, end = [none], [none], 0
     for page in walk.pages(chunk, scratch):

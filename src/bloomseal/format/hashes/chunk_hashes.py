@@ -96,7 +96,7 @@ def _hashes(walk: Walk, row_group: int, leaf: Leaf) -> list[tuple[int, npt.NDArr
         # Its pages may share rows: all of them are decoded, or none.
         hashes.clear()
         selection = None
-    data = mini_file(walk, row_group, [leaf.index], physical=True, selection=selection).view
+    data = mini_file(walk, row_group, [leaf.index], physical=True, selection=selection, at_once=_BATCH_ROWS).view
     del selection, rest, data_pages, page  # and the memory that they were read into
     stored = ColumnType(leaf.type.physical, leaf.type.type_length)
     hashes += ((-1, hash_array(values, stored)) for values in _decoded(data))

@@ -13,16 +13,15 @@ import numpy.typing as npt
 from ...sbbf import PhysicalType, batch
 from ...thrift.structs import ColumnMetaData
 from ..pages.inflate import DICTIONARY_ENCODINGS, PLAIN, Inflater
-from ..pages.levels import tallied
+from ..pages.levels import parts_of, tallied
 from ..pages.page import Page
 from ..schema import Leaf
 
-__all__ = ["PageHashes", "parts_of"]
+__all__ = ["PageHashes"]
 
 U8 = npt.NDArray[np.uint8]
 U64 = npt.NDArray[np.uint64]
 
-_RLE: Final = 3
 _WIDTHS: Final = {
     PhysicalType.INT32: 4,
     PhysicalType.INT64: 8,
@@ -48,7 +47,7 @@ class PageHashes:
 
     def __init__(self, meta: ColumnMetaData, leaf: Leaf) -> None:
         self.rows = 0
-        self._inflate = Inflater(meta)
+        self._inflate = Inflater(meta.codec)
         self._leaf = leaf
         self._hashes: list[tuple[int, U64]] = []
         self._entries: U64 = np.empty(0, dtype=np.uint64)
@@ -102,29 +101,3 @@ class PageHashes:
             return None if len(values) else np.empty(0, dtype=np.uint64)
         width = _WIDTHS.get(kind.physical, kind.type_length or 0)
         return batch.hash_fixed(values, width, count) if width and len(values) == width * count else None
-
-
-def parts_of(page: Page, data: U8, leaf: Leaf) -> tuple[U8, U8, U8] | None:
-    """Repetition levels, definition levels and values of a data page (Parquet data pages); None where they can't be
-    told apart.
-    """
-    if (v2 := page.v2) is not None:
-        first = v2.repetition_levels or 0
-        second = first + (v2.definition_levels or 0)
-        ends = [(0, first), (first, second)]
-    elif (v1 := page.view.data) is not None:
-        ends, end = [], 0
-        for there, encoding in ((leaf.repetition, v1.repetition_encoding), (leaf.definition, v1.definition_encoding)):
-            start = end
-            if there:
-                if encoding != _RLE:
-                    return None
-                start = end + 4
-                end = start + int.from_bytes(data[end:start].tobytes(), "little")
-            ends.append((start, end))
-    else:
-        return None
-    if not all(0 <= start <= end <= len(data) for start, end in ends):
-        return None
-    repetition, definition = (data[start:end] for start, end in ends)
-    return repetition, definition, data[ends[-1][1] :]

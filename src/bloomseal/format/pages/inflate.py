@@ -16,7 +16,6 @@ from ...errors import FormatError
 from ...limits import MAX_INFLATED_PAGE_BYTES
 from ...storage.source import Buffer
 from ...thrift import Cursor
-from ...thrift.structs import ColumnMetaData
 from .page import Page
 
 __all__ = ["DICTIONARY_ENCODINGS", "PLAIN", "PLAIN_DICTIONARY", "Inflater"]
@@ -33,13 +32,17 @@ _CODECS: Final = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
 
 
 class Inflater:
-    """Takes the compression off the pages of one column chunk, whose metadata it is given."""
+    """Takes the compression off the pages of one column chunk.
 
-    def __init__(self, meta: ColumnMetaData) -> None:
-        self._compression = meta.codec
-        name = _CODECS.get(meta.codec or _UNCOMPRESSED)
+    Args:
+        codec: the chunk's (CompressionCodec; None: none).
+    """
+
+    def __init__(self, codec: int | None) -> None:
+        self._compression = codec
+        name = _CODECS.get(codec or _UNCOMPRESSED)
         self._codec = pa.Codec(name) if name is not None and pa.Codec.is_available(name) else None
-        self._unknown = self._codec is None and meta.codec != _UNCOMPRESSED
+        self._unknown = self._codec is None and codec != _UNCOMPRESSED
 
     def __call__(self, page: Page) -> bytes | bytearray | None:
         """The page's body without compression; None where that can't be had: whoever decodes the page will say why.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
@@ -10,7 +12,11 @@ from ...sbbf.operations import kernels
 from ..schema import Leaf
 from .page import Page
 
-__all__ = ["check_clear_levels", "tallied"]
+__all__ = ["check_clear_levels", "parts_of", "tallied"]
+
+U8 = npt.NDArray[np.uint8]
+
+_RLE: Final = 3
 
 
 def tallied(levels: npt.NDArray[np.uint8], greatest: int, count: int) -> npt.NDArray[np.int64] | None:
@@ -52,3 +58,29 @@ def check_clear_levels(page: Page, leaf: Leaf) -> bool:
             module=f"{page.kind.label} {page.ordinal}",
         )
     return counted
+
+
+def parts_of(page: Page, data: U8, leaf: Leaf) -> tuple[U8, U8, U8] | None:
+    """Repetition levels, definition levels and values of a data page (Parquet data pages); None where they can't be
+    told apart.
+    """
+    if (v2 := page.v2) is not None:
+        first = v2.repetition_levels or 0
+        second = first + (v2.definition_levels or 0)
+        ends = [(0, first), (first, second)]
+    elif (v1 := page.view.data) is not None:
+        ends, end = [], 0
+        for there, encoding in ((leaf.repetition, v1.repetition_encoding), (leaf.definition, v1.definition_encoding)):
+            start = end
+            if there:
+                if encoding != _RLE:
+                    return None
+                start = end + 4
+                end = start + int.from_bytes(data[end:start].tobytes(), "little")
+            ends.append((start, end))
+    else:
+        return None
+    if not all(0 <= start <= end <= len(data) for start, end in ends):
+        return None
+    repetition, definition = (data[start:end] for start, end in ends)
+    return repetition, definition, data[ends[-1][1] :]

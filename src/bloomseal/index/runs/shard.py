@@ -284,6 +284,6 @@ def _decoded(walk: Walk, selection: PageSelection | None) -> I64:
     """The entries on these pages; None: on all."""
     if not len(walk.footer.row_groups):
         return np.empty(0, dtype=np.int64)
-    data = mini_file(walk, 0, [0], physical=True, selection=selection).view
+    data = mini_file(walk, 0, [0], physical=True, selection=selection, at_once=_ROWS_AT_ONCE).view
     parts = [as_numpy(leaf_values(column)) for column in decode_batches(data, _ROWS_AT_ONCE)]
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)

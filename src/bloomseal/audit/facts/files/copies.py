@@ -47,7 +47,7 @@ def _marks(walk: Walk, chunk: Chunk) -> Iterator[tuple[object, ...]]:
                 yield "filter", *kind, hashlib.sha256(found.bitset).digest()
         page = next(iter(walk.pages(chunk)), None)
         if page is not None and page.ordinal < 0 and page.num_entries > _MOST_ENTRIES_BY_CHANCE:
-            entries = Inflater(walk.meta(chunk))(page)
+            entries = Inflater(walk.meta(chunk).codec)(page)
             if entries is not None:
                 yield "dictionary", *kind, hashlib.sha256(entries).digest()
     except BloomsealError:
