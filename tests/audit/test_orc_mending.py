@@ -11,10 +11,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.orc as po
 import pytest
 
-from bloomseal import DecryptionSpec, FilterSpec, Keyring, orc
+from bloomseal import DecryptionSpec, EncryptionSpec, FilterSpec, Keyring, KeyTools, orc, write_table
 from bloomseal.audit import audit
 from bloomseal.audit.rules.findings import Finding
 from bloomseal.cli.main import main
@@ -214,3 +215,24 @@ def test_statistics_in_clear_are_found(folder: Path) -> None:
     assert [one.column for one in found] == ["name"]
     assert not found[0].fix
     assert "write the data anew" in found[0].advice
+
+
+def test_the_counts_of_two_formats_are_not_compared(tmp_path: Path) -> None:
+    """An ORC file counts the versions of a key from 0, a keyring from 1: only a keyring tells which is which."""
+    ring = orc_ring(tmp_path / "keys.json")
+    folder = tmp_path / "both"
+    orc_file(folder / "a.orc", ring)
+    spec = EncryptionSpec("pii", keys=KeyTools(ring))
+    write_table(pa.table({"n": [1]}), folder / "a.parquet", encryption=spec)
+
+    def missed(**options: Any) -> set[str]:
+        return {Path(str(one.file)).name for one in audit(folder, **options).findings if one.rule.id == "BS316"}
+
+    assert missed() == missed(keys=KeyTools(ring)) == set()
+    ring.rotate("pii")
+    write_table(pa.table({"n": [1]}), folder / "b.parquet", encryption=spec)
+    assert missed() == {"a.parquet"}
+    assert missed(keys=KeyTools(ring)) == {"a.parquet", "a.orc"}
+    shutil.copy(folder / "a.orc", folder / "b.orc")
+    orc.rekey(folder / "b.orc", decryption=DecryptionSpec(ring, allow_ctr=True))
+    assert missed() == {"a.parquet", "a.orc"}

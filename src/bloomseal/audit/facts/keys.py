@@ -52,6 +52,7 @@ class KeyFacts:
         untold: why it could not.
         current: the version that the master key wraps with now, as far as the KMS tells.
         doubts: what was asked of the KMS about the master key and not answered.
+        own_count: the version is counted as its file's format counts, and nobody told which of the KMS's it is.
     """
 
     material: str = "none"
@@ -69,6 +70,7 @@ class KeyFacts:
     untold: str | None = None
     current: str | None = None
     doubts: tuple[str, ...] = ()
+    own_count: bool = False
 
     @classmethod
     def of(cls, key_metadata: bytes, sidecar: SidecarView, kms: Kms, url: str | None = None) -> KeyFacts:
@@ -200,6 +202,11 @@ class Kms:
             except BloomsealError:
                 pass
         return _claimed(wrapped)
+
+    @property
+    def names_local_versions(self) -> bool:
+        """Is it known which version of the KMS an ORC file's number is?"""
+        return isinstance(self._client, Keyring)
 
     def local_version(self, number: int) -> str:
         """How the KMS calls a version that an ORC file names; without a KMS, as the file has it."""

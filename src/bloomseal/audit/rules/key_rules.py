@@ -73,15 +73,17 @@ def check_keys(facts: Facts) -> Iterator[Finding]:
 
 def check_versions(facts: Facts) -> Iterator[Finding]:
     """Files that a rotation has missed: under an older version of a master key than others are."""
-    under: dict[str, dict[str, dict[str, FileFacts]]] = {}
+    under: dict[tuple[str, bool], dict[str, dict[str, FileFacts]]] = {}
     current: dict[str, str] = {}
     for file in facts.files:
         for key in file.keys:
             if key.master_key is not None and key.version is not None:
-                under.setdefault(key.master_key, {}).setdefault(key.version, {})[file.path] = file
+                # ORC files count from 0, and a keyring from 1: two counts are not compared.
+                counted = under.setdefault((key.master_key, key.own_count), {})
+                counted.setdefault(key.version, {})[file.path] = file
                 if key.current is not None:
                     current[key.master_key] = key.current
-    for name, versions in sorted(under.items()):
+    for (name, _), versions in sorted(under.items()):
         if len(versions) < 2:
             continue
         numbers = all(one.isascii() and one.isdigit() for one in versions)

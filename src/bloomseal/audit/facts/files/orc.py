@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from ....errors import BloomsealError
@@ -85,6 +86,7 @@ class _Look:
             version = self._kms.local_version(key.version)
             bits = None if algorithm is None else 8 * algorithm.key_bytes
             own = KeyFacts("orc", None, f"wrapped {digest}", bits, key.name, version, untold=_UNTOLD)
+            own = replace(own, own_count=not self._kms.names_local_versions)
             facts.keys.append(self._kms.judged(own))
             for number in range(variant.root.id, variant.root.last + 1):
                 self._keys.setdefault(number, len(facts.keys) - 1)
