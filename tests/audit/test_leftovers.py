@@ -18,7 +18,8 @@ from bloomseal import EncryptionSpec, seal_file
 from bloomseal.audit import Severity
 from bloomseal.cli.main import main
 from bloomseal.keytools import KeyTools
-from bloomseal.storage.aside import Aside
+from bloomseal.storage.folder import Folder
+from bloomseal.storage.replacement import Replacement
 from support.lab import Lab, people, told
 
 _UNSEAL = """
@@ -84,7 +85,7 @@ def test_sealed_leftovers_and_tables_in_plaintext_are_no_alarm(lab: Lab) -> None
 
 def test_a_living_writer_is_no_leftover(lab: Lab) -> None:
     path = lab.write("t/a.parquet")
-    aside = Aside(path)
+    aside = Replacement(Folder.at(path.parent), path.name)
     try:
         os.write(aside.fd, lab.plain("x.parquet").read_bytes())
         assert not _criticals(lab, path.parent)

@@ -62,9 +62,9 @@ def test_the_examples_in_the_help_run(folder: Path) -> None:
         (["--help"], ["numba", "rich", "pyspark", "pyarrow", "cryptography"]),
         (
             ["probe", "people.parquet", "ssn", "078-05-1120", "--format", "json"],
-            ["numba", "rich", "pyspark", "filelock"],
+            ["numba", "rich", "pyspark"],
         ),
-        (["probe", "people.parquet", "ssn", "078-05-1120"], ["numba", "pyspark", "filelock"]),
+        (["probe", "people.parquet", "ssn", "078-05-1120"], ["numba", "pyspark"]),
         (["inspect", "people.parquet", "--format", "json"], ["numba", "rich", "pyspark"]),
     ],
 )

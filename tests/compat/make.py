@@ -112,8 +112,6 @@ def make(folder: Path) -> None:
     import pyarrow.parquet as pq
 
     pq.write_table(report.inventory, folder / "reports" / "inventory.parquet", compression="zstd")
-    for lock in folder.rglob("*.lock"):
-        lock.unlink()
 
 
 def _kept(path: Path, told: Any, folder: Path) -> None:

@@ -142,8 +142,7 @@ def test_a_link_in_the_place_of_the_lock_truncates_nothing(tmp_path: Path) -> No
     ring = Keyring(tmp_path / "keys.json", create=True)
     victim = tmp_path / "victim"
     victim.write_text("precious")
-    (tmp_path / "keys.json.lock").unlink(missing_ok=True)
-    (tmp_path / "keys.json.lock").symlink_to(victim)
+    (tmp_path / ".keys.json.lock.bloomseal-tmp").symlink_to(victim)
     with pytest.raises(KeyAccessError, match="can't be written"):
         ring.create("pii")
     assert victim.read_text() == "precious"

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bloomseal.storage.atomic import replace_durably
+from bloomseal.storage.folder import Folder
+from bloomseal.storage.replacement import replace
 from bloomseal.storage.shared_sync import SharedSync
 
 THREADS = 8
@@ -82,12 +83,13 @@ def test_every_name_is_synced_after_its_renaming(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(os, "rename", rename)
 
-    def replace(number: int) -> None:
-        replace_durably(tmp_path / f"{number}", b"new", mode=0o600)
+    def make(number: int) -> None:
+        with Folder.at(tmp_path) as folder:
+            replace(folder, f"{number}", b"new", mode=0o600)
         order.append(("returned", f"{number}"))
 
     with ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(replace, range(200)))
+        list(pool.map(make, range(200)))
     renamed = {name: place for place, (what, name) in enumerate(order) if what == "renamed"}
     for place, (what, name) in enumerate(order):
         if what == "returned":

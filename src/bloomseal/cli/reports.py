@@ -7,19 +7,21 @@ the next audit, take it for data.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import IO, TYPE_CHECKING, Final, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .._text import articled
 from ..errors import UsageError
-from ..storage.atomic import replace_durably
 from ..storage.discovery.kinds import Kind, kind_of
+from ..storage.folder import Folder
+from ..storage.replacement import replace
 from ..storage.source import refusal
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ _MARKS: Final = {
     "cbom": b'"CycloneDX"',
 }
 _HEAD: Final = 1 << 24
+_DESCRIPTORS: Final = {"/dev/stdout": 1, "/dev/stderr": 2}
+_DESCRIPTOR: Final = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,6})")
 
 
 @dataclass(frozen=True)
@@ -87,13 +91,15 @@ class Target:
             MissingDependencyError: a library for this kind is not installed.
         """
         pieces = _PIECES[self.kind](report)
-        self._check_old()
         try:
-            if self._is_stream():
-                with open(self.path, "wb") as file:
+            if (stream := self._stream()) is not None:
+                with open(stream, "wb") as file:
                     file.writelines(pieces)
-            else:
-                replace_durably(Path(os.path.realpath(self.path)), pieces, mode=0o666)
+                return
+            folder, name = Folder.of(self.path)
+            with folder:
+                self._check_in(folder, name)
+                replace(folder, name, pieces)
         except OSError as error:
             why = error.strerror or type(error).__name__
             raise UsageError(f"the report can't be written: {why}", file=self.path) from None
@@ -119,35 +125,55 @@ class Target:
     def _check_old(self) -> None:
         """Raises UsageError where something is that is no older report of this kind. An empty file is nobody's."""
         try:
-            status = os.stat(self.path)  # noqa: PTH116
-            if not stat.S_ISREG(status.st_mode) or status.st_size == 0 or self._is_report():
-                if stat.S_ISDIR(status.st_mode):
-                    raise UsageError("the report can't be written: a folder is there", file=self.path)
+            if (stream := self._stream()) is not None:
+                os.close(stream)
                 return
+            folder, name = Folder.of(self.path)
+            with folder:
+                self._check_in(folder, name)
         except FileNotFoundError:
             return
         except OSError as error:
             raise refusal("the report can't be written", self.path, error) from error
-        raise UsageError(
-            f"a file is there that is no {self.kind} report of bloomseal audit; it was left as it is",
-            file=self.path,
-            hint="another name",
-        )
 
-    def _is_report(self) -> bool:
+    def _check_in(self, folder: Folder, name: str) -> None:
+        try:
+            fd = folder.open(name)
+        except FileNotFoundError:
+            return
+        except IsADirectoryError:
+            raise UsageError("the report can't be written: a folder is there", file=self.path) from None
+        with open(fd, "rb") as file:
+            if os.fstat(fd).st_size and not self._is_report(file):
+                raise UsageError(
+                    f"a file is there that is no {self.kind} report of bloomseal audit; it was left as it is",
+                    file=self.path,
+                    hint="another name",
+                )
+
+    def _is_report(self, file: IO[bytes]) -> bool:
         if self.kind in _PARQUET:
             try:
-                return _PARQUET[self.kind] in (pq.read_schema(self.path).metadata or {})
+                return _PARQUET[self.kind] in (pq.read_schema(file).metadata or {})
             except (OSError, pa.ArrowException):
                 return False
-        with open(self.path, "rb") as file:
-            return _MARKS[self.kind] in file.read(_HEAD)
+        return _MARKS[self.kind] in file.read(_HEAD)
 
-    def _is_stream(self) -> bool:
-        try:
-            return not stat.S_ISREG(os.stat(self.path).st_mode)  # noqa: PTH116
-        except FileNotFoundError:
-            return False
+    def _stream(self) -> int | None:
+        """A descriptor of something that is no file but takes bytes: what this process has open, or a device, which
+        only root can make. A pipe in a folder is neither: whoever puts it there would have the command wait for ever.
+        """
+        number = _DESCRIPTORS.get(self.path)
+        if number is None and (found := _DESCRIPTOR.fullmatch(self.path)) is not None:
+            number = int(found[1])
+        if number is not None:
+            return os.dup(number)
+        folder, name = Folder.of(self.path)
+        with folder:
+            status = folder.stat(name)
+            if status is None or not stat.S_ISCHR(status.st_mode):
+                return None
+            return os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=folder.fd)
 
 
 def _parquet(rows: pa.Table) -> Iterator[bytes]:

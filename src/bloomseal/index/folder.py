@@ -49,7 +49,7 @@ def columns_in(root: str, filesystem: FileSystem | None = None) -> list[str]:
     above = posixpath.join(root, INDEX_FOLDER)
     try:
         if filesystem is None:
-            return sorted(os.listdir(above))  # noqa: PTH208
+            return sorted(name for name in os.listdir(above) if not name.startswith("."))  # noqa: PTH208  # no locks
         from pyarrow.fs import FileSelector
 
         found = filesystem.get_file_info(FileSelector(above, recursive=True, allow_not_found=True))

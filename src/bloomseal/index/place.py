@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import posixpath
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from ..errors import BloomsealError, UnsupportedError, UsageError
-from ..storage.aside import folder_below, folder_lock
 from ..storage.atomic import storage_errors
+from ..storage.folder import Folder
 from ..storage.objects import NO_MARKERS, put
 from ..storage.ref import FileRef
 from ..storage.versions import ObjectVersion, version_at, versions_below
@@ -88,9 +89,23 @@ class LocalPlace:
     """A folder on this machine."""
 
     def __init__(self, root: str, above: str, name: str) -> None:
-        self._root, self._above, self._name = root, above, name
-        self._below = f"{os.path.basename(above)}/{name}"  # noqa: PTH119
+        self._root, self._above, self._name = root, os.path.basename(above), name  # noqa: PTH119
+        self._below = f"{self._above}/{name}"
         self.path = os.path.join(above, name)  # noqa: PTH118
+
+    @contextlib.contextmanager
+    def _opened(self, relative: str, *, make: bool = False) -> Iterator[Folder]:
+        with contextlib.ExitStack() as held:
+            try:
+                root = held.enter_context(Folder.at(self._root))
+                folder = held.enter_context(root.below(relative, make=make))
+            except OSError as error:
+                if error.errno != errno.ELOOP:
+                    raise
+                raise UsageError(
+                    "a link lies in the place of the index's folder", file=error.filename, hint="remove it"
+                ) from None
+            yield folder
 
     def ref(self, name: str) -> FileRef:
         return FileRef(os.path.join(self.path, name), None, self._root)  # noqa: PTH118
@@ -103,7 +118,7 @@ class LocalPlace:
 
     def names(self) -> dict[str, float]:
         found: dict[str, float] = {}
-        with contextlib.suppress(OSError), folder_below(self._root, self._below) as fd, os.scandir(fd) as inside:
+        with contextlib.suppress(OSError, UsageError), self._opened(self._below) as here, os.scandir(here.fd) as inside:
             for entry in inside:
                 with contextlib.suppress(OSError):
                     found[entry.name] = entry.stat(follow_symlinks=False).st_mtime
@@ -113,27 +128,24 @@ class LocalPlace:
         return lambda relative: os.path.lexists(os.path.join(self._root, relative))  # noqa: PTH118
 
     def make(self) -> None:
-        self.need_no_link()
-        with storage_errors("make the index's folder", self.path):
-            os.makedirs(self.path, exist_ok=True)  # noqa: PTH103
-        self.need_no_link()
+        with storage_errors("make the index's folder", self.path), self._opened(self._below, make=True):
+            pass
 
     def need_no_link(self) -> None:
-        for path in (self._above, self.path):
-            if os.path.islink(path):  # noqa: PTH114
-                raise UsageError("a link lies in the place of the index's folder", file=path, hint="remove it")
+        with contextlib.suppress(OSError), self._opened(self._below):
+            pass
 
     def now(self) -> int:
-        path = os.path.join(self.path, f".clock.{os.urandom(6).hex()}")  # noqa: PTH118
-        with storage_errors("write to the index's folder", self.path):
-            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        name = f".clock.{os.urandom(6).hex()}"
+        with storage_errors("write to the index's folder", self.path), self._opened(self._below) as here:
+            fd = here.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode=0o600)
             try:
                 with contextlib.suppress(OSError):
                     os.utime(fd, ns=(0, 0))
                 told = os.fstat(fd)
             finally:
                 os.close(fd)
-                os.unlink(path)  # noqa: PTH108
+                here.remove(name)
         if told.st_ctime_ns == told.st_mtime_ns:
             # FAT, and some file systems in user space: another file of that size would bear the times of the old one.
             raise UnsupportedError("whoever sets a file's time there sets its time of change", file=self.path)
@@ -142,27 +154,24 @@ class LocalPlace:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         self.need_no_link()
-        above = os.path.basename(self._above)  # noqa: PTH119
-        with storage_errors("lock the index", self._above), folder_below(self._root, above) as fd, folder_lock(fd):
+        with storage_errors("lock the index", self.path), self._opened(self._above) as above, above.locked(self._name):
             yield
 
     def remove(self, name: str) -> bool:
         try:
-            with folder_below(self._root, self._below) as fd:
+            with self._opened(self._below) as here:
                 with contextlib.suppress(OSError):
-                    os.unlink(os.path.basename(_material_of(self.ref(name))), dir_fd=fd)  # noqa: PTH119
-                os.unlink(name, dir_fd=fd)
-        except OSError:
+                    here.remove(os.path.basename(_material_of(self.ref(name))))  # noqa: PTH119
+                return here.remove(name)
+        except (OSError, UsageError):
             return False
-        return True
 
     def remove_folder(self) -> None:
-        above = os.path.basename(self._above)  # noqa: PTH119
-        with contextlib.suppress(OSError):
-            with folder_below(self._root, above) as fd:
-                os.rmdir(self._name, dir_fd=fd)
-            with folder_below(self._root, "") as fd:
-                os.rmdir(above, dir_fd=fd)
+        with contextlib.suppress(OSError, UsageError):
+            with self._opened(self._above) as above:
+                os.rmdir(self._name, dir_fd=above.fd)
+            with self._opened("") as root:
+                os.rmdir(self._above, dir_fd=root.fd)
 
 
 class StorePlace:

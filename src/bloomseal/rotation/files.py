@@ -5,7 +5,7 @@ one's place.
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import errno
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -16,7 +16,8 @@ from ..storage.atomic import identity_at
 from ..storage.discovery import tables
 from ..storage.discovery.kinds import Found, Kind, Problem, is_of_index
 from ..storage.discovery.tables import Paths
-from ..storage.local import open_regular
+from ..storage.folder import Folder
+from ..storage.local import identity
 from ..storage.ref import FileRef
 from ..storage.source import refusal
 
@@ -160,24 +161,21 @@ def in_turn(ref: FileRef) -> Iterator[tuple[int, ...] | None]:
         The file's mark, as `mark_of`.
 
     Raises:
-        ChangedError: another rotation is at work on the file, or has just replaced it.
+        ChangedError: another rotation is at work on the file.
     """
     if ref.filesystem is not None:
         yield mark_of(ref)
         return
     try:
-        fd = open_regular(ref.path)
+        folder, name = Folder.of(ref.path, anyones_links=True)
     except OSError as error:
         raise refusal("can't read the file", ref.path, error) from error
-    try:
+    with folder, contextlib.ExitStack() as held:
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            # Not the lock of the file's name: that one is for whoever gives it a new file, as this rotation will.
+            held.enter_context(folder.locked(f"{name}.turn", patience=0))
+        except TimeoutError:
             raise ChangedError("another rotation is at work on the file; it was left as it is", file=ref.path) from None
-        # The lock may have been waiting on a file that had lost its name by then.
-        mine = os.fstat(fd)
-        if (mark := identity_at(ref.path)) is None or mark[:2] != (mine.st_dev, mine.st_ino):
-            raise ChangedError("the file was replaced by someone else just now; it was left as it is", file=ref.path)
-        yield mark
-    finally:
-        os.close(fd)
+        if (status := folder.stat(name)) is None:
+            raise refusal("can't read the file", ref.path, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
+        yield identity(status)

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import io
 import json
@@ -33,9 +32,10 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from .._forked import new_lock
-from ..errors import BloomsealError, FormatError, Hint, UsageError
+from ..errors import BloomsealError, FormatError, Hint, PolicyError, UsageError
 from ..keytools.access_log import host_name, user_name
-from ..storage.local import open_regular, read_open
+from ..storage.folder import Folder
+from ..storage.local import read_open
 from ..storage.shared_sync import SharedSync
 
 __all__ = ["Chain", "Journal", "NoJournal", "default_journal", "job_digest"]
@@ -102,7 +102,8 @@ class Journal:
     """An open journal; one process at a time has it.
 
     Args:
-        path: the file; made where there is none, along with its folder.
+        path: the file; made where there is none, along with its folder. Its word is believed: nobody else may be able
+            to write to it, or to put another file in its place.
         operation, digest: of the job (`job_digest`); a journal of another job is refused.
         restart: put an earlier journal aside, under a name with its date, and begin anew.
 
@@ -113,8 +114,8 @@ class Journal:
         resumed: there was a journal of this job already.
 
     Raises:
-        UsageError: another job's journal, another process has it open, somebody else could have written it, or the
-            place can't be written to.
+        UsageError: another job's journal, another process has it open, somebody else could have written it or could
+            exchange it, or the place can't be written to.
         FormatError: no journal, or one that was altered since it was written.
     """
 
@@ -127,20 +128,21 @@ class Journal:
         self._lock, self._syncs = new_lock(), SharedSync()
         self._last = _NO_LINE
         self._told_who = False
-        self._file = self._opened()
-        try:
-            if restart and os.fstat(self._file.fileno()).st_size:
-                # Only now: until it is locked it may be the journal of a run that is at work.
-                self.path.rename(self.path.with_name(f"{self.path.name}.{datetime.now(UTC):%Y%m%dT%H%M%S%f}"))
-                self._file.close()
-                self._file = self._opened()
-            self._read(operation, digest)
-        except OSError as error:
-            self._file.close()
-            raise self._refused(error) from None
-        except BaseException:
-            self._file.close()
-            raise
+        with contextlib.ExitStack() as held:
+            try:
+                self._file = self._opened(held, restart=restart)
+                self._read(operation, digest)
+            except TimeoutError:
+                raise UsageError("another run has the journal open", file=str(self.path), hint="wait for it") from None
+            except OSError as error:
+                raise self._refused(error) from None
+            except PolicyError as error:
+                raise UsageError(
+                    f"others could have written the journal, or could exchange it: {error.what}",
+                    file=str(self.path),
+                    hint=Hint.JOURNAL,
+                ) from None
+            self._held = held.pop_all()
 
     def begin(self, file: str, mark: tuple[int, ...] | None, *, sync: bool = True) -> None:
         """A file is about to be touched; without `sync`, after the next `flush`."""
@@ -181,33 +183,17 @@ class Journal:
     def close(self) -> None:
         with contextlib.suppress(OSError):
             os.fsync(self._file.fileno())
-        self._file.close()
+        self._held.close()
 
-    def _opened(self) -> io.FileIO:
-        """The file, locked."""
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            file = io.FileIO(open_regular(self.path, os.O_RDWR | os.O_CREAT, mode=0o600), "r+")
-            status = os.fstat(file.fileno())
-        except OSError as error:
-            raise self._refused(error) from None
-        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-            # Its word is believed: what it calls done stays as it is.
-            file.close()
-            raise UsageError(
-                "the journal belongs to somebody else, or others can write to it", file=str(self.path),
-                hint=Hint.JOURNAL,
-            )  # fmt: skip
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # A run that begins anew may have put this one aside between the two calls.
-            alone = os.path.samestat(os.fstat(file.fileno()), self.path.stat())
-        except OSError:
-            alone = False
-        if not alone:
-            file.close()
-            raise UsageError("another run has the journal open", file=str(self.path), hint="wait for it")
-        return file
+    def _opened(self, held: contextlib.ExitStack, *, restart: bool) -> io.FileIO:
+        """The file, which nobody else has open."""
+        folder = held.enter_context(Folder.own(self.path.parent, shared=True))
+        name = self.path.name
+        held.enter_context(folder.locked(name, patience=0))
+        if restart and (status := folder.stat(name)) is not None and status.st_size:
+            aside = f"{name}.{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+            os.rename(name, aside, src_dir_fd=folder.fd, dst_dir_fd=folder.fd)
+        return held.enter_context(io.FileIO(folder.open_own(name, os.O_RDWR | os.O_CREAT), "r+"))
 
     def _refused(self, error: OSError) -> UsageError:
         return UsageError(f"the journal can't be opened: {error.strerror}", file=str(self.path), hint=Hint.JOURNAL)

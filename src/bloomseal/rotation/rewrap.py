@@ -143,7 +143,7 @@ def rewrap_file(
     """As `rewrap`, with a `Rewrapper` that other files share; the caller keeps other rotations away.
 
     Args:
-        sync_name: as for `replace_durably`, of local key material; `unsynced` of the report is the folder to sync.
+        sync_name: as for `Replacement.commit`, of local key material; `unsynced` of the report is the folder to sync.
     """
     # Before it is opened: a file put in its place afterwards then differs.
     before = mark_of(ref)

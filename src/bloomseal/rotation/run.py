@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 from ..errors import BloomsealError, KeyAccessError, UsageError
 from ..keytools.kms.calls import patient
 from ..keytools.material.store import tidy
-from ..storage.aside import sync_folder
 from ..storage.baton import Baton
 from ..storage.discovery.kinds import Kind
+from ..storage.replacement import sync_folder
 from .files import ChangedError, DataFile, find_files, in_turn, mark_of
 from .job import Job
 from .journal import Journal, NoJournal, default_journal, job_digest

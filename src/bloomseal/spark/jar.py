@@ -8,16 +8,18 @@ import contextlib
 import hashlib
 import io
 import os
-import stat
 import subprocess
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from ..errors import BloomsealError, MissingDependencyError, PolicyError
+from ..errors import MissingDependencyError
+from ..storage.atomic import storage_errors
+from ..storage.folder import Folder
+from ..storage.replacement import replace
 from .runtime import java_home
 
 __all__ = [
@@ -53,8 +55,10 @@ def build_jar(path: str | os.PathLike[str]) -> None:
         MissingDependencyError: no PySpark, or no Java.
         BloomsealError: it can't be compiled or written.
     """
-    with _jvm() as jvm:
-        _replace(Path(path), _compiled(jvm))
+    with _jvm() as jvm, storage_errors("write the jar", os.fspath(path)):
+        folder, name = Folder.of(path)
+        with folder:
+            replace(folder, name, _compiled(jvm))
 
 
 def bridge_jar(jvm: Any) -> Path:
@@ -63,12 +67,8 @@ def bridge_jar(jvm: Any) -> Path:
     Raises:
         PolicyError: others could replace the jar.
     """
-    folder = cache_folder()
     version = hashlib.sha256("".join(_sources().values()).encode()).hexdigest()[:16]
-    path = folder / f"bloomseal-key-bridge-{version}.jar"
-    if not path.exists():
-        _replace(path, _compiled(jvm))
-    return path
+    return _kept(f"bloomseal-key-bridge-{version}.jar", lambda: _compiled(jvm))
 
 
 def kept_file(name: str, content: bytes) -> Path:
@@ -78,10 +78,17 @@ def kept_file(name: str, content: bytes) -> Path:
     Raises:
         PolicyError: others could replace it.
     """
-    path = cache_folder() / name
-    if not path.exists() or path.read_bytes() != content:
-        _replace(path, content)
-    return path
+    return _kept(name, lambda: content)
+
+
+def _kept(name: str, make: Callable[[], bytes]) -> Path:
+    """A file in the cache, made if it isn't there yet."""
+    with cache_folder() as folder, storage_errors("write to the cache", folder.path):
+        try:
+            os.close(folder.open_own(name))
+        except FileNotFoundError:
+            replace(folder, name, make())
+        return Path(folder.path, name)
 
 
 def _sources() -> dict[str, str]:
@@ -107,31 +114,17 @@ def _compiled(jvm: Any) -> bytes:
     return jar.getvalue()
 
 
-def cache_folder() -> Path:
-    """This user's folder, which nobody else can write to: what is in it gets to run beside the keys."""
+def cache_folder() -> Folder:
+    """This user's folder, open: what is in it gets to run beside the keys.
+
+    Raises:
+        PolicyError: others can write to it, or to a folder on the way.
+    """
     try:
-        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bloomseal" / "spark"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return Folder.own(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bloomseal" / "spark")
     except (OSError, RuntimeError):
         # No home directory, as in many containers.
-        folder = Path(tempfile.gettempdir()) / f"bloomseal-spark-{os.getuid()}"
-        folder.mkdir(mode=0o700, exist_ok=True)
-    status = folder.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o022:
-        raise PolicyError(f"others can write to {folder}, where the key bridge is kept", hint=f"chmod 700 {folder}")
-    return folder
-
-
-def _replace(path: Path, content: bytes) -> None:
-    try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".bloomseal-", delete=False) as file:
-            file.write(content)
-        # Spark serves it to its executors under another user's name on some clusters.
-        made = Path(file.name)
-        made.chmod(0o644)
-        made.replace(path)
-    except OSError as error:
-        raise BloomsealError(f"the jar can't be written: {error.strerror}", file=str(path)) from None
+        return Folder.own(Path(tempfile.gettempdir()) / f"bloomseal-spark-{os.getuid()}")
 
 
 @contextlib.contextmanager

@@ -1,8 +1,7 @@
 """Write aside, sync, check, rename: at every instant a path holds the old file or the new one.
 
-`AtomicFile` is for data files, `replace_durably` for small ones; both are an `Aside` that takes a name. Object stores
-and file objects have no rename: there the new file is assembled in an anonymous local temporary file, checked, and then
-sent to its final place in one go.
+On this machine that is a `Replacement`. Object stores and file objects have no rename: there the new file is assembled
+in an anonymous local temporary file, checked, and then sent to its final place in one go.
 """
 
 from __future__ import annotations
@@ -11,28 +10,25 @@ import contextlib
 import errno
 import os
 import signal
-import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Protocol, Self
 
 from ..errors import BloomsealError, UsageError
-from .aside import Aside
-from .baton import waiting
-from .local import NO_NAME, can_name, identity, open_regular, pread
+from .folder import Folder
+from .local import identity, pread
 from .places import type_at
 from .ref import FileRef
+from .replacement import Replacement
 from .source import Buffer, Scratch, Source
 
 __all__ = [
     "AtomicFile",
     "Output",
     "fault_point",
-    "final_place",
     "identity_at",
-    "replace_durably",
     "storage_errors",
 ]
 
@@ -91,7 +87,7 @@ class AtomicFile:
         self._ref = ref
         self._replaces = replaces
         self._uploaded = False
-        self._aside: Aside | None = None
+        self._new: Replacement | None = None
         self._spool: IO[bytes] | None = None
         self._gathered = bytearray(_COPY_BYTES)
         self._length = 0
@@ -105,31 +101,42 @@ class AtomicFile:
             self._spool = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed by commit or abort
             self._fd = self._spool.fileno()
             return
-        # A link stays a link: what it points to is replaced. But nobody has named a new file of a table, and whoever
-        # writes to the table's folder may know its name: a link there is replaced itself.
-        if ref.path.endswith(os.sep):
-            raise UsageError("the output is a folder", file=ref.path, hint="a file's name in it")
-        self._target = final_place(ref.path) if ref.root is None or replaces is not None else own_place(ref.path)
         try:
-            self._aside = Aside(self._target, like=None if like is None else like.fd)
-            self._fd = self._aside.fd
+            self._new = Replacement(*self._place(), like=None if like is None else like.fd)
+            self._fd = self._new.fd
         except OSError as error:
             hint = "a file's name in it" if isinstance(error, IsADirectoryError) else None
             raise UsageError(f"can't write beside the file: {error.strerror}", file=ref.path, hint=hint) from error
         except BloomsealError as error:
             raise error.at(file=ref.path) from None
 
+    def _place(self) -> tuple[Folder, str]:
+        """A link stays a link: what it points to is replaced. But nobody has named a new file of a table, and whoever
+        writes to the table's folder may know its name: there no link is followed.
+        """
+        path, root = self._ref.path, self._ref.root
+        if path.endswith(os.sep):
+            raise UsageError("the output is a folder", file=path, hint="a file's name in it")
+        if root is None or self._replaces is not None:
+            return Folder.of(path, anyones_links=self._replaces is not None)
+        above, name = os.path.split(path)
+        below = os.path.relpath(above, root)
+        if below.startswith(os.pardir):
+            return Folder.at(above), name
+        with Folder.at(root) as table:
+            return table.below("" if below == os.curdir else below), name
+
     @property
     def placed(self) -> bool:
         """The final place may hold the new file."""
-        return self._uploaded if self._aside is None else self._aside.placed
+        return self._uploaded if self._new is None else self._new.placed
 
     def takes_a_place(self) -> bool:
         """May there be something at the final place that `commit` would replace? Where nobody can look there may: not
         seen is not absent.
         """
-        if self._aside is not None:
-            return os.path.lexists(self._target)
+        if self._new is not None:
+            return self._new.occupied()
         if not self._ref.named:
             return False  # an object of the caller's, which is empty
         from pyarrow.fs import FileType
@@ -239,25 +246,25 @@ class AtomicFile:
         self._flush()
         # A disk that is full often says so only now.
         with storage_errors("write", self._ref.path):
-            if self._aside is None:
+            if self._new is None:
                 self._upload(check)
             else:
-                self._rename(self._aside, check)
+                self._rename(self._new, check)
         self._close()
 
-    def _rename(self, aside: Aside, check: Callable[[Source], None]) -> None:
+    def _rename(self, new: Replacement, check: Callable[[Source], None]) -> None:
+        def checked(fd: int) -> None:
+            fault_point("synced")
+            check(self._as_written(fd))
+            fault_point("checked")
+
         fault_point("written")
-        with waiting():
-            os.fsync(self._fd)
-        fault_point("synced")
-        check(self._as_written(self._fd))
-        fault_point("checked")
         try:
-            aside.place(replaces=self._replaces)
+            new.commit(checked, replaces=self._replaces, sync_name=False)
         except BloomsealError as error:
             raise error.at(file=self._ref.path) from None
         fault_point("renamed")
-        aside.sync_folder()
+        new.sync_name()
 
     def _as_written(self, fd: int) -> Source:
         """The new file, for the check; by its descriptor, so that it is the very file that takes the name."""
@@ -281,8 +288,8 @@ class AtomicFile:
         self._close()
 
     def _close(self) -> None:
-        if self._aside is not None:
-            self._aside.remove()
+        if self._new is not None:
+            self._new.remove()
         elif self._spool is not None:
             with contextlib.suppress(OSError):
                 self._spool.close()
@@ -296,85 +303,9 @@ class AtomicFile:
         self.abort()
 
 
-def final_place(path: str | os.PathLike[str]) -> Path:
-    """Where a file is made that somebody has named: a link at the name is followed.
-
-    Raises:
-        UsageError: somebody else has put the link into a folder that everybody may write to, such as ``/tmp``. It would
-            have us replace a file that he chooses. (Linux's `protected_symlinks` has the same rule; `realpath` goes
-            past it.) Or no file can have the name.
-    """
-    if not can_name(path):
-        raise UsageError(NO_NAME, file=os.fspath(path))
-    place, seen = os.path.abspath(path), set[str]()  # noqa: PTH100
-    while os.path.islink(place) and place not in seen:  # noqa: PTH114
-        seen.add(place)
-        folder = os.stat(os.path.dirname(place))  # noqa: PTH116, PTH120
-        if folder.st_mode & stat.S_IWOTH and os.lstat(place).st_uid not in (os.geteuid(), folder.st_uid):
-            raise UsageError(
-                "somebody else's link, in a folder that everybody may write to, is not followed",
-                file=os.fspath(path), hint="name the file that is meant",
-            )  # fmt: skip
-        place = os.path.join(os.path.dirname(place), os.readlink(place))  # noqa: PTH115, PTH118, PTH120
-    return Path(os.path.realpath(place))
-
-
-def own_place(path: str | os.PathLike[str]) -> Path:
-    """Where a file is made at this very name: links on the way to its folder are followed, and none at the name."""
-    folder, name = os.path.split(os.path.abspath(path))  # noqa: PTH100
-    return Path(os.path.realpath(folder), name)
-
-
 def identity_at(path: Path | str) -> tuple[int, ...] | None:
     """What tells the local file at a path from another one put in its place; None where there is none."""
     try:
         return identity(os.stat(path))  # noqa: PTH116
     except FileNotFoundError:
         return None
-
-
-def replace_durably(
-    target: Path, data: bytes | Iterable[bytes], *, mode: int, beside: str | None = None, sync_name: bool = True
-) -> None:
-    """Replace a small local file, or make it. The caller keeps other writers of the same file away.
-
-    Args:
-        target: a link is replaced, not what it points to.
-        data: whole, or in pieces that are made while it is written.
-        mode: a new file's permissions, narrowed by the umask; a file that is replaced hands on its own.
-        beside: a file that a new one belongs to, whose owner and permissions it gets instead; it need not be there.
-        sync_name: have the folder synced. False where the caller does so for many files (`aside.sync_folder`): until
-            then a crash of the machine may leave the old file, whole.
-
-    Raises:
-        BloomsealError: the old file's access list or attributes can't be carried over.
-        OSError: the old file stays as it was. Where the storage failed after the rename, the new one is there.
-    """
-    like = None if beside is None or os.path.lexists(target) else _opened(beside)
-    try:
-        _replace(Aside(target, like=like, beside=True, mode=mode), data, sync_name)
-    finally:
-        if like is not None:
-            os.close(like)
-
-
-def _opened(path: str) -> int | None:
-    try:
-        return open_regular(path)
-    except FileNotFoundError:
-        return None
-
-
-def _replace(aside: Aside, data: bytes | Iterable[bytes], sync_name: bool) -> None:
-    try:
-        for piece in (data,) if isinstance(data, bytes) else data:
-            rest = memoryview(piece)
-            while rest:
-                rest = rest[os.write(aside.fd, rest) :]
-        with waiting():
-            os.fsync(aside.fd)
-        aside.place(lock=False)
-        if sync_name:
-            aside.sync_folder()
-    finally:
-        aside.remove()

@@ -18,8 +18,8 @@ from pyarrow.fs import FileInfo, FileSystem, FileSystemHandler, FileType, FSSpec
 from .._forked import new_lock
 from .._uninterrupted import uninterrupted
 from ..errors import UsageError
-from .aside import aside_name
 from .local import pread
+from .replacement import temporary_name
 
 __all__ = [
     "NO_MARKERS",
@@ -118,7 +118,7 @@ def put(filesystem: FileSystem, path: str, data: Any) -> None:
 
 
 def put_in_place(filesystem: FileSystem, path: str, data: bytes) -> None:
-    """As `replace_durably`, elsewhere: an object appears when its upload is complete, another file by a rename.
+    """As `replacement.replace`, elsewhere: an object appears when its upload is complete, another file by a rename.
 
     Raises:
         OSError: the storage failed. Unless it did so at the very end, the old file is there.
@@ -127,14 +127,14 @@ def put_in_place(filesystem: FileSystem, path: str, data: bytes) -> None:
         put(filesystem, path, data)
         return
     folder, name = posixpath.split(path)
-    aside = posixpath.join(folder, aside_name(name))
+    new = posixpath.join(folder, temporary_name(name))
     try:
-        put(filesystem, aside, data)
-        filesystem.move(aside, path)
+        put(filesystem, new, data)
+        filesystem.move(new, path)
     except BaseException:
         # Its name is another one each time: nobody would write over it.
         with contextlib.suppress(OSError, ValueError):
-            filesystem.delete_file(aside)
+            filesystem.delete_file(new)
         raise
 
 

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import BloomsealError, Hint, UnsupportedError, UsageError
 from ..keytools.material.store import MaterialStore, tidy
-from ..storage.aside import aside_name, folder_below, folder_lock
 from ..storage.atomic import storage_errors
 from ..storage.discovery.kinds import LOGS, Kind, is_hidden, kind_of
+from ..storage.folder import Folder
 from ..storage.formats import METADATA_ENDINGS, format_of
 from ..storage.local import identity
 from ..storage.objects import NO_MARKERS
 from ..storage.places import FilePlace, open_source, resolve_path
 from ..storage.ref import FileRef
+from ..storage.replacement import temporary_name
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -209,21 +210,18 @@ class TargetFolder:
 
     def _remove_local(self, old: _Old) -> bool:
         folder, name = posixpath.split(old.relative)
-        with folder_below(self.ref.path, folder) as fd, folder_lock(fd):
-            try:
-                now = os.stat(name, dir_fd=fd, follow_symlinks=False)
-            except FileNotFoundError:
+        with Folder.at(self.ref.path) as root, root.below(folder) as here, here.locked(name):
+            if (now := here.stat(name)) is None:
                 return True
             if identity(now) != old.identity:
                 return False
             material = posixpath.basename(MaterialStore(self._at(old.relative)).path)
-            if material in os.listdir(fd):  # noqa: PTH208  # of an open folder
-                # Not the file first: killed then, its material would stay for good. A file aside is somebody's to tidy.
-                name, taken = aside_name(name), name
-                os.rename(taken, name, src_dir_fd=fd, dst_dir_fd=fd)
+            if here.stat(material) is not None:
+                # Not the file first: killed then, its material would stay for good. A temporary file is tidied.
+                name, taken = temporary_name(name), name
+                os.rename(taken, name, src_dir_fd=here.fd, dst_dir_fd=here.fd)
             for other in (f".{posixpath.basename(old.relative)}.crc", material, name):
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(other, dir_fd=fd)
+                here.remove(other)
         return True
 
     def _remove_remote(self, old: _Old) -> bool:
@@ -238,8 +236,8 @@ class TargetFolder:
         while relative and self.ref.filesystem is None:
             above, name = posixpath.split(relative)
             try:
-                with folder_below(self.ref.path, above) as fd:
-                    os.rmdir(name, dir_fd=fd)
+                with Folder.at(self.ref.path) as root, root.below(above) as here:
+                    os.rmdir(name, dir_fd=here.fd)
             except OSError:
                 return
             relative = above

@@ -19,7 +19,7 @@ from ...format.footer import Footer, FooterKind, peek
 from ...format.layout import MAGIC, MAGIC_ENCRYPTED
 from ...orc import OrcFile
 from ...orc.tail import MAGIC as ORC
-from ...storage import aside
+from ...storage import replacement
 from ...storage.discovery.kinds import Found, Kind
 from ...storage.formats import Format, format_of
 from ...storage.local import open_regular
@@ -62,9 +62,9 @@ class Leftover:
 
 
 def target_of(path: str) -> str | None:
-    """The file whose place a file aside was to take; None where the name is no such one's."""
+    """The file whose place a temporary file was to take; None where the name is no such one's."""
     folder, name = posixpath.split(path)
-    target = aside.target_of(name)
+    target = replacement.target_of(name)
     return None if target is None else posixpath.join(folder, target)
 
 

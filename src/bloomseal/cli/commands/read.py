@@ -7,7 +7,6 @@ import gzip
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -20,8 +19,9 @@ from ...decryption import DecryptionSpec
 from ...errors import BloomsealError, UsageError
 from ...read.door import open_file
 from ...read.file import ReadStats
-from ...storage.atomic import final_place
 from ...storage.discovery.tables import is_one_file
+from ...storage.folder import Folder
+from ...storage.replacement import Replacement
 from ...table.open import open_table
 from ..arguments.opening import OpeningOptions, opening_options, trust_option, use_index_option
 from ..arguments.places import need_elsewhere
@@ -330,41 +330,39 @@ def _spelt(kind: pa.DataType) -> pa.DataType:
 
 
 def _write_file(schema: pa.Schema, rows: Iterable[pa.RecordBatch], path: str, kind: str, zipped: bool) -> None:
-    """Aside, then renamed; readable for its owner only, since it is plaintext."""
-    aside = None
+    """All at once, and readable for its owner only, since it is plaintext."""
     try:
-        target = final_place(path)
-        descriptor, aside = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        with open(descriptor, "wb") as stream:
-            if kind == "parquet":
-                import pyarrow.parquet as pq
-
-                with pq.ParquetWriter(stream, schema) as writer:
-                    for group in _groups(rows, schema):
-                        writer.write_table(group)
-            elif kind == "arrow":
-                # A file of Arrow's has one dictionary for each column; every row group has its own.
-                spelt = pa.schema([field.with_type(_spelt(field.type)) for field in schema], schema.metadata)
-                with pa.ipc.new_file(stream, spelt) as writer:
-                    for batch in rows:
-                        columns = [
-                            column if column.type == field.type else column.cast(field.type)
-                            for column, field in zip(batch.columns, spelt, strict=True)
-                        ]
-                        writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=spelt))
-            elif zipped:
-                with gzip.open(stream, "wb") as packed:
-                    _write_rows(schema, rows, packed, kind)
-            else:
-                _write_rows(schema, rows, stream, kind)
-        Path(aside).replace(target)
-        aside = None
+        with Replacement(*Folder.of(path), private=True) as new:
+            with open(new.fd, "wb", closefd=False) as stream:
+                _write_kind(schema, rows, stream, kind, zipped)
+            new.commit()
     except (OSError, pa.ArrowException) as error:
         reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else type(error).__name__
         raise UsageError(f"the rows can't be written: {reason}", file=path) from None
-    finally:
-        if aside is not None:
-            Path(aside).unlink(missing_ok=True)
+
+
+def _write_kind(schema: pa.Schema, rows: Iterable[pa.RecordBatch], stream: IO[bytes], kind: str, zipped: bool) -> None:
+    if kind == "parquet":
+        import pyarrow.parquet as pq
+
+        with pq.ParquetWriter(stream, schema) as writer:
+            for group in _groups(rows, schema):
+                writer.write_table(group)
+    elif kind == "arrow":
+        # A file of Arrow's has one dictionary for each column; every row group has its own.
+        spelt = pa.schema([field.with_type(_spelt(field.type)) for field in schema], schema.metadata)
+        with pa.ipc.new_file(stream, spelt) as writer:
+            for batch in rows:
+                columns = [
+                    column if column.type == field.type else column.cast(field.type)
+                    for column, field in zip(batch.columns, spelt, strict=True)
+                ]
+                writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=spelt))
+    elif zipped:
+        with gzip.open(stream, "wb") as packed:
+            _write_rows(schema, rows, packed, kind)
+    else:
+        _write_rows(schema, rows, stream, kind)
 
 
 def _groups(rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:

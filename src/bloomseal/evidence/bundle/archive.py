@@ -22,8 +22,10 @@ from typing import IO, Final
 
 from ...errors import BloomsealError, FormatError, Hint, UsageError
 from ...limits import MAX_BUNDLE_BYTES, MAX_BUNDLE_MEMBERS
-from ...storage.atomic import replace_durably, storage_errors
+from ...storage.atomic import storage_errors
+from ...storage.folder import Folder
 from ...storage.local import open_regular
+from ...storage.replacement import replace
 from ...storage.source import refusal
 
 __all__ = [
@@ -209,7 +211,8 @@ def write(path: str | os.PathLike[str], members: Mapping[str, Member], *, overwr
     with storage_errors("write the bundle", str(target)), tempfile.TemporaryFile() as packed:
         _pack(packed, members)
         packed.seek(0)
-        replace_durably(target, iter(lambda: packed.read(_PIECE), b""), mode=0o600)
+        with Folder.at(target.parent) as folder:
+            replace(folder, target.name, iter(lambda: packed.read(_PIECE), b""), mode=0o600)
 
 
 def check_free(path: str | os.PathLike[str]) -> None:

@@ -17,8 +17,9 @@ from typing import Any, Final
 from ..._forked import renewed_in_child
 from ...encryption import SecretKey
 from ...errors import BloomsealError, Hint, KeyAccessError, UsageError
-from ...storage.atomic import final_place, replace_durably
+from ...storage.folder import Folder
 from ...storage.local import NO_NAME, can_name, need_own, read_small
+from ...storage.replacement import replace as replace_file
 from ..access import KmsAccessError, Problem, shown
 from ..kms_protocols import KeyDates, KeyState, MasterVersion, VersionFacts
 from ..material.wrapping import open_by_ctr, unwrap_locally, wrap_locally
@@ -30,7 +31,6 @@ from .wrapped import KMS, binding, facts, find, parse, usable, witness
 __all__ = ["PASSPHRASE_VARIABLE", "PATH_VARIABLE", "Keyring"]
 
 PATH_VARIABLE: Final = "BLOOMSEAL_KEYRING"
-_LOCK_SECONDS: Final = 30.0
 
 
 class Keyring:
@@ -342,29 +342,25 @@ class Keyring:
     @contextlib.contextmanager
     def _changing(self, *, missing_ok: bool = False) -> Iterator[dict[str, MasterKey]]:
         """The keys, to be changed in place; on leaving, the file is replaced by one that holds them."""
-        # Here, because reading a keyring needs no lock, and this library is slow to load.
-        from filelock import FileLock
-        from filelock import Timeout as LockTimeout
-
-        # A link is followed first: replacing it would leave the old keys where it pointed.
-        target = final_place(self._path)
-        lock = FileLock(target.with_name(target.name + ".lock"), timeout=_LOCK_SECONDS, mode=0o600)
         with self._lock:
             try:
-                with lock:
+                # A link is followed first: replacing it would leave the old keys where it pointed.
+                folder, name = Folder.of(self._path)
+                with folder, folder.locked(name):
                     self._seen = None
-                    fresh = missing_ok and not target.exists()
+                    fresh = missing_ok and folder.stat(name) is None
                     keys = {} if fresh else dict(self._load())
                     if fresh and (secret := self._secret()):
                         self._protection = PassphraseKeys(secret)
                     yield keys
                     if self._protection is not None and not self._protection.is_strong and (secret := self._secret()):
                         self._protection = PassphraseKeys(secret)
-                    replace_durably(target, keyfile.dump(keys.values(), self._protection), mode=0o600)
+                    text = keyfile.dump(keys.values(), self._protection)
+                    replace_file(folder, name, text, mode=0o600, alone=True)
                     # What comes next is compared with what was just written: an older file put back undoes nothing
                     # here.
                     self._keys, self._seen = keys, None
-            except LockTimeout:
+            except TimeoutError:
                 raise KeyAccessError(
                     f"the keyring {self._path} is being changed by another process", retryable=True, hint="try again"
                 ) from None

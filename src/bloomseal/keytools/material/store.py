@@ -8,16 +8,15 @@ import json
 import os
 import posixpath
 from collections.abc import Callable, Collection, Iterator, Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 from ...errors import KeyAccessError, UsageError
-from ...storage.aside import asides, remove_leftovers, turn
-from ...storage.atomic import replace_durably
 from ...storage.discovery.kinds import MATERIAL_PREFIX
-from ...storage.local import read_open, read_small
+from ...storage.folder import Folder
+from ...storage.local import open_regular, read_open
 from ...storage.ref import FileRef
+from ...storage.replacement import remove_leftovers, replace, temporaries
 from .material import FOOTER_KEY_REFERENCE, parse_object
 
 __all__ = ["MAX_STORE_BYTES", "MaterialStore", "tidy"]
@@ -30,7 +29,7 @@ _SMALL_BYTES: Final = 16 * 1024
 
 
 class MaterialStore:
-    """The external key material of one data file.
+    """The external key material of one data file. On this machine no link is followed at its name.
 
     Args:
         ref: the data file; the store is looked for beside it, under the very path that was given.
@@ -39,8 +38,9 @@ class MaterialStore:
     def __init__(self, ref: FileRef) -> None:
         from pyarrow.fs import LocalFileSystem
 
-        folder, name = posixpath.split(ref.path)
-        self.path = posixpath.join(folder, f"{MATERIAL_PREFIX}{name}.json")
+        self._folder, name = posixpath.split(ref.path)
+        self._name = f"{MATERIAL_PREFIX}{name}.json"
+        self.path = posixpath.join(self._folder, self._name)
         self._beside = ref.path if ref.like is None else ref.like
         self._filesystem = None if isinstance(ref.filesystem, LocalFileSystem) else ref.filesystem
 
@@ -52,9 +52,9 @@ class MaterialStore:
         """
         return self._entries(None)
 
-    def _entries(self, fd: int | None) -> dict[str, str]:
+    def _entries(self, folder: Folder | None) -> dict[str, str]:
         try:
-            text = self._read_bytes(fd)
+            text = self._read_bytes(folder)
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:  # the latter of a name that a store's client does not take
@@ -73,21 +73,21 @@ class MaterialStore:
 
         Args:
             edit: changes the map in place.
-            sync_name: as for `replace_durably`.
+            sync_name: as for `Replacement.commit`.
 
         Raises:
             KeyAccessError: the storage refuses, or what `edit` raises; the old store stays.
         """
         try:
-            with self._turn() as fd:
-                entries = self._entries(fd)
+            with self._turn() as folder:
+                entries = self._entries(folder)
                 before = dict(entries)
                 edit(entries)
                 if entries and entries != before:
                     data = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
-                    self._write_bytes(data, sync_name)
+                    self._write_bytes(folder, data, sync_name)
                 elif before and not entries:
-                    self._remove()
+                    self._remove(folder)
         except (OSError, ValueError) as error:
             if isinstance(error, UsageError) and not isinstance(error, OSError):
                 raise
@@ -133,34 +133,36 @@ class MaterialStore:
         return gone
 
     @contextlib.contextmanager
-    def _turn(self) -> Iterator[int | None]:
+    def _turn(self) -> Iterator[Folder | None]:
         if self._filesystem is not None:
             yield None
             return
-        with turn(self.path) as fd:
-            yield fd
+        with Folder.at(self._folder) as folder, folder.locked(self._name):
+            yield folder
 
-    def _read_bytes(self, fd: int | None) -> bytes:
-        if fd is not None:
-            return read_open(fd, MAX_STORE_BYTES)
+    def _read_bytes(self, folder: Folder | None) -> bytes:
         if self._filesystem is None:
-            return read_small(self.path, MAX_STORE_BYTES)
+            fd = open_regular(self.path, os.O_RDONLY | os.O_NOFOLLOW) if folder is None else folder.open(self._name)
+            try:
+                return read_open(fd, MAX_STORE_BYTES)
+            finally:
+                os.close(fd)
         with self._filesystem.open_input_file(self.path) as remote:
             data: bytes = remote.read(min(remote.size(), MAX_STORE_BYTES + 1))
             return data
 
-    def _write_bytes(self, data: bytes, sync_name: bool) -> None:
-        if self._filesystem is None:
-            replace_durably(Path(self.path), data, mode=0o666, beside=self._beside, sync_name=sync_name)
+    def _write_bytes(self, folder: Folder | None, data: bytes, sync_name: bool) -> None:
+        if folder is not None:
+            replace(folder, self._name, data, beside=self._beside, alone=True, sync_name=sync_name)
             return
         from ...storage.objects import put_in_place  # loads pyarrow, which local files need not
 
         put_in_place(self._filesystem, self.path, data)
 
-    def _remove(self) -> None:
-        if self._filesystem is None:
-            Path(self.path).unlink(missing_ok=True)
-        elif self._filesystem.get_file_info(self.path).is_file:
+    def _remove(self, folder: Folder | None) -> None:
+        if folder is not None:
+            folder.remove(self._name)
+        elif self._filesystem is not None and self._filesystem.get_file_info(self.path).is_file:
             self._filesystem.delete_file(self.path)
 
 
@@ -176,22 +178,19 @@ _remembered = functools.lru_cache(_REMEMBERED)(_parsed)
 
 
 def tidy(folder: str | os.PathLike[str]) -> None:
-    """Remove what writers that died have left in a local folder: files aside, and the key material of those that never
-    took their names. What can't be removed stays.
+    """Remove what writers that died have left in a local folder: temporary files, and the key material of those that
+    never took their names. What can't be removed stays.
     """
-    with contextlib.suppress(OSError):
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            before = set(asides(fd).values())
-            if not before:
-                return
-            remove_leftovers(fd)
-            for name in before - set(asides(fd).values()):
-                material = os.path.join(folder, f"{MATERIAL_PREFIX}{name}.json")  # noqa: PTH118
-                # A writer makes its file aside first, and its material, in turn, after that: neither is overlooked
-                # here.
-                with contextlib.suppress(OSError), turn(material):
-                    if name not in asides(fd).values() and name not in os.listdir(fd):  # noqa: PTH208  # of an open folder
-                        os.unlink(material)  # noqa: PTH108
-        finally:
-            os.close(fd)
+    with contextlib.suppress(OSError), Folder.at(folder) as here:
+        before = set(temporaries(here).values())
+        if not before:
+            return
+        remove_leftovers(here)
+        for name in before - set(temporaries(here).values()):
+            material = f"{MATERIAL_PREFIX}{name}.json"
+            if here.stat(material) is None:
+                continue
+            # A writer makes its temporary file first, and its material, in turn, after that: neither is overlooked.
+            with contextlib.suppress(OSError), here.locked(material):
+                if name not in temporaries(here).values() and here.stat(name) is None:
+                    here.remove(material)

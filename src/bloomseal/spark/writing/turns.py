@@ -7,8 +7,8 @@ writers without our commit protocol a write loses what it has under way (`OwnFol
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
+import math
 import os
 from collections.abc import Iterator
 
@@ -27,18 +27,6 @@ def in_turn(path: str) -> Iterator[None]:
     """
     base, inside = split_uri(path)
     place = f"{base or ''}\n{os.path.realpath(inside) if base is None else inside.rstrip('/')}"
-    lock = cache_folder() / f"write-{hashlib.sha256(place.encode()).hexdigest()}.lock"
-    while True:
-        held = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        # Of a file system without locks nobody can say who is first.
-        with contextlib.suppress(OSError):
-            fcntl.flock(held, fcntl.LOCK_EX)
-        with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(held), lock.lstat()):
-                break
-        os.close(held)  # whoever had it has removed it
-    try:
+    name = f"write-{hashlib.sha256(place.encode()).hexdigest()}"
+    with cache_folder() as folder, folder.locked(name, patience=math.inf):
         yield
-    finally:
-        lock.unlink(missing_ok=True)
-        os.close(held)

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from ...errors import MissingFileError, UsageError
-from ..aside import ASIDE_ENDING
+from ..folder import TEMPORARY_ENDING
 from ..formats import named_format, says_data
 from ..ref import FileRef
 from ..source import Source
@@ -65,7 +65,7 @@ class Kind(StrEnum):
     HIDDEN = "hidden"
     """In no table: a folder or name that begins with ``.``, or with ``_`` and has no ``=``, or ends ``._COPYING_``."""
     LEFTOVER = "leftover"
-    """The file aside of a writer that was killed, or is still at work."""
+    """The temporary file, or the lock, of a writer that was killed, or is still at work."""
     DEAD = "dead"
     """In the folder of a table with a log, whose version asked for does not name it."""
 
@@ -178,10 +178,10 @@ def kind_of(relative: str) -> Kind:
     """What the name of a file makes of it; `relative` is its path below the table's root."""
     name = posixpath.basename(relative)
     if is_hidden(relative):
-        return Kind.LEFTOVER if is_hidden(name) and name.endswith(ASIDE_ENDING) else Kind.HIDDEN
+        return Kind.LEFTOVER if is_hidden(name) and name.endswith(TEMPORARY_ENDING) else Kind.HIDDEN
     return Kind.OTHER if named_format(name) is None else Kind.DATA
 
 
 def promises_data(name: str) -> bool:
     """Is data to become of a hidden file, by its name? Hadoop's checksums have their file's name too."""
-    return name.endswith(ASIDE_ENDING) or (says_data(name) and not name.lower().endswith(".crc"))
+    return name.endswith(TEMPORARY_ENDING) or (says_data(name) and not name.lower().endswith(".crc"))

@@ -1,9 +1,7 @@
 """A folder on this machine in which no link is followed, as a file system of pyarrow's.
 
 Whoever may write to a table's folder can put a link there, or swap a folder for one between a check and its use. So
-every folder below the root is opened by its name within the one above it, a link refused (``openat``, ``O_NOFOLLOW``),
-and what is done is done within the open folder: a path that was looked at is never resolved a second time. The way *to*
-the root is the caller's own, and links on it are followed.
+whatever is done is done within an open `Folder` below the root.
 """
 
 from __future__ import annotations
@@ -20,13 +18,12 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSelector, FileSystemHandler, FileType, PyFileSystem
 
-from ....storage.aside import create_aside, folder_lock
+from ....storage.folder import Folder
+from ....storage.replacement import replace
 
 __all__ = ["LinklessFolder"]
 
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _KINDS: Final = {stat.S_IFREG: FileType.File, stat.S_IFDIR: FileType.Directory}
-_LINK: Final = "there is a link below the table, and none is followed"
 
 
 class LinklessFolder(FileSystemHandler):  # type: ignore[misc]
@@ -49,32 +46,19 @@ class LinklessFolder(FileSystemHandler):  # type: ignore[misc]
         return PyFileSystem(self)
 
     def replace(self, path: str, data: bytes) -> None:
-        """Write aside, sync, rename, sync the folder: killed at any instant, it is the old file or the new one."""
+        """Killed at any instant, it is the old file or the new one."""
         with self._parent(path) as (folder, name):
-            aside, file = create_aside(folder, name, 0o666)
-            try:
-                rest = memoryview(data)
-                while rest:
-                    rest = rest[os.write(file, rest) :]
-                os.fsync(file)
-                os.rename(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(aside, dir_fd=folder)
-                raise
-            finally:
-                os.close(file)
-            os.fsync(folder)
+            replace(folder, name, data)
 
     @contextlib.contextmanager
     def locked(self, path: str) -> Iterator[None]:
-        """Be alone with a folder, among those who ask; see `folder_lock`."""
-        with self._opened(path) as folder, folder_lock(folder):
+        """Be alone with something in the folder, among those who ask; see `Folder.locked`."""
+        with self._parent(path) as (folder, name), folder.locked(name):
             yield
 
     def remove_empty_folder(self, path: str) -> None:
         with self._parent(path) as (folder, name):
-            os.rmdir(name, dir_fd=folder)
+            os.rmdir(name, dir_fd=folder.fd)
 
     # As pyarrow calls them
 
@@ -87,7 +71,7 @@ class LinklessFolder(FileSystemHandler):  # type: ignore[misc]
         while waiting:
             path = waiting.pop()
             try:
-                with self._opened(path) as folder, os.scandir(folder) as entries:
+                with self._opened(path) as folder, os.scandir(folder.fd) as entries:
                     inside = [_info(f"{path}/{_text(one.name)}", status) for one in entries if (status := _status(one))]
             except FileNotFoundError:
                 if path == selector.base_dir and not selector.allow_not_found:
@@ -101,47 +85,40 @@ class LinklessFolder(FileSystemHandler):  # type: ignore[misc]
     def create_dir(self, path: str, recursive: bool) -> None:
         if recursive:
             os.makedirs(self._root, exist_ok=True)  # noqa: PTH103  # the way to the root is the caller's
-        below = self._parts(path)
-        for end in range(1 if recursive else len(below), len(below) + 1):
-            way = "/".join([self._root, *below[:end]])
-            with self._parent(way) as (folder, name):
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(name, dir_fd=folder)
-                os.close(_entered(folder, name, way))
+            with Folder.at(self._root or "/") as root:
+                root.below("/".join(self._parts(path)), make=True).close()
+            return
+        with self._parent(path) as (folder, name):
+            folder.below(name, make=True).close()
 
     def delete_file(self, path: str) -> None:
         """Also a link; never its target."""
         with self._parent(path) as (folder, name):
-            os.unlink(name, dir_fd=folder)
+            os.unlink(name, dir_fd=folder.fd)
 
     def delete_dir(self, path: str) -> None:
         with self._parent(path) as (folder, name):
             # It follows no link either, and refuses one in the place of the folder.
-            shutil.rmtree(name, dir_fd=folder)
+            shutil.rmtree(name, dir_fd=folder.fd)
 
     def move(self, source: str, target: str) -> None:
         """A regular file only."""
         with self._parent(source) as (old, name), self._parent(target) as (new, wanted):
-            if not stat.S_ISREG(os.stat(name, dir_fd=old, follow_symlinks=False).st_mode):
+            if not stat.S_ISREG(os.stat(name, dir_fd=old.fd, follow_symlinks=False).st_mode):
                 raise OSError(errno.EINVAL, "not a regular file", source)
-            os.rename(name, wanted, src_dir_fd=old, dst_dir_fd=new)
+            os.rename(name, wanted, src_dir_fd=old.fd, dst_dir_fd=new.fd)
 
     def open_input_file(self, path: str) -> pa.NativeFile:
         with self._parent(path) as (folder, name):
-            # Not to wait for ever where somebody has put a pipe.
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            file = os.open(name, flags, dir_fd=folder)
-            if not stat.S_ISREG(os.fstat(file).st_mode):
-                os.close(file)
-                raise OSError(errno.EINVAL, "not a regular file", path)
-            return pa.PythonFile(os.fdopen(file, "rb"), mode="r")
+            return pa.PythonFile(os.fdopen(folder.open(name), "rb"), mode="r")
 
     open_input_stream = open_input_file
 
     def open_output_stream(self, path: str, metadata: Any) -> pa.NativeFile:  # noqa: ARG002
         """A new file; one that is there already is never opened, since it could be a second name of another one."""
         with self._parent(path) as (folder, name):
-            return pa.PythonFile(self._created(folder, name), mode="w")
+            file = folder.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            return pa.PythonFile(io.BufferedWriter(_Synced(file, "w"), 1 << 20), mode="w")
 
     def open_append_stream(self, path: str, metadata: Any) -> pa.NativeFile:
         raise NotImplementedError
@@ -177,20 +154,12 @@ class LinklessFolder(FileSystemHandler):  # type: ignore[misc]
         return parts
 
     @contextlib.contextmanager
-    def _opened(self, path: str) -> Iterator[int]:
-        """A folder, opened from the root down."""
-        folder, way = os.open(self._root or "/", _FOLDER), self._root
-        try:
-            for part in self._parts(path):
-                way = f"{way}/{part}"
-                above, folder = folder, _entered(folder, part, way)
-                os.close(above)
+    def _opened(self, path: str) -> Iterator[Folder]:
+        with Folder.at(self._root or "/") as root, root.below("/".join(self._parts(path))) as folder:
             yield folder
-        finally:
-            os.close(folder)
 
     @contextlib.contextmanager
-    def _parent(self, path: str) -> Iterator[tuple[int, str]]:
+    def _parent(self, path: str) -> Iterator[tuple[Folder, str]]:
         """The open folder that something lies in, and its name there."""
         above, _, name = path.rpartition("/")
         if not self._parts(path):
@@ -198,17 +167,12 @@ class LinklessFolder(FileSystemHandler):  # type: ignore[misc]
         with self._opened(above or "/") as folder:
             yield folder, name
 
-    @staticmethod
-    def _created(folder: int, name: str) -> io.BufferedWriter:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        return io.BufferedWriter(_Synced(os.open(name, flags, 0o666, dir_fd=folder), "w"), 1 << 20)
-
     def _info(self, path: str) -> FileInfo:
         try:
             if not self._parts(path):
                 return _info(path, os.stat(path))  # noqa: PTH116
             with self._parent(path) as (folder, name):
-                return _info(path, os.stat(name, dir_fd=folder, follow_symlinks=False))
+                return _info(path, os.stat(name, dir_fd=folder.fd, follow_symlinks=False))
         except (FileNotFoundError, NotADirectoryError):
             return FileInfo(path, FileType.NotFound)
 
@@ -220,18 +184,6 @@ class _Synced(io.FileIO):
                 os.fsync(self.fileno())
         finally:
             super().close()
-
-
-def _entered(folder: int, name: str, path: str) -> int:
-    try:
-        return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
-    except OSError as error:
-        # Linux says ENOTDIR, others ELOOP.
-        if error.errno in (errno.ENOTDIR, errno.ELOOP):
-            with contextlib.suppress(FileNotFoundError):
-                if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-                    error = OSError(errno.ELOOP, _LINK, path)
-        raise error from None
 
 
 def _text(name: str) -> str:

@@ -133,9 +133,7 @@ class TableFolder:
         """
         with contextlib.ExitStack() as held:
             if self.local is not None:
-                # The folder of all jobs: that of the table is locked by whoever tidies up in it.
                 with self.errors("wait for other writers of the table"):
-                    self.make_folder(self.path(TEMPORARY))
                     held.enter_context(self.local.locked(self.path(TEMPORARY)))
             yield
 

@@ -1,0 +1,340 @@
+"""The one way to replace a file, or make one: beside its place, durably, and all at once.
+
+The new file is ``.NAME.TOKEN.bloomseal-tmp`` in the same folder, locked while its writer lives, and nobody but its
+owner may read it until it takes its name: it may be plaintext, and a reader could keep it locked. All names are looked
+up in the open folder, no link is followed, and what was created is compared by inode before it takes the name: whoever
+writes to the folder meanwhile can make a replacement fail, not turn it elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Final, Self
+
+from ..errors import BloomsealError
+from .baton import waiting
+from .folder import LOCK, TEMPORARY_ENDING, Folder
+from .local import identity, open_regular
+from .rights import Rights
+from .shared_sync import SharedSync
+
+__all__ = [
+    "Replacement",
+    "remove_leftovers",
+    "replace",
+    "sync_folder",
+    "target_of",
+    "temporaries",
+    "temporary_name",
+]
+
+_TEMPORARY: Final = re.compile(rf"\.(.+)\.(?:[0-9a-f]{{8,16}}|{LOCK}){re.escape(TEMPORARY_ENDING)}", re.DOTALL)
+_MOST_FOLDERS: Final = 10_000
+_tidied: dict[tuple[int, int], tuple[int, frozenset[str]]] = {}
+"""Folder (device, inode) → its time of change when this process last looked, and the names that had temporary files
+then.
+"""
+_syncs: dict[tuple[int, int], SharedSync] = {}
+"""Folder (device, inode) → the syncs that threads of this process share."""
+os.register_at_fork(after_in_child=_syncs.clear)
+
+
+class Replacement:
+    """A new file that takes its name by `commit`; leaving the ``with`` block without it leaves no trace.
+
+    Args:
+        folder: where; it is the replacement's from now on.
+        name: the file's. A link of that name is replaced, not what it points to.
+        like: descriptor of a file whose rights the new one gets, narrowed to those of the file that it replaces. None:
+            those of that file.
+        beside: `like` is the file that the new one belongs to, so that both have one owner.
+        mode: rights where there is neither, narrowed by the umask.
+        private: readable by its owner alone, whatever is there.
+
+    Attributes:
+        fd: its descriptor, to read and write.
+        placed: the final place may hold the new file.
+
+    Raises:
+        OSError: the folder can't be written to, or there is something that is no regular file.
+        BloomsealError: access list or attributes of the file that is there can't be carried over.
+    """
+
+    def __init__(
+        self,
+        folder: Folder,
+        name: str,
+        *,
+        like: int | None = None,
+        beside: bool = False,
+        mode: int = 0o666,
+        private: bool = False,
+    ) -> None:
+        self._folder, self._name = folder, name
+        self._like, self._beside, self._private = like, beside, private
+        self.placed = False
+        try:
+            self._tidy()
+            rights = self._rights()
+            self._temporary, self.fd = _created(folder, name, mode if rights is None and not private else 0o600)
+        except BaseException:
+            folder.close()
+            raise
+        # For a writer that is dropped, or that the interpreter's end finds at work.
+        self._remove = weakref.finalize(self, _remove, os.getpid(), folder, self._temporary, self.fd)
+        try:
+            self._mine = Rights.of(self.fd) if rights is None else rights
+            if self._mine.acl or self._mine.attributes:
+                self._mine.give(self.fd)  # what can't be carried over is told now
+            os.fchmod(self.fd, 0o600)
+            self._note()
+        except BaseException:
+            self.remove()
+            raise
+
+    def _tidy(self) -> None:
+        """Remove what dead writers of this name have left. The folder is listed only if somebody else has changed it
+        since this process last looked: listing thousands of names for each of thousands of files would take long.
+        """
+        status = os.fstat(self._folder.fd)
+        seen, others = _tidied.get((status.st_dev, status.st_ino), (None, frozenset[str]()))
+        self._others = others if seen == status.st_mtime_ns else frozenset(temporaries(self._folder).values())
+        # Those of other names go with their key material, which whoever tidies all of the folder looks after.
+        if self._name in self._others:
+            remove_leftovers(self._folder, of=self._name)
+
+    def _note(self) -> None:
+        """The folder has just been changed by us."""
+        status = os.fstat(self._folder.fd)
+        if len(_tidied) >= _MOST_FOLDERS:
+            _tidied.clear()
+        _tidied[status.st_dev, status.st_ino] = status.st_mtime_ns, self._others
+
+    def commit(
+        self,
+        check: Callable[[int], object] | None = None,
+        *,
+        replaces: tuple[int, ...] | None = None,
+        alone: bool = False,
+        sync_name: bool = True,
+    ) -> None:
+        """Have it on the disk, and give it its name. The old file's checksums by Hadoop go.
+
+        Args:
+            check: called with the descriptor before that; what it raises is raised, and the old file stays.
+            replaces: what must be there now (`Source.identity`).
+            alone: the caller keeps other writers of this file away, by a lock of his own.
+            sync_name: have the folder synced. False where the caller does so for many files (`sync_folder`): until
+                then a crash of the machine may leave the old file, whole.
+
+        Raises:
+            BloomsealError: somebody else has changed the file.
+            OSError: the storage failed. Where it failed after the rename, `placed` says so.
+        """
+        with waiting():
+            os.fsync(self.fd)
+        if check is not None:
+            check(self.fd)
+        with contextlib.nullcontext() if alone else self._folder.locked(self._name):
+            self._place(replaces)
+        self._note()
+        if sync_name:
+            self.sync_name()
+
+    def sync_name(self) -> None:
+        """Its name is on the disk when this returns."""
+        _sync(self._folder.fd)
+
+    def _place(self, replaces: tuple[int, ...] | None) -> None:
+        if replaces is not None:
+            there = self._folder.stat(self._name)
+            if there is None or identity(there) != replaces:
+                raise BloomsealError(
+                    "the file was changed by someone else meanwhile; it was left as it is",
+                    hint="again, on the file as it is now",
+                )
+        # Somebody may have narrowed the old one's since the new file was made.
+        (self._rights() or self._mine).give(self.fd)
+        if not self._folder.holds(self._temporary, self.fd):
+            raise BloomsealError("somebody exchanged the temporary file before it took its name; it was not placed")
+        # Hadoop keeps checksums of local files beside them, and reads no file that stale ones belong to. None is fine.
+        self._folder.remove(f".{self._name}.crc")
+        self.placed, fd = True, self._folder.fd
+        try:
+            os.rename(self._temporary, self._name, src_dir_fd=fd, dst_dir_fd=fd)
+        except OSError:
+            # Over a network a rename may be done and fail all the same: only a look tells, if it can be had.
+            with contextlib.suppress(OSError):
+                self.placed = not self._folder.holds(self._temporary, self.fd)
+            raise
+
+    def occupied(self) -> bool:
+        """Whether there is something that it would replace."""
+        return self._folder.stat(self._name) is not None
+
+    def remove(self) -> None:
+        """Close it, and remove it unless it has its name. Never raises: the next writer removes what stays."""
+        self._remove()
+
+    def _rights(self) -> Rights | None:
+        """What the new file may be given away to; None where nothing says so."""
+        try:
+            there = self._folder.open(self._name)
+        except OSError as error:
+            # A link that lies in the place is replaced; the file that it points to has no say.
+            if error.errno in (errno.ENOENT, errno.ELOOP):
+                return None if self._like is None else Rights.of(self._like, whole=self._beside)
+            if not isinstance(error, PermissionError):
+                raise
+            # Its list of users, if any, can't be read by us: only the owner is sure to have been on it.
+            status = os.stat(self._name, dir_fd=self._folder.fd, follow_symlinks=False)
+            return None if self._private else Rights(status.st_mode & 0o700, status.st_gid, None)
+        try:
+            if self._private:
+                return None
+            old = Rights.of(there, whole=True, attributes=True)
+            if self._like is None or os.path.samestat(os.fstat(there), os.fstat(self._like)):
+                return old
+            return old.within(Rights.of(self._like))
+        finally:
+            os.close(there)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+def replace(
+    folder: Folder,
+    name: str,
+    data: bytes | Iterable[bytes],
+    *,
+    mode: int = 0o666,
+    beside: str | None = None,
+    alone: bool = False,
+    sync_name: bool = True,
+) -> None:
+    """Replace a small file in an open folder, which stays open, or make it.
+
+    Args:
+        data: whole, or in pieces that are made while it is written.
+        mode: a new file's permissions, narrowed by the umask; a file that is replaced hands on its own.
+        beside: the path of a file that a new one belongs to, whose owner and permissions it gets instead; it need not
+            be there.
+        alone, sync_name: as for `Replacement.commit`.
+
+    Raises:
+        BloomsealError: the old file's access list or attributes can't be carried over.
+        OSError: the old file stays as it was. Where the storage failed after the rename, the new one is there.
+    """
+    like = None
+    if beside is not None and folder.stat(name) is None:
+        with contextlib.suppress(FileNotFoundError):
+            like = open_regular(beside)
+    try:
+        with Replacement(folder.below(""), name, like=like, beside=True, mode=mode) as new:
+            for piece in (data,) if isinstance(data, bytes) else data:
+                rest = memoryview(piece)
+                while rest:
+                    rest = rest[os.write(new.fd, rest) :]
+            new.commit(alone=alone, sync_name=sync_name)
+    finally:
+        if like is not None:
+            os.close(like)
+
+
+def sync_folder(path: str | os.PathLike[str]) -> None:
+    """All names in a folder are on the disk when this returns.
+
+    Raises:
+        OSError: the storage failed.
+    """
+    with Folder.at(path) as folder:
+        _sync(folder.fd)
+
+
+def _sync(folder: int) -> None:
+    status = os.fstat(folder)
+    if len(_syncs) >= _MOST_FOLDERS:
+        _syncs.clear()  # whoever waits there keeps it
+    syncs = _syncs.setdefault((status.st_dev, status.st_ino), SharedSync())
+    syncs.until(syncs.wrote(), folder)
+
+
+def temporary_name(name: str) -> str:
+    """A fresh name for the file that is to take `name`."""
+    return f".{name}.{os.urandom(4).hex()}{TEMPORARY_ENDING}"
+
+
+def target_of(name: str) -> str | None:
+    """The name that a temporary file, or a lock, is about; None where it has the name of none."""
+    found = _TEMPORARY.fullmatch(name)
+    return None if found is None else found[1]
+
+
+def temporaries(folder: Folder) -> dict[str, str]:
+    """Temporary files in a folder, by name, and the names that they are to take.
+
+    Raises:
+        OSError: the folder can't be listed.
+    """
+    names = (name for name in os.listdir(folder.fd) if name.endswith(TEMPORARY_ENDING))  # noqa: PTH208  # of an open folder
+    return {name: target for name in names if (target := target_of(name)) is not None}
+
+
+def remove_leftovers(folder: Folder, *, of: str | None = None) -> None:
+    """Remove the temporary files whose writers have died: those of one name, or all.
+
+    Raises:
+        OSError: the folder can't be listed. Leftovers that can't be removed stay.
+    """
+    for name, target in temporaries(folder).items():
+        if of not in (None, target):
+            continue
+        with contextlib.suppress(OSError):
+            fd = folder.open(name, os.O_RDWR)
+            try:
+                # The lock says that the writer lives; it is gone with the process, however that ends.
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if folder.holds(name, fd):
+                    folder.remove(name)
+            finally:
+                os.close(fd)
+
+
+def _created(folder: Folder, name: str, mode: int) -> tuple[str, int]:
+    """A new temporary file, locked: its name, and its descriptor."""
+    while True:
+        made = temporary_name(name)
+        fd = folder.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode=mode)
+        try:
+            # Between creation and lock another writer may have taken it for a leftover, or a reader have locked it.
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if folder.holds(made, fd):
+                return made, fd
+        except BlockingIOError:
+            folder.remove(made)
+        except BaseException:
+            os.close(fd)
+            with contextlib.suppress(OSError):
+                folder.remove(made)
+            raise
+        os.close(fd)
+
+
+def _remove(owner: int, folder: Folder, temporary: str, fd: int) -> None:
+    """Close both descriptors; the file goes, unless it was placed, or is another process's (after a fork)."""
+    with contextlib.suppress(OSError):
+        if os.getpid() == owner and folder.holds(temporary, fd):
+            folder.remove(temporary)
+    with contextlib.suppress(OSError):
+        os.close(fd)
+    folder.close()
