@@ -9,12 +9,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,51 +20,10 @@ import pytest
 
 import bloomseal as bs
 from bloomseal.rotation import Rekey, Status, rotate
-from games.world import World, world
+from games.world import CoTenant, World
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="another user's processes can be started by root alone")
-NOBODY = 65534
 VALUE = "000-45-6789"
-
-
-class CoTenant:
-    """Holds a user id of his own, and nothing else."""
-
-    def run(self, *command: str | Path) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [str(part) for part in command], capture_output=True, text=True, errors="replace", user=NOBODY,
-            group=NOBODY, extra_groups=[], cwd="/", env={"PATH": "/usr/bin:/bin"}, timeout=60,
-        )  # fmt: skip
-
-    def reads(self, path: Path) -> bool:
-        return self.run("head", "-c1", path).returncode == 0
-
-    def writes(self, path: Path, text: str) -> None:
-        done = self.run("sh", "-c", f"umask 0; cat > '{path}' <<'END'\n{text}\nEND")
-        assert done.returncode == 0, done.stderr
-
-
-@pytest.fixture
-def shared() -> Iterator[Path]:
-    """A folder that everybody may write to, as /tmp is: sticky."""
-    folder = Path(tempfile.mkdtemp(prefix="bloomseal-shared-"))
-    folder.chmod(0o1777)
-    yield folder
-    shutil.rmtree(folder)
-
-
-@pytest.fixture
-def me() -> CoTenant:
-    found = CoTenant()
-    assert found.run("id", "-u").stdout.strip() == str(NOBODY)
-    return found
-
-
-@pytest.fixture
-def here(shared: Path) -> World:
-    made = world(shared / "w")
-    made.home.chmod(0o755)
-    return made
 
 
 def test_what_holds_keys_or_plaintext_is_its_owners_alone(here: World, shared: Path, me: CoTenant) -> None:

@@ -21,7 +21,7 @@ from ..audit.facts.inventory import keys_at_hand, look
 from ..audit.facts.places import Places, find_files
 from ..audit.facts.policies import Policies
 from ..audit.report import Report, judged
-from ..errors import BloomsealError, MissingFileError
+from ..errors import BloomsealError, MissingFileError, PolicyError
 from ..keytools.access_log import host_name, user_name
 from ..notebook import ShownInNotebooks
 from ..policy import KeyPolicy, Policy, TablePolicy
@@ -302,12 +302,16 @@ def _rotations(
     booked: a file's path → its name in a journal.
     members: where the journals' bytes go.
     """
+    found: list[journal_room.Rotation] = []
+    listed = [Path(path) for path in journals or ()]
     if journals is None:
-        listed = journal_room.about(journal_room.default_journals(), set(booked.values()))
-    else:
-        listed = [Path(path) for path in journals]
+        try:
+            listed = journal_room.about(journal_room.default_journals(), set(booked.values()))
+        except PolicyError as error:
+            unseen = Claim(unseen=(error.what,))
+            found.append(journal_room.Rotation("the usual folder", problem=error.what, complete=unseen))
     if not listed:
-        return []
+        return found
     read = seen.report.inventory.filter(looked_into(seen.report.inventory))["file"].unique().to_pylist()
     looked = {booked.get(path, path) for path in read}
     names = seen.report.inventory["file"].unify_dictionaries().combine_chunks().dictionary
@@ -315,17 +319,17 @@ def _rotations(
     for use in seen.uses:
         if use.master_key is not None:
             under[use.master_key] |= {booked.get(path, path) for path in names.take(use.file_ids).to_pylist()}
-    found = []
     for number, path in enumerate(listed):
         try:
-            rotation, data, named = journal_room.read_journal(path)
+            rotation, data, named = journal_room.read_journal(path, own=journals is None)
         except BloomsealError as error:
             if journals is not None:
                 raise
             found.append(journal_room.Rotation(path.name, problem=error.what, complete=Claim(unseen=(error.what,))))
             continue
-        rotation.journal = f"rotation/{number:03d}-{rotation.operation or 'unknown'}.jsonl"
-        members[rotation.journal] = data
+        if len(data):
+            rotation.journal = f"rotation/{number:03d}-{rotation.operation or 'unknown'}.jsonl"
+            members[rotation.journal] = data
         found.append(journal_room.judged(rotation, named, seen.versions, looked, under, seen.unseen))
     return found
 

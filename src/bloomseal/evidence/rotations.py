@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ..errors import BloomsealError
 from ..rotation.journal import Chain, default_journal
-from ..storage.local import open_regular
+from ..storage.folder import Folder
 from ..storage.source import refusal
 from .bundle.archive import Spool
 from .claims import Claim
@@ -62,21 +62,38 @@ class Rotation:
 
 
 def default_journals() -> list[Path]:
-    """Journals where rotations keep them unless told otherwise, earlier ones that were put aside included."""
-    folder = default_journal("rewrap", "0" * 12).parent
-    return sorted(folder.glob("*.jsonl*")) if folder.is_dir() else []
+    """Journals where rotations keep them unless told otherwise, earlier ones that were put aside included.
+
+    Raises:
+        PolicyError: others could have put some there.
+    """
+    path = default_journal("rewrap", "0" * 12).parent
+    try:
+        with Folder.own(path, make=False) as folder:
+            names = os.listdir(folder.fd)  # noqa: PTH208  # of an open folder
+    except OSError:
+        return []
+    return [path / name for name in sorted(names) if ".jsonl" in name and not name.startswith(".")]
 
 
-def read_journal(path: str | os.PathLike[str]) -> tuple[Rotation, Spool, set[str]]:
-    """A journal, its bytes, and the files that it names. One that was altered, or is none, says so.
+def read_journal(path: str | os.PathLike[str], *, own: bool = False) -> tuple[Rotation, Spool, set[str]]:
+    """A journal, its lines, and the files that it names. One that was altered, or is none, says so: no line of it is
+    given from there on, since it may be any file.
+
+    Args:
+        own: it was not named by the caller, so nobody else may have written it.
 
     Raises:
         MissingFileError, UsageError: it can't be read.
+        PolicyError: somebody else could have written it.
     """
     found = Rotation(Path(path).name)
     telling = _Telling(found)
     try:
-        with open(open_regular(path), "rb") as file:
+        folder, name = Folder.of(path)
+        with folder:
+            fd = folder.open_own(name) if own else folder.open(name)
+        with open(fd, "rb") as file:
             if os.fstat(file.fileno()).st_size >= _LONGEST:
                 found.problem = f"the journal is longer than {_LONGEST} bytes"
                 return found, Spool(), set()
@@ -156,11 +173,11 @@ class _Telling:
         for line in lines:
             if not line.endswith(b"\n"):
                 return
-            if self._found.problem is None:
-                try:
-                    self._take(line)
-                except BloomsealError as error:
-                    self._found.chain, self._found.problem = "broken", error.what
+            try:
+                self._take(line)
+            except BloomsealError as error:
+                self._found.chain, self._found.problem = "broken", error.what
+                return
             yield line
 
     def _take(self, line: bytes) -> None:
@@ -216,11 +233,11 @@ def _pair(key: dict[str, Any]) -> _Pair:
 
 
 def about(journals: Iterable[Path], files: set[str]) -> list[Path]:
-    """Those journals that name one of these files, and those of which nobody can tell."""
+    """Those of one's own journals that name one of these files, and those of which nobody can tell."""
     kept = []
     for path in journals:
         try:
-            found, _, named = read_journal(path)
+            found, _, named = read_journal(path, own=True)
         except BloomsealError:
             kept.append(path)
             continue

@@ -11,19 +11,21 @@ that fails.
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import logging
 import os
 import pwd
 import socket
+import stat
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from ..errors import BloomsealError, Hint, KeyAccessError, UsageError
-from ..storage.local import open_regular
+from ..storage.folder import Folder
 from .access import raised_by
 from .material.material import wrapped_by
 
@@ -181,8 +183,20 @@ def _append(path: str, access: Access) -> None:
     line = json.dumps(access.to_dict()).encode() + b"\n"
     # Opened each time, so that the file may be put aside by whoever keeps it short. One write, so that lines stay
     # whole.
-    number = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, mode=0o600)
     try:
+        folder, name = Folder.of(path)
+    except UsageError as error:
+        raise OSError(errno.EPERM, error.what) from None
+    with folder:
+        shared = os.fstat(folder.fd).st_mode & stat.S_IWOTH
+        number = folder.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, mode=0o600)
+    try:
+        status = os.fstat(number)
+        if shared and status.st_uid not in (0, os.geteuid()):
+            raise OSError(errno.EPERM, "somebody else's file, in a folder that everybody may write to")
+        if status.st_nlink > 1:
+            # Whoever may write to the folder can give any file of ours a second name there.
+            raise OSError(errno.EMLINK, "the file has another name")
         if os.write(number, line) < len(line):
             raise OSError(None, "the disk is full")
     finally:

@@ -21,6 +21,7 @@ from ...read.door import open_file
 from ...read.file import ReadStats
 from ...storage.discovery.tables import is_one_file
 from ...storage.folder import Folder
+from ...storage.local import NoRegularFileError
 from ...storage.replacement import Replacement
 from ...table.open import open_table
 from ..arguments.opening import OpeningOptions, opening_options, trust_option, use_index_option
@@ -336,6 +337,8 @@ def _write_file(schema: pa.Schema, rows: Iterable[pa.RecordBatch], path: str, ki
             with open(new.fd, "wb", closefd=False) as stream:
                 _write_kind(schema, rows, stream, kind, zipped)
             new.commit()
+    except NoRegularFileError as error:
+        raise UsageError(f"the rows can't be written: {error.strerror}", file=path) from None
     except (OSError, pa.ArrowException) as error:
         reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else type(error).__name__
         raise UsageError(f"the rows can't be written: {reason}", file=path) from None
