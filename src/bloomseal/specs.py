@@ -89,7 +89,7 @@ def encryption_for(encryption: EncryptionSpec | TablePolicy | None, file: FileRe
     """A policy's specification for one file of its table; specifications pass through.
 
     Args:
-        file: its final place, never that of a file aside: an AAD prefix may be made of it.
+        file: its final place, never that of a temporary file: an AAD prefix may be made of it.
     """
     if encryption is None or isinstance(encryption, EncryptionSpec):
         return encryption

@@ -82,7 +82,7 @@ def test_what_he_puts_into_the_journal_folder_gets_into_no_bundle(
     me.writes(folder / "rekey-000000000000.jsonl", forged_journal(here).strip())
     assert me.run("ln", "-s", here.ring.path, folder / "rewrap-000000000000.jsonl").returncode == 0
     made = evidence.make(here.root, here.home / "bundle.zip", keys=bs.KeyTools(here.ring), policy=here.policy())
-    assert all(one["complete"] == "unknown" for one in made.told["rotations"])
+    assert all(one["complete"]["standing"] == "not seen" for one in made.told["rotations"])
     assert "mallory" not in json.dumps(made.told)
     assert made.told["rotations"], "that journals could not be trusted is told"
     keys = here.ring.path.read_bytes()

@@ -87,7 +87,7 @@ def find_files(
     Args:
         follow_links: follow links, and logs, that lead out of a folder.
         indexes: also the files of the tables' sealed indexes.
-        leftovers: tell files aside too, which killed writers have left.
+        leftovers: tell temporary files too, which killed writers have left.
 
     Raises:
         UsageError: nothing at one of the paths.

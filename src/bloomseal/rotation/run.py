@@ -353,7 +353,7 @@ def _files(paths: Paths, job: Job, filesystem: FileSystem | None, follow_links: 
 
 
 def _remove_leftovers(job: Job, files: Sequence[DataFile]) -> None:
-    """Files aside that killed runs have left: those of the files themselves go with the next replacement, but some
+    """Temporary files that killed runs have left: those of the files themselves go with the next replacement, but some
     files are gone, or are not due any more.
     """
     paths = {ref.path for file in files for ref in (file.ref, job.target(file)) if ref.filesystem is None}

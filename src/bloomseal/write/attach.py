@@ -149,7 +149,7 @@ class _Attaching:
 
     def check(self, reopened: Source, decryption: DecryptionSpec | None) -> None:
         """Before the new file takes the old one's name."""
-        # The keys come from the file's place, not from that of the file aside: external key material lies beside it.
+        # The keys come from the file's place, not from that of the temporary file: key material lies beside it.
         named = Source(self.walk.source.ref, reopened.size, reopened.read, lambda: None)
         footer, keys = open_footer(named, decryption)
         walk = Walk(named, footer, keys)

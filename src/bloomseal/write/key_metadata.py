@@ -100,7 +100,7 @@ def exchange_key_metadata(
 
 
 def _reopened(walk: Walk, reopened: Source, decryption: DecryptionSpec) -> Walk:
-    # External material lies beside the file's place, not beside that of the file aside.
+    # External material lies beside the file's place, not beside the temporary file's.
     named = Source(walk.source.ref, reopened.size, reopened.read, lambda: None)
     footer, keys = open_footer(named, decryption)
     if not footer.verified or footer.offset != walk.footer.offset or not _same_file(footer, walk.footer):

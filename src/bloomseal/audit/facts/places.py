@@ -59,7 +59,7 @@ class Places:
         missing: files that a retained table version names and that are not there any more.
         dead: Parquet files that lie in a table's folder and that its current version does not name; their keys are
             looked at only with `history`.
-        outside: files that no reader takes: dead and hidden Parquet files, and files aside, whole or not.
+        outside: files that no reader takes: dead and hidden Parquet files, and temporary files, whole or not.
         unread: files that are neither data nor a table's metadata, into which nobody looked.
         named: place that was given → folders and files in it whose own names have ``=`` in them.
         untold: what of a table's log could not be read, where nobody asked for its history, in words.
