@@ -131,7 +131,7 @@ def test_many_files_share_their_syncs(
 def test_no_file_is_opened_more_often_than_it_must(
     ring: bs.Keyring, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The data file to lock and to read, its key material to read and to change; the keyring is only looked at."""
+    """The data file to read, its key material to read and to change; the keyring is only looked at."""
     opened: Counter[str] = Counter()
     real = os.open
 
@@ -144,8 +144,8 @@ def test_no_file_is_opened_more_often_than_it_must(
     assert rotate(table, Rewrap(reading(ring)), journal=tmp_path / "j", jobs=1).ok
     listing = 1  # its end says whether it is data
     for index in range(FILES):
-        assert opened[f"{index:02d}.parquet"] == 2
-        # Read with the file, then locked, read and compared by one descriptor; its rights are looked at twice.
+        assert opened[f"{index:02d}.parquet"] == 1
+        # Read with the file, and again in its turn; its rights are looked at twice.
         assert opened[f"_KEY_MATERIAL_FOR_{index:02d}.parquet.json"] == listing + 2 + 2
     assert opened[ring.path.name] <= 2
 
