@@ -158,12 +158,14 @@ class IntegrityError(BloomsealError):
 class KeyAccessError(BloomsealError):
     """A key could not be had: bad key metadata, not found, denied, KMS unavailable, or invocation limit reached.
 
-    `retryable` is True only where the same call may succeed later (the KMS did not answer).
+    `retryable` is True only where the same call may succeed later (the KMS did not answer). `unauthentic` is True where
+    what the file holds for the key was asked for, and does not open: altered, or wrapped by somebody under another key.
     """
 
-    def __init__(self, what: str, *, retryable: bool = False, **rest: Any) -> None:
+    def __init__(self, what: str, *, retryable: bool = False, unauthentic: bool = False, **rest: Any) -> None:
         super().__init__(what, **rest)
         self.retryable = retryable
+        self.unauthentic = unauthentic
 
 
 class PolicyError(BloomsealError):

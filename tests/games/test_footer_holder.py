@@ -6,10 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import bloomseal as bs
+from bloomseal.audit import audit
+from bloomseal.cli.main import main
 from bloomseal.encryption import ModuleCipher
 from bloomseal.format.footer import peek
 from bloomseal.format.layout import Column, FileMeta, Group
@@ -119,8 +122,32 @@ def page_indexes_of_another_row_group(me: KeyHolder) -> None:
     resealed(me, change)
 
 
+class _Both:
+    """The footer's key by his right to it, the columns' keys by a keyring of his own."""
+
+    def __init__(self, me: KeyHolder) -> None:
+        self._own, self._true = me.own_keyring(), me.kms
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
+        kms = self._true if master_key_identifier == "footer" else self._own
+        return kms.wrap_key(key_bytes, master_key_identifier)
+
+    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
+        kms = self._true if master_key_identifier == "footer" else self._own
+        return kms.unwrap_key(wrapped_key, master_key_identifier)
+
+
+def forged_under_a_key_of_his_own(me: KeyHolder, **options: Any) -> None:
+    """The columns' key metadata names the right master keys; what it holds was wrapped by others of their names."""
+    spec = bs.EncryptionSpec(
+        "footer", {"ssn": "pii", "illness": "health"}, keys=bs.KeyTools(_Both(me), **options), aad_prefix=me.prefix(),
+        store_aad_prefix=False, complete=True,
+    )  # fmt: skip
+    bs.write_table(forged_rows(), me.file(), encryption=spec, bloom_filters=FILTERS)
+
+
 ATTACKS = [
-    forged_under_the_footers_key, forged_in_plaintext_columns, forged_look_alikes, columns_change_names,
+    forged_under_a_key_of_his_own, forged_under_the_footers_key, forged_in_plaintext_columns, forged_look_alikes, columns_change_names,
     a_row_group_twice, sealed_metadata_of_another_row_group, one_columns_chunk_in_anothers_place,
     another_key_for_a_column, row_groups_change_places,
 ]  # fmt: skip
@@ -132,6 +159,50 @@ def test_no_other_columns_values_are_forged(tmp_path: Path, attack: Callable[[Ke
     attack(role(here, tmp_path))
     told = play(here, tmp_path)
     assert {told[door] for door in READING} == {REFUSED}, told
+
+
+@pytest.mark.parametrize("options", [{}, {"double_wrapping": False}, {"internal": False}])
+def test_a_key_that_does_not_authenticate_is_a_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: dict[str, Any]
+) -> None:
+    """And no missing key, beside which everything else is well."""
+    here = world(tmp_path / "w")
+    me = role(here, tmp_path)
+    forged_under_a_key_of_his_own(me, **options)
+    report = bs.verify(me.file(), decryption=here.policy())
+    assert not report.ok
+    assert not report.inaccessible
+    assert {one.column for one in report.failures} == {"ssn", "illness"}
+    told = audit(here.root, policy=here.policy(), keys=here.policy().keys)
+    assert {(one.rule.id, one.column) for one in told.findings if one.rule.id == "BS206"} == {
+        ("BS206", "ssn"), ("BS206", "illness")
+    }  # fmt: skip
+    command = ["verify", str(me.file()), "--keyring", str(here.ring.path), "--aad-prefix", me.prefix()]
+    assert main(command) == 1
+    out = capsys.readouterr().out
+    assert "failed: " in out
+    assert "no key for" not in out
+    # Who may not use the columns' keys knows as little as before: that is a missing key.
+    report = bs.verify(me.file(), decryption=me.decryption())
+    assert report.ok
+    assert set(report.inaccessible) == {"ssn", "illness"}
+
+
+def test_a_footer_key_that_does_not_authenticate_is_a_failure(tmp_path: Path) -> None:
+    """Of a footer in plaintext, which can be read without it."""
+    here = world(tmp_path / "w")
+    me = role(here, tmp_path)
+    ring = me.own_keyring()
+    columns = {"ssn": "pii", "illness": "health"}
+    spec = bs.EncryptionSpec("footer", columns, keys=bs.KeyTools(ring), plaintext_footer=True)
+    bs.write_table(forged_rows(), me.file(), encryption=spec)
+    reader = bs.DecryptionSpec(bs.KeyTools(here.ring), allow_unverified_footer=True)
+    with bs.open_file(me.file(), decryption=reader) as file:
+        report = file.verify()
+    assert not report.footer_verified
+    assert {one.column for one in report.failures} == {None, "ssn", "illness"}
+    told = {one.rule.id for one in audit(me.file(), keys=bs.KeyTools(here.ring)).findings}
+    assert {"BS203", "BS206"} <= told
 
 
 def test_page_indexes_of_another_row_group_hide_nothing(tmp_path: Path) -> None:

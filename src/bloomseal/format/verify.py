@@ -36,7 +36,8 @@ class VerifyReport(ShownInNotebooks):
         unauthenticated: module kind → number of modules read that nothing authenticates (plaintext, CTR pages, clear
             levels of V2 pages).
         inaccessible: column → why its modules could not be opened (no key).
-        failures: modules that broke the specification or did not authenticate; filters that deny values of their own.
+        failures: modules that broke the specification, and modules and keys that did not authenticate; filters that
+            deny values of their own.
         filters_true: filters that hold every value of their column chunk; 0 where that was not asked.
         filters_unasked: filters that could not be held against their values, and why.
         notes: what is lawful but worth knowing, such as a filter in clear on an encrypted column.
@@ -57,9 +58,20 @@ class VerifyReport(ShownInNotebooks):
         error.__context__ = None
         self.failures.append(error.with_traceback(None))
 
+    def no_key(self, name: str, error: BloomsealError, **place: Any) -> None:
+        """Note a column whose key can't be had. One that does not authenticate is no missing key but a failure: whoever
+        may write the file may have sealed the column under a key of his own, and named another.
+        """
+        if isinstance(error, KeyAccessError) and error.unauthentic:
+            self.failed(error.at(**place))
+        else:
+            self.inaccessible.setdefault(name, error.what)
+
     @property
     def ok(self) -> bool:
-        """No module failed. Modules without a key, and unauthenticated ones, are no failures; look at them too."""
+        """No module and no key failed. Modules without a key, and unauthenticated ones, are no failures; look at those
+        too.
+        """
         return not self.failures
 
     @property
@@ -99,6 +111,12 @@ def verify_walk(walk: Walk, *, filters: bool = False) -> VerifyReport:
     encrypted = walk.footer.crypto is not None
     report = VerifyReport(walk.source.name, encrypted and walk.footer.verified)
     (report.authenticated if report.footer_verified else report.unauthenticated)[ModuleType.FOOTER.label] += 1
+    if encrypted and not walk.footer.verified:
+        try:
+            walk.keys.footer()
+        except KeyAccessError as error:
+            if error.unauthentic:
+                report.failed(error.at(file=walk.source.name))
     rows = 0
     # A key retriever, which is the caller's code, may be asked on the way.
     with leased(2) as sealed, leased(3) as opened:
@@ -124,7 +142,7 @@ def _verify_chunk(
         walk.cipher(chunk)
         walk.meta(chunk)
     except KeyAccessError as error:
-        report.inaccessible.setdefault(chunk.leaf.name, error.what)
+        report.no_key(chunk.leaf.name, error, **place)
         return
     except BloomsealError as error:
         report.failed(error.at(**place))

@@ -75,6 +75,7 @@ class KmsAccessError(KeyAccessError):
     Attributes:
         problem: one of `Problem`.
         retryable: True for UNREACHABLE and THROTTLED only.
+        unauthentic: True for INVALID: no KMS tells an altered wrapped key from another nonsense.
     """
 
     problem: Problem = Problem.INVALID
@@ -88,6 +89,7 @@ class KmsAccessError(KeyAccessError):
         error = cls(
             f"{what}: {detail}" if detail else what,
             retryable=problem in (Problem.UNREACHABLE, Problem.THROTTLED),
+            unauthentic=rest.pop("unauthentic", problem is Problem.INVALID),
             hint=rest.pop("hint", _HINT[problem]),
             **rest,
         )

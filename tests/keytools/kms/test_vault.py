@@ -195,7 +195,7 @@ def test_a_version_is_told_by_opening(kms: VaultKms, server: VaultStub, tmp_path
     sidecar.write_text(json.dumps(whole))
     answer = may_destroy("pii", "1", tmp_path, keys=KeyTools(kms), after=0)
     assert answer.answer == "unknown"
-    assert "says it is under pii, version 2" in answer.doubts[0]
+    assert any("says it is under pii, version 2" in doubt for doubt in answer.doubts)
     for version in ("v1", "01", "77"):
         with pytest.raises(UsageError, match="it has 1, 2"):
             may_destroy("pii", version, tmp_path, keys=KeyTools(kms))

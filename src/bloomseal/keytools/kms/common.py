@@ -46,7 +46,9 @@ class LocalKeysOnly(NeverPickled):
 
     def _refusal(self, master_key: str) -> KmsAccessError:
         detail = "it opens encrypted columns of ORC files, and wraps no keys"
-        return KmsAccessError.because(Problem.INVALID, master_key, self.kms_name, detail=detail, hint="another KMS")
+        return KmsAccessError.because(
+            Problem.INVALID, master_key, self.kms_name, detail=detail, hint="another KMS", unauthentic=False
+        )
 
 
 def vendor_library(module: str, extra: str) -> Any:

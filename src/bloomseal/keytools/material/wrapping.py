@@ -42,13 +42,15 @@ def unwrap_locally(wrapped: str, under: SecretKey, aad: bytes) -> SecretKey:
     blob = unb64(wrapped)
     if len(blob) not in _WRAPPED_BYTES:
         raise KeyAccessError(
-            "a wrapped key that is not base64 of nonce, key and tag", hint="it is altered or truncated"
+            "a wrapped key that is not base64 of nonce, key and tag",
+            hint="it is altered or truncated",
+            unauthentic=True,
         )
     try:
         return SecretKey(AESGCM(under.reveal()).decrypt(blob[:_NONCE_BYTES], blob[_NONCE_BYTES:], aad))
     except InvalidTag:
         pass
-    raise KeyAccessError("a wrapped key that does not open: another wrapping key's, or altered")
+    raise KeyAccessError("a wrapped key that does not open: another wrapping key's, or altered", unauthentic=True)
 
 
 def open_by_ctr(encrypted: bytes, under: SecretKey) -> bytes:
@@ -73,7 +75,7 @@ def kek_id(text: str) -> bytes:
         KeyAccessError: it is not base64.
     """
     if not (found := unb64(text)) and text:
-        raise KeyAccessError("key material whose KEK id is not base64")
+        raise KeyAccessError("key material whose KEK id is not base64", unauthentic=True)
     return found
 
 

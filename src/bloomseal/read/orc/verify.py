@@ -35,8 +35,14 @@ def verify_orc(
         try:
             file.need_open(stored)
             plain.append(index)
-        except (KeyAccessError, PolicyError) as error:
-            report.inaccessible[stored.name] = error.what
+        except KeyAccessError as error:
+            report.no_key(stored.name, error)
+        except BloomsealError as error:
+            # Without ``allow_ctr`` nothing is opened. In clear it is none that was to be encrypted.
+            if isinstance(error, PolicyError) and stored.id in file.tail.encrypted:
+                report.inaccessible[stored.name] = error.what
+            else:
+                report.failed(error)
     for stripe in file.stripes:
         rows = None
         try:

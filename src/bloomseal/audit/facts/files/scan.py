@@ -145,11 +145,10 @@ class Scanner:
         hand = self._hand(facts, source, candidates[0])
         try:
             footer = authenticated(seen, candidates, hand)
-        except KeyAccessError:
-            pass
-        except IntegrityError as error:
-            facts.footer_verified = False
-            facts.failed(error)
+        except (KeyAccessError, IntegrityError) as error:
+            if not isinstance(error, KeyAccessError) or error.unauthentic:
+                facts.footer_verified = False
+                facts.failed(error)
         else:
             facts.hidden = ()
             facts.footer_verified = True
@@ -338,10 +337,9 @@ class _Columns:
             raw = self._walk.meta_raw(chunk)
             self._walk.meta(chunk)
             return decode(AuditMeta, raw), chunk
-        except KeyAccessError:
-            return None, None
         except BloomsealError as error:
-            facts.error = f"{error.module or 'Column metadata'}: {error.what}"
+            if not isinstance(error, KeyAccessError) or error.unauthentic:
+                facts.error = f"{error.module or 'Column metadata'}: {error.what}"
             return None, None
 
     def _describe(self, facts: ChunkFacts, column: AuditChunk, meta: AuditMeta | None, whole: bool) -> None:
