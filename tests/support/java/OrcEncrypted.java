@@ -16,7 +16,10 @@ import org.apache.hadoop.hive.ql.exec.vector.BytesColumnVector;
 import org.apache.hadoop.hive.ql.exec.vector.ColumnVector;
 import org.apache.hadoop.hive.ql.exec.vector.DecimalColumnVector;
 import org.apache.hadoop.hive.ql.exec.vector.DoubleColumnVector;
+import org.apache.hadoop.hive.ql.exec.vector.ListColumnVector;
 import org.apache.hadoop.hive.ql.exec.vector.LongColumnVector;
+import org.apache.hadoop.hive.ql.exec.vector.MapColumnVector;
+import org.apache.hadoop.hive.ql.exec.vector.MultiValuedColumnVector;
 import org.apache.hadoop.hive.ql.exec.vector.StructColumnVector;
 import org.apache.hadoop.hive.ql.exec.vector.TimestampColumnVector;
 import org.apache.hadoop.hive.ql.exec.vector.VectorizedRowBatch;
@@ -216,6 +219,25 @@ public final class OrcEncrypted {
             StructColumnVector struct = (StructColumnVector) vector;
             for (int f = 0; f < struct.fields.length; f++) {
                 set(struct.fields[f], (TypeDescription) type.getChildren().get(f), row, at(value, f));
+            }
+        } else if (vector instanceof MultiValuedColumnVector) {
+            MultiValuedColumnVector many = (MultiValuedColumnVector) vector;
+            many.offsets[row] = many.childCount;
+            many.lengths[row] = value.size();
+            many.childCount += value.size();
+            for (int e = 0; e < value.size(); e++) {
+                int place = (int) many.offsets[row] + e;
+                if (vector instanceof ListColumnVector) {
+                    ListColumnVector list = (ListColumnVector) vector;
+                    list.child.ensureSize(list.childCount, true);
+                    set(list.child, (TypeDescription) type.getChildren().get(0), place, at(value, e));
+                } else {
+                    MapColumnVector map = (MapColumnVector) vector;
+                    map.keys.ensureSize(map.childCount, true);
+                    map.values.ensureSize(map.childCount, true);
+                    set(map.keys, (TypeDescription) type.getChildren().get(0), place, at(at(value, e), 0));
+                    set(map.values, (TypeDescription) type.getChildren().get(1), place, at(at(value, e), 1));
+                }
             }
         } else {
             ((BytesColumnVector) vector).setVal(row, value.textValue().getBytes(StandardCharsets.UTF_8));
