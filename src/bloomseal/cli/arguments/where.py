@@ -72,11 +72,15 @@ class _Reading:
             raise UsageError("a part of the condition is not understood", hint=_HINT)
         return read(self, node)
 
-    def _and(self, node: exp.Expr) -> Condition:
-        return AllOf((self.condition(_part(node)), self.condition(_part(node, "expression"))))
-
-    def _or(self, node: exp.Expr) -> Condition:
-        return AnyOf((self.condition(_part(node)), self.condition(_part(node, "expression"))))
+    def _joined(self, node: exp.Expr) -> Condition:
+        parts, left = [], [node]
+        while left:
+            one = left.pop()
+            if type(one) is type(node):
+                left += [_part(one, "expression"), _part(one)]
+            else:
+                parts.append(self.condition(one))
+        return (AllOf if type(node) is exp.And else AnyOf)(tuple(parts))
 
     def _not(self, node: exp.Expr) -> Condition:
         return Not(self.condition(_part(node)))
@@ -138,8 +142,8 @@ class _Reading:
 
 
 _READ: Final[dict[type[exp.Expr], Callable[[_Reading, exp.Expr], Condition]]] = {
-    exp.And: _Reading._and,
-    exp.Or: _Reading._or,
+    exp.And: _Reading._joined,
+    exp.Or: _Reading._joined,
     exp.Not: _Reading._not,
     exp.Paren: _Reading._paren,
     exp.Column: _Reading._column_itself,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from .expression import Call
 
-__all__ = ["OPERATORS", "AllOf", "AnyOf", "Compare", "Condition", "Expression", "Like", "Not", "shared"]
+__all__ = ["OPERATORS", "AllOf", "AnyOf", "Compare", "Condition", "Expression", "Like", "Not", "flat", "shared"]
 
 OPERATORS: Final = {
     "=": "==",
@@ -96,6 +96,19 @@ class Expression:
 
 
 Condition = Compare | Like | Not | AllOf | AnyOf | Expression
+
+
+def flat(condition: AllOf | AnyOf) -> list[Condition]:
+    """Its parts, those of parts of its own kind in their place: chains of any length are no deeper than one."""
+    found: list[Condition] = []
+    left: list[Condition] = [condition]
+    while left:
+        part = left.pop()
+        if type(part) is type(condition):
+            left += reversed(part.parts)
+        else:
+            found.append(part)
+    return found
 
 
 def shared(filters: Any) -> Condition:

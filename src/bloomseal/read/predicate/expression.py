@@ -29,7 +29,10 @@ __all__ = ["Call", "Field", "evaluate", "parse"]
 
 _METADATA: Final = 2  # ArrowSchema of the C data interface begins with three pointers: format, name, metadata
 _SIZE: Final = ctypes.sizeof(ctypes.c_int32)
-_MOST_DEPTH: Final = 500
+_MOST_DEPTH: Final = 150
+_MOST_OPEN: Final = 1000
+"""Of a chain each member opens one call. pyarrow evaluates by recursion, and would end the process at some depth."""
+_JOINING: Final = ("and", "and_kleene", "or", "or_kleene")
 _SET: Final = "value_set"
 
 
@@ -71,11 +74,11 @@ def parse(expression: pc.Expression) -> Call:
         _, (data, *_) = expression.__reduce__()
         with pa.ipc.open_file(data) as reader:
             batch = reader.get_batch(0)
-        steps = iter(_metadata(batch.schema))
-        tree, options = _node(next(steps), steps, lambda index: batch.column(int(index))[0], 0)
-        if options is None and next(steps, None) is None:
-            return tree if isinstance(tree, Call) else Call("identity", (tree,))
-    except (pa.ArrowException, ValueError, TypeError, KeyError, IndexError, StopIteration, RecursionError):
+        tree = _tree(iter(_metadata(batch.schema)), lambda index: batch.column(int(index))[0])
+        return tree if isinstance(tree, Call) else Call("identity", (tree,))
+    except RecursionError:
+        raise UsageError("the expression is nested too deeply", hint="isin, or filters=[[...], [...]]") from None
+    except (pa.ArrowException, ValueError, TypeError, KeyError, IndexError, StopIteration):
         pass
     raise UsageError(
         "the expression can't be taken apart", hint="columns by their names, or filters=[(column, op, value)]"
@@ -107,36 +110,65 @@ def evaluate(expression: pc.Expression, table: pa.Table) -> pa.ChunkedArray:
     raise UsageError(f"pyarrow can't evaluate the expression on these columns: {reason}") from None
 
 
-def _node(step: tuple[str, str], steps: Iterator[tuple[str, str]], literal: Callable[[str], Any], depth: int) -> Any:
-    """A node that begins with `step`, and None; or None, and a call's options."""
-    key, value = step
-    if depth > _MOST_DEPTH:
-        raise ValueError
-    match key:
-        case "literal":
-            return Values((literal(value),)), None
-        case "field_ref":
-            return Field((value,)), None
-        case "nested_field_ref":
-            names = [next(steps) for _ in range(int(value))]
-            if any(kind != "field_ref" for kind, _ in names):
+def _tree(steps: Iterator[tuple[str, str]], literal: Callable[[str], Any]) -> Any:
+    """The node that all the steps are of. Of a long chain of ``|`` or ``&``, which opens a call in a call in a call, it
+    makes one call with many arguments.
+
+    Raises:
+        RecursionError: it is nested too deeply.
+        ValueError, StopIteration: there is no such node.
+    """
+    calls: list[_Opened] = [_Opened("")]
+    for key, value in steps:
+        match key:
+            case "literal":
+                calls[-1].arguments.append(Values((literal(value),)))
+            case "field_ref":
+                calls[-1].arguments.append(Field((value,)))
+            case "nested_field_ref":
+                names = [next(steps) for _ in range(int(value))]
+                if any(kind != "field_ref" for kind, _ in names):
+                    raise ValueError
+                calls[-1].arguments.append(Field(tuple(name for _, name in names)))
+            case "options":
+                options = dict(literal(value).items())  # not as_py(): it fails for types that Python has not
+                if _SET in options:
+                    options[_SET] = Values(options[_SET].values)
+                calls[-1].options = options
+            case "call":
+                calls.append(_Opened(value))
+                if len(calls) > _MOST_OPEN:
+                    raise RecursionError
+            case "end":
+                calls[-2].add(calls.pop(), value)
+            case _:
                 raise ValueError
-            return Field(tuple(name for _, name in names)), None
-        case "options":
-            options = dict(literal(value).items())  # not as_py(): it fails for types that Python has not
-            if _SET in options:
-                options[_SET] = Values(options[_SET].values)
-            return None, options
-        case "call":
-            arguments, options = [], {}
-            while (inner := next(steps)) != ("end", value):
-                argument, told = _node(inner, steps, literal, depth + 1)
-                if told is None:
-                    arguments.append(argument)
-                else:
-                    options = told
-            return Call(value, tuple(arguments), options), None
-    raise ValueError
+    (root,) = calls
+    (node,) = root.arguments
+    return node
+
+
+@dataclass
+class _Opened:
+    """A call whose end is not reached yet."""
+
+    function: str
+    arguments: list[Any] = field(default_factory=list)
+    options: dict[str, Any] = field(default_factory=dict)
+    depth: int = 0
+
+    def add(self, inner: _Opened, name: str) -> None:
+        """Take in a call that ended under this name."""
+        if inner.function != name:
+            raise ValueError
+        if name == self.function and name in _JOINING:
+            self.arguments += inner.arguments
+            self.depth = max(self.depth, inner.depth)
+            return
+        self.arguments.append(Call(name, tuple(inner.arguments), inner.options))
+        self.depth = max(self.depth, inner.depth + 1)
+        if self.depth > _MOST_DEPTH:
+            raise RecursionError
 
 
 def _metadata(schema: pa.Schema) -> list[tuple[str, str]]:

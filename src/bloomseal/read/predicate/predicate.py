@@ -24,7 +24,7 @@ from ...format.schema import Leaf, Schema
 from ...sbbf import encode_value
 from ...sbbf.encoding import unwrap
 from .compare import comparable, is_null
-from .condition import AllOf, AnyOf, Compare, Condition, Expression, Like, Not, shared
+from .condition import AllOf, AnyOf, Compare, Condition, Expression, Like, Not, flat, shared
 from .expression import Call, Field, evaluate
 from .like import prefix_of, regex_of, successor
 from .term import Left, Term, Ways, column_at
@@ -223,9 +223,11 @@ class _Binding:
             case Like():
                 return self._like(condition, negated)
             case Not():
-                return self.bind(condition.part, not negated)
+                while isinstance(condition, Not):
+                    condition, negated = condition.part, not negated
+                return self.bind(condition, negated)
             case AllOf() | AnyOf():
-                parts = [self.bind(part, negated) for part in condition.parts]
+                parts = [self.bind(part, negated) for part in flat(condition)]
                 if not parts:
                     raise UsageError("a condition without parts")
                 return parts[0] if len(parts) == 1 else _Joined(parts, isinstance(condition, AnyOf) is not negated)
@@ -249,7 +251,12 @@ class _Binding:
             return self._compare(Compare(condition.column, "==", Values((prefix,))), negated)
         bounds = [(">=", prefix), ("<", successor(prefix))] if prefix and not negated else []
         terms = [Term(leaf, op, Values((bound,)), False).check() for op, bound in bounds if bound is not None]
-        return _Pattern(leaf, regex_of(condition.pattern, condition.escape), negated, [terms])
+        regex = regex_of(condition.pattern, condition.escape)
+        try:
+            pc.match_substring_regex(pa.scalar(""), regex)
+        except pa.ArrowException:
+            raise UsageError("the pattern has too many parts to be compared", column=condition.column) from None
+        return _Pattern(leaf, regex, negated, [terms])
 
     def _leaf(self, name: str) -> Leaf:
         leaf = self.schema.leaf(name)
@@ -281,12 +288,12 @@ class _Binding:
 def implied(tree: Any, schema: Schema) -> Condition | None:
     """A condition on columns of `schema` that holds wherever an expression is true; None: nothing is known."""
     match tree:
-        case Call("and_kleene" | "and", (left, right)):
-            both = tuple(part for part in (implied(left, schema), implied(right, schema)) if part is not None)
-            return AllOf(both) if both else None
-        case Call("or_kleene" | "or", (left, right)):
-            one, other = implied(left, schema), implied(right, schema)
-            return None if one is None or other is None else AnyOf((one, other))
+        case Call("and_kleene" | "and", parts):
+            known = tuple(found for part in parts if (found := implied(part, schema)) is not None)
+            return AllOf(known) if known else None
+        case Call("or_kleene" | "or", parts):
+            ways = [implied(part, schema) for part in parts]
+            return None if None in ways else AnyOf(tuple(way for way in ways if way is not None))
         case Call("invert", (Call("is_null" | "is_valid" as name, (Field() as one,)) as inner,)):
             return implied(Call("is_valid" if name == "is_null" else "is_null", (one,), inner.options), schema)
         case Call("is_null" | "is_valid" as name, (Field() as one,)):
