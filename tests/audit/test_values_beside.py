@@ -356,6 +356,18 @@ OTHERS = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "name", ["_backup/_delta_log/00000000000000000000.json", "metadata/snap-1.avro", "_x/metadata/a.stats"]
+)
+def test_logs_that_nobody_reads_are_listed(lab: Lab, name: str) -> None:
+    lab.write("t/a.parquet")
+    path = lab.folder / "t" / name
+    path.parent.mkdir(parents=True)
+    path.write_text('{"add": {"path": "a", "stats": "{}"}}')
+    (text,) = _report(lab, lab.folder / "t").hidden
+    assert path.name in text
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_files_are_listed_as_not_looked_at(lab: Lab, name: str) -> None:
     lab.write("t/a.parquet")

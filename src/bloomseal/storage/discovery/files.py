@@ -28,9 +28,10 @@ from .kinds import (
     Problem,
     UnseenError,
     is_hidden,
-    is_metadata,
+    is_mark,
     kind_of,
     promises_data,
+    table_of_log,
 )
 from .pattern import PathPattern
 
@@ -127,6 +128,7 @@ class _Walk:
         self._follow = follow_links
         self._pattern = pattern
         self._found: dict[str, Found] = {}
+        self._logs: list[tuple[str, str]] = []
 
     def local(self) -> None:
         """A place on this machine."""
@@ -268,13 +270,14 @@ class _Walk:
         elif kind in self._named:
             return True
         if not self._everything or not regular:
+            self.listing.unread += [ref.path] if self._everything else []
             return False
         if kind is Kind.LEFTOVER:
             return True  # its writer may have been killed half-way, and what there is may be plaintext
         try:
             with open_source(ref.path, self._ref.filesystem) as source:
                 whole, why = format_of(source) is not None, may_hold_data(source)
-                begun, own = begins_as_data(source), material or is_metadata(name, source)
+                begun, own = begins_as_data(source), material or is_mark(name, source)
         except BloomsealError:
             if self._ref.filesystem is None and not os.path.lexists(ref.path):
                 self.listing.gone.append(ref.path)
@@ -287,6 +290,9 @@ class _Walk:
             return False
         if whole or own:
             return whole
+        if (table := table_of_log(name)) is not None:
+            self._logs.append((table, ref.path))
+            return False
         if begun:
             self.listing.begun.append(Found(ref, name, kind))
         else:
@@ -313,6 +319,8 @@ class _Walk:
         self.listing.files = sorted(self._found.values(), key=lambda found: found.relative)
         self.listing.sidecars.sort(key=lambda ref: ref.path)
         self.listing.logged.sort(key=lambda ref: ref.path)
+        # A log is read where its table is: in a backup, or a hidden folder, nobody looks into it.
+        self.listing.unread += [path for table, path in self._logs if table not in self.listing.tables]
         self.listing.unread.sort()
 
 

@@ -26,10 +26,11 @@ __all__ = [
     "Problem",
     "UnseenError",
     "is_hidden",
-    "is_metadata",
+    "is_mark",
     "is_of_index",
     "kind_of",
     "promises_data",
+    "table_of_log",
 ]
 
 MATERIAL_PREFIX: Final = "_KEY_MATERIAL_FOR_"
@@ -38,12 +39,12 @@ INDEX_FOLDER: Final = "_bloomseal_index"
 _HIDDEN: Final = re.compile(r"(?:^|/)(?:\.|_[^=/]*(?![^/]))|\._COPYING_(?![^/])")
 """In a path, a part that hides it. A table has tens of thousands of files, so this is one search for each."""
 
-_METADATA: Final = re.compile(
-    r"(?:^|/)(?:_delta_log/(?:\d{20}\.(?:json|crc|\d{20}\.compacted\.json|checkpoint\.[^/]*)|_last_checkpoint"
-    r"|_(?:staged_commits|commits)/\d{20}\.[^/]*\.json|_sidecars/[^/]*)"
-    r"|metadata/(?:[^/]*\.metadata\.json(?:\.gz)?|[^/]*\.(?:avro|stats|puffin)|version-hint\.text)"
-    r"|_SUCCESS|_(?:committed|started)_\d+|_spark_metadata/\d+(?:\.compact)?)$"
+_OF_LOG: Final = re.compile(
+    r"(?:(.*)/)?(?:_delta_log/(?:\d{20}\.(?:json|crc|\d{20}\.compacted\.json|checkpoint\.[^/]*(?:json|parquet))"
+    r"|_last_checkpoint|_(?:staged_commits|commits)/\d{20}\.[^/]*\.json|_sidecars/[^./][^/]*)"
+    r"|metadata/(?:[^/]*\.metadata\.json(?:\.gz)?|[^/]*\.(?:avro|stats|puffin)|version-hint\.text))"
 )
+_MARKS: Final = re.compile(r"(?:^|/)(?:_SUCCESS|_(?:committed|started)_\d+|_spark_metadata/\d+(?:\.compact)?)$")
 _CHECKSUMS: Final = b"crc\0"
 
 
@@ -165,11 +166,17 @@ def is_of_index(relative: str) -> bool:
     return INDEX_FOLDER in relative.split("/")[:-1]
 
 
-def is_metadata(relative: str, source: Source) -> bool:
-    """Is it a file of a table's log, by its name and place, a Hadoop checksum, or an engine's empty mark?"""
+def table_of_log(relative: str) -> str | None:
+    """The folder of the table in whose log a file stands, under a name that logs have; None: in none."""
+    found = _OF_LOG.fullmatch(relative)
+    return None if found is None else found[1] or ""
+
+
+def is_mark(relative: str, source: Source) -> bool:
+    """Is it an engine's mark, an empty file, or a Hadoop checksum?"""
     return (
         source.size == 0
-        or _METADATA.search(relative) is not None
+        or _MARKS.search(relative) is not None
         or (relative.endswith(".crc") and bytes(source.read(0, min(source.size, 4))) == _CHECKSUMS)
     )
 
