@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -24,7 +25,7 @@ from bloomseal.audit.rendering.sarif import to_sarif
 from bloomseal.cli.main import main
 from bloomseal.policy import Policy
 from bloomseal.thrift import Struct
-from support.lab import Lab, edit_meta
+from support.lab import Lab, edit_meta, people
 from support.sarif import check_sarif
 
 HOSTILE = '<script>alert("x")</script>'
@@ -191,6 +192,37 @@ def test_every_plot_is_an_svg(report: Report) -> None:
     for plot in plots:
         shapes = ElementTree.fromstring(plot).iter("{http://www.w3.org/2000/svg}rect")  # noqa: S314  # our own
         assert all(float(shape.get("width") or -1) >= 0 and float(shape.get("height") or -1) >= 0 for shape in shapes)
+
+
+def test_many_files_are_told_in_short(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rule, count, worst example; then one command for the table, which mends all of it."""
+    folder = lab.folder / "people"
+    policy = lab.folder / "policy.toml"
+    columns = "".join(f"[tables.people.columns.{name}]\nkey = 'pii'\n" for name in ("ssn", "name"))
+    kms = f"kms = 'keyring:{lab.keyring.path}'\n"
+    policy.write_text(f"version = 1\n{kms}[tables.people]\nfooter_key = 'footer'\nkey_bits = 256\n{columns}")
+    for number in range(60):
+        lab.write(f"people/{number:02d}.parquet", people(10))
+    assert run("audit", folder, "--policy", policy, "--fail-on", "warning", "--format", "json") == 1
+    found = json.loads(capsys.readouterr().out)["findings"]
+    assert {one["rule"] for one in found} == {"BS311"}
+    assert len(found) > 60
+    (command,) = {one["fix"] for one in found}
+    assert shlex.split(command)[:4] == ["bloomseal", "rekey", "--restart", str(folder)]
+    assert run("audit", folder, "--policy", policy, "--fail-on", "warning") == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) < 30
+    assert [line for line in lines if "BS311" in line and "people/00.parquet" in line]
+    assert to_html(audit(folder, policy=Policy.load(policy))).count("--restart") == 1
+    assert run(*shlex.split(command)[1:]) == 0
+    assert run("audit", folder, "--policy", policy, "--fail-on", "info") == 0
+    # A few files of several are named; the others are left alone.
+    for number in (3, 7):
+        lab.write(f"people/{number:02d}.parquet", people(10))
+    (command,) = {one.fix for one in audit(folder, policy=Policy.load(policy)).findings}
+    assert shlex.split(command)[3:5] == [str(folder / "03.parquet"), str(folder / "07.parquet")]
+    assert run(*shlex.split(command)[1:]) == 0
+    assert run("audit", folder, "--policy", policy, "--fail-on", "info") == 0
 
 
 def test_each_report_says_what_was_not_seen(lab: Lab) -> None:

@@ -106,6 +106,13 @@ class Report(ShownInNotebooks):
         """Findings of this severity and above."""
         return [finding for finding in self.findings if finding.severity >= severity]
 
+    def by_rule(self) -> list[list[Finding]]:
+        """The findings of each rule, worst first, and so are the rules."""
+        together: dict[str, list[Finding]] = {}
+        for finding in self.findings:
+            together.setdefault(finding.rule.id, []).append(finding)
+        return list(together.values())
+
     def counts(self) -> dict[str, int]:
         """Severity → number of findings, worst first."""
         counted = Counter(finding.severity for finding in self.findings)

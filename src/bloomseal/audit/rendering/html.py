@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape as escape_markup
 from itertools import chain
 from typing import Any, Final
@@ -15,7 +14,7 @@ from ..._version import __version__
 from ...storage.logs.snapshot import library
 from ..facts.files.views import EXPOSED
 from ..report import Report
-from ..rules.findings import Finding, Rule, Severity
+from ..rules.findings import Severity
 from .streamed import rows
 
 __all__ = ["html_pieces", "templates", "to_html"]
@@ -23,6 +22,7 @@ __all__ = ["html_pieces", "templates", "to_html"]
 _COLOURS: Final = {"critical": "#8e1b3a", "error": "#b83b22", "warning": "#8a5f00", "info": "#3f6d95"}
 _SERIES: Final = ("#2a6f97", "#c8452b", "#5b8c5a", "#7d5ba6", "#c98a00", "#3d8c8c", "#a65b7d", "#666666")
 _MOST_OF_RULE: Final = 200
+_MOST_COMMANDS: Final = 20
 
 _PAGE: Final = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Bloomseal audit</title>
@@ -38,7 +38,7 @@ p{margin:.3rem 0 .6rem}code{font-size:.85rem;overflow-wrap:anywhere}a{color:inhe
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem;font-size:.9rem}dt{color:var(--dim)}dd{margin:0;overflow-wrap:anywhere}
 table{border-collapse:collapse;width:100%;font-size:.88rem}th,td{text-align:left;padding:.3rem .6rem .3rem 0;
 border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:anywhere}th{color:var(--dim);font-weight:600;overflow-wrap:normal}
-.findings td:nth-child(1){width:30%}.findings td:nth-child(2){width:30%}
+.findings td:nth-child(1){width:45%}
 figure{margin:.6rem 0;overflow-x:auto}figcaption{font-size:.85rem;color:var(--dim)}svg{max-width:100%;min-width:36rem;height:auto}
 svg text{font:12px system-ui,sans-serif;fill:currentColor}.why{color:var(--dim);font-size:.9rem}
 @media(max-width:44rem){body{font-size:14px}dl{grid-template-columns:1fr}dd{margin-bottom:.3rem}
@@ -61,35 +61,25 @@ tr,figure,.verdict,h3+p{break-inside:avoid}h2,h3,h3+p{break-after:avoid}thead{di
 <h2>Findings</h2>
 {% if not groups %}<p>{{ report.verdict }}.</p>{% else %}
 <table><thead><tr><th>Severity</th><th>Rule</th><th>Count</th></tr></thead><tbody>
-{% for g in groups %}<tr><td><span class="badge" style="background:{{ colours[g.worst] }}">{{ g.worst }}</span></td>
-<td><a href="#{{ g.rule.id }}">{{ g.rule.id }}</a> {{ g.rule.title }}</td><td>{{ "{:,}".format(g.findings | length) }}</td></tr>
+{% for g in groups %}<tr><td><span class="badge" style="background:{{ colours[g[0].severity.label] }}">{{ g[0].severity.label }}</span></td>
+<td><a href="#{{ g[0].rule.id }}">{{ g[0].rule.id }}</a> {{ g[0].rule.title }}</td><td>{{ "{:,}".format(g | length) }}</td></tr>
 {% endfor %}</tbody></table>
-{% for g in groups %}<section id="{{ g.rule.id }}"><h3>{{ g.rule.id }} {{ g.rule.name }}</h3><p class="why">{{ g.rule.title }}. {{ g.rule.why }}</p>
-<table class="findings"><thead><tr><th>Place</th><th>What was seen</th><th>Mend it</th></tr></thead><tbody>
-{% for f in g.findings[:most] %}<tr>
+{% for g in groups %}{% set rule = g[0].rule %}<section id="{{ rule.id }}"><h3>{{ rule.id }} {{ rule.name }}</h3><p class="why">{{ rule.title }}. {{ rule.why }}</p>
+{% set commands = g | map(attribute="fix") | select | unique | list %}{% set advice = g | rejectattr("fix") | map(attribute="advice") | unique | list %}
+{% if commands %}<p>Mend it:</p><ul>{% for one in commands[:commands_most] %}<li><code>{{ one }}</code></li>{% endfor %}</ul>{% if commands | length > commands_most %}<p>And {{ commands | length - commands_most }} more commands; the JSON report has all.</p>{% endif %}{% endif %}
+{% if advice %}<p>Needs a person:</p><ul>{% for one in advice[:commands_most] %}<li>{{ one }}</li>{% endfor %}</ul>{% endif %}
+<table class="findings"><thead><tr><th>Place</th><th>What was seen</th></tr></thead><tbody>
+{% for f in g[:most] %}<tr>
 <td>{{ f.file or "" }}{% if f.column %}<br>{{ f.column }}{% endif %}{% if f.row_groups %}<br>row group{{ "s" if f.row_groups | length > 1 else "" }} {{ f.row_groups[:8] | join(", ") }}{% if f.row_groups | length > 8 %}, ...{% endif %}{% endif %}</td>
-<td><span class="badge" style="background:{{ colours[f.severity.label] }}">{{ f.severity.label }}</span> {{ f.message }}</td>
-<td>{% if f.fix %}<code>{{ f.fix }}</code>{% else %}{{ f.advice }}{% endif %}</td></tr>
+<td><span class="badge" style="background:{{ colours[f.severity.label] }}">{{ f.severity.label }}</span> {{ f.message }}</td></tr>
 {% endfor %}</tbody></table>
-{% if g.findings | length > most %}<p>And {{ "{:,}".format(g.findings | length - most) }} more; the JSON report has all.</p>{% endif %}</section>
+{% if g | length > most %}<p>And {{ "{:,}".format(g | length - most) }} more; the JSON report has all.</p>{% endif %}</section>
 {% endfor %}{% endif %}
 <h2>Not seen</h2>
 {% if not report.hidden %}<p>No key was missing for these {{ "{:,}".format(report.files) }} files{{ "" if report.deep else "; their pages were not read" }}.</p>{% else %}<ul>{% for text in report.hidden %}<li>{{ text }}</li>{% endfor %}</ul>{% endif %}
 {% for title, caption, svg in plots %}<h2>{{ title }}</h2><figure>{{ svg }}<figcaption>{{ caption }}</figcaption></figure>
 {% endfor %}</body></html>
 """
-
-
-@dataclass(frozen=True)
-class _Group:
-    """A rule's findings, worst first."""
-
-    rule: Rule
-    findings: list[Finding]
-
-    @property
-    def worst(self) -> str:
-        return self.findings[0].severity.label
 
 
 def to_html(report: Report) -> str:
@@ -107,18 +97,11 @@ def html_pieces(report: Report) -> Iterator[str]:
     plots = [(title, caption, markup(svg)) for title, caption, svg in _plots(report) if svg]
     chunks = report.inventory.num_rows - report.inventory["row_group"].null_count
     pieces: Iterator[str] = environment.from_string(_PAGE).generate(
-        report=report, chunks=chunks, colours=_COLOURS, plots=plots, most=_MOST_OF_RULE, version=__version__,
-        groups=_groups(report), colour=_colour(report),
+        report=report, chunks=chunks, colours=_COLOURS, plots=plots, most=_MOST_OF_RULE, commands_most=_MOST_COMMANDS, version=__version__,
+        groups=report.by_rule(), colour=_colour(report),
         moment="not told" if report.moment is None else report.moment.strftime("%Y-%m-%d %H:%M:%S %Z"),
     )  # fmt: skip
     return chain(pieces, ("\n",))
-
-
-def _groups(report: Report) -> list[_Group]:
-    by_rule: dict[str, list[Finding]] = {}
-    for finding in report.findings:  # worst first, and so are the groups
-        by_rule.setdefault(finding.rule.id, []).append(finding)
-    return [_Group(findings[0].rule, findings) for findings in by_rule.values()]
 
 
 def _colour(report: Report) -> str:

@@ -245,9 +245,10 @@ def rules_as_markdown() -> str:
         "sees it. Without a policy nobody has said what is to be sealed: no finding then means that the rules which need none",
         "found nothing, and the report's `ok` is null.",
         "",
-        "The command of a finding is complete: run as it stands, it removes that finding. A report has one only where the",
-        "audit had what the command needs: the keys (from a keyring, or by a KMS's URI), and the policy's file where that",
-        "decides. Below, `[KEYS]` are the options that open the file, `[POLICY]` those that seal it as the policy says.",
+        "The command of a finding is complete: run as it stands, it removes that finding, and those of its rule in all files of",
+        "the table that need the same. A report has one only where the audit had what the command needs: the keys (from a",
+        "keyring, or by a KMS's URI), and the policy's file where that decides. Below, `[KEYS]` are the options that open the",
+        "file, `[POLICY]` those that seal it as the policy says.",
         "",
     ]
     for start, chapter in _CHAPTERS.items():

@@ -75,7 +75,7 @@ def check(facts: Facts) -> list[Finding]:
     findings += check_indexes(facts)
     if facts.nonces is not None:
         findings += check_nonces(facts, facts.nonces)
-    return sorted((mended(finding, facts) for finding in findings), key=lambda finding: finding.order)
+    return sorted(mended(findings, facts), key=lambda finding: finding.order)
 
 
 # What lies open

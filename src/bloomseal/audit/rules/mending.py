@@ -1,12 +1,13 @@
-"""The command that mends a finding, as it stands: with the keys, the policy's values and full paths. Where there is
-none that is sure to mend, the finding has advice for a person instead, and no command.
+"""The command that mends a finding, as it stands: with the keys, the policy's values and full paths. One command mends
+the findings of a rule in all files of a table that need it alike. Where there is none that is sure to mend, the finding
+has advice for a person instead, and no command.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Final
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 
 __all__ = ["mended"]
 
+_FILE: Final = "\0"
+"""In a command, until it is known which files it is for."""
+_ONE_FILE: Final = "bloomseal attach"
+
 _MISSING: Final = "Audit again with the keys, and with the policy's file: the command that mends it needs them."
 _ORC: Final = "No command rewrites ORC files so: write the data anew, with the engine that wrote it set right."
 _MOST_FILES: Final = 50
@@ -38,8 +43,36 @@ _FOR_INDEXES: Final = ("bloomseal index", "bloomseal rewrap", "{rotate}bloomseal
 _INDEX: Final = "It is a file of a sealed index, which only its own verb replaces: bloomseal index rebuild."
 
 
-def mended(finding: Finding, facts: Facts) -> Finding:
-    """The finding with its command, or with advice where no command mends it."""
+def mended(findings: Sequence[Finding], facts: Facts) -> list[Finding]:
+    """The findings, each with its command, or with advice where no command mends it."""
+    made = [_mended(finding, facts) for finding in findings]
+    together: dict[tuple[str, str | None], dict[str, None]] = {}
+    for one in made:
+        if _FILE in one.fix:
+            together.setdefault(_table_of(one, facts), {})[one.file or ""] = None
+    commands = {key: _for_files(key, list(files), facts) for key, files in together.items()}
+    return [_put(one, commands[_table_of(one, facts)], facts) if _FILE in one.fix else one for one in made]
+
+
+def _table_of(finding: Finding, facts: Facts) -> tuple[str, str | None]:
+    """What is mended by one command."""
+    return finding.fix, None if finding.fix.startswith(_ONE_FILE) else facts.places.roots.get(finding.file or "")
+
+
+def _for_files(key: tuple[str, str | None], paths: list[str], facts: Facts) -> str | None:
+    """The files of one command: their folder, where they are too many for a command line."""
+    root = key[1]
+    if root is not None and len(paths) > _MOST_FILES:
+        return _quoted(_place(FileRef(root, facts.by_path[paths[0]].ref.filesystem)))
+    return None if root is None else shlex.join(_place(facts.by_path[path].ref) or path for path in paths)
+
+
+def _put(finding: Finding, files: str | None, facts: Facts) -> Finding:
+    own = _quoted(_place(facts.by_path[finding.file or ""].ref))
+    return replace(finding, fix=finding.fix.replace(_FILE, files or own or ""))
+
+
+def _mended(finding: Finding, facts: Facts) -> Finding:
     rule = finding.rule
     command = ""
     if is_of_index(finding.file or "") and rule.fix and not rule.fix.startswith(_FOR_INDEXES):
@@ -76,7 +109,8 @@ class _Values:
         return value
 
     def _file_(self) -> str | None:
-        return _quoted(_place(self._ref()))
+        place = _quoted(_place(self._ref()))
+        return place if self._file is None or place is None else _FILE
 
     def _ref(self) -> FileRef | None:
         if self._file is not None:

@@ -211,15 +211,24 @@ def _tell(report: Report) -> None:
     _list("may be personal, and stands in clear:", (f"{name} (by {why})" for name, why in report.personal.items()))
     if report.findings:
         table(
-            ["severity", "rule", "place", "what"],
+            ["severity", "rule", "findings", "such as", "what"],
             [
-                (f.severity.label, f"{f.rule.id} {f.rule.name}", _place(f.file, f.column, f.row_groups), f.message)
-                for f in report.findings
+                (
+                    f.severity.label,
+                    f"{f.rule.id} {f.rule.name}",
+                    len(found),
+                    _place(f.file, f.column, f.row_groups),
+                    f.message,
+                )
+                for found in report.by_rule()
+                for f in found[:1]
             ],
         )
-        serious = [f for f in report.findings if f.severity.label != "info"]
-        _list("to mend it:", dict.fromkeys(f.fix for f in serious if f.fix))
-        _list("needs a person:", dict.fromkeys(f"{f.rule.id}: {f.advice}" for f in serious if not f.fix))
+        serious = [found for found in report.by_rule() if found[0].severity.label != "info"]
+        _list("to mend it:", dict.fromkeys(f.fix for found in serious for f in found if f.fix))
+        # What a person does is told once for a rule, by the worst of its findings.
+        persons = [next((f for f in found if not f.fix), None) for found in serious]
+        _list("needs a person:", (f"{f.rule.id}: {f.advice}" for f in persons if f is not None))
     for text in report.unseen:
         click.echo(printable(f"  could not look: {text}"))
     for text in report.hidden:
@@ -237,7 +246,7 @@ def _list(title: str, lines: Iterable[str]) -> None:
 
 
 def _place(file: str | None, column: str | None, row_groups: tuple[int, ...]) -> str:
-    parts = [Path(file).name if file else "", column or ""]
+    parts = ["/".join(Path(file).parts[-2:]) if file else "", column or ""]
     if row_groups:
         shown = ", ".join(map(str, row_groups[:4])) + (", ..." if len(row_groups) > 4 else "")
         parts.append(f"row group {shown}" if len(row_groups) == 1 else f"row groups {shown}")
